@@ -1,0 +1,42 @@
+"""Installs xmodal: `pip install -e .[test]` from a checkout, `pip install .[tpu]` on a TPU VM."""
+
+import pathlib
+
+import setuptools
+
+HERE = pathlib.Path(__file__).parent
+
+setuptools.setup(
+    name="xmodal",
+    version="0.1.0",
+    description="Train and judge image-text dual encoders in JAX, from a laptop CPU to a TPU slice.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.14",
+    packages=setuptools.find_packages(include=["xmodal", "xmodal.*", "data_prep", "data_prep.*"]),
+    install_requires=[
+        "absl-py>=2.1,<3",
+        "array_record>=0.8,<0.10",
+        "clu>=0.0.12,<0.1",
+        "flax>=0.12.8,<0.13",
+        "grain>=0.2.12,<0.4",
+        "jax>=0.10.2,<0.12",
+        "ml_collections>=1.1,<2",
+        "numpy>=2.0,<3",
+        "optax>=0.2.5,<0.3",
+        "orbax-checkpoint>=0.12,<0.13",
+        "pillow>=10,<14",
+        "scipy>=1.13,<2",
+        "tensorboard>=2.19,<2.22",
+        "tensorflow-datasets>=4.9.10,<4.10",
+        'tensorflow-cpu>=2.21,<2.22; platform_system == "Windows"',
+        'tensorflow>=2.21,<2.22; platform_system != "Windows"',
+        "tensorflow-text>=2.21,<2.22",
+    ],
+    extras_require={
+        "tpu": ["jax[tpu]>=0.10.2,<0.12"],
+        "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
+        "test": ["import-linter>=2.1,<3", "pytest>=8,<10", "ruff>=0.15,<0.18"],
+    },
+)
