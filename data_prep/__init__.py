@@ -1,0 +1,31 @@
+"""TFDS builders, one folder per dataset, and the table that names them."""
+
+import importlib
+from typing import Any
+
+# Import paths and not classes: importing a builder imports tensorflow and registers the builder.
+BUILDERS = {
+    "coco_captions": "data_prep.coco_captions.coco_captions_dataset_builder:Builder",
+    "conceptual_captions": (
+        "data_prep.conceptual_captions.conceptual_captions_dataset_builder:Builder"
+    ),
+    "crisscrossed_shapes": (
+        "data_prep.crisscrossed_shapes.crisscrossed_shapes_dataset_builder:Builder"
+    ),
+    "flickr8k": "data_prep.flickr8k.flickr8k_dataset_builder:Builder",
+}
+
+
+def builder_class(name: str) -> Any:
+    """Imports the `tfds.core.GeneratorBasedBuilder` subclass of a dataset.
+
+    Args:
+        name: a key of `BUILDERS`.
+
+    Raises:
+        ValueError: the name is unknown.
+    """
+    if name not in BUILDERS:
+        raise ValueError(f"unknown dataset {name!r}; known datasets: {', '.join(sorted(BUILDERS))}")
+    module, attribute = BUILDERS[name].split(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,89 @@
+"""What every image-text dataset of this project looks like on disk.
+
+A dataset is a TFDS builder with up to three builder configs: `images` (pixels and captions, one
+example per image), `features` (the same with a stored feature vector in place of pixels) and
+`ratings` (human or simulated similarity judgements, one example per rated pair). Splits are
+`train`, `validation` and `test`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+
+class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """Builder whose records can be read by index: ArrayRecord unless another format is asked for.
+
+    The order of training examples is a permutation of record numbers, so the format that TFDS
+    takes by default (TFRecord, sequential) would not do.
+    """
+
+    def __init__(self, *, file_format: str | None = None, **kwargs: Any):
+        super().__init__(file_format=file_format or "array_record", **kwargs)
+
+
+def captioned_image_features(image: Any) -> tfds.features.FeaturesDict:
+    """Features of the configs `images` and `features`: an image with all its captions.
+
+    Args:
+        image: feature of the image itself, `tfds.features.Image` for pixels or
+            `tfds.features.Tensor` for precomputed features.
+
+    Returns:
+        `image`; `image_id` int32, stable and unique; `captions`, text [C]; `caption_ids` int32
+        [C], stable and unique over the dataset, in the order of `captions`.
+    """
+    return tfds.features.FeaturesDict(
+        {
+            "image": image,
+            "image_id": np.int32,
+            "captions": tfds.features.Sequence(tfds.features.Text()),
+            "caption_ids": tfds.features.Sequence(np.int32),
+        }
+    )
+
+
+def rating_features() -> tfds.features.FeaturesDict:
+    """Features of the config `ratings`: one rated pair.
+
+    Returns:
+        `task`, which also says what the two sides are (`sts` caption-caption, `sis` image-image,
+        `sits` and others caption-image with the caption on the left); `left_id`, `right_id`
+        int32, ids of the configs above; `score` float32, the mean over raters; `method`, how the
+        pair was sampled; `rater_scores` float32 [raters], empty where only the mean is known.
+    """
+    return tfds.features.FeaturesDict(
+        {
+            "task": tfds.features.Text(),
+            "left_id": np.int32,
+            "right_id": np.int32,
+            "score": np.float32,
+            "method": tfds.features.Text(),
+            "rater_scores": tfds.features.Sequence(np.float32),
+        }
+    )
+
+
+def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: str) -> None:
+    """Compares what was read with what the dataset is known to hold.
+
+    Args:
+        found: what was counted, by name.
+        expected: what there must be, for some or all of these names.
+        source: file or folder named in the error.
+
+    Raises:
+        ValueError: naming every count that differs.
+    """
+    wrong = [
+        f"{name}: {found.get(name, 0):,} instead of {count:,}"
+        for name, count in expected.items()
+        if found.get(name, 0) != count
+    ]
+    if wrong:
+        raise ValueError(
+            f"{source} does not hold the published dataset ({'; '.join(wrong)}). "
+            "Fetch the files again; nothing was written."
+        )
