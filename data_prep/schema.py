@@ -20,7 +20,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     takes by default (TFRecord, sequential) would not do.
     """
 
-    def __init__(self, *, file_format: str | None = None, **kwargs: Any):
+    def __init__(self, *, file_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(file_format=file_format or "array_record", **kwargs)
 
 
