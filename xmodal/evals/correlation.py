@@ -1,0 +1,92 @@
+"""Spearman correlation of model scores with human ratings, bootstrapped over queries."""
+
+import numpy as np
+
+from xmodal.evals.ragged import Ragged
+
+_CODES_PER_CHUNK = 2_000_000  # cells of the counting tables held at a time: 16 MB
+
+
+def score_pairs(
+    left: np.ndarray, right: np.ndarray, left_index: np.ndarray, right_index: np.ndarray
+) -> np.ndarray:
+    """Dot products of chosen pairs.
+
+    Args:
+      left: float32 [N, D].
+      right: float32 [M, D].
+      left_index: int [P], rows of `left`.
+      right_index: int [P], rows of `right`.
+
+    Returns:
+      float32 [P].
+    """
+    scores = np.empty(len(left_index), np.float32)
+    for start in range(0, len(scores), 4096):  # copies of the vectors stay small
+        rows = slice(start, start + 4096)
+        scores[rows] = np.einsum("pd,pd->p", left[left_index[rows]], right[right_index[rows]])
+    return scores
+
+
+def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray:
+    """Draws the pairs of every bootstrap sample.
+
+    Half of the queries without replacement, and for each of them one of its rated pairs, all
+    equally likely (Crisscrossed Captions, section 5). A pair may come twice in a sample,
+    once from either end.
+
+    Args:
+      pairs_of_query: rated pairs by index, one row per query, none empty.
+      samples: S.
+      seed: same seed, same pairs.
+
+    Returns:
+      int32 [S, Q // 2], indices of pairs.
+    """
+    generator = np.random.default_rng(seed)
+    num_queries = len(pairs_of_query.lengths)
+    drawn = np.empty((samples, num_queries // 2), np.int32)
+    for row in drawn:
+        query = generator.choice(num_queries, len(row), replace=False, shuffle=False)
+        which = generator.integers(pairs_of_query.lengths[query])
+        row[:] = pairs_of_query.values[pairs_of_query.offsets[query] + which]
+    return drawn
+
+
+def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Spearman correlation of x and y within every sample, ties at their average rank.
+
+    The values of all pairs are coded by their order once; within a sample the ranks then follow
+    from counting codes, without sorting.
+
+    Args:
+      x: float [P], one value per pair.
+      y: float [P].
+      drawn: int [S, n], the pairs of every sample.
+
+    Returns:
+      float64 [S]; NaN where x or y is constant in the sample, as Spearman is undefined there.
+    """
+    x_codes = np.unique(x, return_inverse=True)[1]
+    y_codes = np.unique(y, return_inverse=True)[1]
+    chunk = max(1, _CODES_PER_CHUNK // max(len(x), 1))
+    result = np.empty(len(drawn))
+    for start in range(0, len(drawn), chunk):
+        pairs = drawn[start : start + chunk]
+        a, b = _centred_ranks(x_codes[pairs]), _centred_ranks(y_codes[pairs])
+        with np.errstate(invalid="ignore"):
+            result[start : start + chunk] = (a * b).sum(1) / np.sqrt(
+                (a * a).sum(1) * (b * b).sum(1)
+            )
+    return result
+
+
+def _centred_ranks(codes: np.ndarray) -> np.ndarray:
+    """Average ranks of [S, n] order codes within each row, minus their mean."""
+    samples, n = codes.shape
+    width = int(codes.max()) + 1
+    cells = codes + width * np.arange(samples)[:, None]
+    counts = np.bincount(cells.ravel(), minlength=samples * width)
+    # Ranks of one code run from (all before) + 1 to (all before) + count: take their middle.
+    ranks = np.cumsum(counts.reshape(samples, width), axis=1).ravel() - (counts - 1) / 2
+    return ranks[cells] - (n + 1) / 2
