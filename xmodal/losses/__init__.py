@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from xmodal.losses.softmax import softmax
+from xmodal.losses.contrastive import softmax_loss
 
-LOSSES: dict[str, Callable] = {"softmax": softmax}
+LOSSES: dict[str, Callable] = {"softmax": softmax_loss}
 
-__all__ = ["LOSSES", "softmax"]
+__all__ = ["LOSSES", "softmax_loss"]

@@ -1,9 +1,10 @@
 """Folds the B x B score matrix of a batch into one number per query, in both directions.
 
-Every in-batch loss needs, for each item, some reduction over its negatives: a log-sum-exp (softmax),
-a maximum (hardest negative), a sum of hinges. A `Reducer` names such a reduction once; `fold` applies
-it to rows and columns of the scores, either with the whole matrix in memory (`dense`, the reference)
-or over blocks of columns whose scores are recomputed in the backward pass (`chunked`).
+Every in-batch loss needs, for each item, some reduction over its negatives: a log-sum-exp
+(softmax), a maximum (hardest negative), a sum of hinges. A `Reducer` names such a reduction once;
+`fold` applies it to rows and columns of the scores, either with the whole matrix in memory
+(`dense`, the reference) or over blocks of columns whose scores are recomputed in the backward
+pass (`chunked`).
 
 The arrays are logically global: under `jit` with a batch-sharded `left` and `right` each device
 scores its own rows against all columns, and gradients reach every embedding of every device.
@@ -14,6 +15,8 @@ from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
+
+from xmodal.options import lookup
 
 # Stands for "not a negative". Finite, so that a row without any negative has a zero gradient.
 MASKED = -1e30
@@ -72,9 +75,8 @@ def fold(
     Raises:
       ValueError: unknown engine.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"Unknown loss engine {engine!r}; known: {sorted(ENGINES)}.")
-    return ENGINES[engine](left, right, groups, dict(reducers), chunk_size)
+    run = lookup("config.tasks.*.options.engine", engine, ENGINES)
+    return run(left, right, groups, dict(reducers), chunk_size)
 
 
 def positive_scores(left: jax.Array, right: jax.Array) -> jax.Array:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from xmodal.options import lookup
+
 
 def _unchanged(vectors: jax.Array) -> jax.Array:
     return vectors
@@ -39,8 +41,5 @@ def normalise(name: str, vectors: jax.Array) -> jax.Array:
     Raises:
       ValueError: the name is not in the table.
     """
-    if name not in SIMILARITIES:
-        raise ValueError(
-            f"Unknown similarity {name!r} (config.model.similarity); known: {sorted(SIMILARITIES)}."
-        )
-    return SIMILARITIES[name](jnp.asarray(vectors, jnp.float32))
+    prepare = lookup("config.model.similarity", name, SIMILARITIES)
+    return prepare(jnp.asarray(vectors, jnp.float32))

@@ -1,0 +1,255 @@
+"""Checkpoints of a run: async and atomic, the last few and the best one kept.
+
+    RUN_DIR/config.json             the config the run was started with
+    RUN_DIR/frozen/                 parameters that never change, written once
+    RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated
+
+A folder has its final name only when everything in it is on disk (Orbax's own commit).
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import ml_collections
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from xmodal.models import DualEncoder
+from xmodal.options import check_keys
+from xmodal.training.state import TrainState, Tree, flatten, merge, unflatten
+
+ITEMS = ("params", "model_state", "opt_state")
+KEYS = ("every", "keep_last", "best_metric")
+
+
+class Checkpoints:
+    """Writes the checkpoints of one run."""
+
+    def __init__(self, run_dir: str, config: Mapping[str, Any]) -> None:
+        """Opens (or creates) `RUN_DIR/checkpoints`.
+
+        Args:
+          run_dir: the run's folder, local or gs://.
+          config: `config.checkpoint`: `every` steps, `keep_last` how many, `best_metric` the tag
+            whose highest value marks the checkpoint that is kept besides.
+
+        Raises:
+          ValueError: an unknown key.
+        """
+        check_keys("config.checkpoint", config, KEYS)
+        self._frozen = epath.Path(run_dir).absolute() / "frozen"
+        metric = config["best_metric"]
+
+        def score(metrics: Mapping[str, float]) -> float:
+            return metrics.get(metric, float("-inf"))
+
+        keep = preservation_policy.AnyPreservationPolicy(
+            [
+                preservation_policy.LatestN(config["keep_last"]),
+                preservation_policy.BestN(
+                    get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False
+                ),
+            ]
+        )
+        self._manager = ocp.CheckpointManager(
+            _folder(run_dir),
+            options=ocp.CheckpointManagerOptions(
+                best_fn=score, preservation_policy=keep, cleanup_tmp_directories=True
+            ),
+        )
+
+    def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
+        """Starts writing the state under its step; a step already there is left alone."""
+        step = int(state.step)
+        if step in self._manager.all_steps():
+            return
+        if state.frozen and not self._frozen.exists():
+            with ocp.StandardCheckpointer() as checkpointer:
+                checkpointer.save(self._frozen, state.frozen)
+        items = _non_empty(state, ITEMS)
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(**{n: ocp.args.StandardSave(t) for n, t in items.items()}),
+            metrics=dict(metrics) if metrics else None,
+        )
+
+    def close(self) -> None:
+        """Waits for the writes under way."""
+        self._manager.wait_until_finished()
+        self._manager.close()
+
+
+def restore_latest(run_dir: str, state: TrainState) -> TrainState:
+    """Returns the newest saved state laid out like `state`, or `state` itself if none is.
+
+    Raises:
+      ValueError: the checkpoint's arrays have other names or shapes than `state`.
+    """
+    there = steps(run_dir)
+    if not there:
+        return state
+    logging.info("Resuming %s from step %d.", run_dir, there[-1])
+    restored = restore_items(run_dir, there[-1], state, ITEMS)
+    step = jax.device_put(jax.numpy.int32(there[-1]), state.step.sharding)
+    return dataclasses.replace(restored, step=step)
+
+
+def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> TrainState:
+    """Replaces parts of `state` by those of a checkpoint; frozen parameters come with `params`.
+
+    Args:
+      run_dir: the run that wrote the checkpoint.
+      step: one of `steps(run_dir)`.
+      state: says names, shapes and where on the mesh each array goes.
+      items: some of `ITEMS`.
+
+    Raises:
+      ValueError: no such step, or other names or shapes than `state` has.
+    """
+    check_step(run_dir, step)
+    sources = {name: _folder(run_dir) / str(step) / name for name in items}
+    if "params" in items:
+        sources["frozen"] = epath.Path(run_dir).absolute() / "frozen"
+    with ocp.StandardCheckpointer() as checkpointer:
+        restored = {}
+        for name, tree in _non_empty(state, tuple(sources)).items():
+            _check_fits(checkpointer, sources[name], tree)
+            abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
+            restored[name] = checkpointer.restore(sources[name], abstract)
+    return dataclasses.replace(state, **restored)
+
+
+def restore_model(
+    run_dir: str, step: int, model: DualEncoder, example_inputs: Mapping[str, Any]
+) -> tuple[Tree, Tree]:
+    """Reads the parameters and running statistics of one checkpoint, without optimiser state.
+
+    Args:
+      run_dir: the run that wrote the checkpoint.
+      step: one of `steps(run_dir)`.
+      model: built from the run's config.
+      example_inputs: as for `model.init`.
+
+    Returns:
+      (params, model_state) as `model.embed` takes them.
+
+    Raises:
+      ValueError: no such step (lists those there are), or other shapes than the model's.
+    """
+    params, model_state = jax.eval_shape(lambda: model.init(jax.random.key(0), example_inputs))
+    frozen_paths: set[str] = set()
+    folder = epath.Path(run_dir).absolute() / "frozen"
+    if folder.exists():
+        with ocp.StandardCheckpointer() as checkpointer:
+            frozen_paths = set(flatten(checkpointer.metadata(folder).item_metadata.tree))
+    flat = flatten(params)
+    state = TrainState(
+        step=jax.numpy.int32(step),
+        params=unflatten({p: leaf for p, leaf in flat.items() if p not in frozen_paths}),
+        frozen=unflatten({p: leaf for p, leaf in flat.items() if p in frozen_paths}),
+        model_state=model_state,
+        opt_state=(),
+    )
+    state = restore_items(run_dir, step, state, ("params", "model_state"))
+    return merge(state.params, state.frozen), state.model_state
+
+
+def save_config(run_dir: str, config: ml_collections.ConfigDict) -> None:
+    """Writes `RUN_DIR/config.json`, by rename so that it is never half there."""
+    folder = epath.Path(run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / "config.json.tmp"
+    temporary.write_text(config.to_json_best_effort(indent=2) + "\n")
+    temporary.replace(folder / "config.json")
+
+
+def load_run(run_dir: str) -> ml_collections.ConfigDict:
+    """Reads the config a run was started with.
+
+    Raises:
+      ValueError: the folder is no run.
+    """
+    path = epath.Path(run_dir) / "config.json"
+    if not path.exists():
+        raise ValueError(
+            f"{run_dir!r} is no run of xmodal.main: {path} is missing. Give the folder that was "
+            "printed as the run's workdir."
+        )
+    return ml_collections.ConfigDict(json.loads(path.read_text()))
+
+
+def steps(run_dir: str) -> list[int]:
+    """Steps whose checkpoints are complete, ascending; empty when there are none yet."""
+    folder = _folder(run_dir)
+    return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
+
+
+def best_step(run_dir: str) -> int:
+    """The step whose metrics hold the highest `config.checkpoint.best_metric`, the later of equals.
+
+    Raises:
+      ValueError: no checkpoint was evaluated.
+    """
+    metric = load_run(run_dir).checkpoint.best_metric
+    scores = {step: _metrics(run_dir, step).get(metric) for step in steps(run_dir)}
+    scores = {step: score for step, score in scores.items() if score is not None}
+    if not scores:
+        raise ValueError(f"No checkpoint of {run_dir} carries {metric!r}; use --step=latest.")
+    return max(scores, key=lambda step: (scores[step], step))
+
+
+def check_step(run_dir: str, step: int) -> None:
+    """Refuses a step that is not saved.
+
+    Raises:
+      ValueError: lists the steps there are.
+    """
+    there = steps(run_dir)
+    if step not in there:
+        raise ValueError(f"{run_dir} has no checkpoint of step {step}; it has {there}.")
+
+
+def _folder(run_dir: str) -> epath.Path:
+    return epath.Path(run_dir).absolute() / "checkpoints"
+
+
+def _metrics(run_dir: str, step: int) -> dict[str, float]:
+    path = _folder(run_dir) / str(step) / "metrics" / "metrics"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _non_empty(state: TrainState, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))}
+
+
+def _check_fits(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tree: Any) -> None:
+    if not source.exists():
+        raise ValueError(
+            f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} arrays."
+        )
+    found = _shapes(checkpointer.metadata(source).item_metadata.tree)
+    expected = _shapes(tree)
+    wrong = [
+        f"{path}: model {expected.get(path, 'none')}, checkpoint {found.get(path, 'none')}"
+        for path in sorted(expected.keys() | found.keys())
+        if expected.get(path) != found.get(path)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{source} does not fit the model; {len(wrong)} arrays differ, among them\n  "
+            + "\n  ".join(wrong[:5])
+            + "\nUse the config the checkpoint was made with, or a new --workdir."
+        )
+
+
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    # Orbax writes the named tuples of optax as dicts, so paths are compared by their plain names.
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }

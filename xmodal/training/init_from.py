@@ -1,0 +1,113 @@
+"""Starts a run from another run's weights: what is taken, what is not, each by name."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+
+from xmodal.options import check_keys
+from xmodal.training import checkpoints
+from xmodal.training.state import TrainState, flatten, unflatten
+
+KEYS = ("run", "step", "include", "optimizer")
+
+
+def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
+    """Replaces initial weights by those of another run; the step counter stays 0.
+
+    Args:
+      state: freshly created.
+      config: `config.init_from`: `run` (its folder), `step` (a number, `latest` or `best`),
+        `include` (regular expressions matched from the start of a parameter's path; only these are
+        taken, `[".*"]` takes all) and `optimizer` (whether Adam's moments come along, as the
+        authors' fine-tuning does; the skip rule and the schedule start anew in either case).
+
+    Returns:
+      The state with the weights in place and laid out as before.
+
+    Raises:
+      ValueError: an unknown key, run or step; a pattern that matches nothing; an included array
+        the other run does not have, or has in another shape.
+    """
+    check_keys("config.init_from", config, KEYS)
+    run, step = config["run"], resolve_step(config["run"], config["step"])
+    include = tuple(config["include"])
+    source = _read(run, step, "params") | _read(run, None, "frozen")
+    params = _take(state.params, source, include, run)
+    frozen = _take(state.frozen, source, include, run)
+    model_state = _take(state.model_state, _read(run, step, "model_state"), include, run)
+    for pattern in include:
+        if not any(re.match(pattern, path) for path in flatten(state.all_params())):
+            raise ValueError(f"config.init_from.include: {pattern!r} matches no parameter.")
+    logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
+    state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
+    if config["optimizer"]:
+        other = checkpoints.restore_items(run, step, state, ("opt_state",))
+        state = dataclasses.replace(state, opt_state=_moments(state.opt_state, other.opt_state))
+    return state
+
+
+def resolve_step(run: str, step: int | str) -> int:
+    """Turns `latest`, `best` or a number (also as text) into a step that `run` has saved.
+
+    Raises:
+      ValueError: the run has no such checkpoint, or none at all.
+    """
+    there = checkpoints.steps(run)
+    if not there:
+        checkpoints.load_run(run)
+        raise ValueError(f"{run} has no checkpoint yet.")
+    if step == "latest":
+        return there[-1]
+    if step == "best":
+        return checkpoints.best_step(run)
+    if not str(step).isdigit():
+        raise ValueError(f"Step {step!r} is neither a number nor latest nor best.")
+    checkpoints.check_step(run, int(step))
+    return int(step)
+
+
+def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
+    root = epath.Path(run).absolute()
+    folder = root / item if step is None else root / "checkpoints" / str(step) / item
+    if not folder.exists():
+        return {}
+    with ocp.StandardCheckpointer() as checkpointer:
+        tree = checkpointer.metadata(folder).item_metadata.tree
+        host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
+        return flatten(checkpointer.restore(folder, host))
+
+
+def _take(
+    target: Any, source: Mapping[str, np.ndarray], include: Sequence[str], run: str
+) -> dict[str, Any]:
+    flat = flatten(target)
+    for path, leaf in flat.items():
+        if not any(re.match(pattern, path) for pattern in include):
+            continue
+        if path not in source:
+            raise ValueError(
+                f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
+            )
+        if source[path].shape != leaf.shape:
+            raise ValueError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
+        flat[path] = jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
+    return unflatten(flat)
+
+
+def _moments(fresh: Any, other: Any) -> Any:
+    """Adam's moments (and their own count) from `other`, everything else from `fresh`."""
+
+    def is_adam(node: Any) -> bool:
+        return isinstance(node, optax.ScaleByAdamState)
+
+    return jax.tree.map(
+        lambda new, old: old if is_adam(new) else new, fresh, other, is_leaf=is_adam
+    )

@@ -1,0 +1,180 @@
+"""What a run says about itself: scalars one step late, speed, waiting time, and failures."""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from absl import logging
+from etils import epath
+
+if TYPE_CHECKING:
+    from clu import metric_writers
+
+
+class NonFiniteLossError(RuntimeError):
+    """Loss or gradient became NaN or infinite."""
+
+    def __init__(self, step: int, evidence: Mapping[str, Any]) -> None:
+        super().__init__(
+            f"Loss or gradient of step {step} is not finite. The state before that step is saved "
+            "as the run's last checkpoint, the batch's ids and the last finite scalars in "
+            "failure.json. Lower config.optimizer.learning_rate or set config.optimizer.clip_norm."
+        )
+        self.step = step
+        self.evidence = dict(evidence)
+
+    def save(self, run_dir: str) -> None:
+        """Writes `RUN_DIR/failure.json`."""
+        path = epath.Path(run_dir) / "failure.json"
+        path.write_text(json.dumps(self.evidence, indent=2) + "\n")
+
+
+def make_writer(folder: str) -> "metric_writers.MetricWriter":
+    """Opens a clu writer to the log and to TensorBoard files in `folder`, on process 0 only.
+
+    tensorflow is imported here and not above: training needs it for nothing else.
+    """
+    from clu import metric_writers
+
+    return metric_writers.create_default_writer(folder, just_logging=jax.process_index() > 0)
+
+
+def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"optimizer.learning_rate": 0.001}` from a nested config, values TensorBoard can show."""
+    flat = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{inner}": v for inner, v in flat_config(value).items()}
+        else:
+            flat[key] = value if isinstance(value, bool | int | float | str) else str(value)
+    return flat
+
+
+@dataclasses.dataclass
+class _Window:
+    """Totals since the last report."""
+
+    started: float
+    waiting: float = 0.0
+    paused: float = 0.0
+    scalars: list[dict[str, float]] = dataclasses.field(default_factory=list)
+
+
+class Reporter:
+    """Follows a run step by step without holding up the device.
+
+    The scalars of a step are fetched after the next step was dispatched, so the device always has
+    work while the host waits for them.
+    """
+
+    def __init__(
+        self,
+        writer: "metric_writers.MetricWriter",
+        *,
+        total_steps: int,
+        batch_size: int,
+        every: int,
+        flops_per_step: float = 0.0,
+    ) -> None:
+        """Starts the clock.
+
+        Args:
+          writer: from `make_writer`.
+          total_steps: of the run, for the ETA.
+          batch_size: global, for examples per second.
+          every: steps between reports.
+          flops_per_step: of one device, as the compiler counts them; 0 if unknown.
+        """
+        self._writer = writer
+        self._total_steps = total_steps
+        self._batch_size = batch_size
+        self._every = every
+        self._flops = flops_per_step
+        self._window = _Window(time.monotonic())
+        self._pending: tuple[int, Mapping[str, jax.Array], list[int]] | None = None
+        self._last_finite: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time spent here counts as waiting for data."""
+        start = time.monotonic()
+        yield
+        self._window.waiting += time.monotonic() - start
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time spent here (evaluation, saving) counts neither as training nor as waiting."""
+        start = time.monotonic()
+        yield
+        self._window.paused += time.monotonic() - start
+
+    def record(self, step: int, scalars: Mapping[str, jax.Array], image_ids: np.ndarray) -> None:
+        """Takes the scalars of the step just dispatched and reads those of the step before.
+
+        Raises:
+          NonFiniteLossError: the step before had a non-finite loss or gradient.
+        """
+        pending, self._pending = self._pending, (step, scalars, image_ids.tolist())
+        if pending is not None:
+            self._read(*pending)
+
+    def flush(self) -> None:
+        """Reads the scalars still outstanding.
+
+        Raises:
+          NonFiniteLossError: as `record`.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._read(*pending)
+
+    def _read(self, step: int, scalars: Mapping[str, jax.Array], image_ids: list[int]) -> None:
+        values = {name: float(value) for name, value in jax.device_get(dict(scalars)).items()}
+        if not all(math.isfinite(value) for value in values.values()):
+            evidence = {
+                "step": step,
+                "image_ids": image_ids,
+                "scalars": {name: repr(value) for name, value in values.items()},
+                "last_finite_scalars": self._last_finite,
+            }
+            raise NonFiniteLossError(step, evidence)
+        self._last_finite = {"step": step} | values
+        self._window.scalars.append(values)
+        done = step + 1
+        if done % self._every == 0 or done == self._total_steps:
+            self._report(done)
+
+    def _report(self, done: int) -> None:
+        window, self._window = self._window, _Window(time.monotonic())
+        count = len(window.scalars)
+        training = max(self._window.started - window.started - window.paused, 1e-9)
+        means = {
+            name: float(np.mean([values[name] for values in window.scalars]))
+            for name in window.scalars[0]
+        }
+        perf = {
+            "perf/examples_per_second": count * self._batch_size / training,
+            "perf/data_wait_share": window.waiting / training,
+            "perf/eta_seconds": (self._total_steps - done) * training / count,
+        }
+        if self._flops:
+            perf["perf/device_tflops_per_second"] = self._flops * count / training / 1e12
+        if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
+            perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
+        self._writer.write_scalars(done, means | perf)
+        logging.info(
+            "step %d/%d  loss %.4f  %.0f examples/s  ETA %s  data wait %.0f%%",
+            done,
+            self._total_steps,
+            means["train/loss"],
+            perf["perf/examples_per_second"],
+            datetime.timedelta(seconds=round(perf["perf/eta_seconds"])),
+            100 * perf["perf/data_wait_share"],
+        )

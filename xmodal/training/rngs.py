@@ -1,0 +1,16 @@
+"""Random keys as functions of seed, stream and step: nothing random is carried along."""
+
+import zlib
+
+import jax
+
+
+def stream_key(seed: int, stream: str, step: jax.Array | int = 0) -> jax.Array:
+    """Returns the typed key of one stream (`params`, `towers`) at one step.
+
+    A resumed run needs no random state from its checkpoint: the step is enough.
+    """
+    # crc32 and not hash(): Python salts the latter anew in every process.
+    return jax.random.fold_in(
+        jax.random.fold_in(jax.random.key(seed), zlib.crc32(stream.encode())), step
+    )

@@ -1,0 +1,129 @@
+"""The device mesh, where arrays live on it, and the few things that involve every process."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+BATCH_AXIS = "data"
+
+
+def initialize_processes() -> None:
+    """Connects the processes of a multi-host run; does nothing in a single process.
+
+    TPU slices describe themselves. Elsewhere the three variables JAX itself reads say who is who:
+    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
+    """
+    if jax.distributed.is_initialized():
+        return
+    if "JAX_NUM_PROCESSES" in os.environ:
+        jax.distributed.initialize(
+            coordinator_address=os.environ["JAX_COORDINATOR_ADDRESS"],
+            num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
+            process_id=int(os.environ["JAX_PROCESS_ID"]),
+        )
+    elif len(os.environ.get("TPU_WORKER_HOSTNAMES", "").split(",")) > 1:
+        jax.distributed.initialize()
+
+
+def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """Makes the mesh of all given devices (default: all there are), one axis called `data`."""
+    devices = jax.devices() if devices is None else list(devices)
+    return jax.make_mesh(
+        (len(devices),),
+        (BATCH_AXIS,),
+        devices=devices,
+        # The compiler places intermediate values; embedding look-ups refuse explicit axes.
+        axis_types=(jax.sharding.AxisType.Auto,),
+    )
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """A full copy on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def batch_sharded(mesh: Mesh) -> NamedSharding:
+    """The leading dimension split over the devices."""
+    return NamedSharding(mesh, PartitionSpec(BATCH_AXIS))
+
+
+def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
+    """The largest dimension that the device count divides is split; replicated if there is none.
+
+    The rule of fully sharded data parallelism. Tensors under 2**18 elements stay replicated:
+    gathering them costs more than they save.
+    """
+    devices = mesh.shape[BATCH_AXIS]
+    divisible = [axis for axis, size in enumerate(shape) if size % devices == 0]
+    if not divisible or np.prod(shape) < 2**18:
+        return replicated(mesh)
+    axis = max(divisible, key=lambda a: shape[a])
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, BATCH_AXIS))
+
+
+RULES = {
+    "replicated": lambda mesh, shape: replicated(mesh),
+    "fsdp": largest_dimension_sharded,
+}
+
+
+def tree_shardings(tree: Any, rules: Mapping[str, str], mesh: Mesh) -> Any:
+    """Finds a home for every array of a state.
+
+    Args:
+      tree: a pytree of arrays or shapes.
+      rules: regular expression searched in the path (`params/text/bert/...`) -> key of `RULES`;
+        the first match wins.
+      mesh: the device mesh.
+
+    Returns:
+      The same tree with `NamedSharding` leaves.
+
+    Raises:
+      ValueError: a path that no rule matches, or an unknown rule.
+    """
+
+    def home(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        for pattern, rule in rules.items():
+            if re.search(pattern, name):
+                if rule not in RULES:
+                    raise ValueError(
+                        f"Unknown sharding {rule!r} for {pattern!r} in config.sharding; "
+                        f"known: {sorted(RULES)}."
+                    )
+                return RULES[rule](mesh, leaf.shape)
+        raise ValueError(
+            f"No pattern of config.sharding matches {name!r} (patterns: {list(rules)}); "
+            "add one, '.*' matches everything."
+        )
+
+    return jax.tree_util.tree_map_with_path(home, tree)
+
+
+def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+    """Joins every process's rows into global arrays, the leading dimension split over the mesh."""
+    home = batch_sharded(mesh)
+    return {
+        key: jax.make_array_from_process_local_data(home, value) for key, value in batch.items()
+    }
+
+
+def check_batch_size(batch_size: int, mesh: Mesh) -> None:
+    """Refuses a global batch that the devices cannot share equally.
+
+    Raises:
+      ValueError: names both numbers and the nearest sizes that work.
+    """
+    devices = mesh.shape[BATCH_AXIS]
+    if batch_size % devices:
+        lower = batch_size - batch_size % devices
+        raise ValueError(
+            f"config.batch_size={batch_size} is not a multiple of the {devices} devices; "
+            f"use {max(lower, devices)} or {lower + devices}."
+        )
