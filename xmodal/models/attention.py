@@ -1,0 +1,40 @@
+"""Attention over the real tokens of a text."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+
+def split_heads(x: jax.Array, heads: int) -> jax.Array:
+    """[N, T, W] -> [N, T, heads, W / heads]."""
+    if x.shape[-1] % heads:
+        raise ValueError(f"a width of {x.shape[-1]} does not split into {heads} heads")
+    return x.reshape(*x.shape[:-1], heads, -1)
+
+
+def attend(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array,
+    drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+) -> jax.Array:
+    """Scaled dot-product attention, with the softmax in float32.
+
+    Args:
+      query: [N, Q, H, D].
+      key: [N, T, H, D].
+      value: [N, T, H, D].
+      mask: bool [N, T], True for the tokens that may be attended to.
+      drop: dropout of the attention weights [N, H, Q, T].
+
+    Returns:
+      [N, Q, H * D] in the dtype of `value`.
+    """
+    logits = jnp.einsum("nqhd,nthd->nhqt", query, key, preferred_element_type=jnp.float32)
+    # Finite, so that an item without any real token (a row of padding) gives no NaN.
+    logits = jnp.where(mask[:, None, None, :], logits, jnp.finfo(jnp.float32).min)
+    weights = jax.nn.softmax(logits * query.shape[-1] ** -0.5).astype(value.dtype)
+    outputs = jnp.einsum("nhqt,nthd->nqhd", drop(weights), value)
+    return outputs.reshape(*outputs.shape[:2], -1)

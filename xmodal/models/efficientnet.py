@@ -1,0 +1,241 @@
+"""EfficientNet, from B0 to B7 and any width and depth between.
+
+Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019),
+with the details of tensorflow/tpu, models/official/efficientnet.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from xmodal.models import depthwise as depthwise_lib
+from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.embedding import Embedding
+from xmodal.models.options import DTYPES, lookup
+from xmodal.models.projection import project
+from xmodal.models.tower import Tower
+
+# ImageNet statistics of pixels in [0, 1].
+PIXEL_MEAN = (0.485, 0.456, 0.406)
+PIXEL_STD = (0.229, 0.224, 0.225)
+
+# A depthwise kernel is [k, k, C, 1], so its fan-out is k * k, as in the original.
+_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class Stage(NamedTuple):
+    """Blocks of one resolution, before scaling."""
+
+    kernel: int
+    blocks: int
+    channels: int
+    expand: int
+    stride: int
+
+
+STEM_CHANNELS = 32
+STAGES = (
+    Stage(kernel=3, blocks=1, channels=16, expand=1, stride=1),
+    Stage(kernel=3, blocks=2, channels=24, expand=6, stride=2),
+    Stage(kernel=5, blocks=2, channels=40, expand=6, stride=2),
+    Stage(kernel=3, blocks=3, channels=80, expand=6, stride=2),
+    Stage(kernel=5, blocks=3, channels=112, expand=6, stride=1),
+    Stage(kernel=5, blocks=4, channels=192, expand=6, stride=2),
+    Stage(kernel=3, blocks=1, channels=320, expand=6, stride=1),
+)
+HEAD_CHANNELS = 1280
+
+# Width and depth; the published resolutions are 224, 240, 260, 300, 380, 456, 528 and 600.
+VARIANTS: Mapping[str, tuple[float, float]] = {
+    "b0": (1.0, 1.0),
+    "b1": (1.0, 1.1),
+    "b2": (1.1, 1.2),
+    "b3": (1.2, 1.4),
+    "b4": (1.4, 1.8),
+    "b5": (1.6, 2.2),
+    "b6": (1.8, 2.6),
+    "b7": (2.0, 3.1),
+}
+
+
+def scale_channels(channels: int, width: float) -> int:
+    """`channels * width` as the nearest multiple of 8 that keeps at least 90 % of it."""
+    scaled = channels * width
+    rounded = max(8, int(scaled + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * scaled else rounded + 8
+
+
+def scale_blocks(blocks: int, depth: float) -> int:
+    """`blocks * depth`, rounded up."""
+    return math.ceil(blocks * depth)
+
+
+def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[float]:
+    """The probability of dropping the branch of each block, growing linearly from 0.
+
+    Args:
+      rate: the probability that the growth aims at.
+      depth: depth multiplier.
+      over: "blocks" divides the block's index by the number of blocks (tensorflow/tpu);
+        "base_blocks" by the number at depth 1, as tensorflow/models and the TF-Hub modules made
+        from it do, so that deep variants exceed `rate`.
+    """
+    blocks = sum(scale_blocks(stage.blocks, depth) for stage in STAGES)
+    base_blocks = sum(stage.blocks for stage in STAGES)
+    divisor = lookup({"blocks": blocks, "base_blocks": base_blocks}, over, "drop_connect_over")
+    return [rate * index / divisor for index in range(blocks)]
+
+
+class MBConv(nn.Module):
+    """Inverted bottleneck: expand, depthwise, squeeze-excite, project, identity skip.
+
+    Attributes:
+      stage: kernel size and expansion ratio.
+      channels: output channels, scaled.
+      stride: of the depthwise convolution.
+      depthwise: its implementation.
+      batch_groups: groups of the batch normalisation.
+      drop_connect: probability of dropping the branch of an example in this pass.
+      dtype: compute dtype.
+    """
+
+    stage: Stage
+    channels: int
+    stride: int
+    depthwise: depthwise_lib.Depthwise
+    batch_groups: int
+    drop_connect: float
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]."""
+        norm = partial(BatchNorm, self.batch_groups)
+        dense = partial(nn.Dense, kernel_init=_CONV_INIT, dtype=self.dtype)
+        x, size, expanded = inputs, self.stage.kernel, inputs.shape[-1] * self.stage.expand
+        if self.stage.expand > 1:
+            x = dense(expanded, use_bias=False, name="expand")(x)
+            x = jax.nn.silu(norm(name="expand_norm")(x, train=train))
+        kernel = self.param("depthwise", _CONV_INIT, (size, size, expanded, 1))
+        x = self.depthwise(x, kernel.astype(self.dtype), self.stride)
+        x = jax.nn.silu(norm(name="depthwise_norm")(x, train=train))
+        gate = jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32).astype(self.dtype)
+        gate = dense(max(1, inputs.shape[-1] // 4), name="squeeze")(gate)
+        gate = dense(expanded, name="excite")(jax.nn.silu(gate))
+        x = x * jax.nn.sigmoid(gate)
+        x = dense(self.channels, use_bias=False, name="project")(x)
+        x = norm(name="project_norm")(x, train=train)
+        if self.stride > 1 or inputs.shape[-1] != self.channels:
+            return x
+        per_example = nn.Dropout(self.drop_connect, broadcast_dims=(1, 2, 3), deterministic=False)
+        return inputs + per_example(x)
+
+
+class EfficientNet(nn.Module):
+    """Pixels to the pooled features of the last convolution, and a projection if asked for."""
+
+    width: float
+    depth: float
+    depthwise: depthwise_lib.Depthwise
+    batch_groups: int
+    drop_connect: float
+    drop_connect_over: str
+    remat: bool
+    dtype: DTypeLike
+    projection: int | None
+
+    @nn.compact
+    def __call__(self, images: jax.Array, train: bool) -> Embedding:
+        """uint8 [B, H, W, 3] -> vector [B, D]."""
+        if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
+            raise ValueError(
+                f"EfficientNet takes uint8 images [B, H, W, 3], got {images.dtype} "
+                f"{list(images.shape)}; pixels are normalised inside"
+            )
+        mean, std = jnp.asarray(PIXEL_MEAN), jnp.asarray(PIXEL_STD)
+        x = ((images / 255.0 - mean) / std).astype(self.dtype)
+        x = nn.Conv(
+            scale_channels(STEM_CHANNELS, self.width), (3, 3), strides=2, padding="SAME",
+            use_bias=False, kernel_init=_CONV_INIT, dtype=self.dtype, name="stem",
+        )(x)  # fmt: skip
+        x = jax.nn.silu(BatchNorm(self.batch_groups, name="stem_norm")(x, train=train))
+        block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
+        rates = iter(drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over))
+        for number, stage in enumerate(STAGES, start=1):
+            for index in range(scale_blocks(stage.blocks, self.depth)):
+                rate = next(rates)
+                x = block(
+                    stage,
+                    scale_channels(stage.channels, self.width),
+                    stage.stride if index == 0 else 1,
+                    self.depthwise,
+                    self.batch_groups,
+                    rate if train else 0.0,
+                    self.dtype,
+                    name=f"stage{number}_block{index + 1}",
+                )(x, train)
+        x = nn.Dense(
+            scale_channels(HEAD_CHANNELS, self.width), use_bias=False, kernel_init=_CONV_INIT,
+            dtype=self.dtype, name="head",
+        )(x)  # fmt: skip
+        x = jax.nn.silu(BatchNorm(self.batch_groups, name="head_norm")(x, train=train))
+        vector = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+        return Embedding(project(vector, self.projection))
+
+
+def make_tower(
+    *,
+    variant: str | None = None,
+    width: float | None = None,
+    depth: float | None = None,
+    dtype: str = "float32",
+    depthwise: str = "auto",
+    batch_norm: str = "global",
+    drop_connect: float = 0.2,
+    drop_connect_over: str = "blocks",
+    remat: bool = False,
+    projection: int | None = None,
+    batch_groups: int = 1,
+) -> Tower:
+    """EfficientNet as a tower of uint8 images [B, H, W, 3] of any size.
+
+    Args:
+      variant: a published pair of width and depth, "b0" to "b7"; else give `width` and `depth`.
+      width: channel multiplier.
+      depth: block multiplier.
+      dtype: compute dtype; parameters and statistics are float32.
+      depthwise: "convolution", "shifted", or "auto" for the faster one on this backend.
+      batch_norm: statistics over the "global" batch or "per_device".
+      drop_connect: probability of dropping a block's branch, reached at the last block.
+      drop_connect_over: see `drop_connect_rates`.
+      remat: recompute every block in the backward pass instead of storing its inside.
+      projection: width of a linear layer after the pooling; None for the pooled features.
+      batch_groups: the groups of batch_norm="per_device".
+    """
+    if (variant is None) == (width is None and depth is None):
+        raise ValueError(
+            f"EfficientNet takes a variant ({', '.join(VARIANTS)}) or a width and a depth, got "
+            f"variant={variant}, width={width}, depth={depth}"
+        )
+    if variant is not None:
+        width, depth = lookup(VARIANTS, variant, "EfficientNet variant")
+    groups = lookup({"global": 1, "per_device": batch_groups}, batch_norm, "batch_norm")
+    return Tower(
+        EfficientNet(
+            width=width or 1.0,
+            depth=depth or 1.0,
+            depthwise=depthwise_lib.choose(depthwise),
+            batch_groups=groups,
+            drop_connect=drop_connect,
+            drop_connect_over=drop_connect_over,
+            remat=remat,
+            dtype=lookup(DTYPES, dtype, "dtype"),
+            projection=projection,
+        )
+    )

@@ -1,0 +1,102 @@
+"""BERT, the optional adapter, pooling and projection as one tower."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xmodal.models import options
+from xmodal.models.bert import Bert
+from xmodal.models.embedding import Embedding
+from xmodal.models.projection import project
+from xmodal.models.text_adapter import TextAdapter, make_adapter
+from xmodal.models.tower import Tower
+
+
+def pool_first(tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    """The output at [CLS]: [N, T, W] -> [N, W]."""
+    del mask
+    return tokens[:, 0]
+
+
+def pool_mean(tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    """The float32 mean of the real tokens' outputs: [N, T, W], bool [N, T] -> [N, W]."""
+    weights = mask[..., None].astype(jnp.float32)
+    return jnp.sum(tokens * weights, axis=1) / jnp.maximum(jnp.sum(weights, axis=1), 1.0)
+
+
+POOLINGS = {"first": pool_first, "mean": pool_mean}
+
+
+class TextTower(nn.Module):
+    """Parameters: `bert`, `adapter` and `projection`, the last two where they exist."""
+
+    bert: Bert
+    adapter: TextAdapter | None
+    pool: str
+    projection: int | None
+
+    @nn.compact
+    def __call__(
+        self, inputs: Mapping[str, jax.Array] | tuple[jax.Array, jax.Array], train: bool
+    ) -> Embedding:
+        """`text_ids` and `text_mask`, int [N, T], by name or in this order -> vector [N, D]."""
+        named = isinstance(inputs, Mapping)
+        ids, mask = (inputs["text_ids"], inputs["text_mask"]) if named else inputs
+        if ids.ndim != 2 or ids.shape != mask.shape or not jnp.issubdtype(ids.dtype, jnp.integer):
+            raise ValueError(
+                "a text tower takes int text_ids [N, T] and text_mask [N, T], got "
+                f"{ids.dtype} {list(ids.shape)} and {mask.dtype} {list(mask.shape)}"
+            )
+        mask = mask > 0
+        tokens = self.bert(ids, mask, train)
+        if self.adapter is not None:
+            tokens = self.adapter(tokens, mask)
+        vector = POOLINGS[self.pool](tokens, mask)
+        return Embedding(project(vector, self.projection))
+
+
+def make_tower(
+    *,
+    vocab_size: int = 30522,
+    width: int = 768,
+    depth: int = 12,
+    heads: int = 12,
+    mlp_dim: int = 3072,
+    max_positions: int = 512,
+    dropout: float = 0.0,
+    dtype: str = "float32",
+    adapter: Mapping[str, Any] | None = None,
+    pool: str = "first",
+    projection: int | None = None,
+    batch_groups: int = 1,
+) -> Tower:
+    """BERT as a tower of int text_ids and text_mask [N, T].
+
+    Args:
+      vocab_size: entries of the WordPiece vocabulary.
+      width: of BERT's layers.
+      depth: number of BERT's layers.
+      heads: attention heads of BERT.
+      mlp_dim: hidden width of BERT's feed-forward layers.
+      max_positions: longest text.
+      dropout: of BERT's embeddings, attention weights and layer outputs.
+      dtype: compute dtype; parameters are float32.
+      adapter: keywords of `text_adapter.make_adapter`, or None for BERT alone.
+      pool: "first" position or "mean" over the real tokens.
+      projection: width of a linear layer after the pooling, or None.
+      batch_groups: unused, there is no batch normalisation.
+    """
+    del batch_groups
+    options.lookup(POOLINGS, pool, "pool")
+    bert = Bert(
+        vocab_size, width, depth, heads, mlp_dim, max_positions, dropout,
+        options.lookup(options.DTYPES, dtype, "dtype"),
+    )  # fmt: skip
+    if adapter is not None:
+        adapter = options.call(
+            make_adapter, adapter, "model.text.adapter", first_only=pool == "first", dtype=dtype
+        )
+    return Tower(TextTower(bert, adapter, pool, projection))
