@@ -167,7 +167,7 @@ class _Positions:
         missing = np.asarray(wanted)[self._sorted[at] != wanted]
         if len(missing):
             raise ValueError(
-                f"{len(missing)} labels name a {self.kind} that is not among the {len(self.ids)} "
+                f"{len(missing)} labels name {self.kind}s that are not among the {len(self.ids)} "
                 f"of this split, the first is {self.kind} id {missing[0]}: labels and items must "
                 "be of the same split."
             )
