@@ -1,0 +1,224 @@
+"""Five describers: what each says of a scene, and in which words.
+
+Describers differ in the part of the scene they mention, in their favourite words and in the order
+and voice of their sentences, so the captions of one image agree with the image but often not with
+each other. Every caption carries what it says as a partial scene graph.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from data_prep.crisscrossed_shapes.graph import (
+    OPPOSITES,
+    SIZES,
+    Background,
+    Content,
+    Item,
+    Scene,
+    relations_between,
+)
+from data_prep.crisscrossed_shapes.lexicon import NUMBERS, RELATIONS
+from data_prep.crisscrossed_shapes.speech import Speaker, joined, with_article
+
+DESCRIBERS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Caption:
+    """A sentence and what it says."""
+
+    text: str
+    content: Content
+
+
+def describe(scene: Scene, rng: np.random.Generator) -> list[Caption]:
+    """Captions of one scene, one of each of the five describers.
+
+    Every describer takes another of the six styles; which one, and which style is left out,
+    differs from image to image.
+    """
+    styles = rng.permutation(len(STYLES))[:DESCRIBERS]
+    captions = [STYLES[style](scene, Speaker(habit, rng)) for habit, style in enumerate(styles)]
+    return [
+        dataclasses.replace(caption, text=_finished(caption.text, rng.random() < 0.8))
+        for caption in captions
+    ]
+
+
+def _finished(text: str, careful: bool) -> str:
+    return f"{text[0].upper()}{text[1:]}." if careful else text
+
+
+def _mention(
+    item: Item, speaker: Speaker, *, colour: float, size: float = 0.0, place: float = 0.0
+) -> Item:
+    """The part of an item that is said, given the probability of each attribute."""
+    # Nobody says that a thing is of medium size unless pressed.
+    says_size = speaker.chance(size * (0.15 if item.size == "medium" else 1))
+    row, column = (item.row, item.column) if speaker.chance(place) else (None, None)
+    if speaker.chance(0.4) and (row, column) != ("middle", "centre"):
+        drop_row = row == "middle" or (column != "centre" and speaker.chance(0.5))
+        row, column = (None, column) if drop_row else (row, None)
+    return Item(
+        row,
+        column,
+        shape=item.shape,
+        colour=item.colour if speaker.chance(colour) else None,
+        size=item.size if says_size else None,
+    )
+
+
+def _said_background(scene: Scene, speaker: Speaker) -> Background:
+    pattern = scene.background.pattern if speaker.chance(0.7) else None
+    colour = scene.background.colour if speaker.chance(0.8) or not pattern else None
+    return Background(pattern, colour)
+
+
+def _most_salient(scene: Scene, speaker: Speaker) -> Item:
+    return max(speaker.shuffled(scene.items), key=lambda item: SIZES.index(item.size))
+
+
+def _salient(scene: Scene, speaker: Speaker) -> Caption:
+    """Names the most conspicuous item only."""
+    item = _mention(_most_salient(scene, speaker), speaker, colour=0.85, size=0.6, place=0.5)
+    name = speaker.phrase(item)
+    if len(scene.items) == 1 and speaker.chance(0.5):
+        text = speaker.pick((f"only {name}", f"just {name}", f"{name} and nothing else"))
+        return Caption(text, Content((item,), count=1))
+    text = speaker.pick(
+        (
+            name,
+            f"there is {name}",
+            f"{name} stands out",
+            f"the first thing one sees is {name}",
+            f"the eye is drawn to {name}",
+        )
+    )
+    return Caption(text, Content((item,)))
+
+
+def _related(scene: Scene, speaker: Speaker) -> Caption:
+    """Relates two items, or a lonely one to the frame."""
+    if len(scene.items) == 1:
+        (item,) = scene.items
+        said = dataclasses.replace(
+            _mention(item, speaker, colour=0.7, size=0.4), row=item.row, column=item.column
+        )
+        text = speaker.phrase(said)
+        return Caption(f"{text} of the picture", Content((said,)))
+    first, second, *_ = speaker.shuffled(scene.items)
+    relation = speaker.pick(relations_between(first, second))
+    items = tuple(_mention(item, speaker, colour=0.75, size=0.3) for item in (first, second))
+    relations = ((0, relation, 1),)
+    one, other = (with_article(speaker.words(item)) for item in items)
+    where = speaker.word(RELATIONS[relation])
+    opposite = speaker.word(RELATIONS[OPPOSITES[relation]])
+    text = speaker.pick(
+        (
+            f"{one} {where} {other}",
+            f"{one} is {where} {other}",
+            f"{one} has been placed {where} {other}",
+            f"{where} {other} there is {one}",
+            f"{other} {opposite} {one}",
+            f"{other} can be found {opposite} {one}",
+        )
+    )
+    return Caption(text, Content(items, relations=relations))
+
+
+def _layout(scene: Scene, speaker: Speaker) -> Caption:
+    """Gives the background and hardly more than the number of things before it."""
+    background = _said_background(scene, speaker)
+    backdrop = with_article(speaker.backdrop(background))
+    items: tuple[Item, ...] = ()
+    count = None
+    if speaker.chance(0.5):
+        count = len(scene.items)
+        subject = speaker.number(Item(), count)
+    elif speaker.chance(0.5):
+        items = (_mention(_most_salient(scene, speaker), speaker, colour=0.3, place=0.5),)
+        subject = speaker.phrase(items[0])
+    else:
+        subject = speaker.pick(("a simple drawing", "something drawn", "geometry", "a picture"))
+    text = speaker.pick(
+        (
+            f"{subject} on {backdrop}",
+            f"{subject} in front of {backdrop}",
+            f"{backdrop} behind {subject}",
+            f"{backdrop} with {subject} on it",
+            f"{backdrop} carries {subject}",
+        )
+    )
+    return Caption(text, Content(items, background, count))
+
+
+def _terse(scene: Scene, speaker: Speaker) -> Caption:
+    """Telegraphic: up to three items, no articles, no verbs."""
+    items = tuple(
+        _mention(item, speaker, colour=0.75) for item in speaker.shuffled(scene.items)[:3]
+    )
+    words = [speaker.words(item) for item in items]
+    background = Background()
+    if speaker.chance(0.35):
+        background = _said_background(scene, speaker)
+        words.append(speaker.backdrop(background))
+    text = speaker.pick((", ".join(words), joined(words), " + ".join(words)))
+    return Caption(text, Content(items, background))
+
+
+def _counted(scene: Scene, speaker: Speaker) -> Caption:
+    """Counts items by shape, by colour, or all together."""
+    total = len(scene.items)
+    kind = speaker.pick(("shape", "colour", "all"))
+    groups = collections.Counter(getattr(item, kind, None) for item in scene.items)
+    if kind == "all":
+        colour, number = collections.Counter(i.colour for i in scene.items).most_common(1)[0]
+        everything = speaker.number(Item(), total)
+        adjective = speaker.words(Item(colour=colour)).rsplit(" ", 1)[0]
+        part = "all of them" if number == total else f"{NUMBERS[number]} of them"
+        text = f"{everything}, {part} {adjective}" if total > 1 else f"{everything}, {adjective}"
+        return Caption(text, Content((Item(colour=colour),) * number, count=total))
+    names = [speaker.number(Item(**{kind: value}), n) for value, n in groups.items()]
+    items = tuple(Item(**{kind: value}) for value in groups.elements())
+    text = speaker.pick(("{}", "there are {}", "I count {}", "a total of {}"))
+    if total == 1:
+        text = speaker.pick(("{}", "there is only {}", "nothing but {}", "I count {}"))
+    return Caption(text.format(joined(names)), Content(items, count=total))
+
+
+def _wordy(scene: Scene, speaker: Speaker) -> Caption:
+    """Goes through all items and mostly the background, in one long sentence."""
+    items = tuple(
+        _mention(item, speaker, colour=0.9, size=0.5, place=0.5)
+        for item in speaker.shuffled(scene.items)
+    )
+    names = joined([speaker.phrase(item) for item in items])
+    start = speaker.pick(
+        ("this picture shows", "in this image we can see", "someone has drawn", "here we have")
+    )
+    if speaker.chance(0.4):
+        return Caption(f"{start} {names}", Content(items, count=len(items)))
+    background = _said_background(scene, speaker)
+    backdrop = with_article(speaker.backdrop(background))
+    text = speaker.pick(
+        (
+            f"{start} {names}, set against {backdrop}",
+            f"{start} {names}, all of it on {backdrop}",
+            f"on {backdrop} one can see {names}",
+            f"{names} can be seen against {backdrop}",
+        )
+    )
+    return Caption(text, Content(items, background, count=len(items)))
+
+
+STYLES: tuple[Callable[[Scene, Speaker], Caption], ...] = (
+    _salient,
+    _related,
+    _layout,
+    _terse,
+    _counted,
+    _wordy,
+)

@@ -1,0 +1,81 @@
+"""Scene graphs: what a picture contains, and the part of it that a caption mentions."""
+
+import dataclasses
+
+SHAPES = ("circle", "square", "triangle", "star", "heart", "cross", "ring", "moon", "diamond")
+COLOURS = (
+    "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white",
+)  # fmt: skip
+SIZES = ("small", "medium", "large")
+ROWS = ("top", "middle", "bottom")
+COLUMNS = ("left", "centre", "right")
+PATTERNS = ("plain", "striped", "dotted", "checked")
+BACKGROUND_COLOURS = ("white", "black", "grey", "beige", "pale blue", "pale green", "pale pink")
+OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Item:
+    """One object of a scene, or what a caption says of it: an attribute not said is None."""
+
+    row: str | None = None
+    column: str | None = None
+    shape: str | None = None
+    colour: str | None = None
+    size: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Background:
+    """What lies behind the objects; an attribute that a caption leaves out is None."""
+
+    pattern: str | None = None
+    colour: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """One to four items in different cells of a 3 x 3 grid, sorted, on a background.
+
+    The sorted order makes equality of scenes equality of scene graphs.
+    """
+
+    items: tuple[Item, ...]
+    background: Background
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+    """What is said of a scene: a partial scene graph.
+
+    Attributes:
+        items: the items mentioned, with the attributes mentioned.
+        background: what is said of the background.
+        count: how many items the scene has, if that is said.
+        relations: (i, relation, j): `items[i]` is `relation` `items[j]`.
+    """
+
+    items: tuple[Item, ...] = ()
+    background: Background = Background()
+    count: int | None = None
+    relations: tuple[tuple[int, str, int], ...] = ()
+
+
+def relations_between(first: Item, second: Item) -> tuple[str, ...]:
+    """What the first item is to the second, by their cells: none, one or two facts."""
+    right = COLUMNS.index(first.column) - COLUMNS.index(second.column)
+    down = ROWS.index(first.row) - ROWS.index(second.row)
+    horizontal = {-1: ("left of",), 0: (), 1: ("right of",)}[(right > 0) - (right < 0)]
+    vertical = {-1: ("above",), 0: (), 1: ("below",)}[(down > 0) - (down < 0)]
+    return horizontal + vertical
+
+
+def full_content(scene: Scene) -> Content:
+    """Everything that can be said of a scene."""
+    pairs = [(i, j) for j in range(len(scene.items)) for i in range(j)]
+    relations = [
+        (i, relation, j)
+        for i, j in pairs
+        for relation in relations_between(scene.items[i], scene.items[j])
+    ]
+    return Content(scene.items, scene.background, len(scene.items), tuple(relations))

@@ -1,0 +1,81 @@
+"""Turns what is to be said of items and backgrounds into phrases."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from data_prep.crisscrossed_shapes import lexicon
+from data_prep.crisscrossed_shapes.graph import Background, Item
+
+_HABIT = 0.5  # how often a describer uses the favourite word
+
+
+class Speaker:
+    """A describer's choice of words.
+
+    Args:
+        habit: number of the describer; describers with different habits favour different words.
+        rng: source of every choice.
+    """
+
+    def __init__(self, habit: int, rng: np.random.Generator) -> None:
+        self._habit = habit
+        self._rng = rng
+
+    def chance(self, probability: float) -> bool:
+        """True with the given probability."""
+        return self._rng.random() < probability
+
+    def pick(self, options: Sequence[str]) -> str:
+        """One of the options, all equally likely."""
+        return options[self._rng.integers(len(options))]
+
+    def shuffled(self, items: Sequence[Item]) -> list[Item]:
+        """The items in a random order."""
+        return [items[k] for k in self._rng.permutation(len(items))]
+
+    def word(self, words: Sequence[str]) -> str:
+        """One of several words for the same thing, often the describer's favourite."""
+        if self.chance(_HABIT):
+            return words[self._habit % len(words)]
+        return self.pick(words)
+
+    def words(self, item: Item, plural: bool = False) -> str:
+        """Size, colour and shape as far as said, without article: `big red star`."""
+        noun = self.word(lexicon.NOUNS[item.shape])
+        if plural:
+            noun += "es" if noun.endswith(("s", "x")) else "s"
+        size = [self.word(lexicon.SIZES[item.size])] if item.size else []
+        colour = [self.word(lexicon.COLOURS[item.colour])] if item.colour else []
+        return " ".join([*size, *colour, noun])
+
+    def phrase(self, item: Item) -> str:
+        """The words with article and place as far as said: `a big red star at the top`."""
+        place = (item.row, item.column)
+        where = [self.word(lexicon.PLACES[place])] if any(place) else []
+        return " ".join([with_article(self.words(item)), *where])
+
+    def number(self, item: Item, number: int) -> str:
+        """Several items of which the same is said: `two red stars`."""
+        if number == 1:
+            return self.pick((with_article(self.words(item)), f"one {self.words(item)}"))
+        return f"{lexicon.NUMBERS[number]} {self.words(item, plural=True)}"
+
+    def backdrop(self, background: Background) -> str:
+        """The background as far as said, without article: `striped pale blue wall`."""
+        pattern = [self.word(lexicon.PATTERNS[background.pattern])] if background.pattern else []
+        colour = (
+            [self.word(lexicon.BACKGROUND_COLOURS[background.colour])] if background.colour else []
+        )
+        return " ".join([*pattern, *colour, self.word(lexicon.BACKDROPS)])
+
+
+def with_article(words: str) -> str:
+    """Puts the indefinite article before the words."""
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def joined(phrases: Sequence[str]) -> str:
+    """An enumeration: `a, b and c`."""
+    *front, last = phrases
+    return f"{', '.join(front)} and {last}" if front else last
