@@ -4,7 +4,7 @@ import numpy as np
 
 from xmodal.evals.ragged import Ragged
 
-_CODES_PER_CHUNK = 2_000_000  # cells of the counting tables held at a time: 16 MB
+_CODES_PER_CHUNK = 100_000  # cells of the counting tables at a time: they stay in the cache
 
 
 def score_pairs(
@@ -87,6 +87,6 @@ def _centred_ranks(codes: np.ndarray) -> np.ndarray:
     width = int(codes.max()) + 1
     cells = codes + width * np.arange(samples)[:, None]
     counts = np.bincount(cells.ravel(), minlength=samples * width)
-    # Ranks of one code run from (all before) + 1 to (all before) + count: take their middle.
-    ranks = np.cumsum(counts.reshape(samples, width), axis=1).ravel() - (counts - 1) / 2
-    return ranks[cells] - (n + 1) / 2
+    # Places of one code run from (last) - count + 1 to (last): their middle is its rank.
+    last = np.cumsum(counts.reshape(samples, width), axis=1).ravel()
+    return last[cells] - (counts[cells] - 1) / 2 - (n + 1) / 2
