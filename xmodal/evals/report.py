@@ -107,20 +107,17 @@ def _format_tasks(tasks: Sequence[str], printed: Mapping[str, Row], ours: Mappin
         for task in tasks:
             values = row.get(task)
             if not retrieval:
-                cells.append(
-                    "-" if values is None else f"{_tenths(values[0])} ± {_tenths(values[1])}"
-                )
+                # A constant model has no correlation (NaN).
+                defined = values is not None and not math.isnan(values[0])
+                cells.append(f"{values[0]:.1f} ± {values[1]:.1f}" if defined else "-")
             elif values is None:
                 cells += ["-"] * len(_RETRIEVAL_METRICS)
             else:
                 *recalls, median = values
-                cells += [*map(_tenths, recalls), "-" if median is None else f"{median:.0f}"]
+                cells += [f"{recall:.1f}" for recall in recalls]
+                cells.append("-" if median is None else f"{median:.0f}")
         body.append(cells)
     return format_table([header, *body])
-
-
-def _tenths(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.1f}"
 
 
 def _format_counts(metrics: Mapping[str, float], board: str, model: str) -> str:
