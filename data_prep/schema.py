@@ -28,8 +28,8 @@ def captioned_image_features(image: Any) -> tfds.features.FeaturesDict:
     """Features of the configs `images` and `features`: an image with all its captions.
 
     Args:
-        image: feature of the image itself, `tfds.features.Image` for pixels or
-            `tfds.features.Tensor` for precomputed features.
+        image: feature of the image itself, `tfds.features.Image()` for pixels or
+            `feature_vector(...)` for precomputed features.
 
     Returns:
         `image`; `image_id` int32, stable and unique; `captions`, text [C]; `caption_ids` int32
@@ -43,6 +43,14 @@ def captioned_image_features(image: Any) -> tfds.features.FeaturesDict:
             "caption_ids": tfds.features.Sequence(np.int32),
         }
     )
+
+
+def feature_vector(*shape: int) -> tfds.features.Tensor:
+    """Precomputed image features, float16 of the given shape, stored as raw bytes.
+
+    Without the encoding TFDS would widen every number to float32 on disk.
+    """
+    return tfds.features.Tensor(shape=shape, dtype=np.float16, encoding="bytes")
 
 
 def rating_features() -> tfds.features.FeaturesDict:

@@ -1,0 +1,23 @@
+"""Records by index to decoded, augmented and tokenised batches with ids."""
+
+import tensorflow as tf
+
+from xmodal.data.config import DataConfig
+from xmodal.data.evaluation import EvalSet, eval_set
+from xmodal.data.pipeline import num_train_examples, train_batches
+from xmodal.data.sources import DatasetMissingError, prepare
+from xmodal.data.vocabulary import vocabulary_size
+
+# The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
+tf.config.set_visible_devices([], "GPU")
+
+__all__ = [
+    "DataConfig",
+    "DatasetMissingError",
+    "EvalSet",
+    "eval_set",
+    "num_train_examples",
+    "prepare",
+    "train_batches",
+    "vocabulary_size",
+]

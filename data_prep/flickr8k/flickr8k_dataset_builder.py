@@ -1,0 +1,126 @@
+"""Flickr8k: 8,091 photographs with five captions each, and graded image-caption pairs."""
+
+import io
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.flickr8k import flickr8k_files
+from data_prep.image_files import ImageFiles
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of Flickr8k.
+
+    An image's id is its place among the sorted file names of all 8,091 images, and the id of its
+    k-th caption is 5 x image id + k.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="images", description="Photographs and captions."),
+        tfds.core.BuilderConfig(name="features", description="MobileNetV2 features and captions."),
+        tfds.core.BuilderConfig(name="ratings", description="Human judgements of test pairs."),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Flickr8k is handed out for research and education. Put into one folder
+      - Flickr8k_Dataset.zip, or its images in Flickr8k_Dataset/ or Flicker8k_Dataset/ (for images)
+      - the files of Flickr8k_text.zip: Flickr8k.token.txt, Flickr_8k.trainImages.txt,
+        Flickr_8k.devImages.txt, Flickr_8k.testImages.txt, and (for ratings)
+        ExpertAnnotations.txt and CrowdFlowerAnnotations.txt
+      - mobilenet_v2_features.npz with `files` and `features` (for features).
+    The same content as captions.csv.gz, images_160.zip, expert_annotations.csv and
+    crowdflower_annotations.csv.gz is read too.
+    """
+    EXPECTED: ClassVar[dict[str, int]] = {
+        "images": 8091,
+        "train": 6000,
+        "validation": 1000,
+        "test": 1000,
+        "expert": 5664,
+    }
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        if self.builder_config.name == "ratings":
+            features = schema.rating_features()
+        elif self.builder_config.name == "features":
+            features = schema.captioned_image_features(schema.feature_vector(1280))
+        else:
+            features = schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3)))
+        return self.dataset_info_from_configs(
+            features=features, homepage="https://doi.org/10.1613/jair.3994"
+        )
+
+    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+        folder = pathlib.Path(dl_manager.manual_dir)
+        captions = flickr8k_files.read_captions(folder)
+        image_ids = {name: number for number, name in enumerate(sorted(captions.texts))}
+        found = {"images": len(image_ids)} | {k: len(v) for k, v in captions.splits.items()}
+        if self.builder_config.name == "ratings":
+            # The common protocol leaves out the experts' ratings of an image's own captions.
+            ratings = [
+                rating
+                for rating in flickr8k_files.read_ratings(folder)
+                if rating.task != "expert" or rating.image != rating.caption_image
+            ]
+            found["expert"] = sum(rating.task == "expert" for rating in ratings)
+            schema.check_counts(found, self.EXPECTED, str(folder))
+            return {"test": _rating_examples(ratings, image_ids)}
+        expected = {name: count for name, count in self.EXPECTED.items() if name != "expert"}
+        schema.check_counts(found, expected, str(folder))
+        read_image = _open_images(folder, self.builder_config.name)
+        return {
+            split: self._generate_examples(
+                {name: captions.texts[name] for name in names}, image_ids, read_image
+            )
+            for split, names in captions.splits.items()
+        }
+
+    def _generate_examples(
+        self,
+        captions: Mapping[str, list[str]],
+        image_ids: Mapping[str, int],
+        read_image: Callable[[str], Any],
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, texts in captions.items():
+            yield (
+                name,
+                {
+                    "image": read_image(name),
+                    "image_id": image_ids[name],
+                    "captions": texts,
+                    "caption_ids": [5 * image_ids[name] + k for k in range(5)],
+                },
+            )
+
+
+def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
+    """Function of the file name that gives what the builder config stores of an image."""
+    if config == "features":
+        with np.load(folder / "mobilenet_v2_features.npz") as archive:
+            features = dict(zip(archive["files"].tolist(), archive["features"], strict=True))
+        return features.__getitem__
+    names = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Flickr8k_Dataset.zip", "images_160.zip")
+    files = ImageFiles(*(folder / name for name in names))
+    return lambda name: io.BytesIO(files.read(name))
+
+
+def _rating_examples(
+    ratings: list[flickr8k_files.Rating], image_ids: Mapping[str, int]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, rating in enumerate(ratings):
+        yield (
+            number,
+            {
+                "task": rating.task,
+                "left_id": 5 * image_ids[rating.caption_image] + rating.caption_idx,
+                "right_id": image_ids[rating.image],
+                "score": rating.score,
+                "method": rating.task,
+                "rater_scores": rating.rater_scores,
+            },
+        )

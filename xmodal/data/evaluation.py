@@ -1,0 +1,109 @@
+"""What an evaluation reads: every unique image and caption once, and the rated pairs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xmodal.data.config import DataConfig, parse
+from xmodal.data.image import model_images
+from xmodal.data.ratings import load_ratings
+from xmodal.data.sources import Source
+from xmodal.data.text import Tokenizer
+from xmodal.data.vocabulary import load_vocabulary
+
+# Retrieval is defined on five captions per image; some COCO images have six or seven.
+_MAX_CAPTIONS = 5
+
+
+class EvalSet:
+    """One split for evaluation.
+
+    Attributes:
+        name: name of the dataset.
+        split: name of the split.
+        image_ids: int32 [N].
+        caption_ids: int32 [M], at most five per image, grouped by image.
+        caption_image_ids: int32 [M], the image that each caption describes.
+        ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
+            `methods` strings [P]; empty for a dataset without ratings.
+    """
+
+    def __init__(self, config: DataConfig, split: str) -> None:
+        self._config = config
+        self._source = Source(config, split)
+        self._tokenizer = Tokenizer(load_vocabulary(config), config.text)
+        blocks = [
+            {
+                "image_ids": block["image_id"],
+                "captions": block["captions"][:, :_MAX_CAPTIONS].flat_values,
+                "caption_ids": block["caption_ids"][:, :_MAX_CAPTIONS].flat_values,
+                "counts": tf.minimum(block["captions"].row_lengths(), _MAX_CAPTIONS),
+            }
+            for block in self._source.walk()
+        ]
+        columns = {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
+        self.name = config.dataset
+        self.split = split
+        self.image_ids = columns["image_ids"]
+        self.caption_ids = columns["caption_ids"]
+        self.caption_image_ids = np.repeat(columns["image_ids"], columns["counts"])
+        self.ratings = load_ratings(config, split)
+        self._captions = columns["captions"]
+
+    def images(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Every image once, in the order of `image_ids`; the last batch may be short.
+
+        Returns:
+            Iterator over dicts of `image` uint8 [b, H, W, 3] (the evaluation crop), or stored
+            features float16 [b, ...], and `image_id` int32 [b].
+
+        Raises:
+            ValueError: the config leaves the image out.
+        """
+        image = self._config.image
+        if image is None:
+            raise ValueError("data.image is None: this config evaluates captions only")
+
+        def make_batch(start: tf.Tensor) -> dict[str, tf.Tensor]:
+            indices = tf.range(start, tf.minimum(start + batch_size, len(self._source)))
+            records = tf.numpy_function(self._source.read, [indices], tf.string)
+            example = self._source.parse(tf.ensure_shape(records, [None]), image=True)
+            return {
+                "image": model_images(example["image"], image),
+                "image_id": example["image_id"],
+            }
+
+        starts = tf.data.Dataset.range(0, len(self._source), batch_size)
+        batches = starts.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        return batches.prefetch(self._config.prefetch).as_numpy_iterator()
+
+    def captions(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Every caption once, in the order of `caption_ids`; the last batch may be short.
+
+        Returns:
+            Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], `caption_id` and
+            `image_id` int32 [b].
+        """
+        columns = (self._captions, self.caption_ids, self.caption_image_ids)
+        batches = tf.data.Dataset.from_tensor_slices(columns).batch(batch_size)
+
+        def make_batch(
+            captions: tf.Tensor, caption_ids: tf.Tensor, image_ids: tf.Tensor
+        ) -> dict[str, tf.Tensor]:
+            text_ids, text_mask = self._tokenizer(captions)
+            return {
+                "text_ids": text_ids,
+                "text_mask": text_mask,
+                "caption_id": caption_ids,
+                "image_id": image_ids,
+            }
+
+        batches = batches.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        return batches.prefetch(self._config.prefetch).as_numpy_iterator()
+
+
+def eval_set(config: Mapping[str, Any] | DataConfig, *, split: str) -> EvalSet:
+    """Opens a split for evaluation; see `DataConfig` and `EvalSet`."""
+    return EvalSet(parse(config), split)

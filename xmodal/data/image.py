@@ -1,0 +1,122 @@
+"""Decoded images to model inputs: the training augmentation and the evaluation crop.
+
+Both follow the released training code of the CxC dual encoder (lingvo's `milan` task). Pixels leave
+this file as uint8, because they travel to the device that way; normalisation is the tower's.
+"""
+
+import tensorflow as tf
+
+from xmodal.data.config import AugmentConfig, ImageConfig
+
+_PARALLEL_IMAGES = 32
+# Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).
+_CHROMA_TO_RGB = ((0.0, 1.402), (-0.344136, -0.714136), (1.772, 0.0))
+
+
+def model_images(
+    images: tf.Tensor, config: ImageConfig, seeds: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Model inputs of a batch.
+
+    Args:
+        images: encoded pictures (PNG or JPEG), strings [N], or precomputed features [N, ...], which
+            pass through.
+        config: size, augmentation and evaluation crop.
+        seeds: int64 [N, 2] for training; None gives the evaluation crop.
+
+    Returns:
+        uint8 [N, size, size, 3], or the features.
+
+    Raises:
+        ValueError: the configured size and the kind of images do not fit.
+    """
+    is_encoded = images.dtype == tf.string
+    if is_encoded != (config.size > 0):
+        raise ValueError(
+            f"data.image.size={config.size}, but the images of this dataset are "
+            + ("pictures: set the side of the model's input" if is_encoded else "features: set 0")
+        )
+    if not is_encoded:
+        return images
+
+    def prepare(item: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        picture = tf.io.decode_image(item[0], channels=3, expand_animations=False)
+        picture = tf.ensure_shape(picture, [None, None, 3])
+        if len(item) == 1:
+            return evaluation_crop(picture, config.size, config.eval_crop)
+        return augment(picture, item[1], config.size, config.augment)
+
+    random = seeds is not None and config.augment is not None
+    return tf.map_fn(
+        prepare,
+        (images, seeds) if random else (images,),
+        parallel_iterations=_PARALLEL_IMAGES,
+        fn_output_signature=tf.TensorSpec([config.size, config.size, 3], tf.uint8),
+    )
+
+
+def augment(image: tf.Tensor, seed: tf.Tensor, size: int, config: AugmentConfig) -> tf.Tensor:
+    """Random crop, resize, mirror and colour shift.
+
+    Args:
+        image: uint8 [H, W, 3].
+        seed: int64 [2]; the same seed gives the same picture.
+        size: side of the result.
+        config: ranges and switches.
+
+    Returns:
+        uint8 [size, size, 3].
+    """
+    crop_seed, flip_seed, colour_seed = tf.unstack(_split(seed, 3))
+    begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+        tf.shape(image),
+        tf.zeros([1, 0, 4]),
+        seed=crop_seed,
+        min_object_covered=0.1,
+        aspect_ratio_range=config.aspect,
+        area_range=config.area,
+        max_attempts=100,
+        use_image_if_no_bounding_boxes=True,
+    )
+    image = _resize(tf.slice(image, begin, extent), size)
+    if config.flip:
+        mirrored = _uniform(flip_seed, [], 0.0, 1.0) < 0.5
+        image = tf.where(mirrored, tf.reverse(image, [1]), image)
+    if config.colour:
+        image += _colour_shift(colour_seed)
+    return _to_uint8(image)
+
+
+def evaluation_crop(image: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
+    """Keeps the central `fraction` of each side of uint8 [H, W, 3]; uint8 [size, size, 3].
+
+    The fraction is of the sides and not of the area, although the parameter of the released code is
+    named as an area: what counts is what its TF op did.
+    """
+    return _to_uint8(_resize(tf.image.central_crop(image, fraction), size))
+
+
+def _resize(image: tf.Tensor, size: int) -> tf.Tensor:
+    """Antialiased bilinear, aspect ratio not kept; float32 in [0, 1]."""
+    image = tf.image.resize(image, [size, size], "bilinear", antialias=True)
+    return image / 255.0
+
+
+def _colour_shift(seed: tf.Tensor) -> tf.Tensor:
+    """One brightness and two chroma shifts for the whole image, as an RGB offset [3]."""
+    brightness_seed, chroma_seed = tf.unstack(_split(seed, 2))
+    brightness = _uniform(brightness_seed, [], -32 / 255, 32 / 255)
+    chroma = _uniform(chroma_seed, [2], -0.1, 0.1)
+    return brightness + tf.linalg.matvec(tf.constant(_CHROMA_TO_RGB), chroma)
+
+
+def _to_uint8(image: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.round(255.0 * tf.clip_by_value(image, 0.0, 1.0)), tf.uint8)
+
+
+def _split(seed: tf.Tensor, num: int) -> tf.Tensor:
+    return tf.random.split(seed, num, alg="philox")
+
+
+def _uniform(seed: tf.Tensor, shape: list[int], low: float, high: float) -> tf.Tensor:
+    return tf.random.stateless_uniform(shape, seed, low, high, alg="philox")

@@ -1,0 +1,78 @@
+"""Which examples make up a step: a pure function of the seed and the step.
+
+Nothing is carried from step to step, so resuming, rewinding and another number of processes need
+no saved state. All randomness comes from the raw bits of NumPy's Philox generator, whose stream is
+guaranteed not to change between NumPy versions (its permutation and integer methods are not).
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+_ORDER, _CAPTIONS, _AUGMENTATION = range(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """Order of the training examples: each epoch is a permutation of all of them.
+
+    The examples left over at the end of an epoch, fewer than a batch, are dropped.
+
+    Attributes:
+        seed: seed of the run.
+        num_examples: examples in an epoch.
+        batch_size: global batch size, at most `num_examples`.
+    """
+
+    seed: int
+    num_examples: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.batch_size <= self.num_examples:
+            raise ValueError(
+                f"batch_size={self.batch_size} needs at least as many training examples, "
+                f"and there are {self.num_examples}"
+            )
+
+    def epoch(self, step: int) -> int:
+        """Epoch that a step belongs to, from 0; a batch never spans two."""
+        return step // (self.num_examples // self.batch_size)
+
+    def examples(self, step: int) -> np.ndarray:
+        """Indices of the examples of a step's global batch, int64 [B]."""
+        start = step % (self.num_examples // self.batch_size) * self.batch_size
+        epoch_order = _permutation(self.seed, self.epoch(step), self.num_examples)
+        return epoch_order[start : start + self.batch_size]
+
+    def caption_draws(self, step: int, captions: int) -> np.ndarray:
+        """Random numbers that choose the captions of a step's examples.
+
+        Returns:
+            Non-negative int64 [B, captions], functions of (seed, epoch, example) only.
+        """
+        table = _caption_draws(self.seed, self.epoch(step), self.num_examples, captions)
+        return table[self.examples(step)]
+
+    def augmentation_seeds(self, step: int) -> np.ndarray:
+        """Seeds of the stateless image operations, int64 [B, 2], of (seed, epoch, example)."""
+        examples = self.examples(step)
+        (key,) = _bits(self.seed, _AUGMENTATION, self.epoch(step), 1).view(np.int64)
+        return np.stack([np.full_like(examples, key), examples], axis=1)
+
+
+def _bits(seed: int, stream: int, epoch: int, count: int) -> np.ndarray:
+    generator = np.random.Philox(np.random.SeedSequence((seed, stream, epoch)))
+    return generator.random_raw(count)
+
+
+@functools.lru_cache(maxsize=2)
+def _permutation(seed: int, epoch: int, num_examples: int) -> np.ndarray:
+    return np.argsort(_bits(seed, _ORDER, epoch, num_examples), kind="stable")
+
+
+@functools.lru_cache(maxsize=2)
+def _caption_draws(seed: int, epoch: int, num_examples: int, captions: int) -> np.ndarray:
+    bits = _bits(seed, _CAPTIONS, epoch, num_examples * captions) >> np.uint64(1)
+    return bits.astype(np.int64).reshape(num_examples, captions)

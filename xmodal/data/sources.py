@@ -1,0 +1,161 @@
+"""Prepared datasets, read by record number, and the small files cached beside them."""
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from etils import epath
+
+import data_prep
+from xmodal.data.config import DataConfig, parse
+
+# Records of one read when a whole split is walked through.
+_BLOCK = 1024
+
+
+class DatasetMissingError(Exception):
+    """A dataset is not prepared, and preparing it needs files that a person has to fetch."""
+
+
+class Source:
+    """Serialised examples of one split of a captioned dataset, by record number."""
+
+    def __init__(self, config: DataConfig, split: str) -> None:
+        self._builder = open_builder(config, config.config)
+        known = self._builder.info.splits
+        if split.split("[")[0] not in known:
+            raise ValueError(
+                f"dataset {config.dataset} has no split {split!r}; known: {', '.join(known)}"
+            )
+        self._split = split
+        self._records = self._builder.as_data_source(
+            split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
+        ).data_source
+        self._image = self._builder.info.features["image"]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def folder(self) -> epath.Path:
+        """Folder of the prepared dataset."""
+        return self._builder.data_path
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether images are encoded pictures and not stored features."""
+        return isinstance(self._image, tfds.features.Image)
+
+    def read(self, indices: np.ndarray) -> np.ndarray:
+        """Reads the records int64 [N] as serialised `tf.train.Example`s, bytes [N]."""
+        return np.array(self._records.__getitems__(indices.tolist()), dtype=object)
+
+    def parse(self, records: tf.Tensor, *, image: bool) -> dict[str, tf.Tensor]:
+        """Parses serialised examples, strings [N].
+
+        Returns:
+            `image_id` int32 [N]; `captions` (strings) and `caption_ids` (int32), ragged [N, C]; and
+            if asked for `image`: encoded files, strings [N], or features float16 [N, ...].
+        """
+        spec = {
+            "image_id": tf.io.FixedLenFeature([], tf.int64),
+            "captions": tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64),
+            "caption_ids": tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
+        }
+        if image:
+            spec["image"] = tf.io.FixedLenFeature([], tf.string)
+        parsed = tf.io.parse_example(records, spec)
+        parsed["image_id"] = tf.cast(parsed["image_id"], tf.int32)
+        parsed["caption_ids"] = tf.cast(parsed["caption_ids"], tf.int32)
+        if image and not self.has_pixels:
+            features = tf.io.decode_raw(parsed["image"], self._image.tf_dtype)
+            parsed["image"] = tf.reshape(features, [-1, *self._image.shape])
+        return parsed
+
+    def walk(self) -> Iterator[dict[str, Any]]:
+        """Parses the whole split in record order and in blocks, without the images."""
+        for start in range(0, len(self), _BLOCK):
+            block = self.read(np.arange(start, min(start + _BLOCK, len(self))))
+            yield self.parse(tf.constant(block), image=False)
+
+    def caption_counts(self) -> np.ndarray:
+        """Number of captions of every record, int64 [N]; found once and cached as a file."""
+        path = self.folder / f"caption_counts-{self._split}.npy"
+        if not path.exists():
+            counts = [block["captions"].row_lengths().numpy() for block in self.walk()]
+            with replacing(path) as file:
+                np.save(file, np.concatenate(counts))
+        with path.open("rb") as file:
+            return np.load(file)
+
+
+def prepare(config: Mapping[str, Any] | DataConfig) -> None:
+    """Makes sure that the dataset of a config exists; see `open_builder` for what may be raised."""
+    config = parse(config)
+    open_builder(config, config.config)
+
+
+def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
+    """Opens a prepared dataset, after building it if everything it needs is at hand.
+
+    That is so for the embedded dataset, and for the others where `manual_dir` is given. TFDS writes
+    into a folder of its own and renames it at the end, so a killed build leaves nothing that could
+    be taken for a dataset.
+
+    Args:
+        config: names the dataset and its folders.
+        builder_config: TFDS builder config to open.
+
+    Raises:
+        ValueError: dataset or builder config are unknown; the known ones are listed.
+        DatasetMissingError: with what to put where and the command to run.
+    """
+    cls = data_prep.builder_class(config.dataset)
+    if builder_config not in cls.builder_configs:
+        raise ValueError(
+            f"dataset {config.dataset} has no builder config {builder_config!r}; "
+            f"known: {', '.join(cls.builder_configs)}"
+        )
+    kwargs = {"config": builder_config, "data_dir": config.data_dir or None}
+    builder = cls(**kwargs)
+    if builder.is_prepared():
+        return builder
+    if cls.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
+        raise DatasetMissingError(_remedy(builder))
+    settings = tfds.download.DownloadConfig(manual_dir=config.manual_dir or None)
+    try:
+        builder.download_and_prepare(download_config=settings)
+    except FileNotFoundError as error:
+        raise DatasetMissingError(f"{error}\n{_remedy(builder)}") from error
+    except OSError:
+        # Another process may have renamed its own copy into place first: the two are equal.
+        if not cls(**kwargs).is_prepared():
+            raise
+    return cls(**kwargs)
+
+
+@contextlib.contextmanager
+def replacing(path: epath.Path) -> Iterator[BinaryIO]:
+    """Writes a file beside `path` and renames it at the end, so nobody ever reads half of it."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _remedy(builder: tfds.core.DatasetBuilder) -> str:
+    name, config = builder.name, builder.builder_config.name
+    return (
+        f"dataset {name} (config {config}) is not prepared in {builder.data_dir}. "
+        f"Its files have to be fetched by hand:\n\n{builder.MANUAL_DOWNLOAD_INSTRUCTIONS.strip()}"
+        "\n\nThen set data.manual_dir to that folder, or prepare the dataset beforehand with\n"
+        f"  tfds build {builder.code_path.parent} --config={config} "
+        f"--data_dir={builder.data_dir_root} --manual_dir=FOLDER"
+    )
