@@ -17,10 +17,12 @@ import ml_collections
 import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
+from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal.models import DualEncoder
 from xmodal.options import check_keys
+from xmodal.training import sharding
 from xmodal.training.state import TrainState, Tree, flatten, merge, unflatten
 
 ITEMS = ("params", "model_state", "opt_state")
@@ -63,10 +65,14 @@ class Checkpoints:
             ),
         )
 
+    def lacks(self, step: int) -> bool:
+        """Whether this step is neither saved nor being saved."""
+        return step not in self._manager.all_steps()
+
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
         """Starts writing the state under its step; a step already there is left alone."""
         step = int(state.step)
-        if step in self._manager.all_steps():
+        if not self.lacks(step):
             return
         if state.frozen and not self._frozen.exists():
             with ocp.StandardCheckpointer() as checkpointer:
@@ -125,7 +131,11 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
 
 
 def restore_model(
-    run_dir: str, step: int, model: DualEncoder, example_inputs: Mapping[str, Any]
+    run_dir: str,
+    step: int,
+    model: DualEncoder,
+    example_inputs: Mapping[str, Any],
+    mesh: Mesh | None = None,
 ) -> tuple[Tree, Tree]:
     """Reads the parameters and running statistics of one checkpoint, without optimiser state.
 
@@ -134,6 +144,7 @@ def restore_model(
       step: one of `steps(run_dir)`.
       model: built from the run's config.
       example_inputs: as for `model.init`.
+      mesh: every device gets a copy; None is the default device.
 
     Returns:
       (params, model_state) as `model.embed` takes them.
@@ -141,7 +152,13 @@ def restore_model(
     Raises:
       ValueError: no such step (lists those there are), or other shapes than the model's.
     """
-    params, model_state = jax.eval_shape(lambda: model.init(jax.random.key(0), example_inputs))
+    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), example_inputs))
+    if mesh is not None:
+        home = sharding.replicated(mesh)
+        shapes = jax.tree.map(
+            lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=home), shapes
+        )
+    params, model_state = shapes
     frozen_paths: set[str] = set()
     folder = epath.Path(run_dir).absolute() / "frozen"
     if folder.exists():
@@ -216,6 +233,10 @@ def check_step(run_dir: str, step: int) -> None:
 
 def _folder(run_dir: str) -> epath.Path:
     return epath.Path(run_dir).absolute() / "checkpoints"
+
+
+def _on(home: jax.sharding.Sharding, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=home)
 
 
 def _metrics(run_dir: str, step: int) -> dict[str, float]:

@@ -110,7 +110,12 @@ class Reporter:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Time spent here (evaluation, saving) counts neither as training nor as waiting."""
+        """Time spent here (evaluation, saving) counts neither as training nor as waiting.
+
+        Raises:
+          NonFiniteLossError: the last step failed, so its state is not worth evaluating.
+        """
+        self._flush()
         start = time.monotonic()
         yield
         self._window.paused += time.monotonic() - start
@@ -125,12 +130,7 @@ class Reporter:
         if pending is not None:
             self._read(*pending)
 
-    def flush(self) -> None:
-        """Reads the scalars still outstanding.
-
-        Raises:
-          NonFiniteLossError: as `record`.
-        """
+    def _flush(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
             self._read(*pending)

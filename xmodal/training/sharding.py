@@ -72,13 +72,13 @@ RULES = {
 }
 
 
-def tree_shardings(tree: Any, rules: Mapping[str, str], mesh: Mesh) -> Any:
+def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> Any:
     """Finds a home for every array of a state.
 
     Args:
       tree: a pytree of arrays or shapes.
-      rules: regular expression searched in the path (`params/text/bert/...`) -> key of `RULES`;
-        the first match wins.
+      rules: (regular expression searched in the path `params/text/bert/...`, key of `RULES`)
+        pairs; the first match wins.
       mesh: the device mesh.
 
     Returns:
@@ -90,7 +90,7 @@ def tree_shardings(tree: Any, rules: Mapping[str, str], mesh: Mesh) -> Any:
 
     def home(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        for pattern, rule in rules.items():
+        for pattern, rule in rules:
             if re.search(pattern, name):
                 if rule not in RULES:
                     raise ValueError(
@@ -98,8 +98,9 @@ def tree_shardings(tree: Any, rules: Mapping[str, str], mesh: Mesh) -> Any:
                         f"known: {sorted(RULES)}."
                     )
                 return RULES[rule](mesh, leaf.shape)
+        patterns = [pattern for pattern, _ in rules]
         raise ValueError(
-            f"No pattern of config.sharding matches {name!r} (patterns: {list(rules)}); "
+            f"No pattern of config.sharding matches {name!r} (patterns: {patterns}); "
             "add one, '.*' matches everything."
         )
 
@@ -112,6 +113,11 @@ def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.A
     return {
         key: jax.make_array_from_process_local_data(home, value) for key, value in batch.items()
     }
+
+
+def put_step(step: int, mesh: Mesh) -> jax.Array:
+    """The step number as an int32 scalar on every device."""
+    return jax.device_put(np.int32(step), replicated(mesh))
 
 
 def check_batch_size(batch_size: int, mesh: Mesh) -> None:

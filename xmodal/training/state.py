@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -97,17 +97,15 @@ def merge(trained: Tree, frozen: Tree) -> Tree:
     return unflatten(flatten(trained) | flatten(frozen))
 
 
-def create_state(
+def make_init(
     model: DualEncoder,
     optimizer: optax.GradientTransformation,
     example_inputs: Mapping[str, Any],
     *,
     seed: int,
     freeze: Sequence[str],
-    mesh: Mesh,
-    rules: Mapping[str, str],
-) -> TrainState:
-    """Initialises the state of step 0 where it will live, in one compiled call.
+) -> Callable[[], TrainState]:
+    """Builds the pure function that makes the state of step 0.
 
     Args:
       model: the dual encoder.
@@ -115,11 +113,6 @@ def create_state(
       example_inputs: tower name -> inputs of the shapes the model will be given.
       seed: of the parameters.
       freeze: see `partition`.
-      mesh: the device mesh.
-      rules: see `sharding.tree_shardings`.
-
-    Returns:
-      A state whose arrays are laid out over the mesh; no device ever holds more than its share.
     """
 
     def init() -> TrainState:
@@ -133,5 +126,25 @@ def create_state(
             opt_state=optimizer.init(trained),
         )
 
-    homes = sharding.tree_shardings(jax.eval_shape(init), rules, mesh)
+    return init
+
+
+def abstract_state(
+    init: Callable[[], TrainState], mesh: Mesh, rules: Sequence[tuple[str, str]]
+) -> TrainState:
+    """Shapes and homes of a state's arrays; nothing is computed. See `sharding.tree_shardings`."""
+    shapes = jax.eval_shape(init)
+    homes = sharding.tree_shardings(shapes, rules, mesh)
+    return jax.tree.map(
+        lambda leaf, home: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=home),
+        shapes,
+        homes,
+    )
+
+
+def create_state(
+    init: Callable[[], TrainState], mesh: Mesh, rules: Sequence[tuple[str, str]]
+) -> TrainState:
+    """Initialises a state where it will live; no device ever holds more than its share."""
+    homes = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(init, mesh, rules))
     return jax.jit(init, out_shardings=homes)()

@@ -1,0 +1,24 @@
+"""Pretraining of the CxC paper's image-text model on Conceptual Captions 3.3M.
+
+    python -m xmodal.main --config=configs/cc_pretrain.py
+
+Paper: Adam, learning rate 1e-4, 2,048 pairs on 32 TPU v3 cores, stopped near 30,000 steps (18.6
+passes over 3.3M pairs) at the best R@10 on a held-out set; here the published validation split.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """`quick` runs on the embedded dataset."""
+    config = common.experiment("cc_pretrain")
+    config.total_steps = 30_000
+    config.data.dataset = "conceptual_captions"
+    config.data.examples = "pairs"
+    config.splits.test = "validation"
+    config.optimizer = common.cxc_adam(1e-4)
+    config.checkpoint.best_metric = "conceptual_captions/mean_recall@10"
+    config.tasks = {"i2t": common.image_text()}
+    return common.variant(config, argument)

@@ -1,0 +1,21 @@
+"""DE_I2T of the Crisscrossed Captions paper, trained on COCO.
+
+    python -m xmodal.main --config=configs/cxc_image_text.py [--config.init_from.run=RUN]
+
+Paper, from Conceptual Captions weights, 2,048 pairs on 32 TPU v3 cores, COCO 5k test, R@1/5/10:
+  CxC labels   I->T 53.9 82.7 91.2   T->I 39.8 70.2 80.9   T->T 26.0 47.1 57.5   I->I 38.3 74.1 85.0
+  correlations STS 50.9 +-0.6   SIS 81.3 +-0.7   SITS 61.6 +-1.4
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """`quick` runs on the embedded dataset."""
+    config = common.experiment("cxc_image_text")
+    # Every caption is an example of its own, as in the released recipe.
+    config.data.examples = "pairs"
+    config.tasks = {"i2t": common.image_text()}
+    return common.variant(config, argument)

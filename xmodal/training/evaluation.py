@@ -1,0 +1,88 @@
+"""Evaluates a run: its state while it trains, its checkpoints afterwards.
+
+The loop and the evaluation binary both call this, so their numbers cannot differ.
+"""
+
+import os
+from collections.abc import Mapping
+
+import ml_collections
+from absl import logging
+
+from xmodal import data
+from xmodal.evals import Evaluator, report
+from xmodal.options import check_keys
+from xmodal.training import checkpoints, preflight, sharding
+from xmodal.training.state import TrainState
+
+KEYS = ("every", "batch_size", "bootstrap_samples", "seed")
+
+
+class RunEvaluator:
+    """Evaluates states and checkpoints of one run; each tower is compiled once."""
+
+    def __init__(self, parts: preflight.Parts) -> None:
+        """Prepares the evaluation that `config.evaluation` describes.
+
+        Raises:
+          ValueError: an unknown key.
+        """
+        options = parts.config.evaluation
+        check_keys("config.evaluation", options, KEYS)
+        self._parts = parts
+        self._sets: dict[str, data.EvalSet] = {}
+        self._evaluator = Evaluator(
+            parts.model,
+            mesh=parts.mesh,
+            batch_size=options.batch_size,
+            bootstrap_samples=options.bootstrap_samples,
+            seed=options.seed,
+        )
+
+    @classmethod
+    def of_run(cls, run_dir: str) -> "RunEvaluator":
+        """Prepares the evaluation of a run from its folder alone.
+
+        Raises:
+          ValueError: the folder is no run.
+        """
+        config = checkpoints.load_run(run_dir)
+        return cls(preflight.build(config, sharding.make_mesh()))
+
+    @property
+    def config(self) -> ml_collections.ConfigDict:
+        """The run's config."""
+        return self._parts.config
+
+    def run_state(self, state: TrainState) -> dict[str, float]:
+        """Metrics of a state on the validation split; see `Evaluator.run`."""
+        held_out = self._eval_set(self.config.splits.validation)
+        return self._evaluator.run(state.all_params(), state.model_state, held_out)
+
+    def run_checkpoint(self, run_dir: str, step: int, split: str) -> dict[str, float]:
+        """Metrics of one checkpoint on a split; see `Evaluator.run`.
+
+        Raises:
+          ValueError: no such step or split.
+        """
+        params, model_state = checkpoints.restore_model(
+            run_dir, step, self._parts.model, self._parts.example_inputs, self._parts.mesh
+        )
+        return self._evaluator.run(params, model_state, self._eval_set(split))
+
+    def _eval_set(self, split: str) -> data.EvalSet:
+        if split not in self._sets:
+            self._sets[split] = data.eval_set(self.config.data, split=split)
+        return self._sets[split]
+
+
+def evaluate_best(evaluator: RunEvaluator, run_dir: str) -> Mapping[str, float]:
+    """Evaluates a finished run's best checkpoint on the test split and writes RUN_DIR/test/."""
+    step, split = checkpoints.best_step(run_dir), evaluator.config.splits.test
+    metrics = evaluator.run_checkpoint(run_dir, step, split)
+    name = f"{evaluator.config.name} step {step}"
+    title = f"{evaluator.config.data.dataset}, {split} split"
+    table = report.format_report({name: metrics}, title=title, published=True)
+    report.write_results(os.path.join(run_dir, split), metrics, table)
+    logging.info("Results of %s:\n%s", run_dir, table)
+    return metrics
