@@ -5,6 +5,7 @@ products; accelerators have kernels for the grouped form.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -27,21 +28,69 @@ def convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
     )
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
 def shifted(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
     """A sum of k * k shifted, strided products in float32; shapes and dtype as `convolution`."""
+    padded, outputs = _pad_same(x, kernel.shape[0], stride)
+    return _sum_windows(padded, kernel, outputs, stride).astype(x.dtype)
+
+
+def _shifted_forward(
+    x: jax.Array, kernel: jax.Array, stride: int
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return shifted(x, kernel, stride), (x, kernel)
+
+
+def _shifted_backward(
+    stride: int, residuals: tuple[jax.Array, jax.Array], dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    # Plain autodiff writes k * k padded copies of dy; this is the same sum the other way round.
+    x, kernel = residuals
+    x = jax.lax.optimization_barrier(x)
     size = kernel.shape[0]
+    padded, outputs = _pad_same(x, size, stride)
+    windows = _windows(padded, size, outputs, stride)
+    dkernel = jnp.stack([jnp.sum(window * dy, axis=(0, 1, 2)) for window in windows])
+    margins = [
+        (size - 1 - before, length - 1 + before - (output - 1) * stride, stride - 1)
+        for length, output in zip(x.shape[1:3], outputs, strict=True)
+        for before in [_same_padding(length, size, stride)[1][0]]
+    ]
+    dilated = jax.lax.pad(dy.astype(jnp.float32), 0.0, [(0, 0, 0), *margins, (0, 0, 0)])
+    dx = _sum_windows(dilated, kernel[::-1, ::-1], x.shape[1:3], 1)
+    return dx.astype(x.dtype), dkernel.reshape(kernel.shape).astype(kernel.dtype)
+
+
+shifted.defvjp(_shifted_forward, _shifted_backward)
+
+
+def _pad_same(x: jax.Array, size: int, stride: int) -> tuple[jax.Array, tuple[int, int]]:
+    """X in float32 with its zeros, and the output's rows and columns."""
     (rows, pad_rows), (columns, pad_columns) = (
         _same_padding(length, size, stride) for length in x.shape[1:3]
     )
-    padded = jnp.pad(x, ((0, 0), pad_rows, pad_columns, (0, 0))).astype(jnp.float32)
-    weights = kernel[..., 0].astype(jnp.float32)
-    total = jnp.zeros((), jnp.float32)
-    for i in range(size):
-        for j in range(size):
-            last_row, last_column = i + (rows - 1) * stride, j + (columns - 1) * stride
-            window = padded[:, i : last_row + 1 : stride, j : last_column + 1 : stride]
-            total += window * weights[i, j]
-    return total.astype(x.dtype)
+    x = jnp.pad(x.astype(jnp.float32), ((0, 0), pad_rows, pad_columns, (0, 0)))
+    return x, (rows, columns)
+
+
+def _windows(
+    padded: jax.Array, size: int, outputs: tuple[int, int], stride: int
+) -> list[jax.Array]:
+    """What each of the k * k kernel positions sees, row by row."""
+    rows, columns = (1 + (output - 1) * stride for output in outputs)
+    return [
+        padded[:, i : i + rows : stride, j : j + columns : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+
+
+def _sum_windows(
+    padded: jax.Array, kernel: jax.Array, outputs: tuple[int, int], stride: int
+) -> jax.Array:
+    size = kernel.shape[0]
+    weights = kernel.astype(jnp.float32).reshape(size * size, -1)
+    return sum(w * x for w, x in zip(weights, _windows(padded, size, outputs, stride), strict=True))
 
 
 def _same_padding(length: int, size: int, stride: int) -> tuple[int, tuple[int, int]]:

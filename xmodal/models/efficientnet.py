@@ -117,19 +117,19 @@ class MBConv(nn.Module):
     def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
         """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]."""
         norm = partial(BatchNorm, self.batch_groups)
-        dense = partial(nn.Dense, kernel_init=_CONV_INIT, dtype=self.dtype)
+        pointwise = partial(nn.Conv, kernel_size=(1, 1), kernel_init=_CONV_INIT, dtype=self.dtype)
         x, size, expanded = inputs, self.stage.kernel, inputs.shape[-1] * self.stage.expand
         if self.stage.expand > 1:
-            x = dense(expanded, use_bias=False, name="expand")(x)
+            x = pointwise(expanded, use_bias=False, name="expand")(x)
             x = jax.nn.silu(norm(name="expand_norm")(x, train=train))
         kernel = self.param("depthwise", _CONV_INIT, (size, size, expanded, 1))
         x = self.depthwise(x, kernel.astype(self.dtype), self.stride)
         x = jax.nn.silu(norm(name="depthwise_norm")(x, train=train))
         gate = jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32).astype(self.dtype)
-        gate = dense(max(1, inputs.shape[-1] // 4), name="squeeze")(gate)
-        gate = dense(expanded, name="excite")(jax.nn.silu(gate))
+        gate = pointwise(max(1, inputs.shape[-1] // 4), name="squeeze")(gate)
+        gate = pointwise(expanded, name="excite")(jax.nn.silu(gate))
         x = x * jax.nn.sigmoid(gate)
-        x = dense(self.channels, use_bias=False, name="project")(x)
+        x = pointwise(self.channels, use_bias=False, name="project")(x)
         x = norm(name="project_norm")(x, train=train)
         if self.stride > 1 or inputs.shape[-1] != self.channels:
             return x
@@ -180,9 +180,9 @@ class EfficientNet(nn.Module):
                     self.dtype,
                     name=f"stage{number}_block{index + 1}",
                 )(x, train)
-        x = nn.Dense(
-            scale_channels(HEAD_CHANNELS, self.width), use_bias=False, kernel_init=_CONV_INIT,
-            dtype=self.dtype, name="head",
+        x = nn.Conv(
+            scale_channels(HEAD_CHANNELS, self.width), (1, 1),
+            use_bias=False, kernel_init=_CONV_INIT, dtype=self.dtype, name="head",
         )(x)  # fmt: skip
         x = jax.nn.silu(BatchNorm(self.batch_groups, name="head_norm")(x, train=train))
         vector = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
