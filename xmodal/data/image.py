@@ -67,7 +67,8 @@ def augment(image: tf.Tensor, seed: tf.Tensor, size: int, config: AugmentConfig)
     Returns:
         uint8 [size, size, 3].
     """
-    crop_seed, flip_seed, colour_seed = tf.unstack(_split(seed, 3))
+    # Two seeds, because one would give both operations the same random bits.
+    crop_seed = seed * tf.constant([1, 2], tf.int64)
     begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.shape(image),
         tf.zeros([1, 0, 4]),
@@ -78,12 +79,13 @@ def augment(image: tf.Tensor, seed: tf.Tensor, size: int, config: AugmentConfig)
         max_attempts=100,
         use_image_if_no_bounding_boxes=True,
     )
-    image = _resize(tf.slice(image, begin, extent), size)
+    image = tf.slice(image, begin, extent)
+    uniform = tf.random.stateless_uniform([4], crop_seed + [0, 1], alg="philox")
     if config.flip:
-        mirrored = _uniform(flip_seed, [], 0.0, 1.0) < 0.5
-        image = tf.where(mirrored, tf.reverse(image, [1]), image)
+        image = tf.where(uniform[0] < 0.5, tf.reverse(image, [1]), image)
+    image = _resize(image, size)
     if config.colour:
-        image += _colour_shift(colour_seed)
+        image += _colour_shift(uniform[1], uniform[2:])
     return _to_uint8(image)
 
 
@@ -97,26 +99,16 @@ def evaluation_crop(image: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
 
 
 def _resize(image: tf.Tensor, size: int) -> tf.Tensor:
-    """Antialiased bilinear, aspect ratio not kept; float32 in [0, 1]."""
-    image = tf.image.resize(image, [size, size], "bilinear", antialias=True)
-    return image / 255.0
+    """Antialiased bilinear, aspect ratio not kept; float32 in [0, 255]."""
+    return tf.image.resize(image, [size, size], "bilinear", antialias=True)
 
 
-def _colour_shift(seed: tf.Tensor) -> tf.Tensor:
-    """One brightness and two chroma shifts for the whole image, as an RGB offset [3]."""
-    brightness_seed, chroma_seed = tf.unstack(_split(seed, 2))
-    brightness = _uniform(brightness_seed, [], -32 / 255, 32 / 255)
-    chroma = _uniform(chroma_seed, [2], -0.1, 0.1)
+def _colour_shift(brightness: tf.Tensor, chroma: tf.Tensor) -> tf.Tensor:
+    """RGB offset [3] in [0, 255] units from uniform [0, 1) draws: brightness [], chroma [2]."""
+    brightness = 32.0 * (2.0 * brightness - 1.0)
+    chroma = 255.0 * 0.1 * (2.0 * chroma - 1.0)
     return brightness + tf.linalg.matvec(tf.constant(_CHROMA_TO_RGB), chroma)
 
 
 def _to_uint8(image: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.round(255.0 * tf.clip_by_value(image, 0.0, 1.0)), tf.uint8)
-
-
-def _split(seed: tf.Tensor, num: int) -> tf.Tensor:
-    return tf.random.split(seed, num, alg="philox")
-
-
-def _uniform(seed: tf.Tensor, shape: list[int], low: float, high: float) -> tf.Tensor:
-    return tf.random.stateless_uniform(shape, seed, low, high, alg="philox")
+    return tf.saturate_cast(tf.round(image), tf.uint8)
