@@ -1,0 +1,1 @@
+"""MS-COCO captions in Karpathy's split."""

@@ -1,0 +1,97 @@
+"""MS-COCO captions in Karpathy's split: 123,287 photographs with five to seven captions each."""
+
+import io
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.image_files import ImageFiles
+
+# Retrieval and CxC are defined on the first five captions of an image.
+_EVALUATION_CAPTIONS = 5
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of MS-COCO captions; image and caption ids are those of COCO."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(
+            name="images", description="Karpathy's train and restval images for training."
+        ),
+        tfds.core.BuilderConfig(
+            name="images_without_restval", description="Only Karpathy's train images for training."
+        ),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Put into one folder
+      - dataset_coco.json from https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip
+      - train2014.zip and val2014.zip from https://cocodataset.org/#download, or the folders
+        train2014/ and val2014/ unpacked from them.
+    """
+    EXPECTED: ClassVar[dict[str, int]] = {
+        "train": 82783,
+        "restval": 30504,
+        "val": 5000,
+        "test": 5000,
+        "captions": 616767,
+    }
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return self.dataset_info_from_configs(
+            features=schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3))),
+            homepage="https://cocodataset.org",
+        )
+
+    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
+        folder = pathlib.Path(dl_manager.manual_dir)
+        source = folder / "dataset_coco.json"
+        if not source.exists():
+            raise FileNotFoundError(f"{source} does not exist")
+        records: dict[str, list[dict[str, Any]]] = {}
+        for record in json.loads(source.read_text(encoding="utf-8"))["images"]:
+            records.setdefault(record["split"], []).append(record)
+        found = {split: len(images) for split, images in records.items()}
+        found["captions"] = sum(
+            len(image["sentences"]) for images in records.values() for image in images
+        )
+        schema.check_counts(found, self.EXPECTED, str(source))
+        files = {
+            name: ImageFiles(folder / name, folder / f"{name}.zip")
+            for name in ("train2014", "val2014")
+        }
+        train = records["train"]
+        if self.builder_config.name == "images":
+            train = train + records["restval"]
+        return {
+            "train": self._generate_examples(train, files),
+            "validation": self._generate_examples(records["val"], files, _EVALUATION_CAPTIONS),
+            "test": self._generate_examples(records["test"], files, _EVALUATION_CAPTIONS),
+        }
+
+    def _generate_examples(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        files: Mapping[str, ImageFiles],
+        captions: int | None = None,
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields the images of a split, each with its first `captions` captions, None for all."""
+        for record in records:
+            sentences = record["sentences"][:captions]
+            if captions is not None and len(sentences) < captions:
+                raise ValueError(
+                    f"image {record['cocoid']} has {len(sentences)} captions instead of {captions}"
+                )
+            yield (
+                record["cocoid"],
+                {
+                    "image": io.BytesIO(files[record["filepath"]].read(record["filename"])),
+                    "image_id": record["cocoid"],
+                    "captions": [sentence["raw"] for sentence in sentences],
+                    "caption_ids": [sentence["sentid"] for sentence in sentences],
+                },
+            )

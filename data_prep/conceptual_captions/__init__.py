@@ -1,0 +1,1 @@
+"""Conceptual Captions."""
