@@ -135,11 +135,11 @@ def _layout(scene: Scene, speaker: Speaker) -> Caption:
     backdrop = with_article(speaker.backdrop(background))
     items: tuple[Item, ...] = ()
     count = None
-    if speaker.chance(0.5):
+    if speaker.chance(0.4):
         count = len(scene.items)
         subject = speaker.number(Item(), count)
-    elif speaker.chance(0.5):
-        items = (_mention(_most_salient(scene, speaker), speaker, colour=0.3, place=0.5),)
+    elif speaker.chance(0.75):
+        items = (_mention(_most_salient(scene, speaker), speaker, colour=0.5, place=0.5),)
         subject = speaker.phrase(items[0])
     else:
         subject = speaker.pick(("a simple drawing", "something drawn", "geometry", "a picture"))

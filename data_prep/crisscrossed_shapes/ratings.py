@@ -12,13 +12,13 @@ from data_prep.crisscrossed_shapes.graph import Scene, full_content
 RATERS = 5
 _STEP = 0.1  # of the raters' slider
 
-# Spread of a rater's judgement of one pair, and of the raters' leanings: caption pairs are the
+# Spread of a rater's judgements of one pair and of the raters' leanings: caption pairs are the
 # hardest to judge and caption-image pairs the easiest (figure 2 of the paper's appendix).
 _NOISE = {"sts": 0.7, "sis": 0.5, "sits": 0.35}
-_BIAS = {"sts": 0.25, "sis": 0.2, "sits": 0.1}
+_LEANING = {"sts": 0.3, "sis": 0.2, "sits": 0.1}
 
 # Ratings are 5 x similarity ** power.
-_POWER = {"sts": 0.65, "sis": 0.8, "sits": 1.3}
+_POWER = {"sts": 0.6, "sis": 0.8, "sits": 1.3}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +46,11 @@ class RatedPairs:
 def rate(similarities: np.ndarray, task: str, rng: np.random.Generator) -> np.ndarray:
     """What five raters say of similarities in 0 to 1, float32 [P, 5] in steps of a tenth.
 
-    Raters err by the pair and lean to one side; all stay on the scale from 0 to 5.
+    From the first rater, the strictest, to the last the leaning is more and more lenient; each
+    also errs anew at every pair, and all stay on the scale.
     """
     meant = 5 * similarities[:, None] ** _POWER[task]
-    leaning = rng.normal(scale=_BIAS[task], size=(1, RATERS))
+    leaning = _LEANING[task] * np.linspace(-1, 1, RATERS)
     noise = rng.normal(scale=_NOISE[task], size=(len(similarities), RATERS))
     said = np.clip(meant + leaning + noise, 0, 5)
     return (np.round(said / _STEP) * _STEP).astype(np.float32)

@@ -1,0 +1,80 @@
+import hashlib
+
+import numpy as np
+import pytest
+
+from data_prep import builder_class
+
+SIZES = {"train": 60, "validation": 20, "test": 24}
+
+
+def build(config, data_dir):
+    cls = builder_class("crisscrossed_shapes")
+    builder = cls(config=config, data_dir=data_dir)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cls, "SPLIT_SIZES", SIZES)
+        builder.download_and_prepare()
+    return builder
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("tfds")
+
+
+@pytest.fixture(scope="module")
+def images(data_dir):
+    builder = build("images", data_dir)
+    return {split: list(builder.as_data_source(split)) for split in SIZES}
+
+
+def test_published_sizes_are_at_least_those_promised():
+    assert builder_class("crisscrossed_shapes").SPLIT_SIZES == {
+        "train": 6000,
+        "validation": 1000,
+        "test": 1000,
+    }
+
+
+def test_images_and_captions_have_stable_unique_ids(images):
+    assert {split: len(examples) for split, examples in images.items()} == SIZES
+    everything = [example for examples in images.values() for example in examples]
+    assert sorted(example["image_id"] for example in everything) == list(range(len(everything)))
+    for example in everything:
+        assert example["image"].shape == (64, 64, 3)
+        assert example["image"].dtype == np.uint8
+        assert len(example["captions"]) == 5
+        np.testing.assert_array_equal(
+            example["caption_ids"], example["image_id"] * 5 + np.arange(5)
+        )
+
+
+def test_ratings_refer_to_images_and_captions_of_their_split(images, data_dir):
+    builder = build("ratings", data_dir)
+    assert set(builder.info.splits) == {"validation", "test"}
+    sides = {"sts": "cc", "sis": "ii", "sits": "ci"}
+    for split in ("validation", "test"):
+        own = {example["image_id"] for example in images[split]}
+        captions = {int(caption) for example in images[split] for caption in example["caption_ids"]}
+        originals = 0
+        for rating in builder.as_data_source(split):
+            for side, item in zip(
+                sides[rating["task"].decode()], (rating["left_id"], rating["right_id"]), strict=True
+            ):
+                assert int(item) in (captions if side == "c" else own)
+            assert rating["score"] == pytest.approx(np.mean(rating["rater_scores"]), abs=1e-5)
+            if rating["method"] == b"c2i_original":
+                assert rating["left_id"] // 5 == rating["right_id"]
+                originals += 1
+        assert originals == len(captions)
+
+
+def test_two_builds_are_the_same_to_the_byte(images, data_dir, tmp_path):
+    build("images", tmp_path)
+
+    def digests(folder):
+        files = sorted(folder.glob("**/images/**/*.array_record*"))
+        return [(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files]
+
+    assert len(digests(data_dir)) == len(SIZES)
+    assert digests(data_dir) == digests(tmp_path)

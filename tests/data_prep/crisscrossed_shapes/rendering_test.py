@@ -1,0 +1,87 @@
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_prep.crisscrossed_shapes import graph, rendering
+from data_prep.crisscrossed_shapes.graph import Background, Item, Scene
+
+ITEM = Item("top", "right", "square", "red", "large")
+SCENE = Scene((ITEM,), Background("plain", "grey"))
+
+
+def rendered(scene, seed=0):
+    return rendering.render(scene, np.random.default_rng(seed))
+
+
+def centre_and_area(scene):
+    """Where and how large the pixels are that differ from the background's colour."""
+    pixels = rendered(scene).astype(int)
+    rows, columns = np.nonzero(np.abs(pixels - pixels[0, 0]).sum(axis=-1) > 90)
+    return rows.mean(), columns.mean(), len(rows)
+
+
+def test_an_image_is_64_pixels_wide_and_antialiased():
+    pixels = rendered(SCENE)
+    assert pixels.shape == (64, 64, 3)
+    assert pixels.dtype == np.uint8
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 10  # edges mix two colours
+
+
+@pytest.mark.parametrize("row", graph.ROWS)
+@pytest.mark.parametrize("column", graph.COLUMNS)
+def test_items_are_drawn_in_their_cells_inside_the_evaluation_crop(row, column):
+    scene = Scene((dataclasses.replace(ITEM, row=row, column=column),), SCENE.background)
+    y, x, _ = centre_and_area(scene)
+    third = 64 / 3
+    assert int(y // third) == graph.ROWS.index(row)
+    assert int(x // third) == graph.COLUMNS.index(column)
+    changed = np.abs(rendered(scene).astype(int) - rendered(scene)[0, 0]).sum(axis=-1) > 90
+    assert not changed[:4].any()
+    assert not changed[-4:].any()
+    assert not changed[:, :4].any()
+    assert not changed[:, -4:].any()
+
+
+@pytest.mark.parametrize("shape", graph.SHAPES)
+def test_larger_sizes_cover_more(shape):
+    areas = [
+        centre_and_area(
+            Scene((dataclasses.replace(ITEM, shape=shape, size=size),), SCENE.background)
+        )[2]
+        for size in graph.SIZES
+    ]
+    assert 10 < areas[0] < 0.75 * areas[1]
+    assert areas[1] < 0.75 * areas[2]
+
+
+@pytest.mark.parametrize("name", ["shape", "colour", "size", "row", "column"])
+def test_every_attribute_shows(name):
+    values = {"shape": graph.SHAPES, "colour": graph.COLOURS, "size": graph.SIZES}
+    values |= {"row": graph.ROWS, "column": graph.COLUMNS}
+    pictures = [
+        rendered(Scene((dataclasses.replace(ITEM, **{name: value}),), SCENE.background))
+        for value in values[name]
+    ]
+    assert len({picture.tobytes() for picture in pictures}) == len(values[name])
+
+
+def test_every_background_shows():
+    pictures = {
+        rendered(Scene((ITEM,), Background(pattern, colour))).tobytes()
+        for pattern in graph.PATTERNS
+        for colour in graph.BACKGROUND_COLOURS
+    }
+    assert len(pictures) == len(graph.PATTERNS) * len(graph.BACKGROUND_COLOURS)
+
+
+def test_rendering_is_a_function_of_the_generator_and_varies_with_it():
+    np.testing.assert_array_equal(rendered(SCENE, 5), rendered(SCENE, 5))
+    assert (rendered(SCENE, 5) != rendered(SCENE, 6)).any()
+
+
+def test_png_is_lossless():
+    pixels = rendered(SCENE)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(rendering.png(pixels)))), pixels)

@@ -1,0 +1,110 @@
+import collections
+
+import numpy as np
+
+from data_prep.crisscrossed_shapes import sampling
+
+
+def slow_nearest(vectors):
+    """Neighbours by the definition, one cosine at a time."""
+    neighbours = []
+    for i, a in enumerate(vectors):
+        cosines = {
+            j: a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+            for j, b in enumerate(vectors)
+            if j != i
+        }
+        neighbours.append(sorted(cosines, key=lambda j: -cosines[j])[: sampling.NEIGHBOURS])
+    return neighbours
+
+
+def make_vectors(seed, number=37):
+    return np.random.default_rng(seed).normal(size=(number, 11))
+
+
+def test_nearest_are_the_most_similar_others():
+    vectors = make_vectors(0)
+    np.testing.assert_array_equal(sampling.nearest(vectors), slow_nearest(vectors))
+
+
+def test_image_pairs_are_the_union_of_both_encoders_without_repetition():
+    first, second = make_vectors(1), make_vectors(2)
+    pairs = sampling.image_pairs([first, second])
+    expected = {
+        (i, j)
+        for vectors in (first, second)
+        for i, row in enumerate(slow_nearest(vectors))
+        for j in row
+    }
+    assert len(pairs) == len(expected)
+    assert {tuple(pair) for pair in pairs} == expected
+
+
+def test_caption_pairs_join_each_pair_of_groups_once():
+    vectors = make_vectors(3)
+    pairs = sampling.caption_pairs(vectors, np.random.default_rng(0))
+    groups = [frozenset(pair) for pair in (pairs // 5).tolist()]
+    expected = {frozenset((i, j)) for i, row in enumerate(slow_nearest(vectors)) for j in row}
+    assert len(groups) == len(set(groups))
+    assert set(groups) == expected
+    assert set((pairs % 5).ravel()) == set(range(5))
+    assert min(collections.Counter((pairs // 5).ravel().tolist()).values()) >= sampling.NEIGHBOURS
+
+
+def test_cocaptions_form_one_cycle_through_each_group():
+    pairs = sampling.cocaption_cycles(23, np.random.default_rng(0))
+    successor = dict(pairs.tolist())
+    assert len(pairs) == len(successor) == 23 * 5
+    orders = set()
+    for image in range(23):
+        walk = [image * 5]
+        while len(walk) < 5:
+            walk.append(successor[walk[-1]])
+        assert sorted(walk) == list(range(image * 5, image * 5 + 5))
+        assert successor[walk[-1]] == walk[0]
+        orders.add(tuple(caption - image * 5 for caption in walk))
+    assert len(orders) > 5
+
+
+def test_original_pairs_hold_each_caption_once_with_its_image():
+    pairs = sampling.original_pairs(7)
+    np.testing.assert_array_equal(pairs[:, 0], np.arange(35))
+    np.testing.assert_array_equal(pairs[:, 1], np.repeat(np.arange(7), 5))
+
+
+def test_cross_pairs_take_turns_from_the_best_sources_down():
+    rng = np.random.default_rng(0)
+    images = np.array([(0, 1), (2, 3), (4, 5), (6, 7)])
+    captions = np.array([(40, 45), (50, 55), (60, 65)])  # of images 8 to 13
+    pairs = sampling.cross_pairs(
+        images, np.array([1.0, 4.0, 3.0, 2.0]), captions, np.array([0.5, 2.5, 1.5]), 6, rng
+    )
+    sources = [{2, 3}, {10, 11}, {4, 5}, {12, 13}, {6, 7}, {8, 9}]
+    assert [{caption // 5, image} for caption, image in pairs.tolist()] == sources
+    assert all(caption % 5 == 0 for caption in pairs[1::2, 0])  # the rated captions themselves
+
+
+def test_cross_pairs_skip_repetitions_and_end_with_their_sources():
+    rng = np.random.default_rng(0)
+    captions = np.array([(0, 5), (5, 0), (0, 5), (5, 0)])
+    pairs = sampling.cross_pairs(
+        np.zeros((0, 2), int), np.zeros(0), captions, np.zeros(4), number=10, rng=rng
+    )
+    assert 1 <= len(pairs) <= 2
+    assert {tuple(pair) for pair in pairs.tolist()} <= {(0, 1), (5, 0)}
+
+
+def test_word_vectors_weigh_rare_words_more():
+    weighted, counts = sampling.word_vectors(["A red star.", "a red, red ring", "a moon"])
+    # Columns in alphabetical order: a, moon, red, ring, star.
+    np.testing.assert_array_equal(counts, [[1, 0, 1, 0, 1], [1, 0, 2, 1, 0], [1, 1, 0, 0, 0]])
+    expected = counts * np.log([1, 3, 1.5, 3, 3])
+    np.testing.assert_allclose(weighted, expected, rtol=1e-6)
+
+
+def test_coarse_pixels_are_centred_cell_means():
+    images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3)).astype(np.uint8)
+    vectors = sampling.coarse_pixels(images, cells=2)
+    corner = images[:, :8, 8:].astype(float).mean(axis=(1, 2))
+    assert vectors.shape == (3, 12)
+    np.testing.assert_allclose(vectors[:, 3:6], corner - corner.mean(axis=0), rtol=1e-4, atol=1e-3)

@@ -1,0 +1,93 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from data_prep.crisscrossed_shapes import similarity
+from data_prep.crisscrossed_shapes.captions import describe
+from data_prep.crisscrossed_shapes.graph import Background, Content, Item, full_content
+from data_prep.crisscrossed_shapes.scenes import make_scenes
+
+OPPOSITE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
+ITEM = {"shape": 1.0, "colour": 0.8, "size": 0.4, "row": 0.3, "column": 0.3}
+
+
+def slow_shared_weight(left, right):
+    """The definition, one pair and one matching at a time."""
+
+    def same(a, b, name):
+        return getattr(a, name) is not None and getattr(a, name) == getattr(b, name)
+
+    def stated(content):
+        return {*content.relations, *((j, OPPOSITE[r], i) for i, r, j in content.relations)}
+
+    best = 0.0
+    mine, other = list(left.items), list(right.items) + [Item()] * 4
+    for order in itertools.permutations(range(len(other)), len(mine)):
+        total = sum(
+            value
+            for item, k in zip(mine, order, strict=True)
+            for name, value in ITEM.items()
+            if same(item, other[k], name)
+        )
+        both = {(order[i], r, order[j]) for i, r, j in stated(left)} & stated(right)
+        best = max(best, total + 0.3 * len(both) / 2)
+    best += 0.5 * same(left.background, right.background, "pattern")
+    best += 0.7 * same(left.background, right.background, "colour")
+    return best + 0.5 * same(left, right, "count")
+
+
+@pytest.fixture(scope="module")
+def contents():
+    scenes = make_scenes(2, {"test": 40})["test"]
+    captions = [c for n, s in enumerate(scenes) for c in describe(s, np.random.default_rng(n))]
+    return [caption.content for caption in captions] + [full_content(scene) for scene in scenes]
+
+
+@pytest.fixture(scope="module")
+def pairs(contents):
+    return np.random.default_rng(0).integers(len(contents), size=(101, 2)).T
+
+
+def test_shared_weight_is_that_of_the_best_matching(contents, pairs):
+    facts = similarity.encode(contents)
+    fast = similarity.shared_weight(facts[pairs[0]], facts[pairs[1]])
+    slow = [slow_shared_weight(contents[i], contents[j]) for i, j in pairs.T]
+    np.testing.assert_allclose(fast, slow, rtol=1e-5)
+    assert np.count_nonzero(fast > 1) > 10
+
+
+def test_resemblance_is_symmetric_and_one_only_for_the_same(contents, pairs):
+    facts = similarity.encode(contents)
+    left, right = facts[pairs[0]], facts[pairs[1]]
+    resemblance = similarity.resemblance(left, right)
+    np.testing.assert_allclose(resemblance, similarity.resemblance(right, left))
+    np.testing.assert_allclose(similarity.resemblance(left, left), 1, rtol=1e-6)
+    assert resemblance.min() >= 0
+    assert resemblance.max() <= 1 + 1e-6
+    assert np.median(resemblance) < 0.5
+
+
+def test_worked_example():
+    star = Item(shape="star", colour="red")
+    ring = Item(shape="ring")
+    caption = Content((star, ring), Background(colour="grey"), relations=((0, "above", 1),))
+    scene = Content(
+        (
+            Item("top", "left", "ring", "blue", "small"),
+            Item("bottom", "left", "star", "red", "small"),
+        ),
+        Background("plain", "grey"),
+        2,
+        ((0, "above", 1),),
+    )
+    facts = similarity.encode([caption, scene])
+    said, shown = facts[np.array([0])], facts[np.array([1])]
+    # Star, its colour, ring, grey, and that something is above something.
+    np.testing.assert_allclose(similarity.weight(said), 1 + 0.8 + 1 + 0.7 + 0.3)
+    # The ring is above the star in truth, so all holds but the relation.
+    np.testing.assert_allclose(similarity.fit(said, shown), 3.5 / 3.8, rtol=1e-6)
+    np.testing.assert_allclose(similarity.weight(shown), 2 * 2.8 + 0.3 + 0.5 + 0.7 + 0.5)
+    np.testing.assert_allclose(
+        similarity.resemblance(said, shown), 2 * 3.5 / (3.8 + 7.6), rtol=1e-6
+    )
