@@ -20,7 +20,7 @@ from data_prep.crisscrossed_shapes.graph import (
     Scene,
     relations_between,
 )
-from data_prep.crisscrossed_shapes.lexicon import NUMBERS, RELATIONS
+from data_prep.crisscrossed_shapes.lexicon import COLOURS, NUMBERS, RELATIONS
 from data_prep.crisscrossed_shapes.speech import Speaker, joined, with_article
 
 DESCRIBERS = 5
@@ -171,22 +171,29 @@ def _terse(scene: Scene, speaker: Speaker) -> Caption:
 
 def _counted(scene: Scene, speaker: Speaker) -> Caption:
     """Counts items by shape, by colour, or all together."""
+    if speaker.chance(1 / 3):
+        return _counted_together(scene, speaker)
     total = len(scene.items)
-    kind = speaker.pick(("shape", "colour", "all"))
-    groups = collections.Counter(getattr(item, kind, None) for item in scene.items)
-    if kind == "all":
-        colour, number = collections.Counter(i.colour for i in scene.items).most_common(1)[0]
-        everything = speaker.number(Item(), total)
-        adjective = speaker.words(Item(colour=colour)).rsplit(" ", 1)[0]
-        part = "all of them" if number == total else f"{NUMBERS[number]} of them"
-        text = f"{everything}, {part} {adjective}" if total > 1 else f"{everything}, {adjective}"
-        return Caption(text, Content((Item(colour=colour),) * number, count=total))
+    kind = speaker.pick(("shape", "colour"))
+    groups = collections.Counter(getattr(item, kind) for item in scene.items)
     names = [speaker.number(Item(**{kind: value}), n) for value, n in groups.items()]
     items = tuple(Item(**{kind: value}) for value in groups.elements())
     text = speaker.pick(("{}", "there are {}", "I count {}", "a total of {}"))
     if total == 1:
         text = speaker.pick(("{}", "there is only {}", "nothing but {}", "I count {}"))
     return Caption(text.format(joined(names)), Content(items, count=total))
+
+
+def _counted_together(scene: Scene, speaker: Speaker) -> Caption:
+    total = len(scene.items)
+    colour, number = collections.Counter(item.colour for item in scene.items).most_common(1)[0]
+    content = Content((Item(colour=colour),) * number, count=total)
+    everything = speaker.number(Item(), total)
+    adjective = speaker.word(COLOURS[colour])
+    if total == 1:
+        return Caption(f"{everything}, {adjective}", content)
+    part = "all" if number == total else NUMBERS[number]
+    return Caption(f"{everything}, {part} of them {adjective}", content)
 
 
 def _wordy(scene: Scene, speaker: Speaker) -> Caption:

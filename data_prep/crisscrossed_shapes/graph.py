@@ -11,6 +11,7 @@ ROWS = ("top", "middle", "bottom")
 COLUMNS = ("left", "centre", "right")
 PATTERNS = ("plain", "striped", "dotted", "checked")
 BACKGROUND_COLOURS = ("white", "black", "grey", "beige", "pale blue", "pale green", "pale pink")
+MAX_ITEMS = 4
 OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
 
 

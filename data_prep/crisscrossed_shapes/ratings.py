@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from data_prep.crisscrossed_shapes import sampling, similarity
-from data_prep.crisscrossed_shapes.captions import Caption
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption
 from data_prep.crisscrossed_shapes.graph import Scene, full_content
 
 RATERS = 5
@@ -85,7 +85,7 @@ def rate_split(
         return RatedPairs(task, method, pairs, rate(similar, task, rng))
 
     groups = [
-        vectors.reshape(len(scenes), sampling.CAPTIONS, -1).mean(axis=1)
+        vectors.reshape(len(scenes), DESCRIBERS, -1).mean(axis=1)
         for vectors in sampling.word_vectors([caption.text for caption in flat])
     ]
     i2i = rated("sis", "i2i_csim", sampling.image_pairs(groups))

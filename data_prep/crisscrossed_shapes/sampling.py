@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-CAPTIONS = 5  # per image
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS
+
 NEIGHBOURS = 5  # per image or caption group and encoder
 INTRASIM_PER_IMAGE = 4  # caption-image pairs found through ratings; 3.9 and 4.0 in the release
 
@@ -92,20 +93,20 @@ def caption_pairs(image_vectors: np.ndarray, rng: np.random.Generator) -> np.nda
         for other in row
     }
     pairs = np.array(list(groups.values()))
-    return pairs * CAPTIONS + rng.integers(CAPTIONS, size=pairs.shape)
+    return pairs * DESCRIBERS + rng.integers(DESCRIBERS, size=pairs.shape)
 
 
 def cocaption_cycles(images: int, rng: np.random.Generator) -> np.ndarray:
     """Pairs within each caption group (c2c_cocaption): a cycle in random order, int [5 N, 2]."""
-    order = rng.permuted(np.tile(np.arange(CAPTIONS), (images, 1)), axis=1)
-    first = order + np.arange(images)[:, None] * CAPTIONS
+    order = rng.permuted(np.tile(np.arange(DESCRIBERS), (images, 1)), axis=1)
+    first = order + np.arange(images)[:, None] * DESCRIBERS
     return np.stack([first, np.roll(first, -1, axis=1)], axis=-1).reshape(-1, 2)
 
 
 def original_pairs(images: int) -> np.ndarray:
     """Every caption with its own image (c2i_original), int [5 N, 2] as (caption, image)."""
-    captions = np.arange(images * CAPTIONS)
-    return np.stack([captions, captions // CAPTIONS], axis=1)
+    captions = np.arange(images * DESCRIBERS)
+    return np.stack([captions, captions // DESCRIBERS], axis=1)
 
 
 def cross_pairs(
@@ -133,13 +134,13 @@ def cross_pairs(
         int [number, 2] as (caption, image), without repetition.
     """
     by_images = rng.permuted(pairs_of_images[np.argsort(-image_scores, kind="stable")], axis=1)
-    drawn = by_images[:, 0] * CAPTIONS + rng.integers(CAPTIONS, size=len(by_images))
+    drawn = by_images[:, 0] * DESCRIBERS + rng.integers(DESCRIBERS, size=len(by_images))
     by_captions = rng.permuted(
         pairs_of_captions[np.argsort(-caption_scores, kind="stable")], axis=1
     )
     sources = (
         np.stack([drawn, by_images[:, 1]], axis=1),
-        np.stack([by_captions[:, 0], by_captions[:, 1] // CAPTIONS], axis=1),
+        np.stack([by_captions[:, 0], by_captions[:, 1] // DESCRIBERS], axis=1),
     )
     turns = itertools.chain.from_iterable(itertools.zip_longest(*map(np.ndarray.tolist, sources)))
     unique = dict.fromkeys(tuple(pair) for pair in turns if pair)

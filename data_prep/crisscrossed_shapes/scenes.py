@@ -15,6 +15,7 @@ from data_prep.crisscrossed_shapes.graph import (
     BACKGROUND_COLOURS,
     COLOURS,
     COLUMNS,
+    MAX_ITEMS,
     PATTERNS,
     ROWS,
     SHAPES,
@@ -99,7 +100,7 @@ def _drawn(rng: np.random.Generator) -> Scene:
     background = _choice(rng, theme.backgrounds)
     if rng.random() > _ON_THEME:
         background = Background(_choice(rng, PATTERNS), _choice(rng, BACKGROUND_COLOURS))
-    count = rng.choice(len(_COUNT_ODDS), p=_COUNT_ODDS) + 1
+    count = rng.choice(MAX_ITEMS, p=_COUNT_ODDS) + 1
     cells = rng.choice(len(ROWS) * len(COLUMNS), size=count, replace=False)
     return Scene(tuple(sorted(_drawn_item(int(cell), theme, rng) for cell in cells)), background)
 
@@ -123,7 +124,7 @@ def _edited(scene: Scene, rng: np.random.Generator) -> Scene:
     for new in other.items[: rng.integers(3)]:
         change = _choice(rng, ("shape", "colour", "size", "add", "remove"))
         place = _choice(rng, tuple(items))
-        if change == "add" and len(items) < len(_COUNT_ODDS):
+        if change == "add" and len(items) < MAX_ITEMS:
             items[new.row, new.column] = new
         elif change == "remove" and len(items) > 1:
             del items[place]

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from data_prep.crisscrossed_shapes import graph
-from data_prep.crisscrossed_shapes.graph import Content
+from data_prep.crisscrossed_shapes.graph import MAX_ITEMS, Content
 
-MAX_ITEMS = 4
 _ITEM_WEIGHTS = {"shape": 1.0, "colour": 0.8, "size": 0.4, "row": 0.3, "column": 0.3}
 _BACKGROUND_WEIGHTS = {"pattern": 0.5, "colour": 0.7}
 _COUNT_WEIGHT = 0.5
