@@ -1,0 +1,148 @@
+"""Pictures: the evaluation crop against plain loops, and the statistics of the augmentation."""
+
+import io
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from xmodal.data.config import AugmentConfig, ImageConfig
+from xmodal.data.image import augment, model_images
+
+
+def _png(picture):
+    file = io.BytesIO()
+    PIL.Image.fromarray(picture).save(file, "PNG")
+    return file.getvalue()
+
+
+def _resize_axis(image, size):
+    """Antialiased linear interpolation along the first axis, one output row at a time."""
+    scale = image.shape[0] / size
+    support = max(scale, 1.0)
+    rows = []
+    for out in range(size):
+        centre = (out + 0.5) * scale
+        weights = [max(0.0, 1 - abs(i + 0.5 - centre) / support) for i in range(image.shape[0])]
+        total = sum(weights)
+        rows.append(sum(w / total * row for w, row in zip(weights, image, strict=True)))
+    return np.stack(rows)
+
+
+def _evaluation_crop(picture, size, fraction):
+    height, width = picture.shape[:2]
+    top, left = int((height - height * fraction) / 2), int((width - width * fraction) / 2)
+    crop = picture[top : height - top, left : width - left].astype(np.float64)
+    return _resize_axis(_resize_axis(crop, size).swapaxes(0, 1), size).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size", "fraction"),
+    [(64, 64, 64, 0.875), (51, 70, 17, 0.875), (33, 41, 40, 0.875), (29, 23, 12, 1.0)],
+)
+def test_evaluation_crop_equals_plain_loops(height, width, size, fraction):
+    picture = np.random.default_rng(size).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    config = ImageConfig(size=size, augment=AugmentConfig(), eval_crop=fraction)
+    result = model_images(tf.constant([_png(picture)]), config)[0].numpy()
+    expected = _evaluation_crop(picture, size, fraction)
+    assert result.dtype == np.uint8
+    # Exact up to values that float32 and float64 round to different sides of one half.
+    assert np.abs(result - expected).max() < 0.5 + 1e-4
+
+
+@pytest.fixture(scope="module")
+def coordinates():
+    """A picture whose red and green channels tell the place of a pixel."""
+    ramp = np.arange(200, dtype=np.uint8)
+    zeros = np.zeros((200, 200), np.uint8)
+    return np.stack([zeros + ramp[None, :], zeros + ramp[:, None], zeros], axis=-1)
+
+
+def _augmented(picture, seeds, size, config):
+    run = tf.function(lambda seed: augment(tf.constant(picture), seed, size, config))
+    return np.stack([run(tf.constant([1234, seed], tf.int64)).numpy() for seed in seeds])
+
+
+def test_crops_are_within_the_ranges_of_the_recipe_and_fill_them(coordinates):
+    config = AugmentConfig(colour=False)
+    pictures = _augmented(coordinates, range(600), 200, config).astype(float)
+    width = np.abs(pictures[:, 100, -1, 0] - pictures[:, 100, 0, 0]) + 1
+    height = pictures[:, -1, 100, 1] - pictures[:, 0, 100, 1] + 1
+    area, aspect = width * height / 200**2, width / height
+    # One pixel of 200 is half a per cent of a side, and the last value is rounded.
+    assert area.min() > 0.67 - 0.02
+    assert area.max() <= 1
+    assert aspect.min() > 0.75 - 0.02
+    assert aspect.max() < 1.33 + 0.02
+    assert area.min() < 0.69
+    assert area.max() > 0.97
+    assert aspect.min() < 0.80
+    assert aspect.max() > 1.26
+
+
+def test_half_of_the_pictures_are_mirrored_whatever_the_crop(coordinates):
+    pictures = _augmented(coordinates, range(600), 50, AugmentConfig(colour=False)).astype(float)
+    mirrored = pictures[:, 25, 0, 0] > pictures[:, 25, -1, 0]
+    assert abs(mirrored.mean() - 0.5) < 0.07  # 3.4 standard deviations
+    top = pictures[:, 0, 25, 1]
+    assert abs(np.corrcoef(mirrored, top)[0, 1]) < 0.14
+    assert not _mirrored_at_all(_augmented(coordinates, range(50), 50, AugmentConfig(flip=False)))
+
+
+def _mirrored_at_all(pictures):
+    return np.any(pictures[:, 25, 0, 0].astype(int) > pictures[:, 25, -1, 0])
+
+
+def test_colour_shift_is_the_stated_formula():
+    grey = np.full((40, 40, 3), 128, np.uint8)
+    pictures = _augmented(grey, range(500), 4, AugmentConfig()).astype(float)
+    # One shift for the whole image; interpolation leaves a last bit that rounding may show.
+    assert np.ptp(pictures, axis=(1, 2)).max() <= 1
+    red, green, blue = (pictures.mean(axis=(1, 2)) - 128).T / 255
+    # Inverse of R += 1.402 cr + br, B += 1.772 cb + br, G += -0.344136 cb - 0.714136 cr + br.
+    weights = np.array([[1, 0, 1.402], [1, -0.344136, -0.714136], [1, 1.772, 0]])
+    brightness, cb, cr = np.linalg.inv(weights) @ np.stack([red, green, blue])
+    for shift, limit in ((brightness, 32 / 255), (cb, 0.1), (cr, 0.1)):
+        assert np.abs(shift).max() < limit + 0.006  # the rounding to uint8
+        assert shift.max() > 0.95 * limit
+        assert shift.min() < -0.95 * limit
+        assert abs(shift.mean()) < 0.15 * limit
+    assert abs(np.corrcoef(cb, cr)[0, 1]) < 0.16
+
+
+def test_colours_are_clipped_and_not_wrapped():
+    white = np.full((9, 9, 3), 255, np.uint8)
+    assert _augmented(white, range(60), 3, AugmentConfig()).min() > 255 - 32 - 60
+    assert _augmented(255 - white, range(60), 3, AugmentConfig()).max() < 32 + 60
+
+
+def test_the_seed_decides_and_nothing_else():
+    rng = np.random.default_rng(0)
+    files = [_png(rng.integers(0, 256, (31, 45, 3), dtype=np.uint8)) for _ in range(5)]
+    config = ImageConfig(size=16, augment=AugmentConfig())
+    seeds = np.stack([np.full(5, 9), np.arange(5)], axis=1)
+    whole = model_images(tf.constant(files), config, tf.constant(seeds)).numpy()
+    again = model_images(tf.constant(files[3:]), config, tf.constant(seeds[3:])).numpy()
+    np.testing.assert_array_equal(whole[3:], again)
+    same_file = model_images(tf.constant([files[0]] * 5), config, tf.constant(seeds)).numpy()
+    assert len({picture.tobytes() for picture in same_file}) == 5
+    other_epoch = model_images(tf.constant(files), config, tf.constant(seeds + [[1, 0]])).numpy()
+    assert not np.array_equal(whole, other_epoch)
+
+
+def test_without_augmentation_training_sees_the_evaluation_crop():
+    files = tf.constant([_png(np.random.default_rng(1).integers(0, 256, (31, 45, 3), np.uint8))])
+    config = ImageConfig(size=16)
+    np.testing.assert_array_equal(
+        model_images(files, config, tf.constant([[1, 2]], tf.int64)), model_images(files, config)
+    )
+
+
+def test_features_pass_through_and_sizes_must_fit():
+    features = tf.random.normal([3, 2, 4])
+    assert model_images(features, ImageConfig(size=0)) is features
+    with pytest.raises(ValueError, match=r"data.image.size=8.*features: set 0"):
+        model_images(features, ImageConfig(size=8))
+    with pytest.raises(ValueError, match=r"data.image.size=0.*set the side"):
+        model_images(tf.constant([b"png"]), ImageConfig(size=0))

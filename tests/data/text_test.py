@@ -1,0 +1,205 @@
+"""Tokenisation against the published rules of BERT, written out here one character at a time."""
+
+# ruff: noqa: RUF001, SIM905 (look-alike letters are what is tested; a list has one per line)
+
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xmodal.data.config import TextConfig
+from xmodal.data.text import Tokenizer
+from xmodal.data.vocabulary import learn_vocabulary
+
+_LENGTH = 64
+
+# A vocabulary in BERT's manner: words, pieces, single letters, ideographs, punctuation.
+_BERT_LIKE = (
+    "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] ! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] "
+    "^ _ ` { | } ~ 0 1 2 9 a b c d e s u α ς σ 中 国 日 本 한 ß ı « ¿ … – ’ “ 。 # ##0 ##1 ##9 "
+    "##a ##able ##aff ##ing ##s ##t ##u ##n ##e ##r ##ß ##ς ##σ ##本 ##\u0301 ##한 un unaff want "
+    "dog dogs the strasse straße ecole cafe naive resume hello world σας istanbul www com http "
+    "aaaa ##aaaa 😀 ##😀 🏽 👍 x ² ½ ㎏ fi ﬁ unk cls sep mask pad"
+).split(" ")
+_BERT_LIKE = list(dict.fromkeys(_BERT_LIKE))
+
+
+# --- the rules of BasicTokenizer and WordpieceTokenizer in google-research/bert ---
+
+
+def _clean(text):
+    kept = []
+    for char in text:
+        if char in "\t\n\r" or unicodedata.category(char) == "Zs":
+            kept.append(" ")
+        elif char not in "\0\ufffd" and unicodedata.category(char) not in ("Cc", "Cf"):
+            kept.append(char)
+    return "".join(kept)
+
+
+_CJK = (
+    *range(0x4E00, 0xA000),
+    *range(0x3400, 0x4DC0),
+    *range(0x20000, 0x2A6E0),
+    *range(0x2A700, 0x2B740),
+    *range(0x2B740, 0x2B820),
+    *range(0x2B820, 0x2CEB0),
+    *range(0xF900, 0xFB00),
+    *range(0x2F800, 0x2FA20),
+)
+_CJK = frozenset(map(chr, _CJK))
+
+
+def _is_punctuation(char):
+    ascii_symbol = 33 <= ord(char) <= 126 and not char.isalnum()
+    return ascii_symbol or unicodedata.category(char).startswith("P")
+
+
+def _words(text, lower_case):
+    spaced = "".join(f" {char} " if char in _CJK else char for char in _clean(text))
+    for token in spaced.split():
+        if lower_case:
+            decomposed = unicodedata.normalize("NFD", token.lower())
+            token = "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
+        separated = "".join(f" {char} " if _is_punctuation(char) else char for char in token)
+        yield from separated.split()
+
+
+def _pieces(word, vocabulary):
+    if len(word) > 200:
+        return ["[UNK]"]
+    pieces, start = [], 0
+    while start < len(word):
+        prefix = "##" if start else ""
+        ends = (e for e in range(len(word), start, -1) if prefix + word[start:e] in vocabulary)
+        end = next(ends, None)
+        if end is None:
+            return ["[UNK]"]
+        pieces.append(prefix + word[start:end])
+        start = end
+    return pieces
+
+
+def _reference(text, vocabulary, lower_case=True):
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "ignore")
+    ids = {token: number for number, token in enumerate(vocabulary)}
+    pieces = [piece for word in _words(text, lower_case) for piece in _pieces(word, ids)]
+    tokens = ["[CLS]", *pieces[: _LENGTH - 2], "[SEP]"]
+    return [ids[token] for token in tokens] + [ids["[PAD]"]] * (_LENGTH - len(tokens))
+
+
+_AWKWARD = [
+    "",
+    " ",
+    "\t\n\r",
+    "unaffable",
+    "UNwanted,running dogs!",
+    "The dogs' dog's \"dog\" (dog) [dog] {dog} <dog>",
+    "École café naïve RÉSUMÉ e\u0301cole cafe\u0301",
+    "Straße STRASSE straße ẞ ß",
+    "ΣΑΣ ΟΔΟΣ Σ Σας ΑΣ. Σ'Σ σας",
+    "İstanbul ISTANBUL ıstanbul Iı",
+    "ŉ ǰ ﬁ ﬁx ﬀ Ǆ ǅ ᾼ ΐ",
+    "中国 dog日本 日本dog中国 한국어 한국",
+    "\U00020000\U0002a700\U0002b740\U0002b820 \uf900 \U0002f800 \u3400\u4dbf \u9fff \ufaff\ufb00",
+    "a\u00a0b\u2003c\u3000d\u2028e\u2029f\u202fg\u1680h",
+    "a\u200bb a\u200cb a\u200db a\ufeffb a\u00adb a\u2060b",
+    "a\x00b a\x01b a\x0bb a\x0cb a\x1cb a\x7fb a\x85b a\ufffdb",
+    "a\tb\nc\rd\r\ne",
+    "😀 👍🏽 👩\u200d👩\u200d👧 a😀 😀😀 ☕️ ❤️",
+    "0 1 2 9 1999 3.14 1,000 10% $9 ² ½ ㎏ ①",
+    "hello-world hello_world hello–world hello…world",
+    "http://www.com/?a=b&c=d#e",
+    "[CLS] [SEP] [MASK] [PAD] [UNK] [unused0] [unk]",
+    "## ##ing #ing # # ##",
+    "«¿…–’“。、「」！？",
+    "`a´ a^b a|b a~b a\\b a=b a+b a<b",
+    "\u0301 a\u0301\u0302 \u0301\u0302 x\u20dd",
+    "กำ ำ नमस्ते नि עִבְרִית عَرَبِيّ",
+    "e\u0323\u0307 \u1e69 s\u0323\u0307 \u212b \u2126 \u00c5",
+    "a" * 99,
+    "a" * 200,
+    "a" * 201,
+    "σ" * 101,
+    "σ" * 200,
+    "σ" * 201,
+    "é" * 200,
+    "e\u0301" * 200,
+    "中" * 70,
+    "dog " * 70,
+    "dog" * 70,
+    ",".join("a" * 120),
+    "\u1fef \u037e \u2260 \u2000 \u2329",
+    "\ue000a \U000f0000 \u0378",
+    "Ⅷ ⓐ Ａｂｃ ａ",
+    "ꭰᎠ Ꭰ ⴀ Ⴀ",
+    "a\u0345 \u0130\u0307 i\u0307",
+    "don't won’t it´s",
+]
+_INVALID = [b"caf\xe9 dog", b"\xff\xfedog", b"dog\xc3", b"a\xed\xa0\x80b", b"\xf0\x9f\x98 dog"]
+
+
+def _fuzz(count):
+    rng = random.Random(0)
+    alphabet = sorted(set("".join(_AWKWARD)) | set("  abcdesu019"))
+    return ["".join(rng.choices(alphabet, k=rng.randint(1, 24))) for _ in range(count)]
+
+
+def _rows(texts, vocabulary, **config):
+    tokenizer = Tokenizer(vocabulary, TextConfig(max_length=_LENGTH, **config))
+    ids, mask = tokenizer(tf.constant(texts))
+    return ids.numpy(), mask.numpy()
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_ids_equal_those_of_bert(lower_case):
+    texts = [*_AWKWARD, *_fuzz(400), *_INVALID]
+    ids, mask = _rows(texts, _BERT_LIKE, lower_case=lower_case)
+    assert ids.dtype == mask.dtype == np.int32
+    for row, row_mask, text in zip(ids, mask, texts, strict=True):
+        expected = _reference(text, _BERT_LIKE, lower_case)
+        assert row.tolist() == expected, repr(text)
+        assert row_mask.tolist() == [int(token != 0) for token in expected], repr(text)
+
+
+def test_ids_equal_those_of_bert_with_a_learnt_vocabulary():
+    words = "a dog dogs running runs through the tall grass, café's naïve owner watches 12 balls"
+    rng = random.Random(1)
+    captions = [" ".join(rng.choices(words.split(), k=8)) for _ in range(200)]
+    vocabulary = learn_vocabulary(np.array(captions), TextConfig(vocabulary_size=120))
+    assert 40 < len(vocabulary) <= 120
+    texts = [*captions, *_AWKWARD, *_fuzz(100)]
+    ids, _ = _rows(texts, vocabulary)
+    assert ids.tolist() == [_reference(text, vocabulary) for text in texts]
+    assert vocabulary.index("[UNK]") not in ids[:200]
+
+
+def test_long_captions_keep_their_sep_and_any_shape_is_kept():
+    tokenizer = Tokenizer(_BERT_LIKE, TextConfig(max_length=5))
+    ids, mask = tokenizer(tf.constant([["dog dogs the dog the", "dog"], ["", "a b c"]]))
+    cls, sep, dog = (_BERT_LIKE.index(token) for token in ("[CLS]", "[SEP]", "dog"))
+    assert ids.shape == mask.shape == (2, 2, 5)
+    dogs, the = (_BERT_LIKE.index(token) for token in ("dogs", "the"))
+    assert ids[0, 0].numpy().tolist() == [cls, dog, dogs, the, sep]
+    assert ids[0, 1].numpy().tolist() == [cls, dog, sep, 0, 0]
+    assert ids[1, 0].numpy().tolist() == [cls, sep, 0, 0, 0]
+    assert mask[1].numpy().tolist() == [[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
+
+
+def test_padding_is_looked_up_and_not_assumed():
+    vocabulary = ["a", "[CLS]", "[UNK]", "[SEP]", "[PAD]"]
+    ids, mask = Tokenizer(vocabulary, TextConfig(max_length=5))(tf.constant(["a zebra"]))
+    assert ids[0].numpy().tolist() == [1, 0, 2, 3, 4]
+    ids, mask = Tokenizer(vocabulary, TextConfig(max_length=5))(tf.constant(["a"]))
+    assert ids[0].numpy().tolist() == [1, 0, 3, 4, 4]
+    assert mask[0].numpy().tolist() == [1, 1, 1, 0, 0]
+
+
+def test_a_vocabulary_without_special_tokens_is_refused():
+    with pytest.raises(ValueError, match=r"lacks \[CLS\], \[SEP\]"):
+        Tokenizer(["[PAD]", "[UNK]", "dog"], TextConfig())
+    with pytest.raises(ValueError, match="max_length is 2"):
+        Tokenizer(_BERT_LIKE, TextConfig(max_length=2))
