@@ -1,0 +1,89 @@
+"""Evaluation sets: every unique item once, five captions at most, and the rated pairs."""
+
+import numpy as np
+import pytest
+import tiny_captions_dataset_builder as tiny
+
+from xmodal import data
+
+
+def _concatenate(batches):
+    batches = list(batches)
+    return {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
+
+
+@pytest.mark.parametrize("batch_size", [3, 7, 100])
+def test_every_image_once_in_the_order_of_the_ids(tiny_config, batch_size):
+    evaluated = data.eval_set(tiny_config, split="validation")
+    batches = list(evaluated.images(batch_size))
+    assert [len(batch["image"]) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    images = _concatenate(batches)
+    np.testing.assert_array_equal(images["image_id"], evaluated.image_ids)
+    assert images["image"].shape == (11, 24, 24, 3)
+    assert sorted(evaluated.image_ids.tolist()) == list(range(100, 111))
+    assert evaluated.image_ids.dtype == images["image_id"].dtype == np.int32
+
+
+def test_pictures_do_not_depend_on_the_batch_size(tiny_config):
+    evaluated = data.eval_set(tiny_config, split="test")
+    one_by_one, at_once = _concatenate(evaluated.images(1)), _concatenate(evaluated.images(7))
+    np.testing.assert_array_equal(one_by_one["image"], at_once["image"])
+
+
+def test_every_caption_once_and_five_at_most(tiny_config):
+    evaluated = data.eval_set(tiny_config, split="validation")
+    expected = {}
+    for image_id in evaluated.image_ids.tolist():
+        expected |= {c: image_id for c in list(tiny.captions(image_id))[:5]}
+    assert evaluated.caption_ids.tolist() == list(expected)
+    assert evaluated.caption_image_ids.tolist() == list(expected.values())
+    captions = _concatenate(evaluated.captions(7))
+    np.testing.assert_array_equal(captions["caption_id"], evaluated.caption_ids)
+    np.testing.assert_array_equal(captions["image_id"], evaluated.caption_image_ids)
+    assert captions["text_ids"].shape == captions["text_mask"].shape == (len(expected), 12)
+    assert {array.dtype for array in captions.values()} == {np.dtype(np.int32)}
+
+
+def test_training_and_evaluation_tokenise_alike(tiny_config):
+    config = tiny_config | {"config": "features", "image": {"size": 0}}
+    captions = _concatenate(data.eval_set(config, split="train").captions(50))
+    known = dict(zip(captions["caption_id"].tolist(), captions["text_ids"], strict=True))
+    (batch,) = data.train_batches(
+        config, split="train", seed=0, batch_size=37, first_step=0, total_steps=1
+    )
+    for caption_id, ids in zip(
+        batch["caption_id"].ravel().tolist(), batch["text_ids"].reshape(-1, 12), strict=True
+    ):
+        if caption_id in known:
+            np.testing.assert_array_equal(ids, known[caption_id])
+
+
+def test_features_are_passed_through(tiny_config):
+    config = tiny_config | {"config": "features", "image": {"size": 0}}
+    evaluated = data.eval_set(config, split="test")
+    images = _concatenate(evaluated.images(3))["image"]
+    expected = np.stack([tiny.features(i) for i in evaluated.image_ids.tolist()])
+    np.testing.assert_array_equal(images, expected)
+
+
+def test_a_text_only_config_has_captions_but_no_images(tiny_config):
+    evaluated = data.eval_set(tiny_config | {"image": None}, split="test")
+    assert len(_concatenate(evaluated.captions(9))["caption_id"]) == len(evaluated.caption_ids)
+    with pytest.raises(ValueError, match="captions only"):
+        evaluated.images(4)
+
+
+def test_ratings_come_from_the_datasets_own_config(tiny_config):
+    ratings = data.eval_set(tiny_config, split="test").ratings
+    assert sorted(ratings) == ["sis", "sits", "sts"]
+    order = np.argsort(ratings["sts"]["left_ids"])
+    rows = {key: column[order].tolist() for key, column in ratings["sts"].items()}
+    assert rows == {
+        "left_ids": [2000, 2001],
+        "right_ids": [200, 201],
+        "scores": [0.0, 1.5],
+        "methods": ["method0", "method1"],
+    }
+    dtypes = [ratings["sits"][key].dtype for key in ("left_ids", "right_ids", "scores")]
+    assert dtypes == [np.int32, np.int32, np.float32]
+    assert data.eval_set(tiny_config, split="validation").ratings == {}

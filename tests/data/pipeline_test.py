@@ -1,0 +1,158 @@
+"""Training batches of a small real dataset."""
+
+import collections
+
+import numpy as np
+import pytest
+import tiny_captions_dataset_builder as tiny
+
+from xmodal import data
+from xmodal.data.sources import Source
+
+_TRAIN_IDS = set(range(*tiny.SPLITS["train"]))
+
+
+def _batches(config, first_step=0, total_steps=6, batch_size=8, **kwargs):
+    kwargs = {"split": "train", "seed": 4, **kwargs}
+    batches = data.train_batches(
+        config, batch_size=batch_size, first_step=first_step, total_steps=total_steps, **kwargs
+    )
+    return list(batches)
+
+
+def _assert_equal(left, right):
+    assert left.keys() == right.keys()
+    for key in left:
+        assert left[key].dtype == right[key].dtype
+        np.testing.assert_array_equal(left[key], right[key], err_msg=key)
+
+
+@pytest.fixture
+def feature_config(tiny_config):
+    return tiny_config | {"config": "features", "image": {"size": 0}}
+
+
+def test_shapes_and_dtypes(tiny_config):
+    batch = _batches(tiny_config, total_steps=1)[0]
+    assert {key: (value.shape, value.dtype.name) for key, value in batch.items()} == {
+        "image": ((8, 24, 24, 3), "uint8"),
+        "text_ids": ((8, 2, 12), "int32"),
+        "text_mask": ((8, 2, 12), "int32"),
+        "image_id": ((8,), "int32"),
+        "caption_id": ((8, 2), "int32"),
+    }
+    np.testing.assert_array_equal(batch["text_mask"], batch["text_ids"] != 0)
+
+
+@pytest.mark.parametrize(("process_count", "examples"), [(4, "images"), (2, "pairs")])
+def test_the_global_batch_does_not_depend_on_the_number_of_processes(
+    tiny_config, process_count, examples
+):
+    config = tiny_config | {"examples": examples, "captions_per_image": 1}
+    parts = [
+        _batches(config, process_index=index, process_count=process_count)
+        for index in range(process_count)
+    ]
+    for whole, *blocks in zip(_batches(config), *parts, strict=True):
+        joined = {key: np.concatenate([block[key] for block in blocks]) for key in whole}
+        _assert_equal(joined, whole)
+
+
+def test_a_resumed_run_goes_on_where_it_stopped_and_reads_only_that(tiny_config, monkeypatch):
+    whole = _batches(tiny_config, total_steps=11)
+    read = []
+    original = Source.read
+    monkeypatch.setattr(
+        Source, "read", lambda self, indices: read.append(len(indices)) or original(self, indices)
+    )
+    resumed = _batches(tiny_config, first_step=7, total_steps=11)
+    assert sum(read) == 4 * 8
+    for left, right in zip(whole[7:], resumed, strict=True):
+        _assert_equal(left, right)
+
+
+def test_an_epoch_shows_every_image_once_and_epochs_differ(tiny_config):
+    batches = _batches(tiny_config, batch_size=37, total_steps=3)
+    for batch in batches:
+        assert set(batch["image_id"].tolist()) == _TRAIN_IDS
+    by_image = [dict(zip(b["image_id"].tolist(), b["image"], strict=True)) for b in batches]
+    changed = [not np.array_equal(by_image[0][i], by_image[1][i]) for i in _TRAIN_IDS]
+    assert all(changed)
+
+
+def test_captions_are_drawn_without_replacement_and_evenly(feature_config):
+    batches = _batches(feature_config, batch_size=37, total_steps=300)
+    counts = {image_id: collections.Counter() for image_id in _TRAIN_IDS}
+    for batch in batches:
+        for image_id, drawn in zip(batch["image_id"].tolist(), batch["caption_id"], strict=True):
+            assert drawn[0] != drawn[1]
+            assert set(drawn.tolist()) <= set(tiny.captions(image_id))
+            counts[image_id].update([(0, drawn[0]), (1, drawn[1])])
+    for image_id, count in counts.items():
+        captions = tiny.captions(image_id)
+        expected = 300 / len(captions)
+        deviations = [count[place, c] - expected for c in captions for place in (0, 1)]
+        assert max(map(abs, deviations)) < 5 * np.sqrt(expected), image_id
+
+
+def test_all_captions_of_an_image_can_be_drawn_at_once(feature_config, monkeypatch):
+    monkeypatch.setattr(Source, "__len__", lambda self: 1)
+    few = _batches(feature_config | {"captions_per_image": 2}, batch_size=1, total_steps=1)[0]
+    captions = list(tiny.captions(int(few["image_id"][0])))
+    count = len(captions)
+    assert count > 2
+    config = feature_config | {"captions_per_image": count}
+    drawn = [batch["caption_id"][0] for batch in _batches(config, batch_size=1, total_steps=40)]
+    assert all(sorted(row.tolist()) == captions for row in drawn)
+    assert len({tuple(row.tolist()) for row in drawn}) > 5
+
+
+def test_an_epoch_of_pairs_shows_every_caption_once_with_its_image(feature_config):
+    config = feature_config | {"examples": "pairs", "captions_per_image": 1}
+    expected = {c: image_id for image_id in _TRAIN_IDS for c in tiny.captions(image_id)}
+    assert data.num_train_examples(config, "train") == len(expected)
+    (batch,) = _batches(config, batch_size=len(expected), total_steps=1)
+    pairs = dict(zip(batch["caption_id"][:, 0].tolist(), batch["image_id"].tolist(), strict=True))
+    assert pairs == expected
+
+
+def test_text_and_image_belong_to_the_ids(feature_config, tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "!", *sorted({w.strip("!") for w in _words()})]
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    text = {"vocabulary": str(vocabulary), "max_length": 20}
+    config = feature_config | {"text": text}
+    assert data.vocabulary_size(config) == len(words)
+    for batch in _batches(config, total_steps=3):
+        for row, image_id in enumerate(batch["image_id"].tolist()):
+            np.testing.assert_array_equal(batch["image"][row], tiny.features(image_id))
+            for ids, caption_id in zip(
+                batch["text_ids"][row], batch["caption_id"][row].tolist(), strict=True
+            ):
+                caption = tiny.captions(image_id)[caption_id]
+                expected = caption.lower().replace("é", "e").replace("!", " !").split()
+                shown = [words[k] for k in ids if k != 0]
+                assert shown == ["[CLS]", *expected, "[SEP]"]
+
+
+def _words():
+    captions = (c for i in _TRAIN_IDS for c in tiny.captions(i).values())
+    return {word for caption in captions for word in caption.lower().replace("é", "e").split()}
+
+
+def test_features_keep_their_shape_and_text_models_see_no_image(feature_config):
+    batch = _batches(feature_config, total_steps=1)[0]
+    assert batch["image"].shape == (8, *tiny.REGIONS)
+    assert batch["image"].dtype == np.float16
+    assert "image" not in _batches(feature_config | {"image": None}, total_steps=1)[0]
+
+
+def test_what_does_not_fit_is_refused(feature_config):
+    with pytest.raises(ValueError, match="batch_size=9 does not divide over 2 processes"):
+        _batches(feature_config, batch_size=9, process_count=2)
+    with pytest.raises(ValueError, match=r"batch_size=38.*37"):
+        _batches(feature_config, batch_size=38)
+    with pytest.raises(Exception, match=r"fewer captions than data\.captions_per_image"):
+        _batches(feature_config | {"captions_per_image": 5})
+    with pytest.raises(ValueError, match=r"no split 'dev'; known: train, validation, test"):
+        _batches(feature_config, split="dev")

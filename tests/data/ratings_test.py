@@ -1,0 +1,69 @@
+"""The released rating files of Crisscrossed Captions."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from xmodal.data.ratings import read_cxc_ratings
+
+_RELEASED = pathlib.Path("../shared/data/cxc")
+
+
+def _write(folder, **files):
+    columns = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
+    for task, header in columns.items():
+        rows = files.get(task, "")
+        path = folder / f"{task}_val.csv"
+        path.write_text(f"{header},agg_score,sampling_method\n{rows}", encoding="utf-8")
+
+
+def test_names_become_coco_ids(tmp_path):
+    image = "COCO_val2014_000000391895.jpg"
+    _write(
+        tmp_path,
+        sts="COCO_val2014:sentid:7,COCO_val2014:sentid:12,2.5,c2c_isim\n",
+        sits=f"COCO_val2014:sentid:770337,{image},4.8,c2i_original\n"
+        f"COCO_val2014:sentid:3,{image},0,c2i_intrasim\n",
+    )
+    ratings = read_cxc_ratings(tmp_path, "validation")
+    assert list(ratings) == ["sts", "sis", "sits"]
+    assert ratings["sts"]["right_ids"].tolist() == [12]
+    assert len(ratings["sis"]["scores"]) == 0
+    assert ratings["sits"]["left_ids"].tolist() == [770337, 3]
+    assert ratings["sits"]["right_ids"].tolist() == [391895, 391895]
+    assert ratings["sits"]["left_ids"].dtype == np.int32
+    np.testing.assert_array_equal(ratings["sits"]["scores"], np.float32([4.8, 0]))
+    assert ratings["sits"]["methods"].tolist() == ["c2i_original", "c2i_intrasim"]
+    assert read_cxc_ratings(tmp_path, "train") == {}
+
+
+def test_missing_and_malformed_files_name_the_remedy(tmp_path):
+    home = "google-research-datasets/Crisscrossed-Captions"
+    with pytest.raises(FileNotFoundError, match=rf"sts_test\.csv does not exist.*{home}"):
+        read_cxc_ratings(tmp_path, "test")
+    _write(tmp_path, sis="COCO_val2014_000000391895.jpg,cat.jpg,1,i2i_csim\n")
+    with pytest.raises(ValueError, match=rf"sis_val\.csv line 2: 'cat.jpg'.*{home}"):
+        read_cxc_ratings(tmp_path, "validation")
+    _write(tmp_path, sts="COCO_val2014:sentid:7,COCO_val2014:sentid:8,high,c2c_isim\n")
+    with pytest.raises(ValueError, match=r"sts_val\.csv line 2: .*high"):
+        read_cxc_ratings(tmp_path, "validation")
+    _write(tmp_path, sts="COCO_val2014:sentid:7\n")
+    with pytest.raises(ValueError, match=r"sts_val\.csv line 2"):
+        read_cxc_ratings(tmp_path, "validation")
+    (tmp_path / "sts_val.csv").write_text("caption1,caption2\n")
+    with pytest.raises(ValueError, match="lacks the column agg_score, sampling_method"):
+        read_cxc_ratings(tmp_path, "validation")
+
+
+@pytest.mark.skipif(not _RELEASED.exists(), reason=f"{_RELEASED} is not there")
+def test_the_released_files_have_the_published_numbers_of_pairs():
+    expected = {
+        "validation": {"sts": 44_009, "sis": 42_767, "sits": 44_722},
+        "test": {"sts": 44_045, "sis": 46_719, "sits": 44_833},
+    }
+    for split, counts in expected.items():
+        ratings = read_cxc_ratings(_RELEASED, split)
+        assert {task: len(columns["scores"]) for task, columns in ratings.items()} == counts
+        for columns in ratings.values():
+            assert 0 <= columns["scores"].min() <= columns["scores"].max() <= 5
