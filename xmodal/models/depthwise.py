@@ -46,11 +46,12 @@ def _shifted_backward(
 ) -> tuple[jax.Array, jax.Array]:
     # Plain autodiff writes k * k padded copies of dy; this is the same sum the other way round.
     x, kernel = residuals
-    x = jax.lax.optimization_barrier(x)
     size = kernel.shape[0]
     padded, outputs = _pad_same(x, size, stride)
-    windows = _windows(padded, size, outputs, stride)
-    dkernel = jnp.stack([jnp.sum(window * dy, axis=(0, 1, 2)) for window in windows])
+    products = [window * dy for window in _windows(padded, size, outputs, stride)]
+    # One pass for all k * k sums, and an image at a time, which stays in the cache.
+    sums = jax.lax.reduce(products, [jnp.zeros(())] * size**2, _add, dimensions=(1, 2))
+    dkernel = jnp.sum(jnp.stack(sums), axis=1)
     margins = [
         (size - 1 - before, length - 1 + before - (output - 1) * stride, stride - 1)
         for length, output in zip(x.shape[1:3], outputs, strict=True)
@@ -59,6 +60,10 @@ def _shifted_backward(
     dilated = jax.lax.pad(dy.astype(jnp.float32), 0.0, [(0, 0, 0), *margins, (0, 0, 0)])
     dx = _sum_windows(dilated, kernel[::-1, ::-1], x.shape[1:3], 1)
     return dx.astype(x.dtype), dkernel.reshape(kernel.shape).astype(kernel.dtype)
+
+
+def _add(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+    return [a + b for a, b in zip(left, right, strict=True)]
 
 
 shifted.defvjp(_shifted_forward, _shifted_backward)
