@@ -64,8 +64,9 @@ class Builder(schema.RandomAccessBuilder):
     def _generate_examples(
         self, captions: list[str], images: Mapping[int, pathlib.Path], first_id: int
     ) -> Iterator[tuple[int, dict[str, Any]]]:
+        rows = sorted(images.keys() & range(len(captions)))
         undecodable = 0
-        for row in sorted(images.keys() & range(len(captions))):
+        for row in rows:
             encoded = images[row].read_bytes()
             if not _is_decodable(encoded):
                 undecodable += 1
@@ -82,7 +83,7 @@ class Builder(schema.RandomAccessBuilder):
         logging.info(
             "Conceptual Captions: of %d rows %d have an image; %d of these could not be decoded.",
             len(captions),
-            len(images),
+            len(rows),
             undecodable,
         )
 

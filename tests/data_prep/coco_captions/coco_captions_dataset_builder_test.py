@@ -1,0 +1,116 @@
+"""COCO captions from a small stand-in of Karpathy's file and the image folders."""
+
+import io
+import json
+import zipfile
+
+import PIL.Image
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.coco_captions.coco_captions_dataset_builder import Builder
+
+# COCO id -> Karpathy split, image folder, number of captions.
+_IMAGES = {
+    9: ("train", "train2014", 6),
+    25: ("train", "train2014", 5),
+    42: ("restval", "val2014", 7),
+    73: ("val", "val2014", 6),
+    74: ("test", "val2014", 5),
+    133: ("test", "val2014", 6),
+}
+_EXPECTED = {"train": 2, "restval": 1, "val": 1, "test": 2, "captions": 35}
+
+
+def _file_name(folder, image_id):
+    return f"COCO_{folder}_{image_id:012d}.jpg"
+
+
+def _sentences(image_id, count):
+    # Ids that do not rise, as in the published file.
+    return [
+        {"raw": f"caption {k} of {image_id}", "tokens": [], "sentid": 1000 * image_id + 7 * k % 10}
+        for k in range(count)
+    ]
+
+
+def _records():
+    return [
+        {
+            "filepath": folder,
+            "filename": _file_name(folder, image_id),
+            "split": split,
+            "cocoid": image_id,
+            "imgid": number,
+            "sentences": _sentences(image_id, count),
+        }
+        for number, (image_id, (split, folder, count)) in enumerate(_IMAGES.items())
+    ]
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
+    (tmp_path / "dataset_coco.json").write_text(json.dumps({"images": _records()}))
+    (tmp_path / "train2014").mkdir()
+    with zipfile.ZipFile(tmp_path / "val2014.zip", "w") as archive:
+        for image_id, (_, folder, _) in _IMAGES.items():
+            file = io.BytesIO()
+            PIL.Image.new("RGB", (10, image_id)).save(file, "JPEG")
+            name = f"{folder}/{_file_name(folder, image_id)}"
+            if folder == "val2014":
+                archive.writestr(name, file.getvalue())
+            else:
+                (tmp_path / name).write_bytes(file.getvalue())
+    return tmp_path
+
+
+def _build(folder, config="images"):
+    builder = Builder(config=config, data_dir=folder / "tfds")
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def test_splits_ids_and_captions(manual_dir):
+    builder = _build(manual_dir)
+    expected = {"train": {9: 6, 25: 5, 42: 7}, "validation": {73: 5}, "test": {74: 5, 133: 5}}
+    for split, counts in expected.items():
+        examples = {int(e["image_id"]): e for e in builder.as_data_source(split)}
+        assert {i: len(e["captions"]) for i, e in examples.items()} == counts
+        for image_id, example in examples.items():
+            assert example["image"].shape == (image_id, 10, 3)
+            sentences = _sentences(image_id, counts[image_id])
+            assert list(example["caption_ids"]) == [s["sentid"] for s in sentences]
+            assert [c.decode() for c in example["captions"]] == [s["raw"] for s in sentences]
+
+
+def test_restval_can_be_left_out(manual_dir):
+    builder = _build(manual_dir, "images_without_restval")
+    assert sorted(int(e["image_id"]) for e in builder.as_data_source("train")) == [9, 25]
+
+
+def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"restval": 30})
+    with pytest.raises(ValueError, match=r"dataset_coco\.json.*restval: 1 instead of 30"):
+        _build(manual_dir)
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
+    (manual_dir / "train2014" / _file_name("train2014", 25)).unlink()
+    with pytest.raises(FileNotFoundError, match=_file_name("train2014", 25)):
+        _build(manual_dir)
+    (manual_dir / "val2014.zip").unlink()
+    with pytest.raises(FileNotFoundError, match=r"none of .*val2014, .*val2014\.zip exists"):
+        _build(manual_dir)
+    (manual_dir / "dataset_coco.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"dataset_coco\.json"):
+        _build(manual_dir)
+
+
+def test_an_evaluation_image_with_too_few_captions_is_refused(manual_dir, monkeypatch):
+    records = _records()
+    records[3]["sentences"] = records[3]["sentences"][:4]
+    (manual_dir / "dataset_coco.json").write_text(json.dumps({"images": records}))
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"captions": 33})
+    with pytest.raises(ValueError, match="image 73 has 4 captions instead of 5"):
+        _build(manual_dir)

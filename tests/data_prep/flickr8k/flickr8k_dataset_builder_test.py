@@ -1,0 +1,180 @@
+"""Flickr8k from small stand-ins in both published layouts, and from the real files."""
+
+import csv
+import gzip
+import io
+import pathlib
+import zipfile
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.flickr8k import flickr8k_files
+from data_prep.flickr8k.flickr8k_dataset_builder import Builder
+
+_REAL = pathlib.Path("../shared/data/flickr8k")
+_SPLITS = {"train": ["b.jpg", "e.jpg"], "dev": ["d.jpg"], "test": ["a.jpg", "c.jpg"]}
+# All files that have captions; the last is in no split.
+_NAMES = [*sorted(name for names in _SPLITS.values() for name in names), "f.jpg"]
+_EXPECTED = {"images": 6, "train": 2, "validation": 1, "test": 2, "expert": 1}
+
+
+def _caption(name, number):
+    return f"Caption {number} of {name} , naïve # {number}"
+
+
+def _jpeg(name):
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (20, 10 + _NAMES.index(name)), (200, 0, 0)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def _write_original(folder):
+    keys = [*((name, k) for name in _NAMES for k in range(5))]
+    lines = [f"{name}#{k}\t{_caption(name, k)}\n" for name, k in keys]
+    lines += [f"2258277193_586949ec62.jpg.1#{k}\tno image\n" for k in range(5)]
+    (folder / "Flickr8k.token.txt").write_text("".join(lines), encoding="utf-8")
+    for split, names in _SPLITS.items():
+        text = "".join(f"{name}\n" for name in names)
+        (folder / f"Flickr_8k.{split}Images.txt").write_text(text)
+    (folder / "ExpertAnnotations.txt").write_text(
+        "a.jpg\tc.jpg#2\t1\t2\t2\nc.jpg\tc.jpg#2\t4\t4\t4\n"
+    )
+    (folder / "CrowdFlowerAnnotations.txt").write_text("c.jpg\tc.jpg#1\t0.75\t3\t1\n")
+    with zipfile.ZipFile(folder / "Flickr8k_Dataset.zip", "w") as archive:
+        for name in _NAMES:
+            archive.writestr(f"Flicker8k_Dataset/{name}", _jpeg(name))
+            archive.writestr(f"__MACOSX/Flicker8k_Dataset/{name}", b"not an image")
+
+
+def _write_tidy(folder):
+    split_of = {name: split for split, names in _SPLITS.items() for name in names}
+    with gzip.open(folder / "captions.csv.gz", "wt", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["image", "caption_idx", "split", "caption"])
+        for name in _NAMES:
+            split = {"dev": "val", None: "none"}.get(split_of.get(name), split_of.get(name))
+            rows.writerows([name, k, split, _caption(name, k)] for k in range(5))
+    (folder / "expert_annotations.csv").write_text(
+        "image,caption_image,caption_idx,rating1,rating2,rating3\n"
+        "a.jpg,c.jpg,2,1,2,2\nc.jpg,c.jpg,2,4,4,4\n"
+    )
+    with gzip.open(folder / "crowdflower_annotations.csv.gz", "wt") as file:
+        file.write("image,caption_image,caption_idx,yes_fraction,n_yes,n_no\n")
+        file.write("c.jpg,c.jpg,1,0.75,3,1\n")
+    images = folder / "Flicker8k_Dataset"
+    images.mkdir()
+    for name in _NAMES:
+        (images / name).write_bytes(_jpeg(name))
+
+
+def _write_features(folder):
+    features = np.arange(6 * 1280, dtype=np.float16).reshape(6, 1280) / 100
+    np.savez(folder / "mobilenet_v2_features.npz", files=np.array(_NAMES), features=features)
+    return features
+
+
+def _build(folder, config):
+    builder = Builder(config=config, data_dir=folder / "tfds")
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+@pytest.fixture(params=[_write_original, _write_tidy])
+def manual_dir(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
+    request.param(tmp_path)
+    return tmp_path
+
+
+def test_images_captions_and_stable_ids(manual_dir):
+    builder = _build(manual_dir, "images")
+    assert builder.info.file_format.value == "array_record"
+    assert {k: v.num_examples for k, v in builder.info.splits.items()} == {
+        "train": 2,
+        "validation": 1,
+        "test": 2,
+    }
+    for split, names in {"train": "be", "validation": "d", "test": "ac"}.items():
+        examples = {int(e["image_id"]): e for e in builder.as_data_source(split)}
+        assert sorted(examples) == ["abcdef".index(name) for name in names]
+        for image_id, example in examples.items():
+            name = _NAMES[image_id]
+            assert example["image"].shape == (10 + image_id, 20, 3)
+            assert list(example["caption_ids"]) == [5 * image_id + k for k in range(5)]
+            captions = [caption.decode() for caption in example["captions"]]
+            assert captions == [_caption(name, k) for k in range(5)]
+
+
+def test_features_stand_in_for_pixels(manual_dir):
+    features = _write_features(manual_dir)
+    for example in _build(manual_dir, "features").as_data_source("test"):
+        assert example["image"].dtype == np.float16
+        np.testing.assert_array_equal(example["image"], features[example["image_id"]])
+
+
+def test_ratings_leave_out_experts_on_own_captions(manual_dir):
+    examples = list(_build(manual_dir, "ratings").as_data_source("test"))
+    expert, crowd = sorted(examples, key=lambda example: example["task"] != b"expert")
+    assert expert["task"] == b"expert"
+    assert (expert["left_id"], expert["right_id"]) == (5 * 2 + 2, 0)
+    assert expert["score"] == np.float32(5 / 3)
+    assert list(expert["rater_scores"]) == [1, 2, 2]
+    assert crowd["task"] == b"crowd"
+    assert (crowd["left_id"], crowd["right_id"], crowd["score"]) == (5 * 2 + 1, 2, 0.75)
+
+
+def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"train": 3, "images": 9})
+    with pytest.raises(ValueError, match="images: 6 instead of 9; train: 2 instead of 3"):
+        _build(manual_dir, "images")
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
+    with pytest.raises(FileNotFoundError, match=r"mobilenet_v2_features\.npz"):
+        _build(manual_dir, "features")
+    with pytest.raises(FileNotFoundError, match=r"Flickr8k\.token\.txt"):
+        flickr8k_files.read_captions(manual_dir / "nowhere")
+    assert not (manual_dir / "tfds" / "flickr8k" / "images" / "1.0.0").exists()
+
+
+def test_an_image_without_five_captions_is_refused(tmp_path):
+    _write_original(tmp_path)
+    path = tmp_path / "Flickr8k.token.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(ValueError, match=r"a\.jpg does not have five captions"):
+        flickr8k_files.read_captions(tmp_path)
+
+
+@pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
+def test_the_real_files_hold_what_was_published(tmp_path):
+    builder = Builder(config="features", data_dir=tmp_path)
+    settings = tfds.download.DownloadConfig(manual_dir=str(_REAL))
+    builder.download_and_prepare(download_config=settings)
+    assert [s.num_examples for s in builder.info.splits.values()] == [6000, 1000, 1000]
+    names = sorted(flickr8k_files.read_captions(_REAL).texts)
+    with np.load(_REAL / "mobilenet_v2_features.npz") as archive:
+        assert archive["files"].tolist() == names
+        features = archive["features"]
+    test = builder.as_data_source("test")
+    ids = []
+    for row in range(0, 1000, 50):
+        np.testing.assert_array_equal(test[row]["image"], features[test[row]["image_id"]])
+        ids += list(test[row]["caption_ids"])
+    assert len(set(ids)) == 100
+    assert 0 <= min(ids) <= max(ids) < 40_455
+
+
+@pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
+def test_the_real_ratings_are_of_test_images_and_test_captions():
+    captions = flickr8k_files.read_captions(_REAL)
+    ratings = list(flickr8k_files.read_ratings(_REAL))
+    experts = [r for r in ratings if r.task == "expert"]
+    assert len(experts) == 5822
+    assert sum(r.image != r.caption_image for r in experts) == Builder.EXPECTED["expert"]
+    assert len(ratings) - len(experts) == 47_288
+    test = set(captions.splits["test"])
+    assert {r.image for r in ratings} | {r.caption_image for r in ratings} <= test
+    assert {min(r.score for r in experts), max(r.score for r in experts)} == {1, 4}
