@@ -40,9 +40,9 @@ def test_a_missing_dataset_says_what_to_put_where_and_what_to_run(
     config = tiny_config | {"data_dir": str(tmp_path)}
     with pytest.raises(data.DatasetMissingError) as error:
         data.prepare(config)
-    command = rf"tfds build .*tests.data --config=images --data_dir={tmp_path} --manual_dir="
-    assert error.match("Put photos.zip there.")
-    assert error.match(command)
+    assert error.match(r"Put photos\.zip there\.")
+    command = f"--dataset=tiny_captions --config=images --data_dir={tmp_path} --manual_dir="
+    assert error.match(rf"python -m data_prep\.build {command}")
     assert error.match(r"data\.manual_dir")
 
 

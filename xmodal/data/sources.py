@@ -11,6 +11,7 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 import data_prep
+from data_prep.build import build
 from xmodal.data.config import DataConfig, parse
 
 # Records of one read when a whole split is walked through.
@@ -102,9 +103,7 @@ def prepare(config: Mapping[str, Any] | DataConfig) -> None:
 def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset, after building it if everything it needs is at hand.
 
-    That is so for the embedded dataset, and for the others where `manual_dir` is given. TFDS writes
-    into a folder of its own and renames it at the end, so a killed build leaves nothing that could
-    be taken for a dataset.
+    That is so for the embedded dataset, and for the others where `manual_dir` is given.
 
     Args:
         config: names the dataset and its folders.
@@ -120,22 +119,16 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
             f"dataset {config.dataset} has no builder config {builder_config!r}; "
             f"known: {', '.join(cls.builder_configs)}"
         )
-    kwargs = {"config": builder_config, "data_dir": config.data_dir or None}
-    builder = cls(**kwargs)
+    builder = cls(config=builder_config, data_dir=config.data_dir or None)
     if builder.is_prepared():
         return builder
     if cls.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
         raise DatasetMissingError(_remedy(builder))
-    settings = tfds.download.DownloadConfig(manual_dir=config.manual_dir or None)
+    folders = {"data_dir": config.data_dir or None, "manual_dir": config.manual_dir or None}
     try:
-        builder.download_and_prepare(download_config=settings)
+        return build(config.dataset, builder_config, **folders)
     except FileNotFoundError as error:
         raise DatasetMissingError(f"{error}\n{_remedy(builder)}") from error
-    except OSError:
-        # Another process may have renamed its own copy into place first: the two are equal.
-        if not cls(**kwargs).is_prepared():
-            raise
-    return cls(**kwargs)
 
 
 @contextlib.contextmanager
@@ -156,6 +149,6 @@ def _remedy(builder: tfds.core.DatasetBuilder) -> str:
         f"dataset {name} (config {config}) is not prepared in {builder.data_dir}. "
         f"Its files have to be fetched by hand:\n\n{builder.MANUAL_DOWNLOAD_INSTRUCTIONS.strip()}"
         "\n\nThen set data.manual_dir to that folder, or prepare the dataset beforehand with\n"
-        f"  tfds build {builder.code_path.parent} --config={config} "
+        f"  python -m data_prep.build --dataset={name} --config={config} "
         f"--data_dir={builder.data_dir_root} --manual_dir=FOLDER"
     )

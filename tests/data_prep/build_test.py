@@ -1,0 +1,38 @@
+"""The command that prepares datasets."""
+
+import sys
+
+import pytest
+
+from data_prep import build
+
+
+def _run(monkeypatch, *args):
+    monkeypatch.setattr(sys, "argv", ["build", *args])
+    build.main()
+
+
+def test_all_configs_or_one_are_prepared(tmp_path, monkeypatch, capsys):
+    prepared = []
+
+    class Prepared:
+        data_dir = "somewhere"
+
+    def record(name, config, **folders):
+        prepared.append((name, config, folders["data_dir"], folders["manual_dir"]))
+        return Prepared()
+
+    monkeypatch.setattr(build, "build", record)
+    _run(monkeypatch, "--dataset=flickr8k", "--manual_dir=files", f"--data_dir={tmp_path}")
+    configs = ("images", "features", "ratings")
+    assert prepared == [("flickr8k", config, str(tmp_path), "files") for config in configs]
+    assert "flickr8k/ratings: somewhere" in capsys.readouterr().out
+    prepared.clear()
+    _run(monkeypatch, "--dataset=flickr8k", "--config=features")
+    assert prepared == [("flickr8k", "features", None, None)]
+
+
+def test_unknown_datasets_list_the_known_ones(monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        _run(monkeypatch, "--dataset=flickr")
+    assert "flickr8k" in capsys.readouterr().err
