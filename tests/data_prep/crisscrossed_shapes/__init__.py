@@ -1,0 +1,1 @@
+"""A package, since other rooms have test files of the same names."""
