@@ -60,6 +60,13 @@ def test_a_dataset_with_files_at_hand_is_built(tiny_config, tmp_path, monkeypatc
         data.prepare(config | {"config": "features"})
 
 
+def test_ratings_are_prepared_and_checked_before_a_run(tiny_config, tmp_path):
+    data.prepare(tiny_config | {"data_dir": str(tmp_path)})
+    assert (tmp_path / tiny_config["dataset"] / "ratings" / "1.0.0").exists()
+    with pytest.raises(FileNotFoundError, match=r"sts_val\.csv"):
+        data.prepare(tiny_config | {"ratings_dir": str(tmp_path)})
+
+
 def test_unknown_names_list_the_known_ones(tiny_config):
     with pytest.raises(ValueError, match=r"unknown dataset 'coco'; known.*coco_captions"):
         data.prepare(tiny_config | {"dataset": "coco"})

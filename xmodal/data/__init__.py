@@ -5,7 +5,8 @@ import tensorflow as tf
 from xmodal.data.config import DataConfig
 from xmodal.data.evaluation import EvalSet, eval_set
 from xmodal.data.pipeline import num_train_examples, train_batches
-from xmodal.data.sources import DatasetMissingError, prepare
+from xmodal.data.preparation import prepare
+from xmodal.data.sources import DatasetMissingError
 from xmodal.data.vocabulary import vocabulary_size
 
 # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.

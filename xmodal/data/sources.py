@@ -2,7 +2,7 @@
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -12,7 +12,7 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
-from xmodal.data.config import DataConfig, parse
+from xmodal.data.config import DataConfig
 
 # Records of one read when a whole split is walked through.
 _BLOCK = 1024
@@ -92,12 +92,6 @@ class Source:
                 np.save(file, np.concatenate(counts))
         with path.open("rb") as file:
             return np.load(file)
-
-
-def prepare(config: Mapping[str, Any] | DataConfig) -> None:
-    """Makes sure that the dataset of a config exists; see `open_builder` for what may be raised."""
-    config = parse(config)
-    open_builder(config, config.config)
 
 
 def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:

@@ -62,8 +62,7 @@ class Tokenizer:
             configured `max_length`.
         """
         length = self._config.max_length
-        text = normalize(tf.reshape(captions, [-1]), self._config.lower_case)
-        words = split_words(text)
+        words = split_words(normalize(tf.reshape(captions, [-1]), self._config.lower_case))
         # BERT's limit is in characters, the word-piece tokeniser's in bytes.
         too_long = tf.strings.length(words.flat_values, "UTF8_CHAR") > _MAX_CHARS_PER_WORD
         words = words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values))
@@ -73,10 +72,9 @@ class Tokenizer:
             [tf.fill([rows, 1], self._cls), pieces, tf.fill([rows, 1], self._sep)], axis=1
         )
         mask = tf.sequence_mask(ids.row_lengths(), length, tf.int32)
+        ids = ids.to_tensor(self._pad, shape=[None, length])
         shape = tf.concat([tf.shape(captions), [length]], axis=0)
-        return tf.reshape(ids.to_tensor(self._pad, shape=[None, length]), shape), tf.reshape(
-            mask, shape
-        )
+        return tf.reshape(ids, shape), tf.reshape(mask, shape)
 
 
 def normalize(captions: tf.Tensor, lower_case: bool) -> tf.Tensor:
