@@ -121,14 +121,16 @@ def make_boards(labels: Labels) -> list[Board]:
         "image": _Positions("image", labels.image_ids),
         "text": _Positions("caption", labels.caption_ids),
     }
+    definitions = DEFINITIONS.get(labels.name, (Definition(labels.name),))
+    used = {task for d in definitions for task in (*d.thresholds, *d.correlations)}
     graded = {
         task: _make_graded(pairs, _SIDES[task], positions)
         for task, pairs in labels.ratings.items()
-        if task in _SIDES
+        if task in used
     }
     own = _own_pairs(positions["image"](labels.caption_image_ids))
     boards = []
-    for definition in DEFINITIONS.get(labels.name, (Definition(labels.name),)):
+    for definition in definitions:
         if not set(definition.thresholds) <= set(graded):
             continue
         pairs = dict(own)
