@@ -1,0 +1,187 @@
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.models import efficientnet
+
+
+def _from_keras(model):
+    """Keras weights as our trees; the names are those of keras.applications."""
+    params, stats = {}, {}
+    ends = {
+        "stem_conv": "stem", "stem_bn": "stem_norm", "top_conv": "head", "top_bn": "head_norm",
+    }  # fmt: skip
+    rows = {
+        "expand_conv": "expand", "expand_bn": "expand_norm", "dwconv": "depthwise",
+        "bn": "depthwise_norm", "se_reduce": "squeeze", "se_expand": "excite",
+        "project_conv": "project", "project_bn": "project_norm",
+    }  # fmt: skip
+    for layer in model.layers:
+        weights = layer.get_weights()
+        if layer.name.startswith("normalization") or not weights:
+            continue
+        if match := re.fullmatch(r"block(\d)(\w)_(\w+)", layer.name):
+            stage, letter, role = match.groups()
+            at = (f"stage{stage}_block{ord(letter) - ord('a') + 1}", rows[role])
+        else:
+            at = (ends[layer.name],)
+        if len(weights) == 4:  # gamma, beta, moving mean, moving variance
+            _put(params, at, {"scale": weights[0], "bias": weights[1]})
+            _put(stats, at, {"mean": weights[2], "var": weights[3]})
+        elif at[-1] == "depthwise":
+            _put(params, at, weights[0])
+        else:
+            _put(params, at, dict(zip(("kernel", "bias"), weights, strict=False)))
+    return params, {"batch_stats": stats}
+
+
+def _put(tree, path, leaf):
+    for key in path[:-1]:
+        tree = tree.setdefault(key, {})
+    tree[path[-1]] = leaf
+
+
+def _keras_model(name, size):
+    """A model with random weights, also in the batch norms, and without drop connect."""
+    keras = pytest.importorskip("keras")
+    builder = getattr(keras.applications, f"EfficientNet{name.upper()}")
+    keras.utils.set_random_seed(0)
+    model = builder(include_top=False, weights=None, input_shape=(size, size, 3), pooling="avg")
+    rng = np.random.default_rng(0)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            gamma, _, _, var = layer.get_weights()
+            noise = [rng.normal(0, 0.1, gamma.shape) for _ in range(4)]
+            layer.set_weights([gamma + noise[0], noise[1], noise[2], var + np.abs(noise[3])])
+        if isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+    return model
+
+
+def _keras_apply(model, images, training):
+    """Keras scales by 1/255 but, with random weights, leaves out the ImageNet statistics."""
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    pixels = 255 * ((images / 255 - mean) / std)
+    return np.asarray(model(pixels.astype(np.float32), training=training))
+
+
+def _images(batch, size):
+    return np.random.default_rng(1).integers(0, 256, (batch, size, size, 3), np.uint8)
+
+
+def _relative(ours, reference):
+    return np.max(np.abs(ours - reference)) / np.max(np.abs(reference))
+
+
+@pytest.mark.parametrize(("name", "size"), [("b0", 97), ("b4", 64)])
+def test_equals_keras_applications(name, size):
+    model, images = _keras_model(name, size), _images(2, size)
+    tower = efficientnet.make_tower(variant=name, depthwise="convolution")
+    params, state = _from_keras(model)
+    shapes = jax.eval_shape(tower.init, jax.random.key(0), images)
+    assert jax.tree.map(jnp.shape, (params, state)) == jax.tree.map(jnp.shape, shapes)
+    embedding, same = jax.jit(tower.apply)(params, state, images)
+    assert embedding.vector.dtype == jnp.float32
+    assert _relative(embedding.vector, _keras_apply(model, images, False)) < 1e-4
+    jax.tree.map(np.testing.assert_array_equal, same, state)
+
+
+def test_training_pass_equals_keras_applications():
+    model, images = _keras_model("b0", 64), _images(6, 64)
+    tower = efficientnet.make_tower(variant="b0", drop_connect=0.0, depthwise="convolution")
+    params, state = _from_keras(model)
+    expected = _keras_apply(model, images, True)  # also moves the running statistics
+    train = jax.jit(lambda p, s, x, key: tower.apply(p, s, x, train=True, key=key))
+    embedding, new_state = train(params, state, images, jax.random.key(0))
+    assert _relative(embedding.vector, expected) < 1e-4
+    _, expected_state = _from_keras(model)
+    jax.tree.map(
+        lambda ours, theirs: np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5),
+        new_state,
+        expected_state,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variant", "total"),
+    [
+        ("b0", 4_049_571), ("b1", 6_575_239), ("b2", 7_768_569), ("b3", 10_783_535),
+        ("b4", 17_673_823), ("b5", 28_513_527), ("b6", 40_960_143), ("b7", 64_097_687),
+    ],
+)  # fmt: skip
+def test_number_of_parameters(variant, total):
+    tower = efficientnet.make_tower(variant=variant)
+    shapes = jax.eval_shape(tower.init, jax.random.key(0), np.zeros((1, 32, 32, 3), np.uint8))
+    # The published totals of keras.applications count 7 numbers of its input normalisation.
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == total - 7
+
+
+def test_drop_connect_rates():
+    by_blocks = efficientnet.drop_connect_rates(0.2, depth=1.8)
+    assert len(by_blocks) == 32
+    np.testing.assert_allclose(by_blocks, [0.2 * index / 32 for index in range(32)])
+    quirk = efficientnet.drop_connect_rates(0.2, depth=1.8, over="base_blocks")
+    assert quirk[-1] == pytest.approx(0.3875)
+    assert efficientnet.drop_connect_rates(0.2, 1.0) == efficientnet.drop_connect_rates(
+        0.2, 1.0, "base_blocks"
+    )
+
+
+def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
+    block = efficientnet.MBConv(
+        efficientnet.Stage(kernel=3, blocks=1, channels=8, expand=1, stride=1),
+        channels=8, stride=1, depthwise=lambda x, kernel, stride: x, batch_groups=1,
+        drop_connect=0.25, dtype=jnp.float32,
+    )  # fmt: skip
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(4000, 1, 1, 8)), jnp.float32)
+    variables = block.init({"params": jax.random.key(0), "dropout": jax.random.key(1)}, x, False)
+    branch = np.asarray(block.clone(drop_connect=0.0).apply(variables, x, False) - x)
+    dropped = np.asarray(block.apply(variables, x, False, rngs={"dropout": jax.random.key(2)}) - x)
+    kept = np.any(dropped != 0, axis=(1, 2, 3))
+    assert np.mean(kept) == pytest.approx(0.75, abs=0.03)
+    np.testing.assert_allclose(dropped[kept], branch[kept] / 0.75, atol=1e-5)
+
+
+def test_remat_and_dtype_change_memory_not_parameters(random_variables, monkeypatch):
+    monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[1:2])
+    images = _images(4, 16)
+    options = {"width": 0.25, "depth": 1.0, "drop_connect": 0.5, "depthwise": "convolution"}
+    plain = efficientnet.make_tower(**options)
+    params, state = random_variables(plain, images)
+
+    def gradient(tower):
+        def loss(params):
+            key = jax.random.key(0)
+            embedding, new_state = tower.apply(params, state, images, train=True, key=key)
+            return jnp.sum(jnp.square(embedding.vector)), new_state
+
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+
+    expected = gradient(plain)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5),
+        gradient(efficientnet.make_tower(remat=True, **options)),
+        expected,
+    )
+    (value, new_state), gradients = gradient(efficientnet.make_tower(dtype="bfloat16", **options))
+    assert {leaf.dtype for leaf in jax.tree.leaves((new_state, gradients))} == {np.dtype("float32")}
+    assert value == pytest.approx(float(expected[0][0]), rel=0.05)
+
+
+def test_wrong_inputs_and_options_name_the_remedy():
+    tower = efficientnet.make_tower(variant="b0", projection=5)
+    with pytest.raises(ValueError, match=r"uint8 images .* float32 \[2, 8, 8, 3\]"):
+        tower.init(jax.random.key(0), np.zeros((2, 8, 8, 3), np.float32))
+    with pytest.raises(ValueError, match="pass key="):
+        tower.apply({}, {}, _images(1, 8), train=True)
+    with pytest.raises(ValueError, match="b0, b1"):
+        efficientnet.make_tower(variant="b9")
+    with pytest.raises(ValueError, match=r"a variant .* or a width and a depth"):
+        efficientnet.make_tower()
+    with pytest.raises(ValueError, match="global, per_device"):
+        efficientnet.make_tower(variant="b0", batch_norm="none")
+    with pytest.raises(ValueError, match="blocks, base_blocks"):
+        efficientnet.drop_connect_rates(0.2, 1.0, "layers")
