@@ -16,6 +16,10 @@ from xmodal.evals.ragged import Ragged
 # vectors would score differently in galleries of different lengths. Whole tiles avoid that.
 _TILE = 64
 
+# Queries [blocks, B, D], index of the first query [blocks], and per label set the positives as
+# flat lists [blocks, F] of rows within the block and gallery columns.
+_Blocks = tuple[jax.Array, jax.Array, list[tuple[jax.Array, jax.Array]]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
@@ -43,16 +47,16 @@ def compute_ranks(
     """Ranks the best positive of every query, for several label sets over one product.
 
     Scores are float32 dot products. The order is a stable descending sort: of two equal scores
-    the smaller gallery index comes first. Blocks of
-    queries meet the whole gallery; the score of the best positive is read from the block's own
-    product, so equal vectors tie exactly whatever `block_size` is.
+    the smaller gallery index comes first. Blocks of queries meet the whole gallery, and the score
+    of the best positive is read from the block's own product: computed apart, it could differ
+    from its copies in the gallery in the last bit.
 
     Args:
       queries: float32 [Q, D].
       gallery: float32 [N, D].
       label_sets: positives of every query by gallery index, each with Q rows.
       exclude_self: the gallery is the queries themselves and query i never meets item i.
-      block_size: queries per product; the block's scores take block_size * N * 4 bytes.
+      block_size: queries per product; one block's scores take block_size * N * 4 bytes.
       mesh: blocks are spread over its `data` axis; the gallery is on every device.
 
     Returns:
@@ -63,7 +67,7 @@ def compute_ranks(
     """
     _check(queries, gallery, label_sets, exclude_self)
     devices = mesh.shape["data"] if mesh is not None else 1
-    block = min(block_size, _round_up(-(-len(queries) // devices), 8))
+    block = _round_up(min(block_size, -(-len(queries) // devices)), 8)
     blocks = _round_up(-(-len(queries) // block), devices)
     tiled_queries = np.zeros((blocks, block, queries.shape[1]), np.float32)
     tiled_queries.reshape(blocks * block, -1)[: len(queries)] = queries
@@ -72,14 +76,21 @@ def compute_ranks(
     starts = np.arange(blocks, dtype=np.int32) * block
     tiled_labels = [_tile_labels(labels, blocks, block) for labels in label_sets]
 
-    rank_blocks = _make_rank_blocks(len(gallery), exclude_self, mesh)
     if mesh is not None:
         over_blocks, everywhere = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
         tiled_queries, starts, tiled_labels = jax.tree.map(
             lambda x: _place(x, over_blocks), (tiled_queries, starts, tiled_labels)
         )
         tiled_gallery = _place(tiled_gallery, everywhere)
-    counted = jax.device_get(rank_blocks(tiled_queries, starts, tiled_labels, tiled_gallery))
+    counted = jax.device_get(
+        _rank_blocks(
+            (tiled_queries, starts, tiled_labels),
+            tiled_gallery,
+            gallery_size=len(gallery),
+            exclude_self=exclude_self,
+            mesh=mesh,
+        )
+    )
 
     results = []
     for labels, (rank, tied) in zip(label_sets, counted, strict=True):
@@ -89,31 +100,25 @@ def compute_ranks(
     return results
 
 
-@functools.lru_cache(maxsize=32)
-def _make_rank_blocks(gallery_size: int, exclude_self: bool, mesh: Mesh | None):  # noqa: ANN202
-    """Builds the compiled walk over blocks once per gallery; jit then caches by shape."""
+@functools.partial(jax.jit, static_argnames=("gallery_size", "exclude_self", "mesh"))
+def _rank_blocks(
+    blocks: _Blocks, gallery: jax.Array, *, gallery_size: int, exclude_self: bool, mesh: Mesh | None
+) -> list[tuple[jax.Array, jax.Array]]:
+    """Ranks every block: (rank, tied) per label set, each [blocks, B]."""
 
-    def rank_blocks(queries, starts, labels, gallery):  # noqa: ANN001, ANN202
-        def rank_block(block):  # noqa: ANN001, ANN202
-            block_queries, start, block_labels = block
-            return _rank_block(
-                block_queries, start, block_labels, gallery, gallery_size, exclude_self
-            )
-
+    def rank_blocks(blocks: _Blocks, gallery: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         # One block after another: only one block of scores is alive at any time.
-        return jax.lax.map(rank_block, (queries, starts, labels))
+        return jax.lax.map(
+            lambda block: _rank_block(*block, gallery, gallery_size, exclude_self), blocks
+        )
 
     if mesh is None:
-        return jax.jit(rank_blocks)
+        return rank_blocks(blocks, gallery)
     spread = jax.shard_map(
-        rank_blocks,
-        mesh=mesh,
-        in_specs=(P("data"), P("data"), P("data"), P()),
-        out_specs=P("data"),
-        check_vma=False,
+        rank_blocks, mesh=mesh, in_specs=(P("data"), P()), out_specs=P("data"), check_vma=False
     )
     # Every process of a multi-host run reads all the ranks.
-    return jax.jit(spread, out_shardings=NamedSharding(mesh, P()))
+    return jax.lax.with_sharding_constraint(spread(blocks, gallery), NamedSharding(mesh, P()))
 
 
 def _rank_block(
@@ -138,15 +143,10 @@ def _rank_block(
     results = []
     for rows, columns in label_sets:  # flat lists of the block's positives; padding has row B
         values = scores.at[rows, columns].get(mode="clip")
-        per_query = functools.partial(
-            jax.ops.segment_sum, segment_ids=rows, num_segments=size + 1, indices_are_sorted=True
-        )
-        best = jax.ops.segment_max(values, rows, size + 1, indices_are_sorted=True)
+        best = jax.ops.segment_max(values, rows, size + 1)
         is_best = values == best[rows]
-        first = jax.ops.segment_min(
-            jnp.where(is_best, columns, padded), rows, size + 1, indices_are_sorted=True
-        )
-        best_positives = per_query(is_best.astype(jnp.int32))[:size]
+        first = jax.ops.segment_min(jnp.where(is_best, columns, padded), rows, size + 1)
+        best_positives = jax.ops.segment_sum(is_best.astype(jnp.int32), rows, size + 1)[:size]
         best, first = best[:size, None], first[:size, None]
         equal = scores == best
         ahead = (scores > best) | (equal & (column < first))
