@@ -16,16 +16,13 @@ class Model(Protocol):
     Attributes:
       towers: keyed by "image" and "text"; one may be missing.
       similarity: name in `xmodal.losses.similarity.SIMILARITIES`.
-      embed: `(tower, params, model_state, inputs) -> (embedding with .vector, state)`.
     """
 
-    @property
-    def towers(self) -> Mapping[str, Any]: ...  # noqa: D102
+    towers: Mapping[str, Any]
+    similarity: str
 
-    @property
-    def similarity(self) -> str: ...  # noqa: D102
-
-    def embed(self, name: str, params: Any, model_state: Any, inputs: Any) -> tuple[Any, Any]: ...  # noqa: D102
+    def embed(self, name: str, params: Any, model_state: Any, inputs: Any) -> tuple[Any, Any]:
+        """Returns an object with the embeddings as `.vector` [B, D], and the tower's state."""
 
 
 @dataclasses.dataclass(frozen=True)
