@@ -26,10 +26,10 @@ def test_nested_sections_are_read_and_the_rest_keeps_its_default():
 @pytest.mark.parametrize(
     ("config", "section", "known"),
     [
-        ({"datset": 1}, "data", "dataset"),
-        ({"image": {"crop": 1}}, "data.image", "eval_crop"),
-        ({"image": {"augment": {"color": True}}}, "data.image.augment", "colour"),
-        ({"text": {"length": 1}}, "data.text", "max_length"),
+        ({"datset": 1}, "config.data", "dataset"),
+        ({"image": {"crop": 1}}, "config.data.image", "eval_crop"),
+        ({"image": {"augment": {"color": True}}}, "config.data.image.augment", "colour"),
+        ({"text": {"length": 1}}, "config.data.text", "max_length"),
     ],
 )
 def test_unknown_keys_list_the_known_ones(config, section, known):

@@ -89,13 +89,15 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         if self.examples not in ("images", "pairs"):
-            raise ValueError(f"data.examples is {self.examples!r}; known: images, pairs")
+            raise ValueError(f"config.data.examples is {self.examples!r}; known: images, pairs")
         if self.captions_per_image < 1:
-            raise ValueError(f"data.captions_per_image is {self.captions_per_image}; at least 1")
+            raise ValueError(
+                f"config.data.captions_per_image is {self.captions_per_image}; at least 1"
+            )
         if self.examples == "pairs" and self.captions_per_image != 1:
             raise ValueError(
-                "data.examples='pairs' has one caption per example, but "
-                f"data.captions_per_image is {self.captions_per_image}; set it to 1"
+                "config.data.examples='pairs' has one caption per example, but "
+                f"config.data.captions_per_image is {self.captions_per_image}; set it to 1"
             )
 
 
@@ -109,7 +111,7 @@ def parse(config: Mapping[str, Any] | DataConfig) -> DataConfig:
     Raises:
         ValueError: a key is unknown (the known ones are listed) or a value is out of range.
     """
-    return config if isinstance(config, DataConfig) else _parse(DataConfig, config, "data")
+    return config if isinstance(config, DataConfig) else _parse(DataConfig, config, "config.data")
 
 
 def _parse(cls: type, config: Mapping[str, Any], where: str) -> Any:

@@ -64,7 +64,7 @@ class EvalSet:
         """
         image = self._config.image
         if image is None:
-            raise ValueError("data.image is None: this config evaluates captions only")
+            raise ValueError("config.data.image is None: this config evaluates captions only")
 
         def make_batch(start: tf.Tensor) -> dict[str, tf.Tensor]:
             indices = tf.range(start, tf.minimum(start + batch_size, len(self._source)))

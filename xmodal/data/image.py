@@ -33,7 +33,7 @@ def model_images(
     is_encoded = images.dtype == tf.string
     if is_encoded != (config.size > 0):
         raise ValueError(
-            f"data.image.size={config.size}, but the images of this dataset are "
+            f"config.data.image.size={config.size}, but the images of this dataset are "
             + ("pictures: set the side of the model's input" if is_encoded else "features: set 0")
         )
     if not is_encoded:

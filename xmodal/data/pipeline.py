@@ -130,7 +130,7 @@ def _choose_captions(
     tf.debugging.assert_greater_equal(
         fewest,
         tf.constant(wanted, tf.int64),
-        "an image has fewer captions than data.captions_per_image",
+        "an image has fewer captions than config.data.captions_per_image",
     )
     chosen: list[tf.Tensor] = []
     for k in range(wanted):

@@ -142,7 +142,7 @@ def _remedy(builder: tfds.core.DatasetBuilder) -> str:
     return (
         f"dataset {name} (config {config}) is not prepared in {builder.data_dir}. "
         f"Its files have to be fetched by hand:\n\n{builder.MANUAL_DOWNLOAD_INSTRUCTIONS.strip()}"
-        "\n\nThen set data.manual_dir to that folder, or prepare the dataset beforehand with\n"
+        "\n\nThen set config.data.manual_dir to that folder, or prepare the dataset first with\n"
         f"  python -m data_prep.build --dataset={name} --config={config} "
         f"--data_dir={builder.data_dir_root} --manual_dir=FOLDER"
     )

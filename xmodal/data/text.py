@@ -40,7 +40,7 @@ class Tokenizer:
                 "a BERT vocab.txt has one token per line and all of these"
             )
         if config.max_length < 3:
-            raise ValueError(f"data.text.max_length is {config.max_length}; at least 3")
+            raise ValueError(f"config.data.text.max_length is {config.max_length}; at least 3")
         self.vocabulary = tuple(vocabulary)
         self._config = config
         self._pad, self._cls, self._sep = (

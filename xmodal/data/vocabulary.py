@@ -44,8 +44,8 @@ def read_vocabulary(path: epath.Path) -> list[str]:
     """
     if not path.exists():
         raise FileNotFoundError(
-            f"data.text.vocabulary names {path}, which does not exist. Give the vocab.txt of the "
-            "checkpoint, or '' to learn a vocabulary from the training captions."
+            f"config.data.text.vocabulary names {path}, which does not exist. Give the vocab.txt "
+            "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
     return [token.strip() for token in path.read_text(encoding="utf-8").rstrip("\n").split("\n")]
 
