@@ -9,7 +9,7 @@ HERE = pathlib.Path(__file__).parent
 setuptools.setup(
     name="xmodal",
     version="0.1.0",
-    description="Train and judge image-text dual encoders in JAX, from a laptop CPU to a TPU slice.",
+    description="Train and judge image-text dual encoders in JAX, on a laptop CPU or a TPU slice.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -21,6 +21,8 @@ setuptools.setup(
         "clu>=0.0.12,<0.1",
         "flax>=0.12.8,<0.13",
         "grain>=0.2.12,<0.4",
+        # tensorflow-datasets 4.9.10 imports it without asking for it.
+        "importlib_resources>=6,<8",
         "jax>=0.10.2,<0.12",
         "ml_collections>=1.1,<2",
         "numpy>=2.0,<3",

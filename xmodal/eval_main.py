@@ -8,14 +8,10 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-if TYPE_CHECKING:
-    from clu import metric_writers
-
-    from xmodal.training.evaluation import RunEvaluator
+from xmodal import binary
 
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
 STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
@@ -31,11 +27,10 @@ POLL_SECONDS = 5.0
 
 def main(argv: list[str]) -> None:
     """Evaluates one checkpoint, or every one as it appears."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
+    del argv
     # Imported here so that --help and a mistyped flag answer at once.
     from xmodal.training import checkpoints, reporting, sharding
-    from xmodal.training.evaluation import RunEvaluator
+    from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 
     sharding.initialize_processes()
     run_dir, split = RUN.value, SPLIT.value
@@ -44,38 +39,17 @@ def main(argv: list[str]) -> None:
     if FOLLOW.value:
         steps = follow(run_dir, output, last_step=last_step, timeout=TIMEOUT.value)
     else:
-        steps = iter([choose_step(run_dir, STEP.value)])
+        steps = iter([checkpoints.resolve_step(run_dir, STEP.value)])
     evaluator = RunEvaluator.of_run(run_dir)
     with contextlib.closing(reporting.make_writer(output)) as writer:
         for step in steps:
             try:
-                evaluate(evaluator, run_dir, step, split, output, writer)
+                evaluate_checkpoint(evaluator, run_dir, step, split, output, writer)
             except (FileNotFoundError, ValueError):
                 if step in checkpoints.steps(run_dir):
                     raise
                 # A run keeps its last few checkpoints only.
                 logging.warning("Checkpoint %d made room for newer ones while it was read.", step)
-
-
-def choose_step(run_dir: str, choice: str) -> int:
-    """Finds the checkpoint that 'best', 'latest' or a number means.
-
-    Raises:
-      ValueError: there is none; lists those there are.
-    """
-    from xmodal.training import checkpoints
-
-    there = checkpoints.steps(run_dir)
-    if choice == "best" and there:
-        return checkpoints.best_step(run_dir)
-    if choice == "latest" and there:
-        return there[-1]
-    if choice.isdecimal() and int(choice) in there:
-        return int(choice)
-    raise ValueError(
-        f"--step={choice}: {run_dir} has the checkpoints {there}; give one of them, 'best' or "
-        "'latest'."
-    )
 
 
 def follow(run_dir: str, output: str, *, last_step: int, timeout: float) -> Iterator[int]:
@@ -108,40 +82,6 @@ def follow(run_dir: str, output: str, *, last_step: int, timeout: float) -> Iter
             return
 
 
-def evaluate(
-    evaluator: "RunEvaluator",
-    run_dir: str,
-    step: int,
-    split: str,
-    output: str,
-    writer: "metric_writers.MetricWriter",
-) -> None:
-    """Evaluates one checkpoint, prints its table and writes all results."""
-    import jax
-
-    from xmodal.evals import report
-
-    metrics = evaluator.run_checkpoint(run_dir, step, split)
-    table = report.format_report(
-        {f"{evaluator.config.name} step {step}": metrics},
-        title=f"{evaluator.config.data.dataset}, {split} split",
-        published=split == "test",
-    )
-    writer.write_scalars(step, metrics)
-    writer.flush()
-    if jax.process_index() == 0:
-        report.write_results(output, {"step": step} | metrics, table)
-        # Written last: --follow takes this file as the sign that the step is done.
-        report.write_json(os.path.join(output, "steps", f"{step}.json"), metrics)
-        print(table, flush=True)
-
-
-def run() -> None:
-    """Entry point."""
-    flags.mark_flag_as_required("run")
-    logging.set_verbosity(logging.WARNING)  # what is wanted is the table
-    app.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    flags.mark_flag_as_required("run")
+    binary.run(main)

@@ -5,8 +5,10 @@ The same command continues a run that was stopped or killed.
 
 import os
 
-from absl import app, flags, logging
+from absl import flags, logging
 from ml_collections import config_flags
+
+from xmodal import binary
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Experiment file, optionally with an argument: FILE.py:ARGUMENT."
@@ -21,8 +23,7 @@ DRY_RUN = flags.DEFINE_bool(
 
 def main(argv: list[str]) -> None:
     """Connects the processes and hands over to the loop."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
+    del argv
     # Imported here so that --help and a mistyped flag answer at once.
     from xmodal.training import loop, sharding
 
@@ -33,12 +34,6 @@ def main(argv: list[str]) -> None:
     loop.train(config, workdir, dry_run=DRY_RUN.value)
 
 
-def run() -> None:
-    """Entry point: flags, log level, errors of the user without a stack trace."""
-    flags.mark_flag_as_required("config")
-    logging.set_verbosity(logging.INFO)
-    app.run(main)
-
-
 if __name__ == "__main__":
-    run()
+    flags.mark_flag_as_required("config")
+    binary.run(main)

@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal.models import DualEncoder
-from xmodal.options import check_keys
+from xmodal.options import UserError, check_keys
 from xmodal.training import sharding
 from xmodal.training.state import TrainState, Tree, flatten, merge, unflatten
 
@@ -41,7 +41,7 @@ class Checkpoints:
             whose highest value marks the checkpoint that is kept besides.
 
         Raises:
-          ValueError: an unknown key.
+          UserError: an unknown key.
         """
         check_keys("config.checkpoint", config, KEYS)
         self._frozen = epath.Path(run_dir).absolute() / "frozen"
@@ -94,7 +94,7 @@ def restore_latest(run_dir: str, state: TrainState) -> TrainState:
     """Returns the newest saved state laid out like `state`, or `state` itself if none is.
 
     Raises:
-      ValueError: the checkpoint's arrays have other names or shapes than `state`.
+      UserError: the checkpoint's arrays have other names or shapes than `state`.
     """
     there = steps(run_dir)
     if not there:
@@ -115,7 +115,7 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
       items: some of `ITEMS`.
 
     Raises:
-      ValueError: no such step, or other names or shapes than `state` has.
+      UserError: no such step, or other names or shapes than `state` has.
     """
     check_step(run_dir, step)
     sources = {name: _folder(run_dir) / str(step) / name for name in items}
@@ -150,7 +150,7 @@ def restore_model(
       (params, model_state) as `model.embed` takes them.
 
     Raises:
-      ValueError: no such step (lists those there are), or other shapes than the model's.
+      UserError: no such step (lists those there are), or other shapes than the model's.
     """
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), example_inputs))
     if mesh is not None:
@@ -189,11 +189,11 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     """Reads the config a run was started with.
 
     Raises:
-      ValueError: the folder is no run.
+      UserError: the folder is no run.
     """
     path = epath.Path(run_dir) / "config.json"
     if not path.exists():
-        raise ValueError(
+        raise UserError(
             f"{run_dir!r} is no run of xmodal.main: {path} is missing. Give the folder that was "
             "printed as the run's workdir."
         )
@@ -210,25 +210,47 @@ def best_step(run_dir: str) -> int:
     """The step whose metrics hold the highest `config.checkpoint.best_metric`, the later of equals.
 
     Raises:
-      ValueError: no checkpoint was evaluated.
+      UserError: no checkpoint was evaluated.
     """
     metric = load_run(run_dir).checkpoint.best_metric
     scores = {step: _metrics(run_dir, step).get(metric) for step in steps(run_dir)}
     scores = {step: score for step, score in scores.items() if score is not None}
     if not scores:
-        raise ValueError(f"No checkpoint of {run_dir} carries {metric!r}; use --step=latest.")
+        raise UserError(f"No checkpoint of {run_dir} carries {metric!r}; use --step=latest.")
     return max(scores, key=lambda step: (scores[step], step))
+
+
+def resolve_step(run_dir: str, step: int | str) -> int:
+    """Turns `latest`, `best` or a number (also as text) into a step that the run has saved.
+
+    Raises:
+      UserError: the run has no such checkpoint, or none at all.
+    """
+    there = steps(run_dir)
+    if not there:
+        load_run(run_dir)
+        raise UserError(f"{run_dir} has no checkpoint yet.")
+    if step == "latest":
+        return there[-1]
+    if step == "best":
+        return best_step(run_dir)
+    if not str(step).isdigit():
+        raise UserError(f"Step {step!r} of {run_dir}: give one of {there}, latest or best.")
+            f"Step {step!r} of {run_dir}: give a number of {there}, 'latest' or 'best'."
+        )
+    check_step(run_dir, int(step))
+    return int(step)
 
 
 def check_step(run_dir: str, step: int) -> None:
     """Refuses a step that is not saved.
 
     Raises:
-      ValueError: lists the steps there are.
+      UserError: lists the steps there are.
     """
     there = steps(run_dir)
     if step not in there:
-        raise ValueError(f"{run_dir} has no checkpoint of step {step}; it has {there}.")
+        raise UserError(f"{run_dir} has no checkpoint of step {step}; it has {there}.")
 
 
 def _folder(run_dir: str) -> epath.Path:
@@ -250,7 +272,7 @@ def _non_empty(state: TrainState, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _check_fits(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tree: Any) -> None:
     if not source.exists():
-        raise ValueError(
+        raise UserError(
             f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} arrays."
         )
     found = _shapes(checkpointer.metadata(source).item_metadata.tree)
@@ -261,7 +283,7 @@ def _check_fits(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tree
         if expected.get(path) != found.get(path)
     ]
     if wrong:
-        raise ValueError(
+        raise UserError(
             f"{source} does not fit the model; {len(wrong)} arrays differ, among them\n  "
             + "\n  ".join(wrong[:5])
             + "\nUse the config the checkpoint was made with, or a new --workdir."

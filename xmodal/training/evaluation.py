@@ -4,16 +4,19 @@ The loop and the evaluation binary both call this, so their numbers cannot diffe
 """
 
 import os
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+import jax
 import ml_collections
-from absl import logging
 
 from xmodal import data
 from xmodal.evals import Evaluator, report
 from xmodal.options import check_keys
 from xmodal.training import checkpoints, preflight, sharding
 from xmodal.training.state import TrainState
+
+if TYPE_CHECKING:
+    from clu import metric_writers
 
 KEYS = ("every", "batch_size", "bootstrap_samples", "seed")
 
@@ -25,7 +28,7 @@ class RunEvaluator:
         """Prepares the evaluation that `config.evaluation` describes.
 
         Raises:
-          ValueError: an unknown key.
+          UserError: an unknown key.
         """
         options = parts.config.evaluation
         check_keys("config.evaluation", options, KEYS)
@@ -44,7 +47,7 @@ class RunEvaluator:
         """Prepares the evaluation of a run from its folder alone.
 
         Raises:
-          ValueError: the folder is no run.
+          UserError: the folder is no run.
         """
         config = checkpoints.load_run(run_dir)
         return cls(preflight.build(config, sharding.make_mesh()))
@@ -63,7 +66,7 @@ class RunEvaluator:
         """Metrics of one checkpoint on a split; see `Evaluator.run`.
 
         Raises:
-          ValueError: no such step or split.
+          UserError: no such step or split.
         """
         params, model_state = checkpoints.restore_model(
             run_dir, step, self._parts.model, self._parts.example_inputs, self._parts.mesh
@@ -76,13 +79,35 @@ class RunEvaluator:
         return self._sets[split]
 
 
-def evaluate_best(evaluator: RunEvaluator, run_dir: str) -> Mapping[str, float]:
-    """Evaluates a finished run's best checkpoint on the test split and writes RUN_DIR/test/."""
-    step, split = checkpoints.best_step(run_dir), evaluator.config.splits.test
+def evaluate_checkpoint(
+    evaluator: RunEvaluator,
+    run_dir: str,
+    step: int,
+    split: str,
+    output: str,
+    writer: "metric_writers.MetricWriter",
+) -> None:
+    """Evaluates one checkpoint, prints its table and writes all results.
+
+    Args:
+      evaluator: of the run.
+      run_dir: the run.
+      step: one of its checkpoints.
+      split: of the run's dataset.
+      output: folder of `metrics.json` and `report.md` of the checkpoint evaluated last, and
+        `steps/STEP.json` of every one.
+      writer: of TensorBoard scalars.
+    """
     metrics = evaluator.run_checkpoint(run_dir, step, split)
-    name = f"{evaluator.config.name} step {step}"
-    title = f"{evaluator.config.data.dataset}, {split} split"
-    table = report.format_report({name: metrics}, title=title, published=True)
-    report.write_results(os.path.join(run_dir, split), metrics, table)
-    logging.info("Results of %s:\n%s", run_dir, table)
-    return metrics
+    table = report.format_report(
+        {f"{evaluator.config.name} step {step}": metrics},
+        title=f"{evaluator.config.data.dataset}, {split} split",
+        published=split == "test",
+    )
+    writer.write_scalars(step, metrics)
+    writer.flush()
+    if jax.process_index() == 0:
+        report.write_results(output, {"step": step} | metrics, table)
+        # Written last: --follow takes this file as the sign that the step is done.
+        report.write_json(os.path.join(output, "steps", f"{step}.json"), metrics)
+        print(table, flush=True)

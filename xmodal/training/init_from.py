@@ -12,7 +12,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
 
-from xmodal.options import check_keys
+from xmodal.options import UserError, check_keys
 from xmodal.training import checkpoints
 from xmodal.training.state import TrainState, flatten, unflatten
 
@@ -33,11 +33,11 @@ def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
       The state with the weights in place and laid out as before.
 
     Raises:
-      ValueError: an unknown key, run or step; a pattern that matches nothing; an included array
+      UserError: an unknown key, run or step; a pattern that matches nothing; an included array
         the other run does not have, or has in another shape.
     """
     check_keys("config.init_from", config, KEYS)
-    run, step = config["run"], resolve_step(config["run"], config["step"])
+    run, step = config["run"], checkpoints.resolve_step(config["run"], config["step"])
     include = tuple(config["include"])
     source = _read(run, step, "params") | _read(run, None, "frozen")
     params = _take(state.params, source, include, run)
@@ -45,33 +45,13 @@ def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
     model_state = _take(state.model_state, _read(run, step, "model_state"), include, run)
     for pattern in include:
         if not any(re.match(pattern, path) for path in flatten(state.all_params())):
-            raise ValueError(f"config.init_from.include: {pattern!r} matches no parameter.")
+            raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
     logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
     state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
     if config["optimizer"]:
         other = checkpoints.restore_items(run, step, state, ("opt_state",))
         state = dataclasses.replace(state, opt_state=_moments(state.opt_state, other.opt_state))
     return state
-
-
-def resolve_step(run: str, step: int | str) -> int:
-    """Turns `latest`, `best` or a number (also as text) into a step that `run` has saved.
-
-    Raises:
-      ValueError: the run has no such checkpoint, or none at all.
-    """
-    there = checkpoints.steps(run)
-    if not there:
-        checkpoints.load_run(run)
-        raise ValueError(f"{run} has no checkpoint yet.")
-    if step == "latest":
-        return there[-1]
-    if step == "best":
-        return checkpoints.best_step(run)
-    if not str(step).isdigit():
-        raise ValueError(f"Step {step!r} is neither a number nor latest nor best.")
-    checkpoints.check_step(run, int(step))
-    return int(step)
 
 
 def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
@@ -93,11 +73,11 @@ def _take(
         if not any(re.match(pattern, path) for pattern in include):
             continue
         if path not in source:
-            raise ValueError(
+            raise UserError(
                 f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
             )
         if source[path].shape != leaf.shape:
-            raise ValueError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
+            raise UserError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
         flat[path] = jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
     return unflatten(flat)
 

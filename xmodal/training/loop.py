@@ -1,6 +1,7 @@
 """The only training loop."""
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from jax.experimental import multihost_utils
 
 from xmodal import data
 from xmodal.training import checkpoints, preflight, reporting, sharding
-from xmodal.training.evaluation import RunEvaluator, evaluate_best
+from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 from xmodal.training.init_from import init_from
 from xmodal.training.state import TrainState, create_state
 from xmodal.training.step import jit_step, make_step
@@ -79,7 +80,10 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
             failure.save(run_dir)
             saver.save(state)
             raise
-    evaluate_best(evaluator, run_dir)
+    step, split = checkpoints.best_step(run_dir), config.splits.test
+    output = os.path.join(run_dir, split)
+    with contextlib.closing(reporting.make_writer(output)) as test_writer:
+        evaluate_checkpoint(evaluator, run_dir, step, split, output, test_writer)
 
 
 def starting_state(parts: preflight.Parts, run_dir: str) -> TrainState:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.options import check_keys, lookup
+from xmodal.options import UserError, call, check_keys, lookup
 
 KEYS = ("name", "learning_rate", "schedule", "clip_norm", "skip_outliers", "options")
 
@@ -70,20 +70,26 @@ def skip_outliers(
     return optax.GradientTransformation(init, update)
 
 
-def _staircase(peak: float, total_steps: int, *, rate: float, every: int) -> optax.Schedule:
+def _staircase(*, peak: float, total_steps: int, rate: float, every: int) -> optax.Schedule:
     del total_steps
     return optax.exponential_decay(peak, every, rate, staircase=True)
 
 
 def _cosine(
-    peak: float, total_steps: int, *, warmup_steps: int = 0, end_fraction: float = 0.0
+    *, peak: float, total_steps: int, warmup_steps: int = 0, end_fraction: float = 0.0
 ) -> optax.Schedule:
+    if total_steps <= warmup_steps:
+        raise UserError(
+            f"config.optimizer.schedule.warmup_steps={warmup_steps} leaves nothing of "
+            f"config.total_steps={total_steps}."
+        )
+    start = 0.0 if warmup_steps else peak
     return optax.warmup_cosine_decay_schedule(
-        0.0 if warmup_steps else peak, peak, warmup_steps, total_steps, peak * end_fraction
+        start, peak, warmup_steps, total_steps, peak * end_fraction
     )
 
 
-def _constant(peak: float, total_steps: int) -> optax.Schedule:
+def _constant(*, peak: float, total_steps: int) -> optax.Schedule:
     del total_steps
     return optax.constant_schedule(peak)
 
@@ -96,9 +102,8 @@ def make_schedule(config: Mapping[str, Any], total_steps: int) -> optax.Schedule
     """Builds step -> learning rate from `config.optimizer`."""
     options = dict(config["schedule"])
     build = lookup("config.optimizer.schedule.name", options.pop("name"), SCHEDULES)
-    return _call(
-        "config.optimizer.schedule", build, config["learning_rate"], total_steps, options=options
-    )
+    given = {"peak": config["learning_rate"], "total_steps": total_steps}
+    return call("config.optimizer.schedule", build, options, **given)
 
 
 def make_optimizer(config: Mapping[str, Any], total_steps: int) -> optax.GradientTransformation:
@@ -111,29 +116,21 @@ def make_optimizer(config: Mapping[str, Any], total_steps: int) -> optax.Gradien
       total_steps: length of the run, for schedules that need it.
 
     Raises:
-      ValueError: an unknown key or name.
+      UserError: an unknown key or name.
     """
     check_keys("config.optimizer", config, KEYS)
     rule = lookup("config.optimizer.name", config["name"], OPTIMIZERS)
     schedule = make_schedule(config, total_steps)
     chain = []
-    if config.get("skip_outliers") is not None:
-        chain.append(
-            _call("config.optimizer.skip_outliers", skip_outliers, options=config["skip_outliers"])
-        )
-    if config.get("clip_norm") is not None:
+    if config["skip_outliers"] is not None:
+        section = "config.optimizer.skip_outliers"
+        chain.append(call(section, skip_outliers, config["skip_outliers"]))
+    if config["clip_norm"] is not None:
         chain.append(optax.clip_by_global_norm(config["clip_norm"]))
-    chain.append(_call("config.optimizer.options", rule, schedule, options=config["options"]))
+    chain.append(call("config.optimizer.options", rule, config["options"], learning_rate=schedule))
     return optax.chain(*chain)
 
 
 def skipped_updates(opt_state: Any) -> jax.Array | None:
     """How many updates `skip_outliers` has dropped; None where the optimiser has no such rule."""
     return optax.tree_utils.tree_get(opt_state, "skipped")
-
-
-def _call(section: str, function: Any, *args: Any, options: Mapping[str, Any]) -> Any:
-    try:
-        return function(*args, **dict(options))
-    except TypeError as error:
-        raise ValueError(f"{section}={dict(options)} does not fit: {error}.") from error

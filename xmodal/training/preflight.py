@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.models import DualEncoder, make_dual_encoder
-from xmodal.options import check_keys
+from xmodal.options import UserError, check_keys
 from xmodal.training import sharding, state
 from xmodal.training.optimizer import make_optimizer, make_schedule
 from xmodal.training.step import check_towers
@@ -65,7 +65,7 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
     """Makes sure that the dataset is there and builds all parts; nothing is compiled yet.
 
     Raises:
-      ValueError: an unknown key or name anywhere, or two parts that do not fit.
+      UserError: an unknown key or name anywhere, or two parts that do not fit.
       data.DatasetMissingError: the dataset is not there; says how to get it.
     """
     check_keys("config", config, KEYS)
@@ -79,13 +79,13 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
     """Builds all parts for the devices of `mesh` without touching any data.
 
     Raises:
-      ValueError: an unknown key or name, or two parts that do not fit.
+      UserError: an unknown key or name, or two parts that do not fit.
     """
     sharding.check_batch_size(config.batch_size, mesh)
     tasks = make_tasks(config.tasks)
     drawn = config.data.captions_per_image
     if caption_indices(tasks) and max(caption_indices(tasks)) >= drawn:
-        raise ValueError(
+        raise UserError(
             f"config.tasks look at caption_{max(caption_indices(tasks))}, but "
             f"config.data.captions_per_image={drawn} draws only caption_0 to caption_{drawn - 1}."
         )
@@ -122,13 +122,13 @@ def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigD
     """Sets `model.text.vocab_size` to the tokeniser's size where the config leaves it 0.
 
     Raises:
-      ValueError: the model has fewer rows than the tokeniser has word pieces.
+      UserError: the model has fewer rows than the tokeniser has word pieces.
     """
     if config.model.text is None:
         return config
     pieces, rows = data.vocabulary_size(config.data), config.model.text.vocab_size
     if 0 < rows < pieces:
-        raise ValueError(
+        raise UserError(
             f"config.model.text.vocab_size={rows} is smaller than the vocabulary of "
             f"config.data.text ({pieces} word pieces); set it to {pieces}, or 0 to follow."
         )

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from xmodal.options import UserError, lookup
+
 BATCH_AXIS = "data"
 
 
@@ -85,21 +87,16 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
       The same tree with `NamedSharding` leaves.
 
     Raises:
-      ValueError: a path that no rule matches, or an unknown rule.
+      UserError: a path that no rule matches, or an unknown rule.
     """
 
     def home(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         for pattern, rule in rules:
             if re.search(pattern, name):
-                if rule not in RULES:
-                    raise ValueError(
-                        f"Unknown sharding {rule!r} for {pattern!r} in config.sharding; "
-                        f"known: {sorted(RULES)}."
-                    )
-                return RULES[rule](mesh, leaf.shape)
+                return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
         patterns = [pattern for pattern, _ in rules]
-        raise ValueError(
+        raise UserError(
             f"No pattern of config.sharding matches {name!r} (patterns: {patterns}); "
             "add one, '.*' matches everything."
         )
@@ -124,12 +121,12 @@ def check_batch_size(batch_size: int, mesh: Mesh) -> None:
     """Refuses a global batch that the devices cannot share equally.
 
     Raises:
-      ValueError: names both numbers and the nearest sizes that work.
+      UserError: names both numbers and the nearest sizes that work.
     """
     devices = mesh.shape[BATCH_AXIS]
     if batch_size % devices:
         lower = batch_size - batch_size % devices
-        raise ValueError(
+        raise UserError(
             f"config.batch_size={batch_size} is not a multiple of the {devices} devices; "
             f"use {max(lower, devices)} or {lower + devices}."
         )

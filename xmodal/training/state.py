@@ -11,6 +11,7 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.models import DualEncoder
+from xmodal.options import UserError
 from xmodal.training import rngs, sharding
 
 Tree = dict[str, Any]
@@ -69,19 +70,19 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
       patterns: regular expressions; a path one of them matches from its beginning is frozen.
 
     Raises:
-      ValueError: a pattern that matches nothing (a typo would silently train what should be
+      UserError: a pattern that matches nothing (a typo would silently train what should be
         frozen), or one set of patterns that leaves nothing to train.
     """
     flat = flatten(params)
     for pattern in patterns:
         if not any(re.match(pattern, path) for path in flat):
-            raise ValueError(
+            raise UserError(
                 f"config.freeze pattern {pattern!r} matches no parameter; "
                 f"the top levels are {_top_levels(flat)}."
             )
     is_frozen = {path: any(re.match(p, path) for p in patterns) for path in flat}
     if all(is_frozen.values()):
-        raise ValueError(f"config.freeze={list(patterns)} freezes every parameter.")
+        raise UserError(f"config.freeze={list(patterns)} freezes every parameter.")
     return (
         unflatten({path: leaf for path, leaf in flat.items() if not is_frozen[path]}),
         unflatten({path: leaf for path, leaf in flat.items() if is_frozen[path]}),

@@ -11,7 +11,7 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.models import DualEncoder
-from xmodal.options import check_keys
+from xmodal.options import UserError, check_keys
 from xmodal.training import rngs, sharding
 from xmodal.training import tasks as task_lib
 from xmodal.training.optimizer import skipped_updates
@@ -25,12 +25,12 @@ def check_towers(model: DualEncoder, tasks: tuple[task_lib.Task, ...]) -> None:
     """Refuses tasks that look at a tower the model does not have, or leave one untrained.
 
     Raises:
-      ValueError: names the towers on both sides.
+      UserError: names the towers on both sides.
     """
     needed = {"image"} if task_lib.needs_image(tasks) else set()
     needed |= {"text"} if task_lib.caption_indices(tasks) else set()
     if needed != set(model.towers):
-        raise ValueError(
+        raise UserError(
             f"config.tasks look at the towers {sorted(needed)}, config.model has "
             f"{sorted(model.towers)}; set the other tower to None or add a task for it."
         )
@@ -130,12 +130,12 @@ def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
     """Sum of squares of the parameters whose path contains `pattern`.
 
     Raises:
-      ValueError: nothing matches.
+      UserError: nothing matches.
     """
     flat = flatten(params)
     chosen = [leaf for path, leaf in flat.items() if re.search(pattern, path)]
     if not chosen:
-        raise ValueError(f"config.l2.pattern={pattern!r} matches no trained parameter.")
+        raise UserError(f"config.l2.pattern={pattern!r} matches no trained parameter.")
     return sum(jnp.sum(jnp.square(leaf)) for leaf in chosen)
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.losses import LOSSES, similarity
-from xmodal.options import check_keys, lookup
+from xmodal.options import UserError, check_keys, lookup
 
 KEYS = ("left", "right", "loss", "options", "weight")
 VIEW = re.compile(r"image|caption_(\d+)")
@@ -39,16 +39,16 @@ def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
     """Builds the tasks of `config.tasks` in the order of their names.
 
     Raises:
-      ValueError: no task, an unknown key, view or loss.
+      UserError: no task, an unknown key, view or loss.
     """
     if not config:
-        raise ValueError("config.tasks is empty; a run needs at least one task.")
+        raise UserError("config.tasks is empty; a run needs at least one task.")
     tasks = []
     for name, given in sorted(config.items()):
         check_keys(f"config.tasks.{name}", given, KEYS)
         for side in ("left", "right"):
             if not VIEW.fullmatch(given[side]):
-                raise ValueError(
+                raise UserError(
                     f"config.tasks.{name}.{side}={given[side]!r} is no view of a batch; "
                     "known: image, caption_0, caption_1, ..."
                 )
