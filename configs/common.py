@@ -112,7 +112,7 @@ def text_text(weight: float = 1.0) -> dict:
 
 
 def _softmax(left: str, right: str, weight: float) -> dict:
-    options = {"form": "with_positive", "directions": "mean", "engine": "dense"}
+    options = {"form": "with_positive", "directions": "mean", "temperature": 1.0, "engine": "dense"}
     return {"left": left, "right": right, "loss": "softmax", "options": options, "weight": weight}
 
 

@@ -17,6 +17,7 @@ def softmax_loss(
     *,
     form: str = "with_positive",
     directions: str = "mean",
+    temperature: float = 1.0,
     engine: str = "dense",
     chunk_size: int = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -36,6 +37,8 @@ def softmax_loss(
       form: `with_positive` or `printed`.
       directions: `mean` weights left-to-right and right-to-left 0.5 each (the released code),
         `sum` adds them (the printed equation).
+      temperature: divides every score; 1 in the paper. A model trained from scratch wants scores
+        of about unit spread at its start: near sqrt(D) for dot products, 0.05 to 0.1 for cosines.
       engine: see `losses.engine.fold`.
       chunk_size: see `losses.engine.fold`.
 
@@ -48,6 +51,7 @@ def softmax_loss(
     """
     per_query = lookup("config.tasks.*.options.form", form, FORMS)
     weight = lookup("config.tasks.*.options.directions", directions, DIRECTIONS)
+    left = left / temperature
     reducers = {"normaliser": engines.LOG_SUM_EXP, "hardest": engines.MAXIMUM}
     folded = engines.fold(left, right, groups, reducers, engine=engine, chunk_size=chunk_size)
     positives = engines.positive_scores(left, right)

@@ -236,8 +236,6 @@ def resolve_step(run_dir: str, step: int | str) -> int:
         return best_step(run_dir)
     if not str(step).isdigit():
         raise UserError(f"Step {step!r} of {run_dir}: give one of {there}, latest or best.")
-            f"Step {step!r} of {run_dir}: give a number of {there}, 'latest' or 'best'."
-        )
     check_step(run_dir, int(step))
     return int(step)
 
