@@ -63,10 +63,10 @@ def test_a_tower_starts_the_same_with_or_without_the_other():
 
 def test_per_device_batch_norm_takes_the_number_of_groups():
     image = {"name": "efficientnet", "variant": "b0", "batch_norm": "per_device"}
-    model = models.make_dual_encoder({"image": image}, batch_groups=4)
+    model = models.make_dual_encoder({"image": image}, models.Devices(4))
     assert model.towers["image"].module.batch_groups == 4
     image["batch_norm"] = "global"
-    model = models.make_dual_encoder({"image": image}, batch_groups=4)
+    model = models.make_dual_encoder({"image": image}, models.Devices(4))
     assert model.towers["image"].module.batch_groups == 1
 
 
@@ -81,13 +81,16 @@ def test_embedding_is_a_pytree_with_optional_parts():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"image": {"name": "vgg"}}, "unknown model.image.name 'vgg'; known: bert, efficientnet, "),
-        ({"image": {"features": 3}}, "model.image needs the key 'name'; known: bert"),
-        ({"image": {"name": "precomputed"}}, r"model.image needs the keys \['features'\]"),
-        ({"text": {"name": "bert", "widht": 3}}, r"\['widht'\] in model.text; known: vocab_size, "),
-        ({"images": IMAGE}, r"\['images'\] in model; known: image, text, similarity"),
-        ({"image": IMAGE | {"batch_groups": 2}}, r"\['batch_groups'\] in model.image"),
-        ({"similarity": "dot"}, "set model.image, model.text or both"),
+        (
+            {"image": {"name": "vgg"}},
+            "'vgg' in config.model.image.name; known: .'bert', 'efficientnet', ",
+        ),
+        ({"image": {"features": 3}}, "config.model.image lacks 'name'; known: .'bert'"),
+        ({"image": {"name": "precomputed"}}, r"model.image lacks \['features'\]"),
+        ({"text": {"name": "bert", "widht": 3}}, r"\['widht'\] in config.model.text; known: "),
+        ({"images": IMAGE}, r"\['images'\] in config.model; known: .'image', 'similarity', 'text'"),
+        ({"image": IMAGE | {"devices": 2}}, r"\['devices'\] in config.model.image"),
+        ({"similarity": "dot"}, "set config.model.image or .text"),
     ],
 )
 def test_config_errors_list_what_is_known(config, message):
@@ -97,5 +100,5 @@ def test_config_errors_list_what_is_known(config, message):
 
 def test_unknown_tower():
     model = models.make_dual_encoder({"text": TEXT})
-    with pytest.raises(ValueError, match="unknown tower 'image'; known: text"):
+    with pytest.raises(ValueError, match="'image' in the towers of this model; known: .'text'"):
         model.embed("image", {}, {}, EXAMPLES["image"])

@@ -61,5 +61,5 @@ def test_errors_name_the_remedy():
     tower = precomputed.make_tower(features=3)
     with pytest.raises(ValueError, match=r"features=3 takes .* float32 \[2, 4\]"):
         tower.init(jax.random.key(0), np.zeros((2, 4), np.float32))
-    with pytest.raises(ValueError, match="known: none, l2, layer_norm"):
+    with pytest.raises(ValueError, match="known: .'l2', 'layer_norm', 'none'"):
         precomputed.make_tower(features=3, input_norm="batch")

@@ -2,6 +2,6 @@
 
 from xmodal.models.dual_encoder import TOWERS, DualEncoder, make_dual_encoder
 from xmodal.models.embedding import Embedding
-from xmodal.models.tower import Tower
+from xmodal.models.tower import Devices, Tower
 
-__all__ = ["TOWERS", "DualEncoder", "Embedding", "Tower", "make_dual_encoder"]
+__all__ = ["TOWERS", "Devices", "DualEncoder", "Embedding", "Tower", "make_dual_encoder"]

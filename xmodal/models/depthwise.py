@@ -10,7 +10,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xmodal.models.options import lookup
+from xmodal.options import lookup
 
 Depthwise = Callable[[jax.Array, jax.Array, int], jax.Array]
 
@@ -108,8 +108,8 @@ def _same_padding(length: int, size: int, stride: int) -> tuple[int, tuple[int, 
 IMPLEMENTATIONS: Mapping[str, Depthwise] = {"convolution": convolution, "shifted": shifted}
 
 
-def choose(name: str) -> Depthwise:
-    """The implementation called `name`; "auto" is the faster one on the default backend."""
-    if name == "auto":
-        name = "shifted" if jax.default_backend() == "cpu" else "convolution"
-    return lookup(IMPLEMENTATIONS | {"auto": None}, name, "depthwise implementation")
+def choose(name: str, platform: str) -> Depthwise:
+    """The implementation called `name`; "auto" is the faster one on the platform."""
+    faster = "shifted" if platform == "cpu" else "convolution"
+    table = IMPLEMENTATIONS | {"auto": IMPLEMENTATIONS[faster]}
+    return lookup("config.model.image.depthwise", name, table)

@@ -6,9 +6,10 @@ from typing import Any
 
 import jax
 
-from xmodal.models import efficientnet, options, precomputed, text_tower
+from xmodal.models import efficientnet, precomputed, text_tower
 from xmodal.models.embedding import Embedding
-from xmodal.models.tower import Tower, Tree
+from xmodal.models.tower import ONE_CPU, Devices, Tower, Tree
+from xmodal.options import UserError, call, lookup
 
 TOWERS: Mapping[str, Callable[..., Tower]] = {
     "bert": text_tower.make_tower,
@@ -70,20 +71,19 @@ class DualEncoder:
         Returns:
           The embedding, and the new state of this tower alone.
         """
-        tower = options.lookup(self.towers, name, "tower")
+        tower = lookup("the towers of this model", name, self.towers)
         return tower.apply(params[name], model_state[name], inputs, train=train, key=key)
 
 
-def make_dual_encoder(config: Mapping[str, Any], *, batch_groups: int = 1) -> DualEncoder:
+def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> DualEncoder:
     """Builds the towers that the `model` part of a config describes.
 
     Args:
       config: `image` and `text`, each a dict with the `name` of a tower and its keywords, or
         None; `similarity`.
-      batch_groups: number of devices that the batch is split over, for towers that keep batch
-        statistics per device.
+      devices: that the batch is split over; one CPU if not given.
     """
-    return options.call(_make_dual_encoder, config, "model", batch_groups=batch_groups)
+    return call("config.model", _make_dual_encoder, config, devices=devices)
 
 
 def _make_dual_encoder(
@@ -91,18 +91,18 @@ def _make_dual_encoder(
     image: Mapping[str, Any] | None = None,
     text: Mapping[str, Any] | None = None,
     similarity: str = "dot",
-    batch_groups: int,
+    devices: Devices,
 ) -> DualEncoder:
     towers = {}
     for side, config in zip(SIDES, (image, text), strict=True):
         if config is None:
             continue
         keywords = dict(config.items())
-        where = f"model.{side}"
+        where = f"config.model.{side}"
         if "name" not in keywords:
-            raise ValueError(f"{where} needs the key 'name'; known: {', '.join(TOWERS)}")
-        factory = options.lookup(TOWERS, keywords.pop("name"), f"{where}.name")
-        towers[side] = options.call(factory, keywords, where, batch_groups=batch_groups)
+            raise UserError(f"{where} lacks 'name'; known: {sorted(TOWERS)}.")
+        factory = lookup(f"{where}.name", keywords.pop("name"), TOWERS)
+        towers[side] = call(where, factory, keywords, devices=devices)
     if not towers:
-        raise ValueError("a dual encoder without towers: set model.image, model.text or both")
+        raise UserError("config.model has no tower: set config.model.image or .text, or both.")
     return DualEncoder(towers, similarity)

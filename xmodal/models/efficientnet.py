@@ -17,9 +17,9 @@ from jax.typing import DTypeLike
 from xmodal.models import depthwise as depthwise_lib
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
-from xmodal.models.options import DTYPES, lookup
 from xmodal.models.projection import project
-from xmodal.models.tower import Tower
+from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
+from xmodal.options import lookup
 
 # ImageNet statistics of pixels in [0, 1].
 PIXEL_MEAN = (0.485, 0.456, 0.406)
@@ -88,7 +88,11 @@ def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[
     """
     blocks = sum(scale_blocks(stage.blocks, depth) for stage in STAGES)
     base_blocks = sum(stage.blocks for stage in STAGES)
-    divisor = lookup({"blocks": blocks, "base_blocks": base_blocks}, over, "drop_connect_over")
+    divisor = lookup(
+        "config.model.image.drop_connect_over",
+        over,
+        {"blocks": blocks, "base_blocks": base_blocks},
+    )
     return [rate * index / divisor for index in range(blocks)]
 
 
@@ -201,7 +205,7 @@ def make_tower(
     drop_connect_over: str = "blocks",
     remat: bool = False,
     projection: int | None = None,
-    batch_groups: int = 1,
+    devices: Devices = ONE_CPU,
 ) -> Tower:
     """EfficientNet as a tower of uint8 images [B, H, W, 3] of any size.
 
@@ -216,7 +220,7 @@ def make_tower(
       drop_connect_over: see `drop_connect_rates`.
       remat: recompute every block in the backward pass instead of storing its inside.
       projection: width of a linear layer after the pooling; None for the pooled features.
-      batch_groups: the groups of batch_norm="per_device".
+      devices: their count is the number of groups of batch_norm="per_device".
     """
     if (variant is None) == (width is None and depth is None):
         raise ValueError(
@@ -224,18 +228,19 @@ def make_tower(
             f"variant={variant}, width={width}, depth={depth}"
         )
     if variant is not None:
-        width, depth = lookup(VARIANTS, variant, "EfficientNet variant")
-    groups = lookup({"global": 1, "per_device": batch_groups}, batch_norm, "batch_norm")
+        width, depth = lookup("config.model.image.variant", variant, VARIANTS)
+    counts = {"global": 1, "per_device": devices.count}
+    groups = lookup("config.model.image.batch_norm", batch_norm, counts)
     return Tower(
         EfficientNet(
             width=width or 1.0,
             depth=depth or 1.0,
-            depthwise=depthwise_lib.choose(depthwise),
+            depthwise=depthwise_lib.choose(depthwise, devices.platform),
             batch_groups=groups,
             drop_connect=drop_connect,
             drop_connect_over=drop_connect_over,
             remat=remat,
-            dtype=lookup(DTYPES, dtype, "dtype"),
+            dtype=lookup("config.model.image.dtype", dtype, DTYPES),
             projection=projection,
         )
     )

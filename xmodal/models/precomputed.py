@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.models.embedding import Embedding
-from xmodal.models.options import DTYPES, lookup
 from xmodal.models.projection import project
-from xmodal.models.tower import Tower
+from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
+from xmodal.options import lookup
 
 
 def _l2(x: jax.Array) -> jax.Array:
@@ -70,7 +70,7 @@ def make_tower(
     input_norm: str = "none",
     projection: int | None = None,
     dtype: str = "float32",
-    batch_groups: int = 1,
+    devices: Devices = ONE_CPU,
 ) -> Tower:
     """Features as a tower of floats [B, F] or, one row per region, [B, R, F].
 
@@ -81,11 +81,16 @@ def make_tower(
       input_norm: of every feature vector: "none", "l2", or "layer_norm" without parameters.
       projection: width of a last linear layer, or None.
       dtype: compute dtype; parameters are float32.
-      batch_groups: unused, there is no batch normalisation.
+      devices: unused, nothing here depends on them.
     """
-    del batch_groups
-    lookup(INPUT_NORMS, input_norm, "input_norm")
+    del devices
+    lookup("config.model.image.input_norm", input_norm, INPUT_NORMS)
     module = Precomputed(
-        features, tuple(hidden), dropout, input_norm, projection, lookup(DTYPES, dtype, "dtype")
+        features,
+        tuple(hidden),
+        dropout,
+        input_norm,
+        projection,
+        lookup("config.model.image.dtype", dtype, DTYPES),
     )
     return Tower(module)

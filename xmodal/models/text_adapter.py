@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.models.attention import attend, split_heads
-from xmodal.models.options import DTYPES, lookup
+from xmodal.models.tower import DTYPES
+from xmodal.options import lookup
 
 _EPSILON = 1e-6
 
@@ -130,7 +131,13 @@ def make_adapter(
     dtype: str,
 ) -> TextAdapter:
     """The adapter; `block` is "milan" (the authors' layer) or "standard" (pre-norm)."""
-    block = lookup(BLOCKS, block, "adapter block")
+    block = lookup("config.model.text.adapter.block", block, BLOCKS)
     return TextAdapter(
-        block, width, depth, heads, mlp_dim, first_only, lookup(DTYPES, dtype, "dtype")
+        block,
+        width,
+        depth,
+        heads,
+        mlp_dim,
+        first_only,
+        lookup("config.model.text.dtype", dtype, DTYPES),
     )

@@ -7,12 +7,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xmodal.models import options
 from xmodal.models.bert import Bert
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.text_adapter import TextAdapter, make_adapter
-from xmodal.models.tower import Tower
+from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
+from xmodal.options import call, lookup
 
 
 def pool_first(tokens: jax.Array, mask: jax.Array) -> jax.Array:
@@ -71,7 +71,7 @@ def make_tower(
     adapter: Mapping[str, Any] | None = None,
     pool: str = "first",
     projection: int | None = None,
-    batch_groups: int = 1,
+    devices: Devices = ONE_CPU,
 ) -> Tower:
     """BERT as a tower of int text_ids and text_mask [N, T].
 
@@ -87,16 +87,15 @@ def make_tower(
       adapter: keywords of `text_adapter.make_adapter`, or None for BERT alone.
       pool: "first" position or "mean" over the real tokens.
       projection: width of a linear layer after the pooling, or None.
-      batch_groups: unused, there is no batch normalisation.
+      devices: unused, nothing here depends on them.
     """
-    del batch_groups
-    options.lookup(POOLINGS, pool, "pool")
+    del devices
+    lookup("config.model.text.pool", pool, POOLINGS)
     bert = Bert(
         vocab_size, width, depth, heads, mlp_dim, max_positions, dropout,
-        options.lookup(options.DTYPES, dtype, "dtype"),
+        lookup("config.model.text.dtype", dtype, DTYPES),
     )  # fmt: skip
     if adapter is not None:
-        adapter = options.call(
-            make_adapter, adapter, "model.text.adapter", first_only=pool == "first", dtype=dtype
-        )
+        given = {"first_only": pool == "first", "dtype": dtype}
+        adapter = call("config.model.text.adapter", make_adapter, adapter, **given)
     return Tower(TextTower(bert, adapter, pool, projection))

@@ -1,15 +1,37 @@
 """One side of a dual encoder: a linen module behind two plain functions."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from xmodal.models.embedding import Embedding
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""
+
+DTYPES: Mapping[str, DTypeLike] = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+"""Compute dtypes by name; parameters are float32 whatever is chosen."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """What a tower may need to know of the machine it will run on.
+
+    Attributes:
+      count: devices that the batch is split over.
+      platform: `cpu`, `gpu` or `tpu`; the implementation that is fast there may differ.
+    """
+
+    count: int = 1
+    platform: str = "cpu"
+
+
+ONE_CPU = Devices()
 
 
 @dataclasses.dataclass(frozen=True)

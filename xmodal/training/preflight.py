@@ -11,7 +11,7 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal import data
-from xmodal.models import DualEncoder, make_dual_encoder
+from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.options import UserError, check_keys
 from xmodal.training import sharding, state
 from xmodal.training.optimizer import make_optimizer, make_schedule
@@ -115,7 +115,8 @@ def state_init(parts: Parts) -> Callable[[], state.TrainState]:
 
 def make_model(config: Mapping[str, Any], mesh: Mesh) -> DualEncoder:
     """Builds the model of `config.model` for the devices of `mesh`."""
-    return make_dual_encoder(config, batch_groups=mesh.shape[sharding.BATCH_AXIS])
+    devices = mesh.devices.flatten()
+    return make_dual_encoder(config, Devices(len(devices), devices[0].platform))
 
 
 def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
