@@ -1,5 +1,6 @@
 """What both binaries do around their `main`: a readable log, and errors that are for the user."""
 
+import logging as log
 import sys
 from collections.abc import Callable
 
@@ -11,13 +12,7 @@ from xmodal.options import UserError
 def run(main: Callable[[list[str]], None]) -> None:
     """Runs `main` with flags parsed; a `UserError` is printed alone and ends with exit code 2."""
     logging.set_verbosity(logging.INFO)
-    # Orbax and TFDS tell every step of their work; what they warn of is still shown.
-    logging.get_absl_handler().addFilter(
-        lambda record: (
-            record.levelno > logging.converter.ABSL_TO_STANDARD[logging.INFO]
-            or "orbax" not in record.pathname
-        )
-    )
+    logging.get_absl_handler().addFilter(_is_for_users)
 
     def main_for_users(argv: list[str]) -> None:
         if len(argv) > 1:
@@ -28,3 +23,9 @@ def run(main: Callable[[list[str]], None]) -> None:
             sys.exit(f"\nError: {error}")
 
     app.run(main_for_users)
+
+
+def _is_for_users(record: log.LogRecord) -> bool:
+    # Orbax and TFDS speak of every file they touch; when something fails they raise.
+    chatty = "orbax" in record.pathname or "tensorflow_datasets" in record.pathname
+    return record.levelno >= log.ERROR or not chatty

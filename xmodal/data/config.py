@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.options import check_keys
+from xmodal.options import UserError, check_keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,13 +89,13 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         if self.examples not in ("images", "pairs"):
-            raise ValueError(f"config.data.examples is {self.examples!r}; known: images, pairs")
+            raise UserError(f"config.data.examples is {self.examples!r}; known: images, pairs")
         if self.captions_per_image < 1:
-            raise ValueError(
+            raise UserError(
                 f"config.data.captions_per_image is {self.captions_per_image}; at least 1"
             )
         if self.examples == "pairs" and self.captions_per_image != 1:
-            raise ValueError(
+            raise UserError(
                 "config.data.examples='pairs' has one caption per example, but "
                 f"config.data.captions_per_image is {self.captions_per_image}; set it to 1"
             )
@@ -109,7 +109,7 @@ def parse(config: Mapping[str, Any] | DataConfig) -> DataConfig:
             `DataConfig` that was read before.
 
     Raises:
-        ValueError: a key is unknown (the known ones are listed) or a value is out of range.
+        UserError: a key is unknown (the known ones are listed) or a value is out of range.
     """
     return config if isinstance(config, DataConfig) else _parse(DataConfig, config, "config.data")
 
@@ -125,7 +125,7 @@ def _parse(cls: type, config: Mapping[str, Any], where: str) -> Any:
         values[key] = value
     required = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING]
     if missing := [name for name in required if name not in values]:
-        raise ValueError(f"{where} lacks the key {', '.join(missing)}")
+        raise UserError(f"{where} lacks the key {', '.join(missing)}")
     return cls(**values)
 
 

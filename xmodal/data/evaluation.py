@@ -12,6 +12,7 @@ from xmodal.data.ratings import load_ratings
 from xmodal.data.sources import Source
 from xmodal.data.text import Tokenizer
 from xmodal.data.vocabulary import load_vocabulary
+from xmodal.options import UserError
 
 # Retrieval is defined on five captions per image; some COCO images have six or seven.
 _MAX_CAPTIONS = 5
@@ -60,11 +61,11 @@ class EvalSet:
             features float16 [b, ...], and `image_id` int32 [b].
 
         Raises:
-            ValueError: the config leaves the image out.
+            UserError: the config leaves the image out.
         """
         image = self._config.image
         if image is None:
-            raise ValueError("config.data.image is None: this config evaluates captions only")
+            raise UserError("config.data.image is None: this config evaluates captions only")
 
         def make_batch(start: tf.Tensor) -> dict[str, tf.Tensor]:
             indices = tf.range(start, tf.minimum(start + batch_size, len(self._source)))

@@ -7,6 +7,7 @@ this file as uint8, because they travel to the device that way; normalisation is
 import tensorflow as tf
 
 from xmodal.data.config import AugmentConfig, ImageConfig
+from xmodal.options import UserError
 
 _PARALLEL_IMAGES = 32
 # Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).
@@ -28,11 +29,11 @@ def model_images(
         uint8 [N, size, size, 3], or the features.
 
     Raises:
-        ValueError: the configured size and the kind of images do not fit.
+        UserError: the configured size and the kind of images do not fit.
     """
     is_encoded = images.dtype == tf.string
     if is_encoded != (config.size > 0):
-        raise ValueError(
+        raise UserError(
             f"config.data.image.size={config.size}, but the images of this dataset are "
             + ("pictures: set the side of the model's input" if is_encoded else "features: set 0")
         )

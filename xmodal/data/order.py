@@ -10,6 +10,8 @@ import functools
 
 import numpy as np
 
+from xmodal.options import UserError
+
 _ORDER, _CAPTIONS, _AUGMENTATION = range(3)
 
 
@@ -31,7 +33,7 @@ class Order:
 
     def __post_init__(self) -> None:
         if not 0 < self.batch_size <= self.num_examples:
-            raise ValueError(
+            raise UserError(
                 f"batch_size={self.batch_size} needs at least as many training examples, "
                 f"and there are {self.num_examples}"
             )

@@ -11,6 +11,7 @@ import tensorflow_datasets as tfds
 import data_prep
 from xmodal.data.config import DataConfig
 from xmodal.data.sources import open_builder
+from xmodal.options import UserError
 
 # Task -> the columns of its file that hold the left and the right side.
 _CXC_COLUMNS = {
@@ -46,7 +47,7 @@ def read_cxc_ratings(folder: pathlib.Path, split: str) -> dict[str, dict[str, np
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is not what was released.
+        UserError: a file is not what was released.
     """
     if split not in _CXC_SPLITS:
         return {}
@@ -63,7 +64,7 @@ def _read_cxc_file(path: pathlib.Path, left: str, right: str) -> dict[str, np.nd
         rows = csv.DictReader(file)
         wanted = [left, right, "agg_score", "sampling_method"]
         if missing := [name for name in wanted if name not in (rows.fieldnames or [])]:
-            raise ValueError(f"{path} lacks the column {', '.join(missing)}; see {_CXC_HOME}")
+            raise UserError(f"{path} lacks the column {', '.join(missing)}; see {_CXC_HOME}")
         columns: dict[str, list] = {"left_ids": [], "right_ids": [], "scores": [], "methods": []}
         for row in rows:
             try:
@@ -71,7 +72,7 @@ def _read_cxc_file(path: pathlib.Path, left: str, right: str) -> dict[str, np.nd
                 columns["right_ids"].append(_cxc_id(row[right]))
                 columns["scores"].append(float(row["agg_score"]))
             except (TypeError, ValueError) as error:
-                raise ValueError(
+                raise UserError(
                     f"{path} line {rows.line_num}: {error}; take the file again from {_CXC_HOME}"
                 ) from error
             columns["methods"].append(row["sampling_method"])
@@ -81,7 +82,7 @@ def _read_cxc_file(path: pathlib.Path, left: str, right: str) -> dict[str, np.nd
 def _cxc_id(name: str) -> int:
     match = _CXC_ID.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name!r} is not a COCO image or caption name")
+        raise UserError(f"{name!r} is not a COCO image or caption name")
     return int(match[1])
 
 

@@ -13,12 +13,13 @@ from etils import epath
 import data_prep
 from data_prep.build import build
 from xmodal.data.config import DataConfig
+from xmodal.options import UserError, lookup
 
 # Records of one read when a whole split is walked through.
 _BLOCK = 1024
 
 
-class DatasetMissingError(Exception):
+class DatasetMissingError(UserError):
     """A dataset is not prepared, and preparing it needs files that a person has to fetch."""
 
 
@@ -29,7 +30,7 @@ class Source:
         self._builder = open_builder(config, config.config)
         known = self._builder.info.splits
         if split.split("[")[0] not in known:
-            raise ValueError(
+            raise UserError(
                 f"dataset {config.dataset} has no split {split!r}; known: {', '.join(known)}"
             )
         self._split = split
@@ -104,12 +105,13 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
         builder_config: TFDS builder config to open.
 
     Raises:
-        ValueError: dataset or builder config are unknown; the known ones are listed.
+        UserError: dataset or builder config are unknown; the known ones are listed.
         DatasetMissingError: with what to put where and the command to run.
     """
+    lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
     cls = data_prep.builder_class(config.dataset)
     if builder_config not in cls.builder_configs:
-        raise ValueError(
+        raise UserError(
             f"dataset {config.dataset} has no builder config {builder_config!r}; "
             f"known: {', '.join(cls.builder_configs)}"
         )

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from xmodal.data.config import TextConfig
+from xmodal.options import UserError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -35,12 +36,12 @@ class Tokenizer:
     def __init__(self, vocabulary: Sequence[str], config: TextConfig) -> None:
         missing = [token for token in SPECIAL_TOKENS[:4] if token not in vocabulary]
         if missing:
-            raise ValueError(
+            raise UserError(
                 f"the vocabulary ({len(vocabulary)} entries) lacks {', '.join(missing)}; "
                 "a BERT vocab.txt has one token per line and all of these"
             )
         if config.max_length < 3:
-            raise ValueError(f"config.data.text.max_length is {config.max_length}; at least 3")
+            raise UserError(f"config.data.text.max_length is {config.max_length}; at least 3")
         self.vocabulary = tuple(vocabulary)
         self._config = config
         self._pad, self._cls, self._sep = (
