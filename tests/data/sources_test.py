@@ -68,7 +68,7 @@ def test_ratings_are_prepared_and_checked_before_a_run(tiny_config, tmp_path):
 
 
 def test_unknown_names_list_the_known_ones(tiny_config):
-    with pytest.raises(ValueError, match=r"unknown dataset 'coco'; known.*coco_captions"):
+    with pytest.raises(ValueError, match=r"'coco' in config.data.dataset; known.*coco_captions"):
         data.prepare(tiny_config | {"dataset": "coco"})
     with pytest.raises(ValueError, match="'pixels'; known: images, features, ratings"):
         data.prepare(tiny_config | {"config": "pixels"})
