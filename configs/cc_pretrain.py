@@ -16,7 +16,6 @@ def get_config(argument: str = "") -> ConfigDict:
     config = common.experiment("cc_pretrain")
     config.total_steps = 30_000
     config.data.dataset = "conceptual_captions"
-    config.data.examples = "pairs"
     config.splits.test = "validation"
     config.optimizer = common.cxc_adam(1e-4)
     config.checkpoint.best_metric = "conceptual_captions/mean_recall@10"

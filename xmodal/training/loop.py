@@ -95,6 +95,8 @@ def starting_state(parts: preflight.Parts, run_dir: str) -> TrainState:
     if parts.config.init_from.run:
         return init_from(state, parts.config.init_from)
     logging.info("Starting %s from scratch, seed %d.", parts.config.name, parts.config.seed)
+    if state.frozen:
+        logging.warning("%s stay at their random start.", list(parts.config.freeze))
     return state
 
 

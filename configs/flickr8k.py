@@ -1,0 +1,61 @@
+"""Real photographs and captions: a text tower from scratch onto MobileNetV2 features of Flickr8k.
+
+    python -m xmodal.main --config=configs/flickr8k.py --config.data.manual_dir=DIR
+
+DIR holds Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz
+(data_prep/flickr8k/README.md). Expert and crowd ratings of the test images are the correlations.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common
+
+DIMENSION = 512
+
+
+def get_config() -> ConfigDict:
+    """Takes no argument."""
+    config = common.experiment("flickr8k")
+    config.total_steps, config.batch_size, config.log_every = 600, 256, 50
+    config.model.image = {
+        "name": "precomputed",
+        "features": 1280,
+        "hidden": (),
+        "dropout": 0.0,
+        "input_norm": "l2",
+        "projection": DIMENSION,
+    }
+    config.model.text = {
+        "name": "bert",
+        "vocab_size": 0,
+        "width": 256,
+        "depth": 1,
+        "heads": 4,
+        "mlp_dim": 512,
+        "max_positions": 32,
+        "dropout": 0.2,
+        "dtype": "float32",
+        "adapter": None,
+        "pool": "mean",
+        "projection": DIMENSION,
+    }
+    config.model.similarity = "cosine"
+    config.freeze, config.l2 = [], None
+    i2t, t2t = common.image_text(), common.text_text(0.3)
+    i2t["options"]["temperature"] = t2t["options"]["temperature"] = 0.07
+    config.tasks = {"i2t": i2t, "t2t": t2t}
+    config.data.dataset, config.data.config = "flickr8k", "features"
+    config.data.captions_per_image = 2
+    config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0}
+    config.data.text.vocabulary_size, config.data.text.max_length = 5000, 20
+    config.optimizer = {
+        "name": "adamw",
+        "options": {"weight_decay": 0.01},
+        "learning_rate": 1e-3,
+        "schedule": {"name": "cosine", "warmup_steps": 100},
+        "clip_norm": 1.0,
+        "skip_outliers": None,
+    }
+    config.evaluation.every, config.checkpoint.every = 150, 150
+    config.checkpoint.best_metric = "flickr8k/mean_recall@10"
+    return config
