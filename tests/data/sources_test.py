@@ -63,7 +63,7 @@ def test_a_dataset_with_files_at_hand_is_built(tiny_config, tmp_path, monkeypatc
 def test_ratings_are_prepared_and_checked_before_a_run(tiny_config, tmp_path):
     data.prepare(tiny_config | {"data_dir": str(tmp_path)})
     assert (tmp_path / tiny_config["dataset"] / "ratings" / "1.0.0").exists()
-    with pytest.raises(FileNotFoundError, match=r"sts_val\.csv"):
+    with pytest.raises(ValueError, match=r"sts_val\.csv"):
         data.prepare(tiny_config | {"ratings_dir": str(tmp_path)})
 
 

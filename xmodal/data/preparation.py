@@ -1,22 +1,28 @@
 """The check before a run: is everything there that training and evaluation will read?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.ratings import load_ratings
-from xmodal.data.sources import open_builder
+from xmodal.data.sources import Source, open_builder
 
 
-def prepare(config: Mapping[str, Any] | DataConfig) -> None:
+def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
     """Makes sure that the dataset of a config and its ratings exist, and builds what it can.
+
+    Args:
+        config: see `DataConfig`.
+        splits: splits the run will read.
 
     Raises:
         DatasetMissingError: with what to put where and the command to run.
-        FileNotFoundError: the folder of CxC ratings lacks a file.
-        ValueError: an unknown key or name; the known ones are listed.
+        UserError: an unknown key, name or split (the known ones are listed), or ratings that are
+            not there or not what was released.
     """
     config = parse(config)
     open_builder(config, config.config)
+    for split in splits:
+        Source(config, split)
     for split in ("validation", "test"):
         load_ratings(config, split)

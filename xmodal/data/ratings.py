@@ -46,8 +46,7 @@ def read_cxc_ratings(folder: pathlib.Path, split: str) -> dict[str, dict[str, np
         split: `validation` or `test`; other splits have no ratings.
 
     Raises:
-        FileNotFoundError: a file is missing.
-        UserError: a file is not what was released.
+        UserError: a file is missing or not what was released.
     """
     if split not in _CXC_SPLITS:
         return {}
@@ -59,7 +58,7 @@ def read_cxc_ratings(folder: pathlib.Path, split: str) -> dict[str, dict[str, np
 
 def _read_cxc_file(path: pathlib.Path, left: str, right: str) -> dict[str, np.ndarray]:
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; take the CxC ratings from {_CXC_HOME}")
+        raise UserError(f"{path} does not exist; take the CxC ratings from {_CXC_HOME}")
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         wanted = [left, right, "agg_score", "sampling_method"]

@@ -45,7 +45,7 @@ class Checkpoints:
         """
         check_keys("config.checkpoint", config, KEYS)
         self._frozen = epath.Path(run_dir).absolute() / "frozen"
-        metric = config["best_metric"]
+        self._metric = metric = config["best_metric"]
 
         def score(metrics: Mapping[str, float]) -> float:
             return metrics.get(metric, float("-inf"))
@@ -70,7 +70,14 @@ class Checkpoints:
         return step not in self._manager.all_steps()
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing the state under its step; a step already there is left alone."""
+        """Starts writing the state under its step; a step already there is left alone.
+
+        Raises:
+          UserError: `best_metric` is not among the metrics (lists those that could be).
+        """
+        if metrics and self._metric not in metrics:
+            known = sorted(name for name in metrics if "recall" in name)
+            raise UserError(f"config.checkpoint.best_metric={self._metric!r} is none of {known}.")
         step = int(state.step)
         if not self.lacks(step):
             return

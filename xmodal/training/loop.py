@@ -32,7 +32,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       dry_run: stop after compiling; parameters, memory and FLOPs are logged, nothing is written.
 
     Raises:
-      ValueError: the config is wrong; nothing has been written.
+      UserError: the config is wrong; nothing has been written.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
     parts = preflight.assemble(config)
@@ -77,7 +77,8 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
                 state, scalars = compiled(state, batch, sharding.put_step(step, parts.mesh))
                 reporter.record(step, scalars, local["image_id"])
         except reporting.NonFiniteLossError as failure:
-            failure.save(run_dir)
+            if jax.process_index() == 0:
+                failure.save(run_dir)
             saver.save(state)
             raise
     step, split = checkpoints.best_step(run_dir), config.splits.test

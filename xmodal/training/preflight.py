@@ -71,7 +71,8 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
     check_keys("config", config, KEYS)
     mesh = sharding.make_mesh()
     build(config, mesh)  # Everything else is checked before a dataset is built or asked for.
-    data.prepare(config.data)
+    check_keys("config.splits", config.splits, ("train", "validation", "test"))
+    data.prepare(config.data, splits=config.splits.values())
     return build(fill_vocabulary(config), mesh)
 
 
