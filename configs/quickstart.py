@@ -18,7 +18,7 @@ def get_config(argument: str = "") -> ConfigDict:
         raise ValueError(f"Unknown argument {argument!r} of quickstart.py; known: i2t, t2t, none.")
     config = common.quick(common.experiment("quickstart"))
     config.name = f"quickstart_{argument}" if argument else "quickstart"
-    config.total_steps, config.batch_size, config.log_every = 600, 128, 50
+    config.total_steps, config.batch_size, config.log_every = 400, 128, 50
     config.tasks = tasks[argument]
     config.freeze = []
     config.l2 = None
@@ -43,8 +43,8 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.image.eval_crop = 1.0
     config.optimizer.learning_rate = 2e-3
     config.optimizer.schedule = {"name": "cosine", "warmup_steps": 50}
-    config.evaluation.every, config.checkpoint.every = 300, 100
-    config.checkpoint.keep_last = 7
+    config.evaluation.every, config.checkpoint.every = 200, 100
+    config.checkpoint.keep_last = 5
     if argument == "t2t":
         config.model.image = config.data.image = None
     return config

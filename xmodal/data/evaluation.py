@@ -67,6 +67,7 @@ class EvalSet:
         if image is None:
             raise UserError("config.data.image is None: this config evaluates captions only")
 
+        @tf.autograph.experimental.do_not_convert
         def make_batch(start: tf.Tensor) -> dict[str, tf.Tensor]:
             indices = tf.range(start, tf.minimum(start + batch_size, len(self._source)))
             records = tf.numpy_function(self._source.read, [indices], tf.string)
@@ -90,6 +91,7 @@ class EvalSet:
         columns = (self._captions, self.caption_ids, self.caption_image_ids)
         batches = tf.data.Dataset.from_tensor_slices(columns).batch(batch_size)
 
+        @tf.autograph.experimental.do_not_convert
         def make_batch(
             captions: tf.Tensor, caption_ids: tf.Tensor, image_ids: tf.Tensor
         ) -> dict[str, tf.Tensor]:

@@ -60,6 +60,7 @@ def train_batches(
     )
     tokenizer = Tokenizer(load_vocabulary(config), config.text)
 
+    @tf.autograph.experimental.do_not_convert  # graph operations only; converting takes seconds
     def make_batch(step: tf.Tensor) -> dict[str, tf.Tensor]:
         records, draws, seeds = tf.numpy_function(plan, [step], [tf.string, tf.int64, tf.int64])
         example = source.parse(tf.ensure_shape(records, [rows]), image=config.image is not None)
