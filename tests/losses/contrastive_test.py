@@ -127,6 +127,15 @@ def test_accuracy_counts_partners_scored_above_every_negative():
     np.testing.assert_allclose(scalars["accuracy"], 2 / 3, rtol=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["dense", "chunked"])
+@pytest.mark.parametrize("form", ["with_positive", "printed"])
+def test_an_embedding_that_is_nan_is_seen_in_the_loss(engine, form):
+    left, right, groups = make_pairs(7, 3, 7)
+    right[4, 1] = np.nan
+    loss, _ = softmax_loss(left, right, groups, form=form, engine=engine, chunk_size=3)
+    assert np.isnan(loss)
+
+
 def test_large_scores_stay_finite():
     left = np.full((4, 2), 30.0, np.float32)
     groups = np.arange(4, dtype=np.int32)

@@ -59,7 +59,8 @@ def softmax_loss(
     loss = jnp.zeros((), jnp.float32)
     for normaliser in folded["normaliser"]:
         # A query without negatives has nothing to learn from; the printed form would be -1e30.
-        has_negatives = normaliser > engines.MASKED / 2
-        loss += jnp.mean(jnp.where(has_negatives, per_query(normaliser - positives), 0.0))
+        # Asked this way round, a NaN counts as a negative and is seen in the loss.
+        has_none = normaliser < engines.MASKED / 2
+        loss += jnp.mean(jnp.where(has_none, 0.0, per_query(normaliser - positives)))
     accuracy = jnp.mean((positives > folded["hardest"][0]).astype(jnp.float32))
     return weight * loss, {"accuracy": jax.lax.stop_gradient(accuracy)}

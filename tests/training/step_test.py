@@ -1,0 +1,244 @@
+"""The update itself: on any number of devices, with frozen towers, and when it must not happen."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import tiny_encoder as tiny
+
+from configs import common
+from xmodal.options import UserError
+from xmodal.training import step, tasks
+
+
+@pytest.fixture(scope="module")
+def multitask():
+    parts = tiny.make_parts(tiny.make_config())
+    return parts, tiny.compile_step(parts, tiny.start(parts))
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Of the image-only model."""
+    return tiny.make_parts(tiny.make_image_config())
+
+
+@pytest.fixture(scope="module")
+def compiled(parts):
+    return tiny.compile_step(parts, tiny.start(parts))
+
+
+def slow_softmax(left, right, groups):
+    """Cross-entropy with the positive in the denominator, one query after the other."""
+    total = 0.0
+    for queries, gallery in ((left, right), (right, left)):
+        for i, query in enumerate(queries):
+            others = [query @ g for j, g in enumerate(gallery) if groups[j] != groups[i]]
+            positive = query @ gallery[i]
+            total += np.logaddexp.reduce([positive, *others]) - positive
+    return 0.5 * total / len(left)
+
+
+def test_loss_is_the_weighted_sum_of_the_tasks(multitask):
+    parts, compiled = multitask
+    state, batch = tiny.start(parts), tiny.make_batch()
+
+    def embed(tower, inputs):
+        vectors = parts.model.embed(tower, state.params, state.model_state, inputs)[0].vector
+        return np.asarray(vectors, np.float64)
+
+    image = embed("image", batch["image"])
+    first, second = (
+        embed("text", {name: batch[name][:, c] for name in ("text_ids", "text_mask")})
+        for c in range(2)
+    )
+    groups = batch["image_id"]
+    i2t, t2t = slow_softmax(image, first, groups), slow_softmax(first, second, groups)
+    _, scalars = tiny.run_step(parts, compiled, state, batch, 0)
+    np.testing.assert_allclose(scalars["train/i2t/loss"], i2t, rtol=1e-4)
+    np.testing.assert_allclose(scalars["train/t2t/loss"], t2t, rtol=1e-4)
+    np.testing.assert_allclose(scalars["train/loss"], 0.7 * i2t + 0.4 * t2t, rtol=1e-4)
+    assert scalars["train/learning_rate"] == 1.0
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    """Parameters after one step, and its scalars."""
+    parts = tiny.make_parts(tiny.make_config(), devices=1)
+    return updated(parts, tiny.compile_step(parts, tiny.start(parts)))
+
+
+def updated(parts, compiled):
+    after, scalars = tiny.run_step(parts, compiled, tiny.start(parts), tiny.make_batch(), 0)
+    return tiny.copy(after.params), tiny.copy(scalars)
+
+
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_update_does_not_depend_on_the_device_count(multitask, one_device, devices):
+    parts, compiled = multitask
+    if devices != 8:
+        parts = tiny.make_parts(tiny.make_config(), devices)
+        compiled = tiny.compile_step(parts, tiny.start(parts))
+    before = tiny.copy(tiny.start(parts).params)
+    after, scalars = updated(parts, compiled)
+    expected_after, expected_scalars = one_device
+    for name, value in expected_scalars.items():
+        np.testing.assert_allclose(scalars[name], value, rtol=1e-5, err_msg=name)
+
+    # The rate is 1: what was added is the gradient.
+    def compare(old, new, expected):
+        np.testing.assert_allclose(new - old, expected - old, rtol=1e-3, atol=1e-6)
+
+    jax.tree.map(compare, before, after, expected_after)
+    norm = np.sqrt(
+        sum(
+            np.sum((new - old) ** 2)
+            for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+        )
+    )
+    np.testing.assert_allclose(scalars["train/gradient_norm"], norm, rtol=1e-4)
+
+
+def deep_config(freeze):
+    """Text only, four layers of BERT under a small head."""
+    config = tiny.make_config(freeze=freeze, tasks={"t2t": common.text_text()})
+    config.model.image = config.data.image = None
+    config.model.text.depth, config.model.text.width, config.model.text.mlp_dim = 4, 32, 64
+    return config
+
+
+def flops(compiled):
+    return compiled.cost_analysis()["flops"]
+
+
+def test_a_frozen_tower_stays_as_it_is_and_has_no_backward_pass():
+    steps = {}
+    for freeze in ((), ("text/bert/",)):
+        parts = tiny.make_parts(deep_config(freeze), devices=1)
+        steps[freeze] = tiny.compile_step(parts, tiny.start(parts))
+    state = tiny.start(parts)
+    before = tiny.copy(state)
+    assert set(before.frozen["text"]) == {"bert"}
+    assert set(before.params["text"]) == {"projection"}
+    batch = tiny.make_batch()
+    for number in range(3):
+        state, _ = tiny.run_step(parts, steps["text/bert/",], state, batch, number)
+    assert int(state.step) == 3
+    tiny.assert_identical(state.frozen, before.frozen)
+    moved = jax.tree.map(lambda a, b: not np.array_equal(a, b), state.params, before.params)
+    assert all(jax.tree.leaves(moved))
+
+    @jax.jit
+    def forward(params, inputs):
+        return parts.model.embed("text", params, {"text": {}}, inputs)[0].vector
+
+    text = {name: batch[name].reshape(32, -1) for name in ("text_ids", "text_mask")}
+    forward_flops = flops(forward.lower(before.all_params(), text).compile())
+    # A backward pass costs two forward passes.
+    assert flops(steps[()]) > 2.5 * forward_flops
+    assert flops(steps["text/bert/",]) < 1.3 * forward_flops
+
+
+def test_many_steps_compile_once(parts):
+    state, traces = tiny.start(parts), []
+    function = step.make_step(parts.model, parts.tasks, parts.optimizer, parts.schedule, seed=0)
+
+    def counted(*arguments):
+        traces.append(1)
+        return function(*arguments)
+
+    jitted = step.jit_step(counted, state, parts.mesh)
+    for number in range(4):
+        state, _ = tiny.run_step(parts, jitted, state, tiny.make_batch(number), number)
+    assert int(state.step) == 4
+    assert len(traces) == 1
+
+
+def test_the_compiled_step_refuses_other_shapes(parts, compiled):
+    with pytest.raises(TypeError):
+        tiny.run_step(parts, compiled, tiny.start(parts), tiny.make_batch(size=24), 0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_after_a_failure_the_state_stays(parts, compiled, bad):
+    state, _ = tiny.run_step(parts, compiled, tiny.start(parts), tiny.make_batch(0), 0)
+    before = tiny.copy(state)
+    broken = tiny.make_batch(1)
+    broken["image"][3, 2] = bad
+    state, scalars = tiny.run_step(parts, compiled, state, broken, 1)
+    assert not np.isfinite(scalars["train/loss"])
+    tiny.assert_identical(state, before)
+    # What the loop dispatched before it read the scalars.
+    for number in (2, 3):
+        state, _ = tiny.run_step(parts, compiled, state, tiny.make_batch(number), number)
+        tiny.assert_identical(state, before)
+    # The same step with a sound batch goes on.
+    state, _ = tiny.run_step(parts, compiled, state, tiny.make_batch(1), 1)
+    assert int(state.step) == 2
+
+
+@pytest.mark.parametrize("number", [1, -1])
+def test_a_step_that_is_not_the_next_changes_nothing(parts, compiled, number):
+    state = tiny.start(parts)
+    before = tiny.copy(state)
+    state, scalars = tiny.run_step(parts, compiled, state, tiny.make_batch(), number)
+    assert np.isfinite(scalars["train/loss"])
+    tiny.assert_identical(state, before)
+
+
+PARAMS = {"text": {"dense": {"kernel": np.array([[1.0, -2.0]]), "bias": np.array([3.0])}}}
+
+
+def test_sum_of_squares_by_hand():
+    assert step.sum_of_squares(PARAMS, "kernel$") == 5.0
+    assert step.sum_of_squares(PARAMS, "text/") == 14.0
+    with pytest.raises(UserError, match=r"config.l2.pattern='\^kernel' matches no trained"):
+        step.sum_of_squares(PARAMS, "^kernel")
+
+
+def test_l2_is_added_to_the_loss_and_pulls_only_what_it_names(parts, compiled):
+    l2 = {"pattern": "image/.*kernel$", "scale": 0.01}
+    with_l2 = tiny.compile_step(parts, tiny.start(parts), l2=l2)
+    before = tiny.copy(tiny.start(parts).params["image"]["projection"])
+    outcomes = [
+        tiny.run_step(parts, function, tiny.start(parts), tiny.make_batch(), 0)
+        for function in (compiled, with_l2)
+    ]
+    (plain, plain_scalars), (pulled, scalars) = outcomes
+    penalty = 0.01 * np.sum(before["kernel"] ** 2)
+    np.testing.assert_allclose(scalars["train/l2"], penalty, rtol=1e-5)
+    np.testing.assert_allclose(
+        scalars["train/loss"], plain_scalars["train/loss"] + penalty, rtol=1e-5
+    )
+    plain, pulled = (outcome.params["image"]["projection"] for outcome in (plain, pulled))
+    np.testing.assert_allclose(
+        pulled["kernel"] - plain["kernel"], -0.02 * before["kernel"], rtol=1e-3, atol=1e-6
+    )
+    np.testing.assert_allclose(pulled["bias"], plain["bias"], atol=1e-6)
+
+
+def test_unknown_l2_keys(parts):
+    with pytest.raises(UserError, match=r"\['weight'\] in config.l2; known: .'pattern'"):
+        step.make_step(parts.model, (), None, None, seed=0, l2={"weight": 1})
+
+
+@pytest.mark.parametrize(
+    ("names", "towers", "message"),
+    [
+        (["i2t", "t2t"], ["text"], r"towers \['image', 'text'\], config.model has \['text'\]"),
+        (["t2t"], ["image", "text"], r"towers \['text'\], config.model has \['image', 'text'\]"),
+        (["i2t"], ["image", "text"], None),
+        (["t2t"], ["text"], None),
+    ],
+)
+def test_towers_and_tasks_have_to_fit(names, towers, message):
+    both = tiny.make_parts(tiny.make_config()).model
+    config = {"i2t": common.image_text(), "t2t": common.text_text()}
+    chosen = tasks.make_tasks({name: config[name] for name in names})
+    model = dataclasses.replace(both, towers={t: both.towers[t] for t in towers})
+    if message is None:
+        step.check_towers(model, chosen)
+    else:
+        with pytest.raises(UserError, match=message):
+            step.check_towers(model, chosen)
