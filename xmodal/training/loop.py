@@ -13,6 +13,7 @@ from absl import logging
 from jax.experimental import multihost_utils
 
 from xmodal import data
+from xmodal.options import UserError
 from xmodal.training import checkpoints, preflight, reporting, sharding
 from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 from xmodal.training.init_from import init_from
@@ -91,7 +92,12 @@ def starting_state(parts: preflight.Parts, run_dir: str) -> TrainState:
     """The run's own newest checkpoint, else weights of `config.init_from`, else a fresh start."""
     state = create_state(preflight.state_init(parts), parts.mesh, parts.config.sharding)
     logging.info("%s", preflight.describe(parts, state))
-    if checkpoints.steps(run_dir):
+    if there := checkpoints.steps(run_dir):
+        if there[-1] > parts.config.total_steps:
+            raise UserError(
+                f"{run_dir} is at step {there[-1]}, beyond config.total_steps="
+                f"{parts.config.total_steps}; raise it, or start anew with another --workdir."
+            )
         return checkpoints.restore_latest(run_dir, state)
     if parts.config.init_from.run:
         return init_from(state, parts.config.init_from)
