@@ -15,6 +15,7 @@ setuptools.setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
     packages=setuptools.find_packages(include=["xmodal", "xmodal.*", "data_prep", "data_prep.*"]),
+    package_data={"data_prep": ["*/README.md", "*/CITATIONS.bib"]},
     install_requires=[
         "absl-py>=2.1,<3",
         "array_record>=0.8,<0.10",
@@ -39,6 +40,8 @@ setuptools.setup(
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2,<0.12"],
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
+        # What TFDS's own command line imports: `tfds build data_prep/crisscrossed_shapes`.
+        "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": ["import-linter>=2.1,<3", "pytest>=8,<10", "ruff>=0.15,<0.18"],
     },
 )
