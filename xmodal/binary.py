@@ -10,7 +10,7 @@ from xmodal.options import UserError
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """Runs `main` with flags parsed; a `UserError` is printed alone and ends with exit code 2."""
+    """Runs `main` with flags parsed; a `UserError` is printed alone and ends with exit code 1."""
     logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().addFilter(_is_for_users)
 
@@ -22,7 +22,18 @@ def run(main: Callable[[list[str]], None]) -> None:
         except UserError as error:
             sys.exit(f"\nError: {error}")
 
-    app.run(main_for_users)
+    app.run(main_for_users, flags_parser=_parse_flags)
+
+
+def _parse_flags(argv: list[str]) -> list[str]:
+    try:
+        return app.parse_flags_with_usage(argv)
+    except (AttributeError, KeyError) as error:
+        # How a config flag says that an override such as --config.bach_size=8 names no key.
+        message: object = error
+        while isinstance(message, Exception):
+            message = message.args[0]
+        sys.exit(f"\nError: Unknown key in --config: {' '.join(str(message).split())}")
 
 
 def _is_for_users(record: log.LogRecord) -> bool:

@@ -9,6 +9,7 @@ from absl import flags, logging
 from ml_collections import config_flags
 
 from xmodal import binary
+from xmodal.options import UserError
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Experiment file, optionally with an argument: FILE.py:ARGUMENT."
@@ -28,8 +29,12 @@ def main(argv: list[str]) -> None:
     from xmodal.training import loop, sharding
 
     sharding.initialize_processes()
-    config = CONFIG.value
-    workdir = WORKDIR.value or os.path.join("runs", config.name)
+    try:
+        config, name = CONFIG.value, CONFIG.value.name
+    except OSError as error:
+        # The flag keeps a file it could not open to itself until the first use.
+        raise UserError(f"--config: {str(error).splitlines()[-1].strip()}") from error
+    workdir = WORKDIR.value or os.path.join("runs", name)
     logging.info("Workdir: %s", workdir)
     loop.train(config, workdir, dry_run=DRY_RUN.value)
 

@@ -126,7 +126,8 @@ def check_batch_size(batch_size: int, mesh: Mesh) -> None:
     devices = mesh.shape[BATCH_AXIS]
     if batch_size % devices:
         lower = batch_size - batch_size % devices
+        nearest = [str(size) for size in (lower, lower + devices) if size > 0]
         raise UserError(
             f"config.batch_size={batch_size} is not a multiple of the {devices} devices; "
-            f"use {max(lower, devices)} or {lower + devices}."
+            f"use {' or '.join(nearest)}."
         )

@@ -1,6 +1,7 @@
 """Tasks: which views of a batch are matched by which loss, and how the losses are summed."""
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -39,13 +40,15 @@ def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
     """Builds the tasks of `config.tasks` in the order of their names.
 
     Raises:
-      UserError: no task, an unknown key, view or loss.
+      UserError: no task, an unknown or missing key, an unknown view or loss.
     """
     if not config:
         raise UserError("config.tasks is empty; a run needs at least one task.")
     tasks = []
     for name, given in sorted(config.items()):
         check_keys(f"config.tasks.{name}", given, KEYS)
+        if missing := [key for key in KEYS if key not in given and key != "options"]:
+            raise UserError(f"config.tasks.{name} lacks {missing}; known: {sorted(KEYS)}.")
         for side in ("left", "right"):
             if not VIEW.fullmatch(given[side]):
                 raise UserError(
@@ -54,10 +57,16 @@ def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
                 )
         loss = lookup(f"config.tasks.{name}.loss", given["loss"], LOSSES)
         options = dict(given.get("options", {}))
+        check_keys(f"config.tasks.{name}.options", options, _options_of(loss))
         tasks.append(
             Task(name, given["left"], given["right"], partial(loss, **options), given["weight"])
         )
     return tuple(tasks)
+
+
+def _options_of(loss: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(loss).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
 
 def caption_indices(tasks: tuple[Task, ...]) -> list[int]:

@@ -1,0 +1,79 @@
+"""The command line of the training binary, in this process."""
+
+import re
+import sys
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from xmodal import binary, main
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs `python -m xmodal.main ARGUMENTS...`; returns the exit code and what was printed."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["xmodal.main", *arguments])
+        # As `__main__` does; undone by flagsaver.
+        flags.mark_flag_as_required("config")
+        with pytest.raises(SystemExit) as ended:
+            binary.run(main.main)
+        code = ended.value.code
+        # The interpreter prints a text given to sys.exit, with exit code 1.
+        said = capsys.readouterr().err + (code if isinstance(code, str) else "")
+        return (1 if isinstance(code, str) else code or 0), said
+
+    # A config flag keeps its overrides as flags of their own.
+    with flagsaver.flagsaver():
+        known = set(flags.FLAGS)
+        yield run
+        for name in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, name)
+    flags.FLAGS.unparse_flags()
+
+
+QUICKSTART = "--config=configs/quickstart.py"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--config"),
+        (["--config=configs/none.py"], "configs/none.py"),
+        (["--cofnig=configs/quickstart.py"], "config"),
+        ([QUICKSTART, "--config.optmizer.name=sgd"], 'Did you mean "optimizer"'),
+        ([QUICKSTART, "--config.optimizer.nmae=sgd"], "Unknown key in --config: 'nmae'"),
+        ([QUICKSTART, "--config.total_steps=many"], "many"),
+        ([QUICKSTART, "extra"], "extra"),
+        (
+            [QUICKSTART, "--config.optimizer.name=sdg"],
+            "Unknown name 'sdg' in config.optimizer.name; known: ['adam', 'adamw', 'sgd'].",
+        ),
+        (
+            [QUICKSTART, "--config.batch_size=12"],
+            "is not a multiple of the 8 devices; use 8 or 16.",
+        ),
+    ],
+)
+def test_mistakes_end_with_a_message(command, tmp_path, arguments, message):
+    workdir = tmp_path / "run"
+    code, said = command(*arguments, f"--workdir={workdir}")
+    assert code == 1
+    assert message in said
+    assert "Traceback" not in said
+    assert not workdir.exists()
+
+
+def test_hands_config_and_flags_to_the_loop(command, monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        "xmodal.training.loop.train", lambda *args, **kwargs: called.append((args, kwargs))
+    )
+    code, _ = command(QUICKSTART + ":t2t", "--config.seed=3", "--dry_run")
+    assert code == 0
+    ((config, workdir), options) = called[0]
+    assert config.seed == 3
+    assert re.fullmatch(r"runs.quickstart_t2t", workdir)
+    assert options == {"dry_run": True}
