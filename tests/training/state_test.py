@@ -41,6 +41,16 @@ def test_partition_by_path_and_back(patterns, frozen):
     assert state.merge(trained, kept) == PARAMS
 
 
+def test_a_tower_without_parameters_or_with_frozen_ones_only_stays():
+    params = PARAMS | {"image": {}}
+    trained, frozen = state.partition(params, ["text/bert/"])
+    assert trained["image"] == {}
+    assert state.merge(trained, frozen) == params
+    trained, frozen = state.partition(PARAMS, ["image/"])
+    assert trained["image"] == {}
+    assert state.merge(trained, frozen) == PARAMS
+
+
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [

@@ -23,7 +23,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from xmodal.models import DualEncoder
 from xmodal.options import UserError, check_keys
 from xmodal.training import sharding
-from xmodal.training.state import TrainState, Tree, flatten, merge, unflatten
+from xmodal.training.state import TrainState, Tree, flatten, merge, split
 
 ITEMS = ("params", "model_state", "opt_state")
 KEYS = ("every", "keep_last", "best_metric")
@@ -81,9 +81,10 @@ class Checkpoints:
         step = int(state.step)
         if not self.lacks(step):
             return
-        if state.frozen and not self._frozen.exists():
+        if state.frozen and not self._manager.all_steps():
+            # By force: a start that was killed before its first checkpoint may have left others.
             with ocp.StandardCheckpointer() as checkpointer:
-                checkpointer.save(self._frozen, state.frozen)
+                checkpointer.save(self._frozen, state.frozen, force=True)
         items = _non_empty(state, ITEMS)
         self._manager.save(
             step,
@@ -160,22 +161,23 @@ def restore_model(
       UserError: no such step (lists those there are), or other shapes than the model's.
     """
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), example_inputs))
-    if mesh is not None:
+    if mesh is None:
+        home = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    else:
         home = sharding.replicated(mesh)
-        shapes = jax.tree.map(
-            lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=home), shapes
-        )
-    params, model_state = shapes
+    params, model_state = jax.tree.map(
+        lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=home), shapes
+    )
     frozen_paths: set[str] = set()
     folder = epath.Path(run_dir).absolute() / "frozen"
     if folder.exists():
         with ocp.StandardCheckpointer() as checkpointer:
             frozen_paths = set(flatten(checkpointer.metadata(folder).item_metadata.tree))
-    flat = flatten(params)
+    trained, frozen = split(params, lambda path: path in frozen_paths)
     state = TrainState(
         step=jax.numpy.int32(step),
-        params=unflatten({p: leaf for p, leaf in flat.items() if p not in frozen_paths}),
-        frozen=unflatten({p: leaf for p, leaf in flat.items() if p in frozen_paths}),
+        params=trained,
+        frozen=frozen,
         model_state=model_state,
         opt_state=(),
     )
@@ -260,10 +262,6 @@ def check_step(run_dir: str, step: int) -> None:
 
 def _folder(run_dir: str) -> epath.Path:
     return epath.Path(run_dir).absolute() / "checkpoints"
-
-
-def _on(home: jax.sharding.Sharding, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=home)
 
 
 def _metrics(run_dir: str, step: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from etils import epath
 
 from xmodal.options import UserError, check_keys
 from xmodal.training import checkpoints
-from xmodal.training.state import TrainState, flatten, unflatten
+from xmodal.training.state import TrainState, flatten
 
 KEYS = ("run", "step", "include", "optimizer")
 
@@ -49,6 +49,12 @@ def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
     logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
     state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
     if config["optimizer"]:
+        # Adam counts its steps once for all parameters: old and fresh moments do not mix.
+        if fresh := [p for p in flatten(params) if not any(re.match(i, p) for i in include)]:
+            raise UserError(
+                f"config.init_from.include={list(include)} leaves out {fresh[0]}, which has no "
+                "moments to go on with; set config.init_from.optimizer=False."
+            )
         other = checkpoints.restore_items(run, step, state, ("opt_state",))
         state = dataclasses.replace(state, opt_state=_moments(state.opt_state, other.opt_state))
     return state
@@ -68,18 +74,19 @@ def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
 def _take(
     target: Any, source: Mapping[str, np.ndarray], include: Sequence[str], run: str
 ) -> dict[str, Any]:
-    flat = flatten(target)
-    for path, leaf in flat.items():
+    def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        path = jax.tree_util.keystr(keys, simple=True, separator="/")
         if not any(re.match(pattern, path) for pattern in include):
-            continue
+            return leaf
         if path not in source:
             raise UserError(
                 f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
             )
         if source[path].shape != leaf.shape:
             raise UserError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
-        flat[path] = jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
-    return unflatten(flat)
+        return jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
+
+    return jax.tree_util.tree_map_with_path(take, target)
 
 
 def _moments(fresh: Any, other: Any) -> Any:

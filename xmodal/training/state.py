@@ -83,9 +83,17 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
     is_frozen = {path: any(re.match(p, path) for p in patterns) for path in flat}
     if all(is_frozen.values()):
         raise UserError(f"config.freeze={list(patterns)} freezes every parameter.")
+    return split(params, is_frozen.__getitem__)
+
+
+def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
+    """(trained, frozen) by a function of the path; every tower stays in the first."""
+    flat = flatten(params)
+    # A tower without parameters is kept too: the model looks for it.
+    trained: Tree = {name: {} for name in params}
     return (
-        unflatten({path: leaf for path, leaf in flat.items() if not is_frozen[path]}),
-        unflatten({path: leaf for path, leaf in flat.items() if is_frozen[path]}),
+        trained | unflatten({path: leaf for path, leaf in flat.items() if not is_frozen(path)}),
+        unflatten({path: leaf for path, leaf in flat.items() if is_frozen(path)}),
     )
 
 
@@ -95,7 +103,8 @@ def _top_levels(flat: Mapping[str, Any]) -> list[str]:
 
 def merge(trained: Tree, frozen: Tree) -> Tree:
     """The inverse of `partition`."""
-    return unflatten(flatten(trained) | flatten(frozen))
+    towers: Tree = {name: {} for name in trained}
+    return towers | unflatten(flatten(trained) | flatten(frozen))
 
 
 def make_init(

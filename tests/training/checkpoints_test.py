@@ -1,0 +1,210 @@
+"""Checkpoints on a real disk, of states that were never trained."""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import tiny_encoder as tiny
+
+from configs import common
+from xmodal.options import UserError
+from xmodal.training import checkpoints, optimizer, sharding, state
+
+BEST = "tiny/mean_recall@10"
+FSDP = [("params/text", "fsdp"), (".*", "replicated")]
+
+
+def make_saver(folder, keep_last=10):
+    return checkpoints.Checkpoints(
+        str(folder), {"every": 1, "keep_last": keep_last, "best_metric": BEST}
+    )
+
+
+def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
+    """Random arrays in every part of a state, also where training would have put zeros."""
+    rng = np.random.default_rng(step)
+    # A tower may have no parameters, and most have no running statistics.
+    params = {
+        "image": {},
+        "text": {"projection": {"kernel": np.zeros((rows, 512)), "bias": np.zeros(3)}},
+    }
+    shapes = state.TrainState(
+        step=np.int32(step),
+        params=params,
+        frozen={"text": {"bert": {"word": np.zeros((4, 2))}}},
+        model_state={"image": {"batch_stats": {"mean": np.zeros(5)}}, "text": {}},
+        opt_state=optimizer.make_optimizer(common.cxc_adam(1e-3), 10).init(params),
+    )
+    homes = sharding.tree_shardings(shapes, rules, sharding.make_mesh(jax.devices()[:devices]))
+
+    def fill(leaf, home):
+        if np.issubdtype(leaf.dtype, np.integer):
+            value = np.full(leaf.shape, step, np.int32)
+        else:
+            value = rng.normal(size=leaf.shape).astype(np.float32)
+        return jax.device_put(value, home)
+
+    return jax.tree.map(fill, shapes, homes)
+
+
+def save(folder, states, metrics=None, **options):
+    saver = make_saver(folder, **options)
+    for one in states:
+        saver.save(one, (metrics or {}).get(int(one.step)))
+    saver.close()
+
+
+def test_the_last_few_and_the_best_are_kept(tmp_path):
+    scores = {0: 10.0, 1: 40.0, 2: 30.0, 4: 20.0}
+    metrics = {step: {BEST: score, "tiny/t2t/recall@1": 99.0} for step, score in scores.items()}
+    save(tmp_path, map(make_state, range(6)), metrics, keep_last=2)
+    assert checkpoints.steps(str(tmp_path)) == [1, 4, 5]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_every_bit_comes_back_on_any_number_of_devices(tmp_path, devices):
+    saved = make_state(3, rules=FSDP)
+    kernel = saved.params["text"]["projection"]["kernel"]
+    assert kernel.addressable_shards[0].data.shape == (64, 512)
+    save(tmp_path, [saved])
+    target = make_state(0, devices, rules=FSDP)
+    restored = checkpoints.restore_latest(str(tmp_path), target)
+    tiny.assert_identical(restored, saved)
+    assert jax.tree.structure(restored) == jax.tree.structure(saved)
+    homes = jax.tree.map(lambda new, wanted: new.sharding == wanted.sharding, restored, target)
+    assert all(jax.tree.leaves(homes))
+
+
+def test_a_run_without_checkpoints_starts_with_what_it_has(tmp_path):
+    fresh = make_state(0)
+    assert checkpoints.restore_latest(str(tmp_path), fresh) is fresh
+    assert checkpoints.steps(str(tmp_path)) == []
+
+
+def test_another_model_names_the_arrays_that_differ(tmp_path):
+    save(tmp_path, [make_state(0)])
+    with pytest.raises(UserError, match="does not fit the model; 1 arrays differ") as error:
+        checkpoints.restore_latest(str(tmp_path), make_state(0, rows=504))
+    assert "text/projection/kernel: model (504, 512), checkpoint (512, 512)" in str(error.value)
+    other = make_state(0)
+    other.params["text"]["adapter"] = other.params["text"].pop("projection")
+    with pytest.raises(UserError, match="adapter/bias: model .3,., checkpoint none"):
+        checkpoints.restore_latest(str(tmp_path), other)
+
+
+def test_frozen_parameters_are_written_once(tmp_path):
+    first = make_state(0)
+    saver = make_saver(tmp_path)
+    saver.save(first)
+    written = {p: p.stat().st_mtime_ns for p in (tmp_path / "frozen").rglob("*")}
+    saver.save(make_state(1))
+    saver.close()
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "frozen").rglob("*")} == written
+    assert not (tmp_path / "checkpoints/1/frozen").exists()
+    restored = checkpoints.restore_latest(str(tmp_path), make_state(5))
+    tiny.assert_identical(restored.frozen, first.frozen)
+
+
+def test_frozen_parameters_of_a_start_that_failed_are_replaced(tmp_path):
+    save(tmp_path, [make_state(0)])
+    # Killed between the frozen parameters and the first checkpoint, then started anew.
+    shutil.rmtree(tmp_path / "checkpoints/0")
+    again = make_state(9)
+    save(tmp_path, [again])
+    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(1)), again)
+
+
+def test_the_model_is_read_with_its_frozen_parameters(tmp_path):
+    config = tiny.make_config(freeze=["text/bert/"])
+    config.model.image.projection, config.model.text.projection = None, tiny.FEATURES
+    parts = tiny.make_parts(config)
+    saved = dataclasses.replace(tiny.start(parts), step=np.int32(2))
+    save(tmp_path, [saved])
+    args = (str(tmp_path), 2, parts.model, parts.example_inputs)
+    for mesh in (None, parts.mesh):
+        params, model_state = checkpoints.restore_model(*args, mesh)
+        tiny.assert_identical(params, saved.all_params())
+        assert model_state == saved.model_state
+        devices = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(params)}
+        assert devices == {8 if mesh else 1}
+    with pytest.raises(UserError, match=r"no checkpoint of step 3; it has \[2\]"):
+        checkpoints.restore_model(str(tmp_path), 3, *args[2:])
+
+
+@pytest.fixture(scope="module")
+def three_steps(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    config = tiny.make_config()
+    config.checkpoint.best_metric = BEST
+    checkpoints.save_config(str(folder), config)
+    metrics = {0: {BEST: 50.0}, 4: {BEST: 50.0}, 6: {BEST: 20.0}}
+    save(folder, map(make_state, (0, 4, 6)), metrics)
+    return str(folder)
+
+
+@pytest.mark.parametrize(("asked", "step"), [("latest", 6), ("best", 4), (0, 0), ("6", 6)])
+def test_steps_by_name_and_number(three_steps, asked, step):
+    assert checkpoints.resolve_step(three_steps, asked) == step
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (5, r"no checkpoint of step 5; it has \[0, 4, 6\]"),
+        ("last", r"Step 'last' of .*: give one of \[0, 4, 6\], latest or best"),
+        ("-1", r"Step '-1' of .*: give one of \[0, 4, 6\]"),
+    ],
+)
+def test_unknown_steps_list_what_is_there(three_steps, asked, message):
+    with pytest.raises(UserError, match=message):
+        checkpoints.resolve_step(three_steps, asked)
+
+
+def test_folders_without_checkpoints(tmp_path):
+    with pytest.raises(UserError, match="is no run of xmodal.main: .*config.json is missing"):
+        checkpoints.resolve_step(str(tmp_path), "latest")
+    checkpoints.save_config(str(tmp_path), tiny.make_config())
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        checkpoints.resolve_step(str(tmp_path), "latest")
+    save(tmp_path, [make_state(0)])
+    with pytest.raises(UserError, match="No checkpoint of .* carries .*; use --step=latest"):
+        checkpoints.resolve_step(str(tmp_path), "best")
+
+
+def test_the_config_comes_back(tmp_path):
+    config = tiny.make_config(seed=7)
+    checkpoints.save_config(str(tmp_path), config)
+    loaded = checkpoints.load_run(str(tmp_path))
+    assert loaded.to_json() == config.to_json()
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path):
+    good = make_state(4)
+    save(tmp_path, [good])
+    half = tmp_path / "checkpoints/8.orbax-checkpoint-tmp"
+    shutil.copytree(tmp_path / "checkpoints/4/params", half / "params.orbax-checkpoint-tmp")
+    assert checkpoints.steps(str(tmp_path)) == [4]
+    assert checkpoints.resolve_step(str(tmp_path), "latest") == 4
+    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), good)
+    # The run comes to step 8 once more.
+    again = dataclasses.replace(make_state(8), frozen=good.frozen)
+    save(tmp_path, [again])
+    assert not half.exists()
+    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), again)
+
+
+def test_a_step_already_saved_is_left_alone(tmp_path):
+    first = make_state(2)
+    save(tmp_path, [first])
+    save(tmp_path, [dataclasses.replace(make_state(3), step=first.step)])
+    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), first)
+
+
+def test_mistakes_in_the_section_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"\['keep'\] in config.checkpoint; known: .*'keep_last'"):
+        checkpoints.Checkpoints(str(tmp_path), {"keep": 3})
+    with pytest.raises(UserError, match=f"best_metric='{BEST}' is none of .'tiny/t2t/recall@10'"):
+        save(tmp_path, [make_state(0)], {0: {"tiny/t2t/recall@10": 1.0}})
