@@ -1,0 +1,191 @@
+"""Whole runs of a tiny text model on a tiny dataset: stopped, continued, failed."""
+
+import json
+import os
+import pathlib
+import signal
+
+import jax
+import ml_collections
+import numpy as np
+import pytest
+import tiny_encoder as tiny
+from jax.experimental.compilation_cache import compilation_cache
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import data_prep
+from configs import common
+from xmodal.training import checkpoints, loop, preflight, reporting
+
+TINY = "tiny_captions"
+BEST = f"{TINY}/mean_recall@10"
+TOTAL_STEPS = 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_once(tmp_path_factory):
+    """Every run compiles the same functions: all but the first find them on disk."""
+    changes = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in changes}
+    for name, value in changes.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    # Captions of this dataset are random words: only a caption itself can be found again.
+    same = common.text_text() | {"right": "caption_0"}
+    config = tiny.make_config(
+        tasks={"same": same}, total_steps=TOTAL_STEPS, batch_size=16, log_every=5
+    )
+    config.model.image = config.data.image = None
+    config.model.text.vocab_size, config.model.text.max_positions = 0, 12
+    config.model.text.dropout = 0.1
+    config.optimizer = common.cxc_adam(0.01)
+    config.data.dataset, config.data.data_dir = TINY, str(tmp_path_factory.mktemp("tfds"))
+    config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
+    config.evaluation.every, config.evaluation.batch_size = 15, 32
+    config.checkpoint.every, config.checkpoint.best_metric = 10, BEST
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(pathlib.Path(__file__).parents[1] / "data")
+        patch.setitem(data_prep.BUILDERS, TINY, f"{TINY}_dataset_builder:Builder")
+        yield config
+
+
+@pytest.fixture(scope="module")
+def whole(config, tmp_path_factory):
+    """A run that nothing disturbed: its folder, and the training loss by step."""
+    folder, losses = tmp_path_factory.mktemp("whole"), {}
+    with pytest.MonkeyPatch.context() as patch:
+        record = reporting.Reporter.record
+
+        def recording(self, step, scalars, image_ids):
+            losses[step] = float(scalars["train/loss"])
+            record(self, step, scalars, image_ids)
+
+        patch.setattr(reporting.Reporter, "record", recording)
+        loop.train(config, str(folder))
+    return folder, losses
+
+
+@pytest.fixture
+def change_batches(monkeypatch):
+    """Lets a function of (step, batch) see and change every batch."""
+    make_batches = loop.make_batches
+
+    def install(function):
+        def changed(parts, first_step):
+            for step, batch in enumerate(make_batches(parts, first_step), first_step):
+                yield function(step, batch)
+
+        monkeypatch.setattr(loop, "make_batches", changed)
+
+    return install
+
+
+def load_state(config, folder):
+    return loop.starting_state(preflight.assemble(config), str(folder))
+
+
+def test_the_loss_falls(whole):
+    _, losses = whole
+    assert list(losses) == list(range(TOTAL_STEPS))
+    values = list(losses.values())
+    assert np.mean(values[-5:]) < 0.8 * np.mean(values[:5])
+
+
+def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
+    folder, _ = whole
+    saved = checkpoints.load_run(str(folder))
+    assert saved.optimizer.to_dict() == config.optimizer.to_dict()
+    assert saved.model.text.vocab_size > 0  # Filled in from the dataset.
+    assert checkpoints.steps(str(folder))[-1] == TOTAL_STEPS
+    assert (folder / "test/metrics.json").exists()
+    assert not (folder / "failure.json").exists()
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    assert [e.step for e in events.Tensors("train/loss")] == list(range(5, TOTAL_STEPS + 1, 5))
+    assert [e.step for e in events.Tensors(BEST)] == [0, 15, TOTAL_STEPS]
+
+
+def test_a_stopped_run_continues_as_if_nothing_had_happened(
+    whole, config, tmp_path, change_batches
+):
+    folder, _ = whole
+
+    def stop(step, batch):
+        if step == 17:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return batch
+
+    change_batches(stop)
+    handler = signal.getsignal(signal.SIGTERM)
+    loop.train(config, str(tmp_path))
+    assert signal.getsignal(signal.SIGTERM) is handler
+    # The step of the signal is finished first.
+    assert checkpoints.steps(str(tmp_path))[-1] == 18
+    assert not (tmp_path / "test").exists()
+
+    drawn = []
+    change_batches(lambda step, batch: (drawn.append(step), batch)[1])
+    loop.train(config, str(tmp_path))
+    assert drawn == list(range(18, TOTAL_STEPS))
+    tiny.assert_identical(load_state(config, tmp_path), load_state(config, folder))
+    results = [json.loads((f / "test/metrics.json").read_text()) for f in (tmp_path, folder)]
+    assert results[0] == results[1]
+    assert results[0][f"{TINY}/t2t/recall@10"] > 0
+
+
+def test_training_a_finished_run_again_changes_nothing(whole, config):
+    folder, _ = whole
+    before = {p: p.read_bytes() for p in (folder / "checkpoints").rglob("*") if p.is_file()}
+    loop.train(config, str(folder))
+    after = {p: p.read_bytes() for p in (folder / "checkpoints").rglob("*") if p.is_file()}
+    assert after == before
+
+
+def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
+    config, tmp_path, change_batches
+):
+    config = ml_collections.ConfigDict(config)
+    config.optimizer.learning_rate = 1e30  # Step 0 throws the parameters out, step 1 fails.
+    ids = {}
+
+    def watch(step, batch):
+        ids[step] = batch["image_id"].tolist()
+        return batch
+
+    change_batches(watch)
+    with pytest.raises(reporting.NonFiniteLossError, match="step 1 is not finite"):
+        loop.train(config, str(tmp_path))
+    evidence = json.loads((tmp_path / "failure.json").read_text())
+    assert evidence["step"] == 1
+    assert evidence["image_ids"] == ids[1]
+    assert evidence["last_finite_scalars"]["step"] == 0
+    assert checkpoints.steps(str(tmp_path)) == [0, 1]
+    state = load_state(config, tmp_path)
+    assert int(state.step) == 1
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
+
+
+def test_a_dry_run_writes_nothing(config, tmp_path):
+    folder = tmp_path / "run"
+    loop.train(config, str(folder), dry_run=True)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "every", "due"),
+    [(0, 5, True), (4, 5, False), (5, 5, True), (12, 5, True), (3, 0, False), (12, 0, True)],
+)
+def test_what_is_due_when(step, every, due):
+    assert loop.is_due(step, every, total_steps=12) == due
