@@ -186,7 +186,9 @@ def restore_model(
 
 
 def save_config(run_dir: str, config: ml_collections.ConfigDict) -> None:
-    """Writes `RUN_DIR/config.json`, by rename so that it is never half there."""
+    """Writes `RUN_DIR/config.json` on process 0, by rename so that it is never half there."""
+    if jax.process_index() > 0:
+        return
     folder = epath.Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / "config.json.tmp"

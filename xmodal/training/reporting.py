@@ -31,7 +31,9 @@ class NonFiniteLossError(RuntimeError):
         self.evidence = dict(evidence)
 
     def save(self, run_dir: str) -> None:
-        """Writes `RUN_DIR/failure.json`."""
+        """Writes `RUN_DIR/failure.json`, on process 0 with the ids of its own rows."""
+        if jax.process_index() > 0:
+            return
         path = epath.Path(run_dir) / "failure.json"
         path.write_text(json.dumps(self.evidence, indent=2) + "\n")
 
