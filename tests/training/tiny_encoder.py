@@ -67,14 +67,14 @@ def start(parts, seed=0):
 
 
 def compile_step(parts, state, **options):
-    """As `loop.compile_step`, with what LLVM would spend seconds on left out."""
+    """As `loop.compile_step`, with options of `make_step`."""
     function = step.make_step(
         parts.model, parts.tasks, parts.optimizer, parts.schedule, seed=0, **options
     )
     batch = preflight.abstract_batch(parts)
     number = jax.ShapeDtypeStruct((), np.int32, sharding=sharding.replicated(parts.mesh))
     lowered = step.jit_step(function, state, parts.mesh).lower(state, batch, number)
-    return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})
+    return lowered.compile()
 
 
 def run_step(parts, compiled, state, batch, number):

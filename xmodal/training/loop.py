@@ -56,7 +56,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
     )
     first_step = int(state.step)
     batches = make_batches(parts, first_step)
-    with contextlib.closing(saver), stop_signal() as stop_requested:
+    with contextlib.closing(saver), contextlib.closing(writer), stop_signal() as stop_requested:
         try:
             for step in range(first_step, config.total_steps + 1):
                 evaluate = is_due(step, config.evaluation.every, config.total_steps)
