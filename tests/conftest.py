@@ -2,8 +2,44 @@
 
 import os
 
+import pytest
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 )
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(scope="session")
+def few_shapes(tmp_path_factory):
+    """A TFDS folder that holds crisscrossed_shapes with 1/40 of its scenes."""
+    import data_prep
+    from data_prep.build import build
+
+    folder = str(tmp_path_factory.mktemp("few_shapes"))
+    sizes = {"train": 150, "validation": 25, "test": 25}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_prep.builder_class("crisscrossed_shapes"), "SPLIT_SIZES", sizes)
+        for config in ("images", "ratings"):
+            build("crisscrossed_shapes", config, data_dir=folder)
+    return folder
+
+
+@pytest.fixture
+def fast_compilation(monkeypatch):
+    """For runs of a few steps: two of EfficientNet's stages, one device, no optimisation.
+
+    The whole step takes a minute to compile; other tests hold the towers and the devices.
+    """
+    import jax
+
+    from xmodal.models import efficientnet
+    from xmodal.training import sharding
+
+    monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
+    one_device = sharding.make_mesh(jax.devices()[:1])
+    monkeypatch.setattr(sharding, "make_mesh", lambda: one_device)
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -1,0 +1,74 @@
+"""A real training command in processes of its own."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+CONFIG = """
+from configs import quickstart
+
+
+def get_config():
+    config = quickstart.get_config("t2t")
+    config.data.data_dir = {data_dir!r}
+    config.data.text.max_length = config.model.text.max_positions = 16
+    config.model.text.width, config.model.text.mlp_dim, config.model.text.projection = 32, 32, 32
+    config.model.text.adapter = None
+    config.batch_size, config.log_every = 16, 100
+    config.optimizer.schedule.warmup_steps = 2
+    config.evaluation.bootstrap_samples = 10
+    return config
+"""
+
+
+@pytest.fixture
+def tiny_config(few_shapes, tmp_path):
+    """Path of a config file of a small text-only experiment."""
+    path = tmp_path / "tiny.py"
+    path.write_text(CONFIG.format(data_dir=few_shapes))
+    return path
+
+
+@pytest.fixture
+def read_arrays():
+    """Function that reads one item of a checkpoint on whatever devices it was written."""
+
+    def read(folder):
+        with ocp.StandardCheckpointer() as checkpointer:
+            tree = checkpointer.metadata(folder).item_metadata.tree
+            target = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
+            return checkpointer.restore(folder, target)
+
+    return read
+
+
+@pytest.fixture
+def start():
+    """Function that starts `python -m xmodal.main`; what still runs at the end is killed."""
+    processes = []
+
+    def start_main(*arguments, devices=1, **variables):
+        variables |= {
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            # These runs are over before any optimisation pays.
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "xmodal.main", *map(str, arguments)],
+            env=os.environ | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start_main
+    for process in processes:
+        process.kill()
+        process.wait()

@@ -1,0 +1,45 @@
+"""Two processes train what one process with two devices trains."""
+
+import json
+import socket
+
+import jax
+import numpy as np
+import pytest
+
+TOTAL_STEPS = 4
+
+
+def free_port():
+    with socket.socket() as server:
+        server.bind(("localhost", 0))
+        return server.getsockname()[1]
+
+
+def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path):
+    def begin(run_dir, **kwargs):
+        steps = f"--config.total_steps={TOTAL_STEPS}"
+        return start(f"--config={tiny_config}", f"--workdir={run_dir}", steps, **kwargs)
+
+    together = {
+        "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
+        "JAX_NUM_PROCESSES": "2",
+    }
+    pair = [begin(tmp_path / "two", JAX_PROCESS_ID=str(index), **together) for index in range(2)]
+    outputs = [process.communicate(timeout=300)[0] for process in pair]
+    assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
+    one = begin(tmp_path / "one", devices=2)
+    output, _ = one.communicate()
+    assert one.returncode == 0, output
+
+    last = f"checkpoints/{TOTAL_STEPS}/params"
+    found, expected = read_arrays(tmp_path / "two" / last), read_arrays(tmp_path / "one" / last)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=0), found, expected)
+    found, expected = (
+        json.loads((tmp_path / run / "test" / "metrics.json").read_text()) for run in ("two", "one")
+    )
+    assert found == pytest.approx(expected, abs=1e-3)
+    # Process 1 has printed no table and written no scalars.
+    assert ["test split" in output for output in outputs] == [True, False]
+    for folder in ("two", "two/test"):
+        assert len(list((tmp_path / folder).glob("events.out.tfevents.*"))) == 1
