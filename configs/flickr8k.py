@@ -17,8 +17,10 @@ from configs import common
 DIMENSION = 512
 
 
-def get_config() -> ConfigDict:
+def get_config(argument: str = "") -> ConfigDict:
     """Takes no argument."""
+    if argument:
+        raise ValueError(f"Unknown argument {argument!r} of flickr8k.py; it takes none.")
     config = common.experiment("flickr8k")
     config.total_steps, config.batch_size, config.log_every = 600, 256, 50
     config.model.image = {

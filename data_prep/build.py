@@ -4,11 +4,14 @@
 """
 
 import argparse
+import sys
 from typing import Any
 
 import tensorflow_datasets as tfds
+from etils import epath
 
 import data_prep
+from data_prep.schema import UnexpectedFilesError
 
 
 def build(
@@ -29,9 +32,12 @@ def build(
         A builder whose records can be read.
 
     Raises:
-        FileNotFoundError: a file is not in `manual_dir`.
-        ValueError: files do not hold the published dataset.
+        FileNotFoundError: `manual_dir`, or a file that should be in it, is not there.
+        UnexpectedFilesError: files do not hold the published dataset.
     """
+
+    if manual_dir and not any(epath.Path(manual_dir).glob("*")):
+        raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
 
     def make_builder() -> Any:
         return data_prep.builder_class(name)(config=config, data_dir=data_dir)
@@ -55,8 +61,15 @@ def main() -> None:
     parser.add_argument("--manual_dir", help="folder of the files that were fetched by hand")
     args = parser.parse_args()
     known = list(data_prep.builder_class(args.dataset).builder_configs)
+    if args.config and args.config not in known:
+        parser.error(f"{args.dataset} has no config {args.config!r}; known: {', '.join(known)}")
     for config in [args.config] if args.config else known:
-        builder = build(args.dataset, config, data_dir=args.data_dir, manual_dir=args.manual_dir)
+        try:
+            builder = build(
+                args.dataset, config, data_dir=args.data_dir, manual_dir=args.manual_dir
+            )
+        except (FileNotFoundError, UnexpectedFilesError) as error:
+            sys.exit(f"Error: {error}")
         print(f"{args.dataset}/{config}: {builder.data_dir}")
 
 

@@ -13,6 +13,10 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 
+class UnexpectedFilesError(ValueError):
+    """The files that were fetched by hand do not hold the published dataset."""
+
+
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """Builder whose records can be read by index: ArrayRecord unless another format is asked for.
 
@@ -83,7 +87,7 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
         source: file or folder named in the error.
 
     Raises:
-        ValueError: naming every count that differs.
+        UnexpectedFilesError: naming every count that differs.
     """
     wrong = [
         f"{name}: {found.get(name, 0):,} instead of {count:,}"
@@ -91,7 +95,7 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
         if found.get(name, 0) != count
     ]
     if wrong:
-        raise ValueError(
+        raise UnexpectedFilesError(
             f"{source} does not hold the published dataset ({'; '.join(wrong)}). "
             "Fetch the files again; nothing was written."
         )

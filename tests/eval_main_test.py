@@ -117,8 +117,8 @@ def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"step": "3"}, r"--step=3: .* has the checkpoints \[0, 2, 4\]"),
-        ({"step": "first"}, r"--step=first: .* 'best' or 'latest'"),
+        ({"step": "3"}, r"has no checkpoint of step 3; it has \[0, 2, 4\]"),
+        ({"step": "first"}, r"'first' of .*: give one of \[0, 2, 4\], latest or best"),
         ({"split": "train2014"}, "train2014"),
         ({"run": "runs/none"}, "'runs/none' is no run"),
     ],

@@ -25,15 +25,15 @@ DRY_RUN = flags.DEFINE_bool(
 def main(argv: list[str]) -> None:
     """Connects the processes and hands over to the loop."""
     del argv
-    # Imported here so that --help and a mistyped flag answer at once.
-    from xmodal.training import loop, sharding
-
-    sharding.initialize_processes()
     try:
         config, name = CONFIG.value, CONFIG.value.name
     except OSError as error:
         # The flag keeps a file it could not open to itself until the first use.
         raise UserError(f"--config: {str(error).splitlines()[-1].strip()}") from error
+    # Imported here so that --help and a mistyped flag or file answer at once.
+    from xmodal.training import loop, sharding
+
+    sharding.initialize_processes()
     workdir = WORKDIR.value or os.path.join("runs", name)
     logging.info("Workdir: %s", workdir)
     loop.train(config, workdir, dry_run=DRY_RUN.value)

@@ -10,6 +10,8 @@ import gzip
 import pathlib
 from collections.abc import Iterator
 
+from data_prep.schema import UnexpectedFilesError
+
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 TIDY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
 # Listed in the original captions, but the release has no such image.
@@ -31,7 +33,9 @@ class Captions:
     def __post_init__(self) -> None:
         for name, texts in self.texts.items():
             if len(texts) != 5 or not all(texts):
-                raise ValueError(f"Flickr8k image {name} does not have five captions: {texts}")
+                raise UnexpectedFilesError(
+                    f"Flickr8k image {name} does not have five captions: {texts}"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +55,7 @@ def read_captions(folder: pathlib.Path) -> Captions:
 
     Raises:
         FileNotFoundError: a file of the layout that was found is missing.
-        ValueError: an image does not have exactly five captions.
+        UnexpectedFilesError: an image does not have exactly five captions.
     """
     texts: dict[str, list[str]] = {}
     splits: dict[str, list[str]] = {split: [] for split in ORIGINAL_SPLITS.values()}

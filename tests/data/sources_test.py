@@ -48,6 +48,7 @@ def test_a_missing_dataset_says_what_to_put_where_and_what_to_run(
 
 def test_a_dataset_with_files_at_hand_is_built(tiny_config, tmp_path, monkeypatch):
     monkeypatch.setattr(tiny.Builder, "MANUAL_DOWNLOAD_INSTRUCTIONS", "Put photos.zip there.")
+    (tmp_path / "photos.zip").touch()
     config = tiny_config | {"data_dir": str(tmp_path), "manual_dir": str(tmp_path)}
     data.prepare(config)
     data.prepare(tiny_config | {"data_dir": str(tmp_path)})

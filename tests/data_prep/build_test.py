@@ -32,7 +32,16 @@ def test_all_configs_or_one_are_prepared(tmp_path, monkeypatch, capsys):
     assert prepared == [("flickr8k", "features", None, None)]
 
 
-def test_unknown_datasets_list_the_known_ones(monkeypatch, capsys):
+def test_unknown_names_list_the_known_ones(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         _run(monkeypatch, "--dataset=flickr")
     assert "flickr8k" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        _run(monkeypatch, "--dataset=flickr8k", "--config=pixels")
+    assert "'pixels'; known: images, features, ratings" in capsys.readouterr().err
+
+
+def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
+    folder = tmp_path / "files"
+    with pytest.raises(SystemExit, match=f"{folder} does not exist or is empty"):
+        _run(monkeypatch, "--dataset=flickr8k", f"--manual_dir={folder}", f"--data_dir={tmp_path}")

@@ -47,7 +47,8 @@ def train_batches(
         `image_id` int32 [b]; `caption_id` int32 [b, C].
 
     Raises:
-        ValueError: the batch size does not fit the number of processes or of examples.
+        UserError: there are fewer examples than a batch takes.
+        ValueError: the processes cannot share a batch equally.
     """
     config = parse(config)
     if batch_size % process_count:

@@ -1,6 +1,7 @@
 """Prepared datasets, read by record number, and the small files cached beside them."""
 
 import contextlib
+import inspect
 import uuid
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -12,6 +13,7 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
+from data_prep.schema import UnexpectedFilesError
 from xmodal.data.config import DataConfig
 from xmodal.options import UserError, lookup
 
@@ -105,7 +107,8 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
         builder_config: TFDS builder config to open.
 
     Raises:
-        UserError: dataset or builder config are unknown; the known ones are listed.
+        UserError: dataset or builder config are unknown (the known ones are listed), or files do
+            not hold the published dataset.
         DatasetMissingError: with what to put where and the command to run.
     """
     lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
@@ -125,6 +128,8 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
         return build(config.dataset, builder_config, **folders)
     except FileNotFoundError as error:
         raise DatasetMissingError(f"{error}\n{_remedy(builder)}") from error
+    except UnexpectedFilesError as error:
+        raise UserError(str(error)) from error
 
 
 @contextlib.contextmanager
@@ -141,9 +146,10 @@ def replacing(path: epath.Path) -> Iterator[BinaryIO]:
 
 def _remedy(builder: tfds.core.DatasetBuilder) -> str:
     name, config = builder.name, builder.builder_config.name
+    instructions = inspect.cleandoc(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)
     return (
         f"dataset {name} (config {config}) is not prepared in {builder.data_dir}. "
-        f"Its files have to be fetched by hand:\n\n{builder.MANUAL_DOWNLOAD_INSTRUCTIONS.strip()}"
+        f"Its files have to be fetched by hand:\n\n{instructions}"
         "\n\nThen set config.data.manual_dir to that folder, or prepare the dataset first with\n"
         f"  python -m data_prep.build --dataset={name} --config={config} "
         f"--data_dir={builder.data_dir_root} --manual_dir=FOLDER"

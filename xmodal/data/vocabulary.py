@@ -11,6 +11,7 @@ from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 from xmodal.data.config import DataConfig, TextConfig, parse
 from xmodal.data.sources import Source, replacing
 from xmodal.data.text import SPECIAL_TOKENS, normalize
+from xmodal.options import UserError
 
 
 def vocabulary_size(config: Mapping[str, Any] | DataConfig) -> int:
@@ -40,10 +41,10 @@ def read_vocabulary(path: epath.Path) -> list[str]:
     """Reads a vocab.txt: one token per line, its id is the line number from 0.
 
     Raises:
-        FileNotFoundError: with the remedy.
+        UserError: there is no such file.
     """
     if not path.exists():
-        raise FileNotFoundError(
+        raise UserError(
             f"config.data.text.vocabulary names {path}, which does not exist. Give the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )

@@ -47,7 +47,7 @@ def softmax_loss(
       left items that score their own partner above every negative.
 
     Raises:
-      ValueError: unknown form, directions or engine.
+      UserError: unknown form, directions or engine.
     """
     per_query = lookup("config.tasks.*.options.form", form, FORMS)
     weight = lookup("config.tasks.*.options.directions", directions, DIRECTIONS)

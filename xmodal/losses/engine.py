@@ -73,7 +73,7 @@ def fold(
       name -> (row result [B] of each left item, column result [B] of each right item), float32.
 
     Raises:
-      ValueError: unknown engine.
+      UserError: unknown engine.
     """
     run = lookup("config.tasks.*.options.engine", engine, ENGINES)
     return run(left, right, groups, dict(reducers), chunk_size)
@@ -114,7 +114,7 @@ def _chunked(
     size = right.shape[0]
     chunk = min(chunk_size, size)
     padding = -size % chunk
-    # Padded columns are given to no group; `valid` keeps them out of every row.
+    # `valid` keeps padded columns, whose group number means nothing, out of every row.
     columns = jnp.pad(right, ((0, padding), (0, 0))).reshape(-1, chunk, right.shape[1])
     column_groups = jnp.pad(groups, (0, padding)).reshape(-1, chunk)
     valid = (jnp.arange(size + padding) < size).reshape(-1, chunk)

@@ -39,7 +39,7 @@ def normalise(name: str, vectors: jax.Array) -> jax.Array:
       [..., D] float32.
 
     Raises:
-      ValueError: the name is not in the table.
+      UserError: the name is not in the table.
     """
     prepare = lookup("config.model.similarity", name, SIMILARITIES)
     return prepare(jnp.asarray(vectors, jnp.float32))

@@ -5,11 +5,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from xmodal.options import UserError
+
 
 def split_heads(x: jax.Array, heads: int) -> jax.Array:
     """[N, T, W] -> [N, T, heads, W / heads]."""
     if x.shape[-1] % heads:
-        raise ValueError(f"a width of {x.shape[-1]} does not split into {heads} heads")
+        raise UserError(f"a width of {x.shape[-1]} does not split into {heads} heads")
     return x.reshape(*x.shape[:-1], heads, -1)
 
 

@@ -11,6 +11,7 @@ import jax
 from jax.typing import DTypeLike
 
 from xmodal.models.attention import attend, split_heads
+from xmodal.options import UserError
 
 _INIT = nn.initializers.truncated_normal(0.02)
 
@@ -65,7 +66,7 @@ class Bert(nn.Module):
     def __call__(self, ids: jax.Array, mask: jax.Array, train: bool) -> jax.Array:
         """Int ids [N, T] and bool mask [N, T] -> [N, T, W] in the compute dtype."""
         if ids.shape[1] > self.max_positions:
-            raise ValueError(
+            raise UserError(
                 f"texts of {ids.shape[1]} tokens, but BERT has max_positions={self.max_positions}"
             )
         words = self.param("word_embeddings", _INIT, (self.vocab_size, self.width))

@@ -19,7 +19,7 @@ from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import lookup
+from xmodal.options import UserError, lookup
 
 # ImageNet statistics of pixels in [0, 1].
 PIXEL_MEAN = (0.485, 0.456, 0.406)
@@ -223,7 +223,7 @@ def make_tower(
       devices: their count is the number of groups of batch_norm="per_device".
     """
     if (variant is None) == (width is None and depth is None):
-        raise ValueError(
+        raise UserError(
             f"EfficientNet takes a variant ({', '.join(VARIANTS)}) or a width and a depth, got "
             f"variant={variant}, width={width}, depth={depth}"
         )

@@ -17,8 +17,8 @@ BATCH_AXIS = "data"
 def initialize_processes() -> None:
     """Connects the processes of a multi-host run; does nothing in a single process.
 
-    TPU slices describe themselves. Elsewhere the three variables JAX itself reads say who is who:
-    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
+    Slices that set TPU_WORKER_HOSTNAMES describe themselves. Elsewhere three variables say who is
+    who: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
     """
     if jax.distributed.is_initialized():
         return
