@@ -53,8 +53,8 @@ def config(tmp_path_factory):
     config.optimizer = common.cxc_adam(0.01)
     config.data.dataset, config.data.data_dir = TINY, str(tmp_path_factory.mktemp("tfds"))
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
-    config.evaluation.every, config.evaluation.batch_size = 15, 32
-    config.checkpoint.every, config.checkpoint.best_metric = 10, BEST
+    config.evaluation.every, config.evaluation.batch_size = 20, 32
+    config.checkpoint.every, config.checkpoint.best_metric = 20, BEST
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(pathlib.Path(__file__).parents[1] / "data")
         patch.setitem(data_prep.BUILDERS, TINY, f"{TINY}_dataset_builder:Builder")
@@ -114,7 +114,7 @@ def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
     events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
     events.Reload()
     assert [e.step for e in events.Tensors("train/loss")] == list(range(5, TOTAL_STEPS + 1, 5))
-    assert [e.step for e in events.Tensors(BEST)] == [0, 15, TOTAL_STEPS]
+    assert [e.step for e in events.Tensors(BEST)] == [0, 20, TOTAL_STEPS]
 
 
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
