@@ -27,6 +27,7 @@ class EvalSet:
         image_ids: int32 [N].
         caption_ids: int32 [M], at most five per image, grouped by image.
         caption_image_ids: int32 [M], the image that each caption describes.
+        caption_texts: UTF-8 bytes [M].
         ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
             `methods` strings [P]; empty for a dataset without ratings.
     """
@@ -50,8 +51,8 @@ class EvalSet:
         self.image_ids = columns["image_ids"]
         self.caption_ids = columns["caption_ids"]
         self.caption_image_ids = np.repeat(columns["image_ids"], columns["counts"])
+        self.caption_texts = columns["captions"]
         self.ratings = load_ratings(config, split)
-        self._captions = columns["captions"]
 
     def images(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Every image once, in the order of `image_ids`; the last batch may be short.
@@ -88,7 +89,7 @@ class EvalSet:
             Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], `caption_id` and
             `image_id` int32 [b].
         """
-        columns = (self._captions, self.caption_ids, self.caption_image_ids)
+        columns = (self.caption_texts, self.caption_ids, self.caption_image_ids)
         batches = tf.data.Dataset.from_tensor_slices(columns).batch(batch_size)
 
         @tf.autograph.experimental.do_not_convert
