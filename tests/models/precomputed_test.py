@@ -63,3 +63,10 @@ def test_errors_name_the_remedy():
         tower.init(jax.random.key(0), np.zeros((2, 4), np.float32))
     with pytest.raises(ValueError, match="known: .'l2', 'layer_norm', 'none'"):
         precomputed.make_tower(features=3, input_norm="batch")
+
+
+def test_the_shape_of_region_sets_stands_in_the_config():
+    tower = precomputed.make_tower(features=(7, 3), projection=2)
+    assert tower.init(jax.random.key(0), np.zeros((1, 7, 3), np.float16))[0]["projection"][
+        "kernel"
+    ].shape == (3, 2)

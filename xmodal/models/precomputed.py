@@ -64,7 +64,7 @@ class Precomputed(nn.Module):
 
 def make_tower(
     *,
-    features: int,
+    features: int | Sequence[int],
     hidden: Sequence[int] = (),
     dropout: float = 0.0,
     input_norm: str = "none",
@@ -75,7 +75,7 @@ def make_tower(
     """Features as a tower of floats [B, F] or, one row per region, [B, R, F].
 
     Args:
-      features: F.
+      features: F, or (R, F) where every image comes as a set of R regions.
       hidden: widths of hidden layers with a ReLU.
       dropout: after every hidden layer.
       input_norm: of every feature vector: "none", "l2", or "layer_norm" without parameters.
@@ -86,7 +86,7 @@ def make_tower(
     del devices
     lookup("config.model.image.input_norm", input_norm, INPUT_NORMS)
     module = Precomputed(
-        features,
+        features if isinstance(features, int) else features[-1],
         tuple(hidden),
         dropout,
         input_norm,

@@ -1,7 +1,7 @@
 """Builds every part of a run from its config, so that what is wrong is said before it starts."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -13,10 +13,10 @@ from jax.sharding import Mesh
 from xmodal import data
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.options import UserError, check_keys
-from xmodal.training import sharding, state
+from xmodal.training import checkpoints, init_from, sharding, state
 from xmodal.training.optimizer import make_optimizer, make_schedule
 from xmodal.training.step import check_towers
-from xmodal.training.tasks import Task, caption_indices, make_tasks
+from xmodal.training.tasks import Task, caption_indices, compute_losses, make_tasks
 
 KEYS = (
     "name",
@@ -36,6 +36,15 @@ KEYS = (
     "checkpoint",
     "sharding",
 )
+# Sections that are first read when device time has been spent, and what they hold.
+SECTIONS = {
+    "splits": ("train", "validation", "test"),
+    "evaluation": ("every", "batch_size", "bootstrap_samples", "seed"),
+    "checkpoint": checkpoints.KEYS,
+    "init_from": init_from.KEYS,
+}
+_TWO_VECTORS = jax.ShapeDtypeStruct((2, 2), np.float32)
+_TWO_IDS = jax.ShapeDtypeStruct((2,), np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +77,26 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
       UserError: an unknown key or name anywhere, or two parts that do not fit.
       data.DatasetMissingError: the dataset is not there; says how to get it.
     """
-    check_keys("config", config, KEYS)
+    _check_section("config", config, KEYS)
+    for section, keys in SECTIONS.items():
+        _check_section(f"config.{section}", config[section], keys)
     mesh = sharding.make_mesh()
+    sharding.check_batch_size(config.batch_size, mesh)
     build(config, mesh)  # Everything else is checked before a dataset is built or asked for.
-    check_keys("config.splits", config.splits, ("train", "validation", "test"))
     data.prepare(config.data, splits=config.splits.values())
+    examples = data.num_train_examples(config.data, config.splits.train)
+    if config.batch_size > examples:
+        raise UserError(
+            f"config.batch_size={config.batch_size} is more than the {examples:,} training "
+            f"examples of config.splits.train={config.splits.train!r}."
+        )
     return build(fill_vocabulary(config), mesh)
+
+
+def _check_section(section: str, given: Mapping[str, Any], keys: Collection[str]) -> None:
+    check_keys(section, given, keys)
+    if missing := sorted(set(keys) - set(given)):
+        raise UserError(f"{section} lacks {missing}; known: {sorted(keys)}.")
 
 
 def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
@@ -82,9 +105,9 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
     Raises:
       UserError: an unknown key or name, or two parts that do not fit.
     """
-    sharding.check_batch_size(config.batch_size, mesh)
     tasks = make_tasks(config.tasks)
-    drawn = config.data.captions_per_image
+    inputs = data.parse(config.data)
+    drawn = inputs.captions_per_image
     if caption_indices(tasks) and max(caption_indices(tasks)) >= drawn:
         raise UserError(
             f"config.tasks look at caption_{max(caption_indices(tasks))}, but "
@@ -92,6 +115,13 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
         )
     model = make_model(config.model, mesh)
     check_towers(model, tasks)
+    if (config.model.image is None) != (inputs.image is None):
+        raise UserError(
+            "One of config.model.image and config.data.image is None; set both or none."
+        )
+    # Traced on two items: a name that a loss or the similarity does not know is found right here.
+    views = {view: _TWO_VECTORS for task in tasks for view in (task.left, task.right)}
+    jax.eval_shape(lambda v, ids: compute_losses(tasks, v, ids, model.similarity), views, _TWO_IDS)
     return Parts(
         config=config,
         mesh=mesh,
@@ -99,7 +129,7 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
         tasks=tasks,
         optimizer=make_optimizer(config.optimizer, config.total_steps),
         schedule=make_schedule(config.optimizer, config.total_steps),
-        example_inputs=make_example_inputs(config.model, config.data),
+        example_inputs=make_example_inputs(config.model, inputs),
     )
 
 
@@ -139,18 +169,18 @@ def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigD
     return config
 
 
-def make_example_inputs(model: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+def make_example_inputs(model: Mapping[str, Any], inputs: data.DataConfig) -> dict[str, Any]:
     """Zeros of the shapes each tower takes, from `config.model` and `config.data`."""
     examples: dict[str, Any] = {}
     if model["image"] is not None:
-        size = inputs["image"]["size"]
+        size = inputs.image.size
         examples["image"] = (
             np.zeros((1, size, size, 3), np.uint8)
             if size
-            else np.zeros((1, model["image"]["features"]), np.float16)
+            else np.zeros((1, *np.atleast_1d(model["image"]["features"])), np.float16)
         )
     if model["text"] is not None:
-        tokens = np.zeros((1, inputs["text"]["max_length"]), np.int32)
+        tokens = np.zeros((1, inputs.text.max_length), np.int32)
         examples["text"] = {"text_ids": tokens, "text_mask": tokens}
     return examples
 
@@ -182,7 +212,7 @@ def abstract_batch(parts: Parts) -> dict[str, jax.ShapeDtypeStruct]:
         image = parts.example_inputs["image"]
         shapes["image"] = ((size, *image.shape[1:]), image.dtype)
     if "text" in parts.example_inputs:
-        captions = parts.config.data.captions_per_image
+        captions = data.parse(parts.config.data).captions_per_image
         tokens = parts.example_inputs["text"]["text_ids"].shape[-1]
         shapes["caption_id"] = ((size, captions), np.int32)
         shapes |= {k: ((size, captions, tokens), np.int32) for k in ("text_ids", "text_mask")}
