@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from xmodal.data.config import DataConfig
+from xmodal.data.config import DataConfig, parse
 from xmodal.data.evaluation import EvalSet, eval_set
 from xmodal.data.pipeline import num_train_examples, train_batches
 from xmodal.data.preparation import prepare
@@ -18,6 +18,7 @@ __all__ = [
     "EvalSet",
     "eval_set",
     "num_train_examples",
+    "parse",
     "prepare",
     "train_batches",
     "vocabulary_size",

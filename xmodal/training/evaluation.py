@@ -11,27 +11,19 @@ import ml_collections
 
 from xmodal import data
 from xmodal.evals import Evaluator, report
-from xmodal.options import check_keys
 from xmodal.training import checkpoints, preflight, sharding
 from xmodal.training.state import TrainState
 
 if TYPE_CHECKING:
     from clu import metric_writers
 
-KEYS = ("every", "batch_size", "bootstrap_samples", "seed")
-
 
 class RunEvaluator:
     """Evaluates states and checkpoints of one run; each tower is compiled once."""
 
     def __init__(self, parts: preflight.Parts) -> None:
-        """Prepares the evaluation that `config.evaluation` describes.
-
-        Raises:
-          UserError: an unknown key.
-        """
+        """Prepares the evaluation that `config.evaluation` describes."""
         options = parts.config.evaluation
-        check_keys("config.evaluation", options, KEYS)
         self._parts = parts
         self._sets: dict[str, data.EvalSet] = {}
         self._evaluator = Evaluator(
