@@ -47,7 +47,7 @@ class TextConfig:
 
     Attributes:
         vocabulary: path of a BERT `vocab.txt`; "" learns one from the training captions.
-        vocabulary_size: upper bound of a learnt vocabulary.
+        vocabulary_size: what a learnt vocabulary aims at; a few per cent more may come out.
         max_length: word pieces of a padded caption, with [CLS] and [SEP].
         lower_case: uncased model: lower-case and strip accents.
     """

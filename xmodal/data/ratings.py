@@ -1,12 +1,13 @@
 """Rated pairs for evaluation: from a dataset's `ratings` config or from the released CxC files."""
 
 import csv
-import pathlib
+import io
 import re
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from etils import epath
 
 import data_prep
 from xmodal.data.config import DataConfig
@@ -32,13 +33,13 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
         [P]; empty if the dataset has no ratings of this split.
     """
     if config.ratings_dir:
-        return read_cxc_ratings(pathlib.Path(config.ratings_dir), split)
+        return read_cxc_ratings(epath.Path(config.ratings_dir), split)
     if "ratings" in data_prep.builder_class(config.dataset).builder_configs:
         return _read_rating_records(config, split)
     return {}
 
 
-def read_cxc_ratings(folder: pathlib.Path, split: str) -> dict[str, dict[str, np.ndarray]]:
+def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.ndarray]]:
     """Reads the released `{sts,sis,sits}_{val,test}.csv` of Crisscrossed Captions.
 
     Args:
@@ -56,10 +57,10 @@ def read_cxc_ratings(folder: pathlib.Path, split: str) -> dict[str, dict[str, np
     }
 
 
-def _read_cxc_file(path: pathlib.Path, left: str, right: str) -> dict[str, np.ndarray]:
+def _read_cxc_file(path: epath.Path, left: str, right: str) -> dict[str, np.ndarray]:
     if not path.exists():
         raise UserError(f"{path} does not exist; take the CxC ratings from {_CXC_HOME}")
-    with path.open(encoding="utf-8", newline="") as file:
+    with io.StringIO(path.read_text(encoding="utf-8"), newline="") as file:
         rows = csv.DictReader(file)
         wanted = [left, right, "agg_score", "sampling_method"]
         if missing := [name for name in wanted if name not in (rows.fieldnames or [])]:

@@ -15,7 +15,7 @@ from xmodal.options import UserError
 
 
 def vocabulary_size(config: Mapping[str, Any] | DataConfig) -> int:
-    """Number of entries of the vocabulary, which a learnt one's upper bound does not tell."""
+    """Number of entries of the vocabulary, which only the learnt one itself can tell."""
     return len(load_vocabulary(parse(config)))
 
 
@@ -56,11 +56,12 @@ def learn_vocabulary(captions: np.ndarray, config: TextConfig) -> list[str]:
 
     Args:
         captions: UTF-8 strings [N].
-        config: upper bound of the size, and the case rule.
+        config: the size to aim at, and the case rule.
 
     Returns:
-        The special tokens and then the pieces, `vocabulary_size` in all at most; the same captions
-        always give the same list.
+        The special tokens and then the pieces. The tool tries thresholds of the count and stops
+        where none comes closer to `vocabulary_size`, be it below or a little above. The same
+        captions always give the same list.
     """
     batches = tf.data.Dataset.from_tensor_slices(captions).batch(1024)
     return bert_vocab_from_dataset.bert_vocab_from_dataset(
