@@ -20,10 +20,10 @@ def builder_class(name: str) -> Any:
     """Imports the `tfds.core.GeneratorBasedBuilder` subclass of a dataset.
 
     Args:
-        name: a key of `BUILDERS`.
+      name: a key of `BUILDERS`.
 
     Raises:
-        ValueError: the name is unknown.
+      ValueError: the name is unknown.
     """
     if name not in BUILDERS:
         raise ValueError(f"unknown dataset {name!r}; known datasets: {', '.join(sorted(BUILDERS))}")

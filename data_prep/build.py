@@ -23,17 +23,17 @@ def build(
     that could be taken for a dataset, and of several processes that build at once one wins.
 
     Args:
-        name: key of `data_prep.BUILDERS`.
-        config: TFDS builder config.
-        data_dir: where TFDS keeps datasets.
-        manual_dir: folder of files fetched by hand, for the datasets that have instructions.
+      name: key of `data_prep.BUILDERS`.
+      config: TFDS builder config.
+      data_dir: where TFDS keeps datasets.
+      manual_dir: folder of files fetched by hand, for the datasets that have instructions.
 
     Returns:
-        A builder whose records can be read.
+      A builder whose records can be read.
 
     Raises:
-        FileNotFoundError: `manual_dir`, or a file that should be in it, is not there.
-        UnexpectedFilesError: files do not hold the published dataset.
+      FileNotFoundError: `manual_dir`, or a file that should be in it, is not there.
+      UnexpectedFilesError: files do not hold the published dataset.
     """
 
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):

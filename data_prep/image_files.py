@@ -8,10 +8,10 @@ class ImageFiles:
     """Encoded images by file name.
 
     Args:
-        candidates: folders or zip archives that may hold the images; the first that exists is used.
+      candidates: folders or zip archives that may hold the images; the first that exists is used.
 
     Raises:
-        FileNotFoundError: none of them exists.
+      FileNotFoundError: none of them exists.
     """
 
     def __init__(self, *candidates: pathlib.Path) -> None:
@@ -34,7 +34,7 @@ class ImageFiles:
         """Content of a file.
 
         Raises:
-            FileNotFoundError: there is no such image.
+          FileNotFoundError: there is no such image.
         """
         if name not in self:
             raise FileNotFoundError(f"{self.path} has no image {name}")

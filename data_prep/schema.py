@@ -32,12 +32,12 @@ def captioned_image_features(image: Any) -> tfds.features.FeaturesDict:
     """Features of the configs `images` and `features`: an image with all its captions.
 
     Args:
-        image: feature of the image itself, `tfds.features.Image()` for pixels or
-            `feature_vector(...)` for precomputed features.
+      image: feature of the image itself, `tfds.features.Image()` for pixels or
+        `feature_vector(...)` for precomputed features.
 
     Returns:
-        `image`; `image_id` int32, stable and unique; `captions`, text [C]; `caption_ids` int32
-        [C], stable and unique over the dataset, in the order of `captions`.
+      `image`; `image_id` int32, stable and unique; `captions`, text [C]; `caption_ids` int32
+      [C], stable and unique over the dataset, in the order of `captions`.
     """
     return tfds.features.FeaturesDict(
         {
@@ -61,10 +61,10 @@ def rating_features() -> tfds.features.FeaturesDict:
     """Features of the config `ratings`: one rated pair.
 
     Returns:
-        `task`, which also says what the two sides are (`sts` caption-caption, `sis` image-image,
-        `sits` and others caption-image with the caption on the left); `left_id`, `right_id`
-        int32, ids of the configs above; `score` float32, the mean over raters; `method`, how the
-        pair was sampled; `rater_scores` float32 [raters], empty where only the mean is known.
+      `task`, which also says what the two sides are (`sts` caption-caption, `sis` image-image,
+      `sits` and others caption-image with the caption on the left); `left_id`, `right_id`
+      int32, ids of the configs above; `score` float32, the mean over raters; `method`, how the
+      pair was sampled; `rater_scores` float32 [raters], empty where only the mean is known.
     """
     return tfds.features.FeaturesDict(
         {
@@ -82,12 +82,12 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
     """Compares what was read with what the dataset is known to hold.
 
     Args:
-        found: what was counted, by name.
-        expected: what there must be, for some or all of these names.
-        source: file or folder named in the error.
+      found: what was counted, by name.
+      expected: what there must be, for some or all of these names.
+      source: file or folder named in the error.
 
     Raises:
-        UnexpectedFilesError: naming every count that differs.
+      UnexpectedFilesError: naming every count that differs.
     """
     wrong = [
         f"{name}: {found.get(name, 0):,} instead of {count:,}"

@@ -50,10 +50,10 @@ class Content:
     """What is said of a scene: a partial scene graph.
 
     Attributes:
-        items: the items mentioned, with the attributes mentioned.
-        background: what is said of the background.
-        count: how many items the scene has, if that is said.
-        relations: (i, relation, j): `items[i]` is `relation` `items[j]`.
+      items: the items mentioned, with the attributes mentioned.
+      background: what is said of the background.
+      count: how many items the scene has, if that is said.
+      relations: (i, relation, j): `items[i]` is `relation` `items[j]`.
     """
 
     items: tuple[Item, ...] = ()

@@ -26,10 +26,10 @@ class RatedPairs:
     """Pairs of one task from one sampling method.
 
     Attributes:
-        task: `sts` (caption, caption), `sis` (image, image) or `sits` (caption, image).
-        method: sampling method.
-        pairs: int [P, 2], positions of captions and images in the split.
-        rater_scores: float32 [P, 5], 0 to 5.
+      task: `sts` (caption, caption), `sis` (image, image) or `sits` (caption, image).
+      method: sampling method.
+      pairs: int [P, 2], positions of captions and images in the split.
+      rater_scores: float32 [P, 5], 0 to 5.
     """
 
     task: str
@@ -65,10 +65,10 @@ def rate_split(
     """Samples and rates the pairs of one split.
 
     Args:
-        scenes: N scenes.
-        captions: the five captions of each scene.
-        images: uint8 [N, H, W, 3], the scenes as rendered.
-        rng: source of every draw.
+      scenes: N scenes.
+      captions: the five captions of each scene.
+      images: uint8 [N, H, W, 3], the scenes as rendered.
+      rng: source of every draw.
     """
     flat = [caption for group in captions for caption in group]
     said = similarity.encode([caption.content for caption in flat])

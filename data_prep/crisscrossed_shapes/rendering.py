@@ -80,11 +80,11 @@ def render(scene: Scene, rng: np.random.Generator) -> np.ndarray:
     """Draws a scene; place, angle and colour vary a little, as they do not in the scene graph.
 
     Args:
-        scene: what to draw.
-        rng: source of the variation.
+      scene: what to draw.
+      rng: source of the variation.
 
     Returns:
-        uint8 [64, 64, 3].
+      uint8 [64, 64, 3].
     """
     image = Image.new("RGB", (_CANVAS, _CANVAS))
     draw = ImageDraw.Draw(image)

@@ -20,10 +20,10 @@ def word_vectors(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Two plain encoders in the place of the paper's sentence encoder and word-vector average.
 
     Args:
-        texts: N captions.
+      texts: N captions.
 
     Returns:
-        float32 [N, V] of TF-IDF weights and float32 [N, V] of word counts, V words.
+      float32 [N, V] of TF-IDF weights and float32 [N, V] of word counts, V words.
     """
     words = [text.lower().replace(",", " ").replace(".", " ").split() for text in texts]
     columns = {word: k for k, word in enumerate(sorted({word for text in words for word in text}))}
@@ -39,11 +39,11 @@ def coarse_pixels(images: np.ndarray, cells: int = 8) -> np.ndarray:
     """A plain image encoder: mean colours of a coarse grid, less the mean over all images.
 
     Args:
-        images: uint8 [N, H, W, 3]; H and W are multiples of `cells`.
-        cells: grid cells along each side.
+      images: uint8 [N, H, W, 3]; H and W are multiples of `cells`.
+      cells: grid cells along each side.
 
     Returns:
-        float32 [N, cells * cells * 3].
+      float32 [N, cells * cells * 3].
     """
     number, height, width, _ = images.shape
     grid = images.reshape(number, cells, height // cells, cells, width // cells, 3)
@@ -63,10 +63,10 @@ def image_pairs(group_vectors: Iterable[np.ndarray]) -> np.ndarray:
     """Image pairs (i2i_csim) picked through their captions, int [P, 2].
 
     Args:
-        group_vectors: for every caption encoder the mean vectors of the caption groups, [N, D].
+      group_vectors: for every caption encoder the mean vectors of the caption groups, [N, D].
 
     Returns:
-        Every image with its nearest by either encoder; without repetition in the same order.
+      Every image with its nearest by either encoder; without repetition in the same order.
     """
     pairs = [
         (image, int(other))
@@ -81,11 +81,11 @@ def caption_pairs(image_vectors: np.ndarray, rng: np.random.Generator) -> np.nda
     """Caption pairs (c2c_isim) picked through their images, int [P, 2].
 
     Args:
-        image_vectors: [N, D].
-        rng: draws one caption from each of the two groups, anew for every pair.
+      image_vectors: [N, D].
+      rng: draws one caption from each of the two groups, anew for every pair.
 
     Returns:
-        One pair for every two images of which either is among the other's nearest.
+      One pair for every two images of which either is among the other's nearest.
     """
     groups = {
         tuple(sorted((image, int(other)))): (image, int(other))
@@ -123,15 +123,15 @@ def cross_pairs(
     the other; a caption pair one caption and the image of the other; which way round is random.
 
     Args:
-        pairs_of_images: int [P, 2] with `image_scores` [P].
-        image_scores: ratings of the image pairs.
-        pairs_of_captions: int [Q, 2] of captions of different images.
-        caption_scores: ratings of the caption pairs, [Q].
-        number: how many pairs are wanted; fewer if the sources run out.
-        rng: draws captions and directions.
+      pairs_of_images: int [P, 2] with `image_scores` [P].
+      image_scores: ratings of the image pairs.
+      pairs_of_captions: int [Q, 2] of captions of different images.
+      caption_scores: ratings of the caption pairs, [Q].
+      number: how many pairs are wanted; fewer if the sources run out.
+      rng: draws captions and directions.
 
     Returns:
-        int [number, 2] as (caption, image), without repetition.
+      int [number, 2] as (caption, image), without repetition.
     """
     by_images = rng.permuted(pairs_of_images[np.argsort(-image_scores, kind="stable")], axis=1)
     drawn = by_images[:, 0] * DESCRIBERS + rng.integers(DESCRIBERS, size=len(by_images))

@@ -66,8 +66,8 @@ def make_scenes(seed: int, sizes: Mapping[str, int]) -> dict[str, list[Scene]]:
     """Draws the scenes of every split; no scene occurs twice, in one split or in two.
 
     Args:
-        seed: seed of every draw; the scenes of a split also depend on the splits before it.
-        sizes: number of scenes of each split, by split name.
+      seed: seed of every draw; the scenes of a split also depend on the splits before it.
+      sizes: number of scenes of each split, by split name.
     """
     rng = np.random.default_rng((seed, 0))
     taken: set[Scene] = set()

@@ -39,9 +39,9 @@ class Facts:
     """Contents as int8 codes, 0 where nothing is said.
 
     Attributes:
-        items: [N, 4, 5], codes of the attributes in the order of `_ITEM_WEIGHTS`.
-        relations: [N, 4, 4, 2], 1 where item i is left of (above) j, -1 right of (below).
-        whole: [N, 3], background pattern, background colour, number of items.
+      items: [N, 4, 5], codes of the attributes in the order of `_ITEM_WEIGHTS`.
+      relations: [N, 4, 4, 2], 1 where item i is left of (above) j, -1 right of (below).
+      whole: [N, 3], background pattern, background colour, number of items.
     """
 
     items: np.ndarray

@@ -14,8 +14,8 @@ class Speaker:
     """A describer's choice of words.
 
     Args:
-        habit: number of the describer; describers with different habits favour different words.
-        rng: source of every choice.
+      habit: number of the describer; describers with different habits favour different words.
+      rng: source of every choice.
     """
 
     def __init__(self, habit: int, rng: np.random.Generator) -> None:

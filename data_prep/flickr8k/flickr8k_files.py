@@ -23,8 +23,8 @@ class Captions:
     """Captions and splits.
 
     Attributes:
-        texts: file name -> its five captions.
-        splits: split -> file names.
+      texts: file name -> its five captions.
+      splits: split -> file names.
     """
 
     texts: dict[str, list[str]]
@@ -54,8 +54,8 @@ def read_captions(folder: pathlib.Path) -> Captions:
     """Reads all captions and the three splits.
 
     Raises:
-        FileNotFoundError: a file of the layout that was found is missing.
-        UnexpectedFilesError: an image does not have exactly five captions.
+      FileNotFoundError: a file of the layout that was found is missing.
+      UnexpectedFilesError: an image does not have exactly five captions.
     """
     texts: dict[str, list[str]] = {}
     splits: dict[str, list[str]] = {split: [] for split in ORIGINAL_SPLITS.values()}
@@ -81,7 +81,7 @@ def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
     The score is the mean of the three experts, and the fraction of the crowd that said yes.
 
     Raises:
-        FileNotFoundError: a file is missing.
+      FileNotFoundError: a file is missing.
     """
     if (folder / "expert_annotations.csv").exists():
         for row in _read_csv(folder / "expert_annotations.csv"):

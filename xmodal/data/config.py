@@ -14,10 +14,10 @@ class AugmentConfig:
     """Training augmentation; the defaults are the released recipe of the CxC dual encoder.
 
     Attributes:
-        area: range of the area of the random crop, as a fraction of the image.
-        aspect: range of the aspect ratio (width over height) of the crop.
-        flip: mirror half of the images.
-        colour: shift luma and chroma at random.
+      area: range of the area of the random crop, as a fraction of the image.
+      aspect: range of the aspect ratio (width over height) of the crop.
+      flip: mirror half of the images.
+      colour: shift luma and chroma at random.
     """
 
     area: tuple[float, float] = (0.67, 1.0)
@@ -31,9 +31,9 @@ class ImageConfig:
     """What happens to the image of an example.
 
     Attributes:
-        size: side of the square model input in pixels; 0 passes precomputed features through.
-        augment: training augmentation, None to train on the evaluation crop.
-        eval_crop: fraction of each side that the central crop keeps.
+      size: side of the square model input in pixels; 0 passes precomputed features through.
+      augment: training augmentation, None to train on the evaluation crop.
+      eval_crop: fraction of each side that the central crop keeps.
     """
 
     size: int = 0
@@ -46,10 +46,10 @@ class TextConfig:
     """How captions become word pieces.
 
     Attributes:
-        vocabulary: path of a BERT `vocab.txt`; "" learns one from the training captions.
-        vocabulary_size: what a learnt vocabulary aims at; a few per cent more may come out.
-        max_length: word pieces of a padded caption, with [CLS] and [SEP].
-        lower_case: uncased model: lower-case and strip accents.
+      vocabulary: path of a BERT `vocab.txt`; "" learns one from the training captions.
+      vocabulary_size: what a learnt vocabulary aims at; a few per cent more may come out.
+      max_length: word pieces of a padded caption, with [CLS] and [SEP].
+      lower_case: uncased model: lower-case and strip accents.
     """
 
     vocabulary: str = ""
@@ -63,17 +63,17 @@ class DataConfig:
     """Everything the data room reads from a config.
 
     Attributes:
-        dataset: name in `data_prep.BUILDERS`.
-        config: TFDS builder config (`images`, `features`, ...).
-        data_dir: where TFDS keeps prepared datasets; "" is its default (TFDS_DATA_DIR).
-        manual_dir: folder of the published files of a dataset that cannot be downloaded.
-        ratings_dir: folder of the released CxC rating files, for COCO; "" has no ratings.
-        examples: "images" draws `captions_per_image` captions of each image without replacement,
-            "pairs" makes every (image, caption) pair an example of its own.
-        captions_per_image: C of a training batch; 1 with "pairs".
-        image: None leaves the image out (text-only models).
-        text: word pieces of the captions.
-        prefetch: batches prepared ahead of the consumer.
+      dataset: name in `data_prep.BUILDERS`.
+      config: TFDS builder config (`images`, `features`, ...).
+      data_dir: where TFDS keeps prepared datasets; "" is its default (TFDS_DATA_DIR).
+      manual_dir: folder of the published files of a dataset that cannot be downloaded.
+      ratings_dir: folder of the released CxC rating files, for COCO; "" has no ratings.
+      examples: "images" draws `captions_per_image` captions of each image without replacement,
+        "pairs" makes every (image, caption) pair an example of its own.
+      captions_per_image: C of a training batch; 1 with "pairs".
+      image: None leaves the image out (text-only models).
+      text: word pieces of the captions.
+      prefetch: batches prepared ahead of the consumer.
     """
 
     dataset: str
@@ -105,11 +105,11 @@ def parse(config: Mapping[str, Any] | DataConfig) -> DataConfig:
     """Reads `config.data`.
 
     Args:
-        config: mapping (an `ml_collections.ConfigDict` is one) with keys of `DataConfig`, or a
-            `DataConfig` that was read before.
+      config: mapping (an `ml_collections.ConfigDict` is one) with keys of `DataConfig`, or a
+        `DataConfig` that was read before.
 
     Raises:
-        UserError: a key is unknown (the known ones are listed) or a value is out of range.
+      UserError: a key is unknown (the known ones are listed) or a value is out of range.
     """
     return config if isinstance(config, DataConfig) else _parse(DataConfig, config, "config.data")
 

@@ -22,14 +22,14 @@ class EvalSet:
     """One split for evaluation.
 
     Attributes:
-        name: name of the dataset.
-        split: name of the split.
-        image_ids: int32 [N].
-        caption_ids: int32 [M], at most five per image, grouped by image.
-        caption_image_ids: int32 [M], the image that each caption describes.
-        caption_texts: UTF-8 bytes [M].
-        ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
-            `methods` strings [P]; empty for a dataset without ratings.
+      name: name of the dataset.
+      split: name of the split.
+      image_ids: int32 [N].
+      caption_ids: int32 [M], at most five per image, grouped by image.
+      caption_image_ids: int32 [M], the image that each caption describes.
+      caption_texts: UTF-8 bytes [M].
+      ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
+        `methods` strings [P]; empty for a dataset without ratings.
     """
 
     def __init__(self, config: DataConfig, split: str) -> None:
@@ -58,11 +58,11 @@ class EvalSet:
         """Every image once, in the order of `image_ids`; the last batch may be short.
 
         Returns:
-            Iterator over dicts of `image` uint8 [b, H, W, 3] (the evaluation crop), or stored
-            features float16 [b, ...], and `image_id` int32 [b].
+          Iterator over dicts of `image` uint8 [b, H, W, 3] (the evaluation crop), or stored
+          features float16 [b, ...], and `image_id` int32 [b].
 
         Raises:
-            UserError: the config leaves the image out.
+          UserError: the config leaves the image out.
         """
         image = self._config.image
         if image is None:
@@ -86,8 +86,8 @@ class EvalSet:
         """Every caption once, in the order of `caption_ids`; the last batch may be short.
 
         Returns:
-            Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], `caption_id` and
-            `image_id` int32 [b].
+          Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], `caption_id` and
+          `image_id` int32 [b].
         """
         columns = (self.caption_texts, self.caption_ids, self.caption_image_ids)
         batches = tf.data.Dataset.from_tensor_slices(columns).batch(batch_size)

@@ -20,16 +20,16 @@ def model_images(
     """Model inputs of a batch.
 
     Args:
-        images: encoded pictures (PNG or JPEG), strings [N], or precomputed features [N, ...], which
-            pass through.
-        config: size, augmentation and evaluation crop.
-        seeds: int64 [N, 2] for training; None gives the evaluation crop.
+      images: encoded pictures (PNG or JPEG), strings [N], or precomputed features [N, ...], which
+        pass through.
+      config: size, augmentation and evaluation crop.
+      seeds: int64 [N, 2] for training; None gives the evaluation crop.
 
     Returns:
-        uint8 [N, size, size, 3], or the features.
+      uint8 [N, size, size, 3], or the features.
 
     Raises:
-        UserError: the configured size and the kind of images do not fit.
+      UserError: the configured size and the kind of images do not fit.
     """
     is_encoded = images.dtype == tf.string
     if is_encoded != (config.size > 0):
@@ -60,13 +60,13 @@ def augment(image: tf.Tensor, seed: tf.Tensor, size: int, config: AugmentConfig)
     """Random crop, resize, mirror and colour shift.
 
     Args:
-        image: uint8 [H, W, 3].
-        seed: int64 [2]; the same seed gives the same picture.
-        size: side of the result.
-        config: ranges and switches.
+      image: uint8 [H, W, 3].
+      seed: int64 [2]; the same seed gives the same picture.
+      size: side of the result.
+      config: ranges and switches.
 
     Returns:
-        uint8 [size, size, 3].
+      uint8 [size, size, 3].
     """
     # Two seeds, because one would give both operations the same random bits.
     crop_seed = seed * tf.constant([1, 2], tf.int64)

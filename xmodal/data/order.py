@@ -22,9 +22,9 @@ class Order:
     The examples left over at the end of an epoch, fewer than a batch, are dropped.
 
     Attributes:
-        seed: seed of the run.
-        num_examples: examples in an epoch.
-        batch_size: global batch size, at most `num_examples`.
+      seed: seed of the run.
+      num_examples: examples in an epoch.
+      batch_size: global batch size, at most `num_examples`.
     """
 
     seed: int
@@ -52,7 +52,7 @@ class Order:
         """Random numbers that choose the captions of a step's examples.
 
         Returns:
-            Non-negative int64 [B, captions], functions of (seed, epoch, example) only.
+          Non-negative int64 [B, captions], functions of (seed, epoch, example) only.
         """
         table = _caption_draws(self.seed, self.epoch(step), self.num_examples, captions)
         return table[self.examples(step)]

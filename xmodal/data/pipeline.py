@@ -32,23 +32,23 @@ def train_batches(
     the steps before.
 
     Args:
-        config: see `DataConfig`.
-        split: TFDS split to train on.
-        seed: seed of the order, the caption choice and the augmentation.
-        batch_size: global batch size B; this process gets b = B / process_count rows.
-        first_step: step of the first batch.
-        total_steps: step after the last batch.
-        process_index: which block of rows this process takes.
-        process_count: number of processes.
+      config: see `DataConfig`.
+      split: TFDS split to train on.
+      seed: seed of the order, the caption choice and the augmentation.
+      batch_size: global batch size B; this process gets b = B / process_count rows.
+      first_step: step of the first batch.
+      total_steps: step after the last batch.
+      process_index: which block of rows this process takes.
+      process_count: number of processes.
 
     Returns:
-        Iterator over dicts of `image` uint8 [b, H, W, 3], or float16 [b, ...] for precomputed
-        features (absent if the config has no image); `text_ids` and `text_mask` int32 [b, C, T];
-        `image_id` int32 [b]; `caption_id` int32 [b, C].
+      Iterator over dicts of `image` uint8 [b, H, W, 3], or float16 [b, ...] for precomputed
+      features (absent if the config has no image); `text_ids` and `text_mask` int32 [b, C, T];
+      `image_id` int32 [b]; `caption_id` int32 [b, C].
 
     Raises:
-        UserError: there are fewer examples than a batch takes.
-        ValueError: the processes cannot share a batch equally.
+      UserError: there are fewer examples than a batch takes.
+      ValueError: the processes cannot share a batch equally.
     """
     config = parse(config)
     if batch_size % process_count:
@@ -120,11 +120,11 @@ def _choose_captions(
     """Chooses C captions of every image without replacement.
 
     Args:
-        example: `captions` and `caption_ids`, ragged [b, captions].
-        draws: non-negative random numbers, int64 [b, C].
+      example: `captions` and `caption_ids`, ragged [b, captions].
+      draws: non-negative random numbers, int64 [b, C].
 
     Returns:
-        The captions, strings [b, C], and their ids, int32 [b, C].
+      The captions, strings [b, C], and their ids, int32 [b, C].
     """
     captions, wanted = example["captions"], draws.shape[1]
     counts = captions.row_lengths()

@@ -12,13 +12,13 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
     """Makes sure that the dataset of a config and its ratings exist, and builds what it can.
 
     Args:
-        config: see `DataConfig`.
-        splits: splits the run will read.
+      config: see `DataConfig`.
+      splits: splits the run will read.
 
     Raises:
-        DatasetMissingError: with what to put where and the command to run.
-        UserError: an unknown key, name or split (the known ones are listed), or ratings that are
-            not there or not what was released.
+      DatasetMissingError: with what to put where and the command to run.
+      UserError: an unknown key, name or split (the known ones are listed), or ratings that are
+        not there or not what was released.
     """
     config = parse(config)
     open_builder(config, config.config)

@@ -29,8 +29,8 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
     """Rated pairs of a split by task.
 
     Returns:
-        For each task `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings
-        [P]; empty if the dataset has no ratings of this split.
+      For each task `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings
+      [P]; empty if the dataset has no ratings of this split.
     """
     if config.ratings_dir:
         return read_cxc_ratings(epath.Path(config.ratings_dir), split)
@@ -43,11 +43,11 @@ def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.n
     """Reads the released `{sts,sis,sits}_{val,test}.csv` of Crisscrossed Captions.
 
     Args:
-        folder: where the files lie.
-        split: `validation` or `test`; other splits have no ratings.
+      folder: where the files lie.
+      split: `validation` or `test`; other splits have no ratings.
 
     Raises:
-        UserError: a file is missing or not what was released.
+      UserError: a file is missing or not what was released.
     """
     if split not in _CXC_SPLITS:
         return {}

@@ -62,8 +62,8 @@ class Source:
         """Parses serialised examples, strings [N].
 
         Returns:
-            `image_id` int32 [N]; `captions` (strings) and `caption_ids` (int32), ragged [N, C]; and
-            if asked for `image`: encoded files, strings [N], or features float16 [N, ...].
+          `image_id` int32 [N]; `captions` (strings) and `caption_ids` (int32), ragged [N, C]; and
+          if asked for `image`: encoded files, strings [N], or features float16 [N, ...].
         """
         spec = {
             "image_id": tf.io.FixedLenFeature([], tf.int64),
@@ -103,13 +103,13 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
     That is so for the embedded dataset, and for the others where `manual_dir` is given.
 
     Args:
-        config: names the dataset and its folders.
-        builder_config: TFDS builder config to open.
+      config: names the dataset and its folders.
+      builder_config: TFDS builder config to open.
 
     Raises:
-        UserError: dataset or builder config are unknown (the known ones are listed), or files do
-            not hold the published dataset.
-        DatasetMissingError: with what to put where and the command to run.
+      UserError: dataset or builder config are unknown (the known ones are listed), or files do
+        not hold the published dataset.
+      DatasetMissingError: with what to put where and the command to run.
     """
     lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
     cls = data_prep.builder_class(config.dataset)

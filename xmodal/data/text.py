@@ -30,7 +30,7 @@ class Tokenizer:
     """Turns captions into padded ids: [CLS] pieces [SEP], cut to `max_length`, [PAD] to the end.
 
     Attributes:
-        vocabulary: the word pieces, in the order of their ids.
+      vocabulary: the word pieces, in the order of their ids.
     """
 
     def __init__(self, vocabulary: Sequence[str], config: TextConfig) -> None:
@@ -59,8 +59,8 @@ class Tokenizer:
         """Tokenises UTF-8 strings of any static shape [...].
 
         Returns:
-            Ids int32 [..., T] and a mask int32 [..., T] that is 1 on real tokens, with T the
-            configured `max_length`.
+          Ids int32 [..., T] and a mask int32 [..., T] that is 1 on real tokens, with T the
+          configured `max_length`.
         """
         length = self._config.max_length
         words = split_words(normalize(tf.reshape(captions, [-1]), self._config.lower_case))

@@ -41,7 +41,7 @@ def read_vocabulary(path: epath.Path) -> list[str]:
     """Reads a vocab.txt: one token per line, its id is the line number from 0.
 
     Raises:
-        UserError: there is no such file.
+      UserError: there is no such file.
     """
     if not path.exists():
         raise UserError(
@@ -55,13 +55,13 @@ def learn_vocabulary(captions: np.ndarray, config: TextConfig) -> list[str]:
     """Learns a WordPiece vocabulary with tensorflow-text's own tool.
 
     Args:
-        captions: UTF-8 strings [N].
-        config: the size to aim at, and the case rule.
+      captions: UTF-8 strings [N].
+      config: the size to aim at, and the case rule.
 
     Returns:
-        The special tokens and then the pieces. The tool tries thresholds of the count and stops
-        where none comes closer to `vocabulary_size`, be it below or a little above. The same
-        captions always give the same list.
+      The special tokens and then the pieces. The tool tries thresholds of the count and stops
+      where none comes closer to `vocabulary_size`, be it below or a little above. The same
+      captions always give the same list.
     """
     batches = tf.data.Dataset.from_tensor_slices(captions).batch(1024)
     return bert_vocab_from_dataset.bert_vocab_from_dataset(
