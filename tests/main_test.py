@@ -43,6 +43,7 @@ QUICKSTART = "--config=configs/quickstart.py"
         ([], "--config"),
         (["--config=configs/none.py"], "configs/none.py"),
         (["--cofnig=configs/quickstart.py"], "config"),
+        ([QUICKSTART + ":t2i"], "--config: Unknown argument 't2i' of quickstart.py; known: i2t"),
         ([QUICKSTART, "--config.optmizer.name=sgd"], 'Did you mean "optimizer"'),
         ([QUICKSTART, "--config.optimizer.nmae=sgd"], "Unknown key in --config: 'nmae'"),
         ([QUICKSTART, "--config.total_steps=many"], "many"),

@@ -4,7 +4,7 @@ import logging as log
 import sys
 from collections.abc import Callable
 
-from absl import app, logging
+from absl import app, flags, logging
 
 from xmodal.options import UserError
 
@@ -27,7 +27,14 @@ def run(main: Callable[[list[str]], None]) -> None:
 
 def _parse_flags(argv: list[str]) -> list[str]:
     try:
-        return app.parse_flags_with_usage(argv)
+        return flags.FLAGS(argv)
+    except flags.Error as error:
+        text = str(error)
+        # A config file refuses its argument by a ValueError, which comes with a whole stack trace.
+        *trace, last = text.splitlines()
+        if trace and last.strip().startswith("ValueError: "):
+            text = f"--config: {last.strip().removeprefix('ValueError: ')}"
+        sys.exit(f"\nError: {text}\nPass --helpshort to see the flags.")
     except (AttributeError, KeyError) as error:
         # How a config flag says that an override such as --config.bach_size=8 names no key.
         message: object = error
