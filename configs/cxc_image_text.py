@@ -5,6 +5,7 @@
 Paper, from Conceptual Captions weights, 2,048 pairs on 32 TPU v3 cores, COCO 5k test, R@1/5/10:
   CxC labels   I->T 53.9 82.7 91.2   T->I 39.8 70.2 80.9   T->T 26.0 47.1 57.5   I->I 38.3 74.1 85.0
   correlations STS 50.9 +-0.6   SIS 81.3 +-0.7   SITS 61.6 +-1.4
+The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
 """
 
 from ml_collections import ConfigDict

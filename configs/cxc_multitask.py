@@ -5,6 +5,7 @@
 Paper, from Conceptual Captions weights, 2,048 pairs on 32 TPU v3 cores, COCO 5k test, R@1/5/10:
   CxC labels   I->T 55.9 84.2 91.8   T->I 41.7 72.3 83.0   T->T 42.4 64.9 74.0   I->I 38.5 73.6 84.9
   correlations STS 74.2 +-0.4   SIS 74.5 +-0.9   SITS 61.9 +-1.3
+The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
 The weight c of the text-text loss (equation 2) is not printed; 1 here, sweep tasks.t2t.weight.
 """
 

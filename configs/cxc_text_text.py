@@ -3,6 +3,7 @@
     python -m xmodal.main --config=configs/cxc_text_text.py
 
 Paper, COCO 5k test, R@1/5/10: T->T 41.7 64.4 73.4 (CxC labels), STS 72.9 +-0.4.
+The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
 How it was pretrained is not printed (Conceptual Captions has one caption per image): the new
 layers start at random here, with the pretraining's learning rate.
 """
