@@ -60,7 +60,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
         config.optimizer.schedule.warmup_steps = 1
     loop.train(config, str(tmp_path))
     assert checkpoints.steps(str(tmp_path)) == [0, 2]
-    metrics = json.loads((tmp_path / "test" / "metrics.json").read_text())
+    metrics = json.loads((tmp_path / config.splits.test / "metrics.json").read_text())
     assert config.checkpoint.best_metric in metrics
     assert ("shapes/i2t/recall@10" in metrics) == (config.model.image is not None)
     assert 0 < metrics["shapes/t2t/recall@10"] <= 100
