@@ -78,8 +78,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
                 state, scalars = compiled(state, batch, sharding.put_step(step, parts.mesh))
                 reporter.record(step, scalars, local["image_id"])
         except reporting.NonFiniteLossError as failure:
-            if jax.process_index() == 0:
-                failure.save(run_dir)
+            failure.save(run_dir)
             saver.save(state)
             raise
     step, split = checkpoints.best_step(run_dir), config.splits.test

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from absl import logging
 from etils import epath
+from jax.experimental import multihost_utils
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -31,11 +32,16 @@ class NonFiniteLossError(RuntimeError):
         self.evidence = dict(evidence)
 
     def save(self, run_dir: str) -> None:
-        """Writes `RUN_DIR/failure.json`, on process 0 with the ids of its own rows."""
-        if jax.process_index() > 0:
-            return
-        path = epath.Path(run_dir) / "failure.json"
-        path.write_text(json.dumps(self.evidence, indent=2) + "\n")
+        """Writes `RUN_DIR/failure.json` with the ids of the global batch; every process calls it.
+
+        All processes see the same loss, so all of them are here.
+        """
+        own = np.asarray(self.evidence["image_ids"], np.int32)
+        everyone = multihost_utils.process_allgather(own, tiled=True)
+        if jax.process_index() == 0:
+            evidence = self.evidence | {"image_ids": np.asarray(everyone).tolist()}
+            path = epath.Path(run_dir) / "failure.json"
+            path.write_text(json.dumps(evidence, indent=2) + "\n")
 
 
 def make_writer(folder: str) -> "metric_writers.MetricWriter":
