@@ -33,8 +33,7 @@ setuptools.setup(
         "scipy>=1.13,<2",
         "tensorboard>=2.19,<2.22",
         "tensorflow-datasets>=4.9.10,<4.10",
-        'tensorflow-cpu>=2.21,<2.22; platform_system == "Windows"',
-        'tensorflow>=2.21,<2.22; platform_system != "Windows"',
+        "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",
     ],
     extras_require={

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from absl import flags, logging
 
 from xmodal import binary
+from xmodal.options import UserError
 
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
 STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
@@ -29,6 +30,8 @@ def main(argv: list[str]) -> None:
     """Evaluates one checkpoint, or every one as it appears."""
     del argv
     # Imported here so that --help and a mistyped flag answer at once.
+    import jax
+
     from xmodal.training import checkpoints, reporting, sharding
     from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 
@@ -37,6 +40,8 @@ def main(argv: list[str]) -> None:
     output = OUTPUT.value or os.path.join(run_dir, split)
     last_step = checkpoints.load_run(run_dir).total_steps
     if FOLLOW.value:
+        if jax.process_count() > 1:
+            raise UserError("--follow runs in one process: hosts could see different checkpoints.")
         steps = follow(run_dir, output, last_step=last_step, timeout=TIMEOUT.value)
     else:
         steps = iter([checkpoints.resolve_step(run_dir, STEP.value)])

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from xmodal.evals.ragged import Ragged
+from xmodal.options import UserError
 
 
 class Labels(Protocol):
@@ -115,7 +116,7 @@ def make_boards(labels: Labels) -> list[Board]:
     A board whose ratings the split does not have is left out.
 
     Raises:
-      ValueError: a label names an item that is not in the galleries.
+      UserError: a label names an item that is not in the galleries.
     """
     positions = {
         "image": _Positions("image", labels.image_ids),
@@ -159,16 +160,16 @@ class _Positions:
         self._order = np.argsort(ids, kind="stable")
         self._sorted = ids[self._order]
         if len(ids) == 0:
-            raise ValueError(f"The split has no {kind}.")
+            raise UserError(f"The split has no {kind}.")
         twice = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
         if len(twice):
-            raise ValueError(f"{self.kind} id {twice[0]} occurs twice in the gallery.")
+            raise UserError(f"{self.kind} id {twice[0]} occurs twice in the gallery.")
 
     def __call__(self, wanted: np.ndarray) -> np.ndarray:
         at = np.minimum(np.searchsorted(self._sorted, wanted), len(self.ids) - 1)
         missing = np.asarray(wanted)[self._sorted[at] != wanted]
         if len(missing):
-            raise ValueError(
+            raise UserError(
                 f"{len(missing)} labels name {self.kind}s that are not among the {len(self.ids)} "
                 f"of this split, the first is {self.kind} id {missing[0]}: labels and items must "
                 "be of the same split."

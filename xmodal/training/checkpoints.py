@@ -25,6 +25,7 @@ from xmodal.options import UserError, check_keys
 from xmodal.training import sharding
 from xmodal.training.state import TrainState, Tree, flatten, merge, split
 
+FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "data")
 ITEMS = ("params", "model_state", "opt_state")
 KEYS = ("every", "keep_last", "best_metric")
 
@@ -194,6 +195,28 @@ def save_config(run_dir: str, config: ml_collections.ConfigDict) -> None:
     temporary = folder / "config.json.tmp"
     temporary.write_text(config.to_json_best_effort(indent=2) + "\n")
     temporary.replace(folder / "config.json")
+
+
+def check_same_run(run_dir: str, config: ml_collections.ConfigDict) -> None:
+    """Refuses to go on with a run under a config that changes its model or its batches.
+
+    Raises:
+      UserError: names the sections that differ.
+    """
+    path = epath.Path(run_dir) / "config.json"
+    if not path.exists():
+        return
+    before, now = json.loads(path.read_text()), json.loads(config.to_json_best_effort())
+    for section in (before, now):
+        # Where files lie and how far ahead they are read changes no batch.
+        for key in ("data_dir", "manual_dir", "ratings_dir", "prefetch"):
+            section["data"].pop(key, None)
+    changed = [key for key in FIXED if before.get(key) != now.get(key)]
+    if changed:
+        raise UserError(
+            f"{run_dir} was started with another {' and another '.join(changed)}; continue it "
+            "with its own config (config.json there), or give another --workdir."
+        )
 
 
 def load_run(run_dir: str) -> ml_collections.ConfigDict:

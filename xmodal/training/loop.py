@@ -17,7 +17,7 @@ from xmodal.options import UserError
 from xmodal.training import checkpoints, preflight, reporting, sharding
 from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 from xmodal.training.init_from import init_from
-from xmodal.training.state import TrainState, create_state
+from xmodal.training.state import TrainState, abstract_state, create_state
 from xmodal.training.step import jit_step, make_step
 
 
@@ -33,7 +33,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       dry_run: stop after compiling; parameters, memory and FLOPs are logged, nothing is written.
 
     Raises:
-      UserError: the config is wrong; nothing has been written.
+      UserError: the config is wrong.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
     parts = preflight.assemble(config)
@@ -89,15 +89,18 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
 
 def starting_state(parts: preflight.Parts, run_dir: str) -> TrainState:
     """The run's own newest checkpoint, else weights of `config.init_from`, else a fresh start."""
-    state = create_state(preflight.state_init(parts), parts.mesh, parts.config.sharding)
-    logging.info("%s", preflight.describe(parts, state))
+    init = preflight.state_init(parts)
+    shapes = abstract_state(init, parts.mesh, parts.config.sharding)
+    logging.info("%s", preflight.describe(parts, shapes))
     if there := checkpoints.steps(run_dir):
         if there[-1] > parts.config.total_steps:
             raise UserError(
                 f"{run_dir} is at step {there[-1]}, beyond config.total_steps="
                 f"{parts.config.total_steps}; raise it, or start anew with another --workdir."
             )
-        return checkpoints.restore_latest(run_dir, state)
+        checkpoints.check_same_run(run_dir, parts.config)
+        return checkpoints.restore_latest(run_dir, shapes)
+    state = create_state(init, parts.mesh, parts.config.sharding)
     if parts.config.init_from.run:
         return init_from(state, parts.config.init_from)
     logging.info("Starting %s from scratch, seed %d.", parts.config.name, parts.config.seed)

@@ -108,6 +108,7 @@ class Reporter:
         self._window = _Window(time.monotonic())
         self._pending: tuple[int, Mapping[str, jax.Array], list[int]] | None = None
         self._last_finite: dict[str, float] = {}
+        self._counts: list[str] = []
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -144,7 +145,11 @@ class Reporter:
             self._read(*pending)
 
     def _read(self, step: int, scalars: Mapping[str, jax.Array], image_ids: list[int]) -> None:
-        values = {name: float(value) for name, value in jax.device_get(dict(scalars)).items()}
+        fetched = jax.device_get(dict(scalars))
+        self._counts = [
+            k for k, v in fetched.items() if np.issubdtype(np.asarray(v).dtype, np.integer)
+        ]
+        values = {name: float(value) for name, value in fetched.items()}
         if not all(math.isfinite(value) for value in values.values()):
             evidence = {
                 "step": step,
@@ -167,6 +172,8 @@ class Reporter:
             name: float(np.mean([values[name] for values in window.scalars]))
             for name in window.scalars[0]
         }
+        # Counts are as they stand now; a mean over the window would say less.
+        means |= {name: window.scalars[-1][name] for name in self._counts}
         perf = {
             "perf/examples_per_second": count * self._batch_size / training,
             "perf/data_wait_share": window.waiting / training,

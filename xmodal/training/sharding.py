@@ -17,8 +17,8 @@ BATCH_AXIS = "data"
 def initialize_processes() -> None:
     """Connects the processes of a multi-host run; does nothing in a single process.
 
-    Slices that set TPU_WORKER_HOSTNAMES describe themselves. Elsewhere three variables say who is
-    who: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
+    TPU VMs learn of each other from their metadata. Elsewhere three variables say who is who:
+    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
     """
     if jax.distributed.is_initialized():
         return
@@ -28,7 +28,7 @@ def initialize_processes() -> None:
             num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
             process_id=int(os.environ["JAX_PROCESS_ID"]),
         )
-    elif len(os.environ.get("TPU_WORKER_HOSTNAMES", "").split(",")) > 1:
+    elif os.environ.get("TPU_ML_PLATFORM") == "JAX":  # Set by JAX itself where it finds TPU chips.
         jax.distributed.initialize()
 
 
