@@ -208,3 +208,14 @@ def test_mistakes_in_the_section_are_named(tmp_path):
         checkpoints.Checkpoints(str(tmp_path), {"keep": 3})
     with pytest.raises(UserError, match=f"best_metric='{BEST}' is none of .'tiny/t2t/recall@10'"):
         save(tmp_path, [make_state(0)], {0: {"tiny/t2t/recall@10": 1.0}})
+
+
+def test_a_run_goes_on_only_with_its_own_model_and_batches(tmp_path):
+    config = common.quick(common.experiment("tiny"))
+    checkpoints.check_same_run(str(tmp_path), config)  # nothing there yet
+    checkpoints.save_config(str(tmp_path), config)
+    config.total_steps, config.data.prefetch, config.data.manual_dir = 99, 7, "elsewhere"
+    checkpoints.check_same_run(str(tmp_path), config)
+    config.batch_size, config.data.image.size = 3, 32
+    with pytest.raises(UserError, match="another batch_size and another data"):
+        checkpoints.check_same_run(str(tmp_path), config)
