@@ -177,11 +177,11 @@ def test_wrong_inputs_and_options_name_the_remedy():
         tower.init(jax.random.key(0), np.zeros((2, 8, 8, 3), np.float32))
     with pytest.raises(ValueError, match="pass key="):
         tower.apply({}, {}, _images(1, 8), train=True)
-    with pytest.raises(ValueError, match="b0, b1"):
+    with pytest.raises(ValueError, match="'b0', 'b1'"):
         efficientnet.make_tower(variant="b9")
     with pytest.raises(ValueError, match=r"a variant .* or a width and a depth"):
         efficientnet.make_tower()
-    with pytest.raises(ValueError, match="global, per_device"):
+    with pytest.raises(ValueError, match="'global', 'per_device'"):
         efficientnet.make_tower(variant="b0", batch_norm="none")
-    with pytest.raises(ValueError, match="blocks, base_blocks"):
+    with pytest.raises(ValueError, match="'base_blocks', 'blocks'"):
         efficientnet.drop_connect_rates(0.2, 1.0, "layers")
