@@ -1,0 +1,73 @@
+"""What an evaluation found, query by query: everything printed or compared is computed from this."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskResult:
+    """One retrieval task of one board; rows are the queries that were asked.
+
+    Attributes:
+      query_ids: int64 [Q].
+      clusters: int32 [Q], position of the image that a query shows or describes: queries of one
+        image are resampled together.
+      values: metric -> float64 [Q], what every query adds to the mean, in percent.
+      rank: int32 [Q], items ahead of the best positive, or None where no rank is known.
+      tied: bool [Q], whether `rank` rests on the tie rule.
+      gallery: items a query is ranked among, itself excluded.
+      skipped: queries without a positive.
+      missing: metric -> why it could not be computed.
+    """
+
+    query_ids: np.ndarray
+    clusters: np.ndarray
+    values: Mapping[str, np.ndarray]
+    rank: np.ndarray | None
+    tied: np.ndarray
+    gallery: int
+    skipped: int
+    missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class CorrelationResult:
+    """One bootstrapped correlation.
+
+    Attributes:
+      samples: float64 [S], Spearman x100 of every sample; NaN where a side was constant.
+      pairs: rated pairs.
+      pairs_per_sample: pairs drawn for one sample.
+    """
+
+    samples: np.ndarray
+    pairs: int
+    pairs_per_sample: int
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardResult:
+    """All that was computed of one board.
+
+    Attributes:
+      name: prefix of its metrics.
+      definition: one sentence on what counts as positive.
+      label_hash: names the labels exactly.
+      tasks: retrieval task -> result.
+      correlations: rating task -> result.
+      skipped: task -> why it could not be computed.
+    """
+
+    name: str
+    definition: str
+    label_hash: str
+    tasks: Mapping[str, TaskResult]
+    correlations: Mapping[str, CorrelationResult]
+    skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def metric_tag(board: str, task: str, metric: str) -> str:
+    """`cxc/i2t/recall@1`; PMRP is the only metric of its boards, so `pmrp/i2t` says it all."""
+    return f"{board}/{task}" if metric == "pmrp" else f"{board}/{task}/{metric}"
