@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from xmodal.evals.ragged import Ragged
+from xmodal.evals.relation import Relation
 from xmodal.options import UserError
 
 
@@ -95,19 +96,45 @@ class GradedPairs:
 
 
 @dataclasses.dataclass(frozen=True)
+class RetrievalTask:
+    """What is retrieved for what, by position in the galleries of Q queries and N items.
+
+    Attributes:
+      positives: of every query; one without a positive is not asked. Several relations ask the
+        same queries one after the other, and every metric is their mean (PCME's R-Precision).
+      metrics: of "recall@1", "recall@5", "recall@10", "median_rank", "map@r", "r_precision",
+        "pmrp".
+      unreachable: int32 [Q], positives of every query that are not in the gallery: they can never
+        be found but count in R. None stands for zeros.
+      cap: R of a query is min(its positives, `cap`); None for no cap.
+      folds: int32 [Q] and int32 [N], fold of every query and every item: a query meets only
+        items of its own fold. None for the whole gallery.
+    """
+
+    positives: Ragged | Relation | tuple[Relation, ...]
+    metrics: tuple[str, ...]
+    unreachable: np.ndarray | None = None
+    cap: int | None = None
+    folds: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Board:
     """A named set of retrieval tasks and correlations over the galleries of one split.
 
     Attributes:
       name: prefix of all its metrics.
-      positives: retrieval task -> positives by gallery position, one row per query item; a query
-        without positives has an empty row.
+      definition: one sentence on what counts as positive.
+      tasks: retrieval task, a name in `RETRIEVAL_TASKS` -> what is asked.
       graded: rating task -> pairs.
+      label_hash: 16 hexadecimal digits that name the labels exactly, whatever their order.
     """
 
     name: str
-    positives: Mapping[str, Ragged]
+    definition: str
+    tasks: Mapping[str, RetrievalTask]
     graded: Mapping[str, GradedPairs]
+    label_hash: str
 
 
 def make_boards(labels: Labels) -> list[Board]:
@@ -142,11 +169,14 @@ def make_boards(labels: Labels) -> list[Board]:
         for task, (query, _) in RETRIEVAL_TASKS.items():
             if pairs[task].size:
                 positives[task] = Ragged.from_pairs(*pairs[task], len(positions[query].ids))
+        metrics = ("recall@1", "recall@5", "recall@10", "median_rank")
         boards.append(
             Board(
                 definition.name,
-                positives,
+                "",
+                {task: RetrievalTask(rows, metrics) for task, rows in positives.items()},
                 {task: graded[task] for task in definition.correlations if task in graded},
+                "",
             )
         )
     return boards

@@ -1,6 +1,7 @@
 """Lists of different lengths, one per query, in two flat arrays."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -11,7 +12,8 @@ class Ragged:
 
     Attributes:
       offsets: int64 [Q + 1], starts at 0, never falls.
-      values: int32 [P], ascending and distinct within a row when built by `from_pairs`.
+      values: int32 [P], not negative; ascending and distinct within a row when built by
+        `from_pairs`.
     """
 
     offsets: np.ndarray
@@ -32,7 +34,31 @@ class Ragged:
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(offsets, (keys % stride).astype(np.int32))
 
-    @property
+    @functools.cached_property
     def lengths(self) -> np.ndarray:
         """int64 [Q], number of values in every row."""
         return np.diff(self.offsets)
+
+    def contains(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Whether every item is among the values of its row.
+
+        Args:
+          rows: integers in 0..Q-1.
+          items: integers of a shape that broadcasts with `rows`; a negative one is in no row.
+
+        Returns:
+          bool, of the broadcast shape.
+        """
+        keys, stride = self._keys
+        items = np.asarray(items)
+        # One key per pair; an item beyond the stride would spell a pair of another row.
+        wanted = np.asarray(rows, np.int64) * stride + items
+        found = keys[np.searchsorted(keys[:-1], wanted)] == wanted
+        return found & (items >= 0) & (items < stride)
+
+    @functools.cached_property
+    def _keys(self) -> tuple[np.ndarray, int]:
+        """Ascending keys row * stride + value, closed by one that is no pair; the stride."""
+        stride = int(self.values.max(initial=0)) + 1
+        keys = np.repeat(np.arange(len(self.lengths)), self.lengths) * stride + self.values
+        return np.concatenate([np.sort(keys), [-1]]), stride
