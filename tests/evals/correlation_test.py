@@ -45,6 +45,28 @@ def test_constant_scores_have_no_correlation():
     assert np.isnan(correlation.compute_spearman(np.ones(PAIRS), human, drawn)).all()
 
 
+def test_a_missing_score_leaves_only_the_samples_without_it_defined():
+    human, model, pairs, _ = ratings()
+    drawn = correlation.draw_pairs(pairs, samples=60, seed=4)
+    expected = correlation.compute_spearman(model, human, drawn)
+    model[13] = human[14] = np.nan
+    hit = np.isin(drawn, [13, 14]).any(1)
+    assert 0 < hit.sum() < 60
+    expected[hit] = np.nan
+    np.testing.assert_array_equal(correlation.compute_spearman(model, human, drawn), expected)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 3])
+def test_samples_of_less_than_two_pairs_are_undefined(queries):
+    pairs = Ragged.from_pairs(np.arange(queries), np.arange(queries), queries)
+    drawn = correlation.draw_pairs(pairs, samples=4, seed=0)
+    assert drawn.shape == (4, queries // 2)
+    scores = np.arange(float(queries))
+    np.testing.assert_array_equal(
+        correlation.compute_spearman(scores, scores, drawn), [np.nan] * 4
+    )
+
+
 def test_a_sample_is_half_of_the_queries_each_with_one_of_its_pairs():
     _, _, pairs, ends = ratings()
     drawn = correlation.draw_pairs(pairs, samples=400, seed=1)

@@ -65,28 +65,34 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
       drawn: int [S, n], the pairs of every sample.
 
     Returns:
-      float64 [S]; NaN where x or y is constant in the sample, as Spearman is undefined there.
+      float64 [S]; NaN where Spearman is undefined: x or y is constant in the sample or NaN in one
+      of its pairs, or the sample has fewer than two pairs.
     """
+    if drawn.shape[1] < 2:
+        return np.full(len(drawn), np.nan)
     x_codes = np.unique(x, return_inverse=True)[1]
     y_codes = np.unique(y, return_inverse=True)[1]
-    chunk = max(1, _CODES_PER_CHUNK // max(len(x), 1))
+    chunk = max(1, _CODES_PER_CHUNK // len(x))
     result = np.empty(len(drawn))
     for start in range(0, len(drawn), chunk):
         pairs = drawn[start : start + chunk]
         a, b = _centred_ranks(x_codes[pairs]), _centred_ranks(y_codes[pairs])
-        with np.errstate(invalid="ignore"):
-            result[start : start + chunk] = (a * b).sum(1) / np.sqrt(
-                (a * a).sum(1) * (b * b).sum(1)
-            )
+        variances = (a * a).sum(1).astype(np.float64) * (b * b).sum(1)
+        with np.errstate(invalid="ignore"):  # 0 / 0 of a constant side
+            result[start : start + chunk] = (a * b).sum(1) / np.sqrt(variances)
+    unknown = np.isnan(x) | np.isnan(y)
+    if unknown.any():  # the codes take NaN for the highest value
+        result[unknown[drawn].any(1)] = np.nan
     return result
 
 
 def _centred_ranks(codes: np.ndarray) -> np.ndarray:
-    """Average ranks of [S, n] order codes within each row, minus their mean."""
+    """Twice the average rank of [S, n] order codes within each row, minus its mean: int64, exact."""
     samples, n = codes.shape
     width = int(codes.max()) + 1
     cells = codes + width * np.arange(samples)[:, None]
-    counts = np.bincount(cells.ravel(), minlength=samples * width)
-    # Places of one code run from (last) - count + 1 to (last): their middle is its rank.
-    last = np.cumsum(counts.reshape(samples, width), axis=1).ravel()
-    return last[cells] - (counts[cells] - 1) / 2 - (n + 1) / 2
+    counts = np.bincount(cells.ravel(), minlength=samples * width).reshape(samples, width)
+    # Places of one code run from last - count + 1 to last: twice their middle is its double rank,
+    # and the mean of all double ranks is n + 1.
+    last = np.cumsum(counts, axis=1)
+    return (2 * last - counts).ravel()[cells] - n
