@@ -1,0 +1,276 @@
+"""Embeddings and score matrices of any model, read and checked before any work.
+
+Ids are the dataset's own (COCO's caption and image ids); `galleries` brings what is read here into
+the order of a split's labels.
+"""
+
+import dataclasses
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+
+import ml_dtypes
+import numpy as np
+
+from xmodal.options import UserError
+
+# (ids, array) of each modality in the file of embeddings.
+_EMBEDDING_NAMES = (
+    ("image_ids", "image_embeddings"),
+    ("caption_ids", "caption_embeddings"),
+)
+# Scalars that a similarity may need: scale and shift of PCME's match probability.
+_PARAMETERS = ("match_scale", "match_shift")
+_ROWS_AT_A_TIME = 1024  # of a matrix that may be on disk
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedEmbeddings:
+    """Embeddings of a model; a modality it lacks is None, with its ids.
+
+    Attributes:
+      place: where they came from, for messages.
+      image_ids: int64 [N].
+      image: float32 [N, D], or [N, K, D] with K embeddings of every item.
+      caption_ids: int64 [M].
+      captions: float32 [M, D] or [M, K, D].
+      parameters: of the similarity.
+    """
+
+    place: str
+    image_ids: np.ndarray | None
+    image: np.ndarray | None
+    caption_ids: np.ndarray | None
+    captions: np.ndarray | None
+    parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedMatrix:
+    """The score of every image with every caption.
+
+    Attributes:
+      place: where they came from, for messages.
+      image_ids: int64 [N].
+      caption_ids: int64 [M].
+      matrix: floats [N, M], larger for more similar; may be mapped from disk.
+    """
+
+    place: str
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    matrix: np.ndarray
+
+
+def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> SavedEmbeddings:
+    """Reads `image_ids` [N], `image_embeddings` [N, D] or [N, K, D], and the same of captions.
+
+    Args:
+      source: npz file, or its arrays in a mapping. Embeddings of any float type, bfloat16
+        included, become float32. `match_scale` and `match_shift` are optional numbers.
+
+    Raises:
+      UserError: the file cannot be read, or its arrays do not fit together.
+    """
+    place, arrays = _open_arrays(source)
+    found = {}
+    for ids_name, name in _EMBEDDING_NAMES:
+        if ids_name in arrays and name in arrays:
+            ids = _check_ids(arrays[ids_name], place, ids_name)
+            found[name] = ids, _check_embeddings(arrays[name], ids, place, ids_name, name)
+        elif ids_name in arrays or name in arrays:
+            has, lacks = (ids_name, name) if ids_name in arrays else (name, ids_name)
+            raise UserError(f"{place} has {has!r} but no {lacks!r}; save both or neither.")
+    if not found:
+        wanted = [name for pair in _EMBEDDING_NAMES for name in pair]
+        raise UserError(
+            f"{place} holds {sorted(arrays)}, none of which is known; embeddings are looked for "
+            f"under {wanted}."
+        )
+    image_ids, image = found.get("image_embeddings", (None, None))
+    caption_ids, captions = found.get("caption_embeddings", (None, None))
+    if image is not None and captions is not None and image.shape[-1] != captions.shape[-1]:
+        raise UserError(
+            f"{place}: images have {image.shape[-1]} dimensions and captions "
+            f"{captions.shape[-1]}; both must come out of one joint space."
+        )
+    parameters = {
+        name: _check_number(arrays[name], place, name) for name in _PARAMETERS if name in arrays
+    }
+    return SavedEmbeddings(place, image_ids, image, caption_ids, captions, parameters)
+
+
+def load_scores(
+    source: str | os.PathLike | Mapping[str, np.ndarray],
+    ids: str | os.PathLike | Mapping[str, np.ndarray] | None = None,
+) -> SavedMatrix:
+    """Reads a matrix of scores, images by captions.
+
+    Args:
+      source: npy file [N, M], which is mapped and not read; or an npz file (or mapping) that holds
+        it as `scores` beside `image_ids` and `caption_ids`.
+      ids: npz file (or mapping) of `image_ids` and `caption_ids`, if they are not in `source`.
+
+    Raises:
+      UserError: a file cannot be read, or the matrix and the ids do not fit together.
+    """
+    if _is_npy(source):
+        place, matrix = os.fspath(source), _map_matrix(os.fspath(source))
+        if ids is None:
+            raise UserError(
+                f"{place} is a bare matrix: name the npz file of its image_ids (rows) and "
+                "caption_ids (columns) by --ids."
+            )
+        ids_place, arrays = _open_arrays(ids)
+    else:
+        if ids is not None:
+            raise UserError(
+                f"--ids belongs to a matrix in a .npy file; {place_of(source)} holds its own ids."
+            )
+        place, arrays = _open_arrays(source)
+        ids_place = place
+        matrix = _require(arrays, "scores", place)
+    image_ids, caption_ids = (
+        _check_ids(_require(arrays, name, ids_place), ids_place, name)
+        for name in ("image_ids", "caption_ids")
+    )
+    _check_scores(matrix, image_ids, caption_ids, place)
+    return SavedMatrix(place, image_ids, caption_ids, matrix)
+
+
+def place_of(source: object) -> str:
+    """How messages name what was handed over."""
+    return "<arrays>" if isinstance(source, Mapping) else os.fspath(source)
+
+
+def _is_npy(source: object) -> bool:
+    return not isinstance(source, Mapping) and os.fspath(source).endswith(".npy")
+
+
+def _open_arrays(source: str | os.PathLike | Mapping) -> tuple[str, Mapping[str, np.ndarray]]:
+    """The place of some arrays for messages, and the arrays by name."""
+    place = place_of(source)
+    if isinstance(source, Mapping):
+        return place, {name: np.asarray(array) for name, array in source.items()}
+    if not os.path.isfile(place):
+        raise UserError(f"There is no file {place!r}.")
+    if not zipfile.is_zipfile(place):
+        raise UserError(f"{place} is no npz file, or was cut short; write it by numpy.savez.")
+    arrays = {}
+    known = {name for pair in _EMBEDDING_NAMES for name in pair} | {"scores", *_PARAMETERS}
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            for name in file.files:
+                # What is not asked for may be anything and stays unread.
+                arrays[name] = file[name] if name in known else np.zeros(0)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(
+            f"{place} cannot be read ({first_line(error)}); write it again by numpy.savez with "
+            "plain arrays of numbers."
+        ) from error
+    return place, arrays
+
+
+def _map_matrix(path: str) -> np.ndarray:
+    if not os.path.isfile(path):
+        raise UserError(f"There is no file {path!r}.")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(
+            f"{path} cannot be read ({first_line(error)}); write it again by numpy.save as one "
+            "plain matrix of numbers."
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong, without the pages that some libraries add."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _require(arrays: Mapping[str, np.ndarray], name: str, place: str) -> np.ndarray:
+    if name not in arrays:
+        raise UserError(f"{place} has no {name!r}; it holds {sorted(arrays)}.")
+    return arrays[name]
+
+
+def _check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise UserError(
+            f"{name} in {place} are {ids.dtype} {list(ids.shape)}; ids are integers [N], one per "
+            "item."
+        )
+    if not len(ids):
+        raise UserError(f"{name} in {place} are empty; leave out a modality that has no items.")
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < len(ids):
+        raise UserError(
+            f"{name} in {place}: id {unique[counts > 1][0]} occurs twice, one of "
+            f"{np.sum(counts > 1)} such ids; keep one row of every item."
+        )
+    return ids.astype(np.int64)
+
+
+def _check_embeddings(
+    array: np.ndarray, ids: np.ndarray, place: str, ids_name: str, name: str
+) -> np.ndarray:
+    if array.dtype == np.dtype("V2"):
+        array = array.view(ml_dtypes.bfloat16)  # npz files do not remember its name
+    if array.dtype != ml_dtypes.bfloat16 and not np.issubdtype(array.dtype, np.floating):
+        raise UserError(f"{name} in {place} are {array.dtype}; save them as floats.")
+    if array.ndim not in (2, 3) or 0 in array.shape[1:]:
+        raise UserError(
+            f"{name} in {place} have shape {list(array.shape)}; embeddings are [N, D], or "
+            "[N, K, D] with K of every item."
+        )
+    if len(array) != len(ids):
+        raise UserError(
+            f"{place} has {len(array)} rows of {name} and {len(ids)} {ids_name}; every row needs "
+            "its id."
+        )
+    with np.errstate(over="ignore"):  # float64 beyond float32's range is found just below
+        array = np.ascontiguousarray(array, np.float32)
+    broken = np.concatenate([~np.isfinite(rows).all(axis=-1) for rows in _blocks(array)])
+    broken = broken.reshape(len(ids), -1).any(axis=1)
+    if broken.any():
+        raise UserError(
+            f"{name} in {place}: {broken.sum()} of {len(ids)} rows hold NaN or infinity in "
+            f"float32, the first is id {ids[broken.argmax()]}; mend the model or leave them out."
+        )
+    return array
+
+
+def _check_scores(
+    matrix: np.ndarray, image_ids: np.ndarray, caption_ids: np.ndarray, place: str
+) -> None:
+    if not np.issubdtype(matrix.dtype, np.floating):
+        raise UserError(f"The scores in {place} are {matrix.dtype}; save them as floats.")
+    if matrix.shape != (len(image_ids), len(caption_ids)):
+        turned = matrix.shape == (len(caption_ids), len(image_ids))
+        raise UserError(
+            f"The scores in {place} are {list(matrix.shape)} for {len(image_ids)} image_ids and "
+            f"{len(caption_ids)} caption_ids; rows are images and columns captions"
+            + (", so save the transpose." if turned else ".")
+        )
+    row = 0
+    for rows in _blocks(matrix):
+        finite = np.isfinite(rows)
+        if not finite.all():
+            image, caption = np.argwhere(~finite)[0]
+            raise UserError(
+                f"The score of image {image_ids[row + image]} with caption "
+                f"{caption_ids[caption]} in {place} is {rows[image, caption]}; scores are finite."
+            )
+        row += len(rows)
+
+
+def _blocks(matrix: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(matrix), _ROWS_AT_A_TIME):
+        yield matrix[start : start + _ROWS_AT_A_TIME]
+
+
+def _check_number(array: np.ndarray, place: str, name: str) -> float:
+    if array.size != 1 or not np.issubdtype(array.dtype, np.number) or not np.isfinite(array).all():
+        raise UserError(f"{name} in {place} is {array.tolist()}; give one number.")
+    return float(array.reshape(()))
