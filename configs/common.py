@@ -22,7 +22,7 @@ def experiment(name: str) -> ConfigDict:
             "data": coco(),
             "splits": {"train": "train", "validation": "validation", "test": "test"},
             "evaluation": {"every": 1000, "batch_size": 512, "bootstrap_samples": 1000, "seed": 0},
-            "checkpoint": {"every": 1000, "keep_last": 3, "best_metric": "coco/mean_recall@10"},
+            "checkpoint": {"every": 1000, "keep_last": 3, "best_metric": "coco5k/mean_recall@10"},
             # (regular expression of a path in the state, rule); the first match wins.
             "sharding": [[".*", "replicated"]],
         }

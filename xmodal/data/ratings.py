@@ -1,28 +1,14 @@
 """Rated pairs for evaluation: from a dataset's `ratings` config or from the released CxC files."""
 
-import csv
-import io
-import re
-
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from etils import epath
 
 import data_prep
+from xmodal.cxc_files import read_cxc_ratings
 from xmodal.data.config import DataConfig
 from xmodal.data.sources import open_builder
-from xmodal.options import UserError
-
-# Task -> the columns of its file that hold the left and the right side.
-_CXC_COLUMNS = {
-    "sts": ("caption1", "caption2"),
-    "sis": ("image1", "image2"),
-    "sits": ("caption", "image"),
-}
-_CXC_SPLITS = {"validation": "val", "test": "test"}
-_CXC_ID = re.compile(r"COCO_val2014(?::sentid:|_)(\d+)(?:\.jpg)?")
-_CXC_HOME = "https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data"
 
 
 def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarray]]:
@@ -37,53 +23,6 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
     if "ratings" in data_prep.builder_class(config.dataset).builder_configs:
         return _read_rating_records(config, split)
     return {}
-
-
-def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.ndarray]]:
-    """Reads the released `{sts,sis,sits}_{val,test}.csv` of Crisscrossed Captions.
-
-    Args:
-      folder: where the files lie.
-      split: `validation` or `test`; other splits have no ratings.
-
-    Raises:
-      UserError: a file is missing or not what was released.
-    """
-    if split not in _CXC_SPLITS:
-        return {}
-    return {
-        task: _read_cxc_file(folder / f"{task}_{_CXC_SPLITS[split]}.csv", *columns)
-        for task, columns in _CXC_COLUMNS.items()
-    }
-
-
-def _read_cxc_file(path: epath.Path, left: str, right: str) -> dict[str, np.ndarray]:
-    if not path.exists():
-        raise UserError(f"{path} does not exist; take the CxC ratings from {_CXC_HOME}")
-    with io.StringIO(path.read_text(encoding="utf-8"), newline="") as file:
-        rows = csv.DictReader(file)
-        wanted = [left, right, "agg_score", "sampling_method"]
-        if missing := [name for name in wanted if name not in (rows.fieldnames or [])]:
-            raise UserError(f"{path} lacks the column {', '.join(missing)}; see {_CXC_HOME}")
-        columns: dict[str, list] = {"left_ids": [], "right_ids": [], "scores": [], "methods": []}
-        for row in rows:
-            try:
-                columns["left_ids"].append(_cxc_id(row[left]))
-                columns["right_ids"].append(_cxc_id(row[right]))
-                columns["scores"].append(float(row["agg_score"]))
-            except (TypeError, ValueError) as error:
-                raise UserError(
-                    f"{path} line {rows.line_num}: {error}; take the file again from {_CXC_HOME}"
-                ) from error
-            columns["methods"].append(row["sampling_method"])
-    return _to_arrays(columns)
-
-
-def _cxc_id(name: str) -> int:
-    match = _CXC_ID.fullmatch(name)
-    if match is None:
-        raise UserError(f"{name!r} is not a COCO image or caption name")
-    return int(match[1])
 
 
 def _read_rating_records(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarray]]:

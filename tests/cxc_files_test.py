@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from xmodal.data.ratings import read_cxc_ratings
+from xmodal.cxc_files import read_cxc_ratings
 
 _RELEASED = pathlib.Path("../shared/data/cxc")
 

@@ -1,0 +1,101 @@
+"""The released rating files of Crisscrossed Captions, `{sts,sis,sits}_{val,test}.csv`.
+
+A leaf of the package: training reads them beside a dataset, the evaluation binary beside saved
+embeddings.
+"""
+
+import csv
+import io
+import re
+
+import numpy as np
+from etils import epath
+
+from xmodal.options import UserError
+
+# Task -> the columns of its file that hold the left and the right side.
+_COLUMNS = {
+    "sts": ("caption1", "caption2"),
+    "sis": ("image1", "image2"),
+    "sits": ("caption", "image"),
+}
+TASKS = tuple(_COLUMNS)
+# Split -> its part of the file names.
+SPLITS = {"validation": "val", "test": "test"}
+_ID = re.compile(r"COCO_val2014(?::sentid:|_)(\d+)(?:\.jpg)?")
+_HOME = "https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data"
+
+
+def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.ndarray]]:
+    """Reads the three files of a split.
+
+    Args:
+      folder: where the files lie.
+      split: `validation` or `test`; other splits have no ratings.
+
+    Returns:
+      Task -> columns, as `read_cxc_file` gives them.
+
+    Raises:
+      UserError: a file is missing or not what was released.
+    """
+    if split not in SPLITS:
+        return {}
+    return {task: read_cxc_file(folder / f"{task}_{SPLITS[split]}.csv", task) for task in TASKS}
+
+
+def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
+    """Reads one file.
+
+    Args:
+      path: of the file.
+      task: `sts`, `sis` or `sits`.
+
+    Returns:
+      `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P].
+
+    Raises:
+      UserError: the file is missing or not what was released.
+    """
+    if not path.exists():
+        raise UserError(f"{path} does not exist; take the CxC ratings from {_HOME}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not text: {error}; take it again from {_HOME}") from error
+    columns: dict[str, list] = {"left_ids": [], "right_ids": [], "scores": [], "methods": []}
+    with io.StringIO(text, newline="") as file:
+        rows = csv.reader(file)
+        header = next(rows, [])
+        wanted = [*_COLUMNS[task], "agg_score", "sampling_method"]
+        if missing := [name for name in wanted if name not in header]:
+            raise UserError(f"{path} lacks the column {', '.join(missing)}; see {_HOME}")
+        left, right, score, method = (header.index(name) for name in wanted)
+        for row in filter(None, rows):
+            try:
+                if len(row) < len(header):
+                    raise ValueError(f"{len(row)} columns of {len(header)}")
+                columns["left_ids"].append(_coco_id(row[left]))
+                columns["right_ids"].append(_coco_id(row[right]))
+                columns["scores"].append(_score(row[score]))
+                columns["methods"].append(row[method])
+            except ValueError as error:
+                raise UserError(
+                    f"{path} line {rows.line_num}: {error}; take the file again from {_HOME}"
+                ) from error
+    dtypes = {"left_ids": np.int32, "right_ids": np.int32, "scores": np.float32, "methods": str}
+    return {key: np.asarray(column, dtypes[key]) for key, column in columns.items()}
+
+
+def _coco_id(name: str) -> int:
+    match = _ID.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is not a COCO image or caption name")
+    return int(match[1])
+
+
+def _score(text: str) -> float:
+    score = float(text)
+    if not 0 <= score <= 5:  # NaN neither
+        raise ValueError(f"the score {text!r} is not from 0 to 5")
+    return score

@@ -1,0 +1,45 @@
+"""From ids to positions in a gallery."""
+
+import numpy as np
+
+from xmodal.options import UserError
+
+
+class Positions:
+    """Positions of ids in a gallery.
+
+    Attributes:
+      kind: of the items, for messages.
+      ids: int [N].
+    """
+
+    def __init__(self, kind: str, ids: np.ndarray) -> None:
+        self.kind, self.ids = kind, np.asarray(ids)
+        self._order = np.argsort(self.ids, kind="stable")
+        self._sorted = self.ids[self._order]
+        if len(self.ids) == 0:
+            raise UserError(f"The split has no {kind}.")
+        twice = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
+        if len(twice):
+            raise UserError(f"{self.kind} id {twice[0]} occurs twice in the gallery.")
+
+    def find(self, wanted: np.ndarray) -> np.ndarray:
+        """int64, position of every wanted id, -1 for one that is not in the gallery."""
+        at = np.minimum(np.searchsorted(self._sorted, wanted), len(self.ids) - 1)
+        return np.where(self._sorted[at] == wanted, self._order[at], -1)
+
+    def __call__(self, wanted: np.ndarray) -> np.ndarray:
+        """int64, position of every wanted id.
+
+        Raises:
+          UserError: an id is not in the gallery.
+        """
+        found = self.find(wanted)
+        missing = np.asarray(wanted)[found < 0]
+        if len(missing):
+            raise UserError(
+                f"{len(missing)} labels name {self.kind}s that are not among the {len(self.ids)} "
+                f"of this split, the first is {self.kind} id {missing[0]}: labels and items must "
+                "be of the same split."
+            )
+        return found
