@@ -1,13 +1,17 @@
-"""Results printed in the Crisscrossed Captions paper (tables 2 to 5; MS-COCO 5K test split)."""
+"""Results on the labels of Crisscrossed Captions (MS-COCO 5K test split): what papers print.
+
+Tables 2 to 5 of the Crisscrossed Captions paper, and the rows of the VSE-infinity paper.
+"""
 
 from collections.abc import Mapping
 
-# Board -> model -> task -> numbers: R@1, R@5, R@10 and median rank, or mean and deviation of the
-# bootstrap correlation. None where the paper prints a dash.
+# Task -> numbers: R@1, R@5, R@10 and median rank, or mean and deviation of the bootstrap
+# correlation. None where a paper prints a dash or nothing.
 Row = Mapping[str, tuple[float | None, ...]]
 
-PUBLISHED: dict[str, dict[str, Row]] = {
-    "coco": {
+# Board -> model -> row.
+CXC_PAPER: dict[str, dict[str, Row]] = {
+    "coco5k": {
         "VSE++": {"i2t": (41.3, 71.1, 81.2, 2), "t2i": (30.3, 59.4, 72.4, 4)},
         "VSRN (released)": {"i2t": (50.3, 79.6, 87.9, 1), "t2i": (37.9, 68.5, 79.4, 2)},
         "VSRN (its paper)": {"i2t": (53.0, 81.1, 89.4, None), "t2i": (40.5, 70.6, 81.1, None)},
@@ -56,6 +60,24 @@ PUBLISHED: dict[str, dict[str, Row]] = {
             "sts": (74.2, 0.4),
             "sis": (74.5, 0.9),
             "sits": (61.9, 1.3),
+        },
+    },
+}
+
+# Its authors print two recalls and no correlations.
+VSE_INFINITY: dict[str, dict[str, Row]] = {
+    "cxc": {
+        "VSE-inf BUTD grid": {
+            "i2t": (60.6, 87.4, None, None),
+            "t2i": (46.2, 76.3, None, None),
+            "t2t": (45.9, 68.7, None, None),
+            "i2i": (44.4, 78.3, None, None),
+        },
+        "VSE-inf WSL grid": {
+            "i2t": (67.9, 90.6, None, None),
+            "t2i": (53.6, 81.1, None, None),
+            "t2t": (46.7, 69.2, None, None),
+            "i2i": (51.3, 83.2, None, None),
         },
     },
 }
