@@ -1,0 +1,99 @@
+"""Precision metrics of ECCV Caption and PMRP: how much of the top of a list is positive."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.evals.products import Scores
+from xmodal.evals.relation import Relation
+
+
+def compute_map_at_r(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """mAP@R of every query: sum over the hits among the first R of precision there, over R.
+
+    Musgrave et al. 2020, as the eccv_caption library computes it: the sum is divided by R, not by
+    the number of hits.
+
+    Args:
+      hits: bool [Q, depth], whether the item at each place of the list is a positive; depth is at
+        least the largest R.
+      r: int [Q], number of positives of every query, not 0.
+
+    Returns:
+      float64 [Q] in 0..1.
+    """
+    place = np.arange(1, hits.shape[1] + 1)
+    precision = np.cumsum(hits, axis=1) / place
+    counts = hits & (place <= r[:, None])
+    return np.sum(precision * counts, axis=1) / r
+
+
+def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """R-Precision of every query: the share of positives among the first R.
+
+    Args:
+      hits: as in `compute_map_at_r`.
+      r: int [Q], not 0.
+
+    Returns:
+      float64 [Q] in 0..1.
+    """
+    place = np.arange(1, hits.shape[1] + 1)
+    return np.sum(hits & (place <= r[:, None]), axis=1) / r
+
+
+def count_hits(scores: Scores, relation: Relation, r: np.ndarray) -> np.ndarray:
+    """Counts the positives among the first R items, for an R of thousands, without sorting.
+
+    Ties are broken as in the lists: of two equal scores the smaller position comes first.
+
+    Args:
+      scores: of Q queries and N items.
+      relation: the positives.
+      r: int [Q], at most N.
+
+    Returns:
+      int [Q].
+    """
+    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
+    item_group, related = jnp.asarray(relation.gallery_group), jnp.asarray(relation.related)
+    counts = []
+    for i in range(-(-queries // rows)):
+        tiles = [np.asarray(scores.tile(i, j)) for j in range(-(-items // columns))]
+        block = slice(i * rows, (i + 1) * rows)
+        group, depth = (
+            np.resize(values[block].astype(np.int32), rows) for values in (relation.query_group, r)
+        )
+        whole = np.concatenate(tiles, axis=1)[:, :items]
+        counts.append(_count_hits(whole, related, group, item_group, depth))
+    return np.concatenate(counts)[:queries]
+
+
+@functools.partial(jax.jit)
+def _count_hits(
+    scores: jax.Array,
+    related: jax.Array,
+    query_group: jax.Array,
+    item_group: jax.Array,
+    depth: jax.Array,
+) -> jax.Array:
+    """Positives among the first `depth` of [B, N] scores, [B]."""
+    # Ordered like the floats they come from; -0.0 equals 0.0.
+    bits = jax.lax.bitcast_convert_type(scores + 0.0, jnp.int32)
+    keys = jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
+
+    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds  # at least `depth` keys are >= low, fewer are >= high
+        middle = (low & high) + ((low ^ high) >> 1)
+        enough = jnp.sum(keys >= middle[:, None], axis=1) >= depth
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+
+    full = jnp.full(depth.shape, 0x7FFFFFFF, jnp.int32)
+    last, _ = jax.lax.fori_loop(0, 32, halve, (-full - 1, full))  # key of the last item that counts
+    positive = related[query_group][:, item_group]
+    above, equal = keys > last[:, None], keys == last[:, None]
+    left = depth - jnp.sum(above, axis=1)
+    first_equal = equal & (jnp.cumsum(equal, axis=1) <= left[:, None])
+    return jnp.sum(positive & (above | first_equal), axis=1)

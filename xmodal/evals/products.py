@@ -1,0 +1,229 @@
+"""Scores of two galleries, tile by tile: a pair of items has one score, wherever it is asked.
+
+Ranks compare the score of a positive with the scores of the whole gallery, so the same pair must
+come out with the same bits from `tile` and from `pairs`. Every product therefore has one shape
+per gallery, made of whole groups of 64 rows: XLA computes left-over rows in another summation
+order. `ranks.compute_ranks` counts every positive against itself and so notices a device on which
+this fails.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+Score = Callable[[Any, Any], jax.Array]
+
+_GROUP = 64
+# Pairs per product when single pairs are looked up: only the diagonal is used, so a CPU, where
+# small products have the bits of large ones, takes a small tile.
+_CPU_PAIRS = 128
+
+
+class Scores(Protocol):
+    """Float32 scores of Q queries and N items.
+
+    Attributes:
+      shape: (Q, N).
+      tile_shape: (B, M), of every tile; the last ones are padded.
+    """
+
+    shape: tuple[int, int]
+    tile_shape: tuple[int, int]
+
+    def tile(self, i: int, j: int) -> jax.Array:
+        """Scores [B, M] of queries iB.. and items jM..; those of padding are arbitrary."""
+
+    def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Scores [P] of single pairs, with the bits they have in their tiles."""
+
+    def transpose(self) -> "Scores":
+        """The scores of the items as queries."""
+
+
+class Gallery:
+    """Items prepared for a similarity: whole on the host, in tiles over the devices."""
+
+    def __init__(
+        self,
+        vectors: np.ndarray,
+        prepare: Callable[[jax.Array], Any],
+        *,
+        block_size: int = 1024,
+        mesh: Mesh | None = None,
+    ) -> None:
+        """Prepares and places the items.
+
+        Args:
+          vectors: float32 [N, D] or [N, K, D].
+          prepare: [b, ...] -> tree of float32 arrays [b, ...], row by row.
+          block_size: items per tile, at most.
+          mesh: every tile is spread over its `data` axis.
+
+        Raises:
+          ValueError: a value is not finite.
+        """
+        _check_finite(vectors)
+        devices = mesh.shape["data"] if mesh is not None else 1
+        group = _GROUP * devices
+        self.size = len(vectors)
+        self.rows = _round_up(min(block_size, self.size), group)
+        self._mesh = mesh
+        self._prepared: list[Any] = []
+        for start in range(0, self.size, self.rows):
+            block = vectors[start : start + self.rows]
+            padding = [(0, self.rows - len(block))] + [(0, 0)] * (vectors.ndim - 1)
+            block = prepare(np.pad(np.asarray(block, np.float32), padding))
+            self._prepared.append(jax.tree.map(np.asarray, block))
+        self._tiles = [self._place(block, P("data")) for block in self._prepared]
+
+    def items(self, j: int) -> Any:
+        """Tile j, spread over the devices."""
+        return self._tiles[j]
+
+    def queries(self, i: int) -> Any:
+        """Tile i, on every device."""
+        return self._tiles[i] if self._mesh is None else self._place(self._prepared[i], P())
+
+    def take(self, positions: np.ndarray) -> Any:
+        """Prepared items at the given positions, on the host."""
+        tiles, rows = np.divmod(positions, self.rows)
+
+        def gather(*blocks: np.ndarray) -> np.ndarray:
+            taken = np.empty((len(positions), *blocks[0].shape[1:]), np.float32)
+            for tile in np.unique(tiles):
+                here = tiles == tile
+                taken[here] = blocks[tile][rows[here]]
+            return taken
+
+        return jax.tree.map(gather, *self._prepared)
+
+    def _place(self, tree: Any, spec: P) -> Any:
+        if self._mesh is None:
+            return jax.device_put(tree)
+        sharding = NamedSharding(self._mesh, spec)
+        return jax.tree.map(
+            lambda x: jax.make_array_from_callback(x.shape, sharding, lambda at: x[at]), tree
+        )
+
+
+class Products:
+    """Scores computed from two galleries of embeddings."""
+
+    def __init__(
+        self,
+        queries: Gallery,
+        items: Gallery,
+        score: Score,
+    ) -> None:
+        """Prepares the scores of two galleries.
+
+        Args:
+          queries: Q items.
+          items: N items; the same object for scores within one gallery.
+          score: two prepared blocks -> float32 [b, m]; symmetric in its arguments.
+        """
+        self.shape = (queries.size, items.size)
+        self.tile_shape = (queries.rows, items.rows)
+        self._queries, self._items = queries, items
+        self._score = score
+
+    def tile(self, i: int, j: int) -> jax.Array:
+        """See `Scores.tile`; the columns are spread over the devices as the items are."""
+        return _compute(self._score, self._queries.queries(i), self._items.items(j))
+
+    def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """See `Scores.pairs`."""
+        on_cpu = jax.default_backend() == "cpu"
+        block = _CPU_PAIRS if on_cpu else max(self.tile_shape)
+        scores = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), block):
+            at = slice(start, start + block)
+            left, right = (
+                gallery.take(np.resize(positions[at], block))
+                for gallery, positions in ((self._queries, rows), (self._items, columns))
+            )
+            found = _compute_diagonal(self._score, left, right)
+            scores[at] = np.asarray(found)[: len(scores[at])]
+        return scores
+
+    def transpose(self) -> "Products":
+        """See `Scores.transpose`."""
+        return Products(self._items, self._queries, self._score)
+
+    def is_symmetric(self) -> bool:
+        """Whether both halves of the scores within one gallery have the same bits."""
+        if self._queries is not self._items:
+            return False
+        last = -(-self.shape[1] // self.tile_shape[1]) - 1
+        return bool(jnp.array_equal(self.tile(0, last), self.tile(last, 0).T))
+
+
+class SavedScores:
+    """A score matrix from elsewhere, such as that of a model that reads both items at once."""
+
+    def __init__(
+        self, matrix: np.ndarray, *, block_size: int = 1024, mesh: Mesh | None = None
+    ) -> None:
+        """Wraps the matrix.
+
+        Args:
+          matrix: [Q, N] of any float type, in memory or mapped from a file.
+          block_size: queries and items per tile.
+          mesh: the columns of every tile are spread over its `data` axis.
+        """
+        group = _GROUP * (mesh.shape["data"] if mesh is not None else 1)
+        self.shape = matrix.shape
+        self.tile_shape = tuple(_round_up(min(block_size, size), group) for size in matrix.shape)
+        self._matrix, self._mesh, self._block_size = matrix, mesh, block_size
+
+    def tile(self, i: int, j: int) -> jax.Array:
+        """See `Scores.tile`."""
+        rows, columns = self.tile_shape
+        block = self._matrix[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
+        _check_finite(block)
+        tile = np.zeros(self.tile_shape, np.float32)
+        tile[: block.shape[0], : block.shape[1]] = block
+        if self._mesh is None:
+            return jax.device_put(tile)
+        sharding = NamedSharding(self._mesh, P(None, "data"))
+        return jax.make_array_from_callback(tile.shape, sharding, lambda at: tile[at])
+
+    def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """See `Scores.pairs`."""
+        return np.asarray(self._matrix[rows, columns], np.float32)
+
+    def transpose(self) -> "SavedScores":
+        """See `Scores.transpose`."""
+        return SavedScores(self._matrix.T, block_size=self._block_size, mesh=self._mesh)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _compute(score: Score, queries: Any, items: Any) -> jax.Array:
+    return score(queries, items)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _compute_diagonal(score: Score, left: Any, right: Any) -> jax.Array:
+    return jnp.diagonal(score(left, right))
+
+
+def _check_finite(values: np.ndarray) -> None:
+    # A sum is finite if all its terms are, and needs no array of booleans.
+    if np.isfinite(np.sum(values, dtype=np.float64)):
+        return
+    bad = ~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+    if bad.any():
+        raise ValueError(
+            f"{bad.sum()} of {len(bad)} rows of embeddings or scores are not finite, the first is "
+            f"row {bad.argmax()}: the model diverged or the file is damaged."
+        )
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
