@@ -62,9 +62,7 @@ def test_samples_of_less_than_two_pairs_are_undefined(queries):
     drawn = correlation.draw_pairs(pairs, samples=4, seed=0)
     assert drawn.shape == (4, queries // 2)
     scores = np.arange(float(queries))
-    np.testing.assert_array_equal(
-        correlation.compute_spearman(scores, scores, drawn), [np.nan] * 4
-    )
+    np.testing.assert_array_equal(correlation.compute_spearman(scores, scores, drawn), [np.nan] * 4)
 
 
 def test_a_sample_is_half_of_the_queries_each_with_one_of_its_pairs():

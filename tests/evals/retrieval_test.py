@@ -14,6 +14,18 @@ def test_recall_counts_the_first_k_places():
     assert retrieval.compute_recall(rank, 10) == pytest.approx(100 * 5 / 6)
 
 
+def test_recalls_by_query_average_to_the_recall():
+    rank = np.array([3, 0, 10, 5, 1, 9, 4], np.int32)
+    found = retrieval.compute_recall_values(rank, ("median_rank", "recall@1", "recall@10", "map@r"))
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "recall@1": [0, 100, 0, 0, 0, 0, 0],
+        "recall@10": [100, 100, 0, 100, 100, 100, 100],
+    }
+    for name, k in (("recall@1", 1), ("recall@10", 10)):
+        assert found[name].dtype == np.float64
+        assert found[name].mean() == pytest.approx(retrieval.compute_recall(rank, k))
+
+
 @pytest.mark.parametrize(
     ("rank", "expected"),
     [([0], 1), ([0, 1], 1), ([0, 3, 9], 4), ([1, 2, 2, 5], 3), ([0, 0, 1, 8], 1)],
