@@ -1,25 +1,202 @@
+"""Every similarity against a slow reference in float64, and what ranking relies on, bit for bit."""
+
 import jax
 import numpy as np
 import pytest
 
 from xmodal.losses import similarity
+from xmodal.options import UserError
+
+MATCH = {"match_scale": 4.0, "match_shift": 3.5}
+PARAMETERS = {"match_probability": MATCH}
+NAMES = sorted(similarity.SIMILARITIES)
+SEVERAL = ["match_probability", "max_cosine"]
 
 
-def test_inner_products_of_prepared_vectors_are_the_similarity():
-    rng = np.random.default_rng(0)
-    left, right = rng.normal(size=(5, 3)), rng.normal(size=(7, 3))
-    dot = similarity.normalise("dot", left) @ similarity.normalise("dot", right).T
-    cosine = similarity.normalise("cosine", left) @ similarity.normalise("cosine", right).T
-    np.testing.assert_allclose(dot, left @ right.T, rtol=1e-5)
-    lengths = np.linalg.norm(left, axis=1)[:, None] * np.linalg.norm(right, axis=1)
-    np.testing.assert_allclose(cosine, left @ right.T / lengths, rtol=1e-5)
+def make_items(count, several, dim, seed):
+    shape = (count, several, dim) if several else (count, dim)
+    return (np.random.default_rng(seed).normal(size=shape) / np.sqrt(dim)).astype(np.float32)
+
+
+def make_pair(name, sizes, several=3, dim=37):
+    several = several if name in SEVERAL else None
+    return [make_items(size, several, dim, seed) for seed, size in enumerate(sizes)]
+
+
+def compute_scores(name, left, right):
+    prepare, score = similarity.make_scorer(name, PARAMETERS.get(name))
+    return np.asarray(jax.jit(score)(prepare(left), prepare(right)))
+
+
+def reference(name, x, y):
+    """The similarity of two items, [D] or [K, D] each, from its definition."""
+    x, y = np.atleast_2d(x).astype(np.float64), np.atleast_2d(y).astype(np.float64)
+    values = []
+    for a in x:
+        for b in y:
+            if name == "dot":
+                values.append(a @ b)
+            elif name == "match_probability":
+                distance = np.sqrt(np.sum((a - b) ** 2) + 1e-6)
+                logit = MATCH["match_shift"] - MATCH["match_scale"] * distance
+                values.append(np.exp(logit) / (np.exp(logit) + np.exp(-logit)))
+            else:
+                values.append(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+    return np.mean(values) if name == "match_probability" else np.max(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "several"),
+    [("dot", (None, None)), ("cosine", (None, None))]
+    + [(name, k) for name in SEVERAL for k in [(1, 1), (2, 2), (7, 7), (3, 5), (4, 1)]],
+)
+def test_equals_the_slow_reference(name, several):
+    left, right = (make_items(count, several[side], 5, side) for side, count in enumerate((13, 29)))
+    expected = [[reference(name, x, y) for y in right] for x in left]
+    np.testing.assert_allclose(compute_scores(name, left, right), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_one_vector_per_item_counts_as_one_of_several(name):
+    left, right = make_pair(name, (4, 6), several=1)
+    scores = compute_scores(name, left[:, 0], right[:, 0])
+    np.testing.assert_array_equal(scores, compute_scores(name, left, right))
+    if name == "max_cosine":
+        np.testing.assert_array_equal(scores, compute_scores("cosine", left[:, 0], right[:, 0]))
+
+
+def test_samples_that_coincide_match_at_the_smallest_distance():
+    x = make_items(5, 1, 64, seed=0)
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    diagonal = np.diag(compute_scores("match_probability", x, x))
+    expected = [reference("match_probability", item, item) for item in x]
+    np.testing.assert_allclose(diagonal, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("sizes", [(13, 29), (40, 201)])
+@pytest.mark.parametrize(("several", "dim"), [(1, 3), (2, 37), (7, 200)])
+def test_exchanging_the_sides_transposes_bit_for_bit(name, sizes, several, dim):
+    left, right = make_pair(name, sizes, several, dim)
+    forward, backward = compute_scores(name, left, right), compute_scores(name, right, left)
+    np.testing.assert_array_equal(forward, backward.T)
+    assert len(np.unique(forward)) > forward.size / 2
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("several", [(2, 3), (7, 4), (1, 5)])
+def test_exchanging_sides_with_unequal_numbers_of_vectors(name, several):
+    left, right = (make_items(20, k, 37, seed) for seed, k in enumerate(several))
+    forward, backward = compute_scores(name, left, right), compute_scores(name, right, left)
+    np.testing.assert_array_equal(forward, backward.T)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_of_an_item_tie_exactly(name):
+    left, right = make_pair(name, (21, 150), dim=200)
+    copies = np.array([0, 3, 63, 64, 65, 127, 128, 148, 149])
+    right[copies] = right[77]
+    left[[4, 20]] = left[9]
+    scores = compute_scores(name, left, right)
+    np.testing.assert_array_equal(
+        scores[:, copies], np.repeat(scores[:, [77]], len(copies), axis=1)
+    )
+    np.testing.assert_array_equal(scores[[4, 20]], scores[[9, 9]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_score_does_not_depend_on_the_rest_of_its_block(name):
+    prepare, score = similarity.make_scorer(name, PARAMETERS.get(name))
+    left, right = (prepare(x) for x in make_pair(name, (70, 150), dim=200))
+    whole = np.asarray(jax.jit(score)(left, right))
+    for rows, columns in [((0, 1), (0, 150)), ((5, 69), (1, 2)), ((33, 70), (17, 149))]:
+        blocks = [
+            jax.tree.map(lambda x, edges=edges: x[slice(*edges)], side)
+            for side, edges in ((left, rows), (right, columns))
+        ]
+        part = jax.jit(score)(*blocks)
+        np.testing.assert_array_equal(part, whole[slice(*rows), slice(*columns)])
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_memory_is_that_of_a_few_blocks(name):
+    prepare, score = similarity.make_scorer(name, PARAMETERS.get(name))
+    left, right = (prepare(x) for x in make_pair(name, (256, 320), several=7, dim=8))
+    inputs = sum(x.nbytes for x in jax.tree.leaves((left, right)))
+    memory = jax.jit(score).lower(left, right).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 2 * inputs + 8 * 256 * 320 * 4  # 49 pairs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_arguments_give_equal_functions(name):
+    def make():
+        return similarity.make_scorer(name, dict(PARAMETERS.get(name, {})))
+
+    assert make() == make()
+
+
+def test_parameters_are_used():
+    left, right = make_pair("match_probability", (5, 6))
+    scores = []
+    for parameters in (MATCH, {**MATCH, "match_shift": 2.0}, {**MATCH, "match_scale": 6.0}):
+        prepare, score = similarity.make_scorer("match_probability", parameters)
+        scores.append(np.asarray(score(prepare(left), prepare(right))))
+    assert np.all(scores[1] < scores[0])
+    assert np.all(scores[2] < scores[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("cosin", {}, "Unknown name 'cosin'.*'cosine', 'dot', 'match_probability', 'max_cosine'"),
+        ("match_probability", None, "needs .'match_scale', 'match_shift'."),
+        ("match_probability", {"match_scale": 1.0}, "needs .'match_shift'."),
+        ("match_probability", {**MATCH, "shift": 1.0}, "Unknown key.*shift.*match_probability"),
+        ("match_probability", {**MATCH, "match_shift": np.nan}, "match_shift .* not nan"),
+        ("match_probability", {**MATCH, "match_shift": "x"}, "match_shift .* not 'x'"),
+        ("cosine", MATCH, "Unknown key.*match_scale.*'cosine'"),
+    ],
+)
+def test_bad_names_and_parameters(name, parameters, message):
+    with pytest.raises(UserError, match=message):
+        similarity.make_scorer(name, parameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("dot", (4, 2, 3), "'dot' .*\\[4, 2, 3\\].*'max_cosine' or 'match_probability'"),
+        ("cosine", (4, 2, 3), "'cosine' .*'max_cosine'"),
+        ("cosine", (4,), "'cosine' .*\\[4\\]"),
+        ("max_cosine", (4,), "\\[4\\]"),
+        ("match_probability", (4, 2, 3, 1), "\\[4, 2, 3, 1\\]"),
+    ],
+)
+def test_bad_shapes(name, shape, message):
+    prepare, _ = similarity.make_scorer(name, PARAMETERS.get(name))
+    with pytest.raises(UserError, match=message):
+        prepare(np.zeros(shape))
+
+
+@pytest.mark.parametrize("name", ["cosine", "dot"])
+def test_inner_products_of_normalised_vectors_are_the_similarity(name):
+    left, right = make_pair(name, (5, 7))
+    products = similarity.normalise(name, left) @ similarity.normalise(name, right).T
+    np.testing.assert_allclose(products, compute_scores(name, left, right), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_losses_learn_which_similarities_they_can_use(name):
+    with pytest.raises(UserError, match=f"{name}.*\\['cosine', 'dot'\\]"):
+        similarity.normalise(name, np.zeros((2, 3)))
 
 
 def test_a_zero_vector_has_a_finite_gradient():
-    gradient = jax.grad(lambda v: similarity.normalise("cosine", v).sum())(np.zeros(3, np.float32))
+    zeros = np.zeros((1, 3), np.float32)
+    gradient = jax.grad(lambda v: similarity.normalise("cosine", v).sum())(zeros)
     assert np.all(np.isfinite(gradient))
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="cosine"):
+    with pytest.raises(UserError, match="config.model.similarity.*cosine"):
         similarity.normalise("cosin", np.zeros((1, 2)))
