@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xmodal.evals.board_types import Board, Labels
+from xmodal.evals.definitions import RETRIEVAL_TASKS
 from xmodal.evals.inputs import first_line, place_of
+from xmodal.evals.positions import Positions
+from xmodal.evals.ragged import Ragged
 from xmodal.options import UserError
 
 
@@ -50,6 +54,94 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> SavedRan
         for task in ("i2t", "t2i")
     }
     return SavedRankings(place, **directions)
+
+
+def order_rankings(
+    saved: SavedRankings, labels: Labels, boards: Sequence[Board]
+) -> dict[str, Ragged]:
+    """Ranked lists by position in the galleries of a split.
+
+    Args:
+      saved: the lists.
+      labels: of the split.
+      boards: that will be computed; a query that one of them asks needs a list.
+
+    Returns:
+      "i2t", "t2i" -> lists, best first, one row per query of the split; a query that no board
+      asks may have an empty one. A direction that was not handed over is missing.
+
+    Raises:
+      UserError: a list names unknown items or is of an unknown query, or a query has no list.
+    """
+    ids = {"image": labels.image_ids, "text": labels.caption_ids}
+    kinds = {"image": "image", "text": "caption"}
+    ordered = {}
+    for task, lists in (("i2t", saved.i2t), ("t2i", saved.t2i)):
+        if lists is not None:
+            queries, items = (Positions(kinds[s], ids[s]) for s in RETRIEVAL_TASKS[task])
+            place = f"{task!r} in {saved.place}"
+            rows = _find_queries(lists, queries, place)
+            _check_asked(rows, queries, task, boards, place)
+            ordered[task] = _make_ragged(lists, rows, queries, items, place)
+    return ordered
+
+
+def _find_queries(lists: Mapping[int, np.ndarray], queries: Positions, place: str) -> np.ndarray:
+    """Position of the query of every list."""
+    names = np.fromiter(lists, np.int64, len(lists))
+    rows = queries.find(names)
+    unknown = names[rows < 0]
+    if len(unknown):
+        raise UserError(
+            f"{len(unknown)} of the {len(names)} lists under {place} are of queries that are no "
+            f"{queries.kind}s of this split, the first of {unknown[0]}; leave them out, or name "
+            "their split by --split."
+        )
+    return rows
+
+
+def _check_asked(
+    rows: np.ndarray, queries: Positions, task: str, boards: Sequence[Board], place: str
+) -> None:
+    asking = [board for board in boards if task in board.tasks]
+    lacking = np.zeros(len(queries.ids), bool)
+    for board in asking:
+        positives = board.tasks[task].positives
+        for each in positives if isinstance(positives, tuple) else (positives,):
+            lacking |= each.lengths > 0
+    number = lacking.sum()
+    lacking[rows] = False
+    if lacking.any():
+        raise UserError(
+            f"There is no list under {place} for {lacking.sum()} of the {number} {queries.kind}s "
+            f"that are queries of {', '.join(board.name for board in asking)}, the first is "
+            f"{queries.ids[lacking.argmax()]}; add them, or name by --boards those boards that "
+            "do not ask them."
+        )
+
+
+def _make_ragged(
+    lists: Mapping[int, np.ndarray],
+    rows: np.ndarray,
+    queries: Positions,
+    items: Positions,
+    place: str,
+) -> Ragged:
+    by_row = list(lists.values())
+    by_row = [by_row[i] for i in np.argsort(rows)]
+    lengths = np.zeros(len(queries.ids), np.int64)
+    lengths[np.sort(rows)] = [len(ranked) for ranked in by_row]
+    named = np.concatenate(by_row)
+    values = items.find(named)
+    unknown = values < 0
+    if unknown.any():
+        query = np.repeat(queries.ids, lengths)[unknown.argmax()]
+        raise UserError(
+            f"The list of query {query} under {place} names {named[unknown.argmax()]}, which is no "
+            f"{items.kind} of this split (nor are {unknown.sum() - 1} other entries); rank the "
+            "items of one split only, and name it by --split."
+        )
+    return Ragged(np.concatenate([[0], np.cumsum(lengths)]), values.astype(np.int32))
 
 
 def _read_json(path: str) -> object:
