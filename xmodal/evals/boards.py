@@ -6,6 +6,7 @@ import numpy as np
 
 from xmodal.evals.board_types import Board, GradedPairs, Labels, RetrievalTask
 from xmodal.evals.definitions import (
+    RATING_SIDES,
     RELEASED_FILES,
     RETRIEVAL_TASKS,
     Definition,
@@ -18,16 +19,6 @@ from xmodal.evals.ragged import Ragged
 from xmodal.options import UserError
 
 __all__ = ["RETRIEVAL_TASKS", "Board", "GradedPairs", "Labels", "RetrievalTask", "make_boards"]
-
-# Rating task -> its two sides and the sides that are queries of the bootstrap. Queries of
-# caption-image ratings are the images: only so do the published deviations come out.
-_SIDES = {
-    "sts": ("text", "text", ("left", "right")),
-    "sis": ("image", "image", ("left", "right")),
-    "sits": ("text", "image", ("right",)),
-    "expert": ("text", "image", ("right",)),
-    "crowd": ("text", "image", ("right",)),
-}
 
 
 def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Board]:
@@ -79,33 +70,29 @@ class _Maker:
         self._own = own_pairs(own_image, group)
         self._own_image = own_image
         self._graded = {
-            task: _make_graded(pairs, _SIDES[task], self._galleries)
+            task: _make_graded(pairs, RATING_SIDES[task], self._galleries)
             for task, pairs in labels.ratings.items()
-            if task in _SIDES
+            if task in RATING_SIDES
         }
 
     def lacking(self, definition: Definition) -> str:
         """Which labels are missing for a board, "" if none is."""
-        wanted = (
-            []
-            if self._listed(definition)
-            else [
-                f"the ratings {task!r} ({RELEASED_FILES.get(task, 'of the dataset')})"
-                for task in definition.thresholds
-                if task not in self._graded
-            ]
-        )
-        if definition.released and not definition.thresholds and not self._listed(definition):
-            wanted.append(f"the released lists {RELEASED_FILES[definition.released]}")
-        if definition.zetas and self._categories["text"] is None:
-            wanted.append(f"the categories of the images ({RELEASED_FILES['categories']})")
         if definition.folded and self._partial:
             return f"its folds need the whole split, and this is {self._partial}"
+        missing = []
+        if not self._listed(definition):
+            missing += [task for task in definition.thresholds if task not in self._graded]
+            if definition.released and not definition.thresholds:
+                missing.append(definition.released)
+        if definition.zetas and self._categories["text"] is None:
+            missing.append("categories")
         if definition.folded and self._folds is None:
-            wanted.append(f"the order of the captions ({RELEASED_FILES['folds']})")
-        return f"{self._labels.name} lacks {' and '.join(wanted)}" if wanted else ""
+            missing.append("folds")
+        wanted = " and ".join(f"{labels!r} ({RELEASED_FILES[labels]})" for labels in missing)
+        return f"{self._labels.name} lacks the labels {wanted}" if missing else ""
 
     def _listed(self, definition: Definition) -> bool:
+        """Whether the definition's released list is there."""
         return set(definition.tasks) <= set(self._lists.get(definition.released, ()))
 
     def make(self, definition: Definition) -> Board:
@@ -178,7 +165,7 @@ class _Maker:
         """A task whose positives are plausible matches; None if nothing has a category."""
         kinds = RETRIEVAL_TASKS[task]
         query, gallery = (self._categories[kind] for kind in kinds)
-        relations = tuple(plausible_matches(query, gallery, zeta) for zeta in definition.zetas)
+        relations = plausible_matches(query, gallery, definition.zetas)
         if not relations[-1].lengths.any():
             return None
         # The vectors say it all, in far less than the pairs.

@@ -10,6 +10,15 @@ RETRIEVAL_TASKS = {
     "t2t": ("text", "text"),
     "i2i": ("image", "image"),
 }
+# Rating task -> its two sides and the sides that are queries of the bootstrap. Queries of
+# caption-image ratings are the images: only so do the published deviations come out.
+RATING_SIDES = {
+    "sts": ("text", "text", ("left", "right")),
+    "sis": ("image", "image", ("left", "right")),
+    "sits": ("text", "image", ("right",)),
+    "expert": ("text", "image", ("right",)),
+    "crowd": ("text", "image", ("right",)),
+}
 # Labels -> the released files that hold them.
 RELEASED_FILES = {
     "sts": "sts_val.csv or sts_test.csv",

@@ -1,5 +1,7 @@
 """Positive pairs of each kind of label, by gallery position."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xmodal.evals.ragged import Ragged
@@ -49,8 +51,10 @@ def rated_pairs(
     return {"t2t" if modalities == ("text", "text") else "i2i": both}
 
 
-def plausible_matches(queries: np.ndarray, gallery: np.ndarray, zeta: int) -> Relation:
-    """Items match if their category vectors differ in at most `zeta` places.
+def plausible_matches(
+    queries: np.ndarray, gallery: np.ndarray, zetas: Sequence[int]
+) -> tuple[Relation, ...]:
+    """Items match if their category vectors differ in at most zeta places.
 
     An item without a category matches nothing (as in the evaluation of PCME and in the files
     released with ECCV Caption, which leave the 48 such images of the COCO test split out).
@@ -58,15 +62,18 @@ def plausible_matches(queries: np.ndarray, gallery: np.ndarray, zeta: int) -> Re
     Args:
       queries: uint8 0/1 [Q, C], categories of every query's image.
       gallery: uint8 0/1 [N, C], categories of every gallery item's image.
-      zeta: largest Hamming distance.
+      zetas: largest Hamming distances.
+
+    Returns:
+      One relation for each of `zetas`.
     """
     query_vectors, query_group = _distinct(queries)
     gallery_vectors, gallery_group = _distinct(gallery)
     a, b = query_vectors.astype(np.float32), gallery_vectors.astype(np.float32)
-    sizes = a.sum(1)[:, None], b.sum(1)[None, :]
-    distance = sizes[0] + sizes[1] - 2 * (a @ b.T)  # small integers: exact in float32
-    related = (distance <= zeta) & (sizes[0] > 0) & (sizes[1] > 0)
-    return Relation(query_group.astype(np.int32), gallery_group.astype(np.int32), related)
+    left, right = a.sum(1)[:, None], b.sum(1)[None, :]
+    distance = left + right - 2 * (a @ b.T)  # small integers: exact in float32
+    distance[(left == 0) | (right == 0)] = np.inf
+    return tuple(Relation(query_group, gallery_group, distance <= zeta) for zeta in zetas)
 
 
 def _distinct(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -74,4 +81,4 @@ def _distinct(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     packed = np.ascontiguousarray(np.packbits(vectors, axis=1))
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()  # compared as one value
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    return vectors[first], group.ravel()
+    return vectors[first], group.ravel().astype(np.int32)
