@@ -65,12 +65,20 @@ def test_one_vector_per_item_counts_as_one_of_several(name):
         np.testing.assert_array_equal(scores, compute_scores("cosine", left[:, 0], right[:, 0]))
 
 
-def test_samples_that_coincide_match_at_the_smallest_distance():
+def test_samples_that_coincide_are_a_thousandth_apart():
+    parameters = {"match_scale": 1000.0, "match_shift": 0.0}
+    prepare, score = similarity.make_scorer("match_probability", parameters)
+    nothing = prepare(np.zeros((2, 3, 8)))
+    np.testing.assert_allclose(score(nothing, nothing), 1 / (1 + np.exp(2)), rtol=1e-5)
+
+
+def test_samples_near_each_other_keep_their_probability():
     x = make_items(5, 1, 64, seed=0)
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
-    diagonal = np.diag(compute_scores("match_probability", x, x))
-    expected = [reference("match_probability", item, item) for item in x]
-    np.testing.assert_allclose(diagonal, expected, rtol=1e-4)
+    y = x + 1e-3 * make_items(5, 1, 64, seed=1)
+    diagonal = np.diag(compute_scores("match_probability", x, y))
+    expected = [reference("match_probability", *items) for items in zip(x, y, strict=True)]
+    np.testing.assert_allclose(1 - diagonal, 1 - np.array(expected), rtol=1e-2)
 
 
 @pytest.mark.parametrize("name", NAMES)

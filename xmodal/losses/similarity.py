@@ -30,8 +30,7 @@ class Similarity:
 
     Attributes:
       prepare: embeddings [N, D] or [N, K, D] -> float32 arrays with N first. Copies of an item
-        are prepared alike within one call; another number of items may change the last bit, so
-        a side is prepared whole and cut into blocks afterwards.
+        are prepared alike in all calls of one shape; another N may change the last bit.
       score: (prepared queries of B items, prepared gallery of M items, **parameters) -> float32
         [B, M]. Pure JAX, in memory of a few [B, M]. The value of a pair depends on nothing else
         in its block, so copies of an item score alike to the last bit, and score(y, x) is
