@@ -1,5 +1,6 @@
 """Judges embeddings exactly: retrieval ranks by counting, bootstrap correlations, boards."""
 
-from xmodal.evals.runner import EvalSet, Evaluator, compute_metrics
+from xmodal.evals.evaluator import EvalSet, Evaluator
+from xmodal.evals.runner import evaluate_boards
 
-__all__ = ["EvalSet", "Evaluator", "compute_metrics"]
+__all__ = ["EvalSet", "Evaluator", "evaluate_boards"]

@@ -1,4 +1,4 @@
-"""What an evaluation found, query by query: everything printed or compared is computed from this."""
+"""What an evaluation found, query by query: all that is printed or compared comes from this."""
 
 import dataclasses
 from collections.abc import Mapping

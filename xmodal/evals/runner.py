@@ -1,159 +1,199 @@
-"""Evaluation of a model on a split: embed once, then every board from the same embeddings."""
+"""Computes boards: one pass over the scores of every two galleries, for all boards together."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.evals import boards as boards_lib
-from xmodal.evals import correlation, embed, retrieval
-from xmodal.evals.ranks import compute_ranks
-from xmodal.losses import similarity as similarity_lib
+from xmodal.evals import correlation
+from xmodal.evals.board_types import Board, GradedPairs, Labels, RetrievalTask
+from xmodal.evals.definitions import RETRIEVAL_TASKS
+from xmodal.evals.positions import Positions
+from xmodal.evals.products import Gallery, Products, SavedScores, Scores
+from xmodal.evals.ranked_lists import answer_lists
+from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.evals.retrieval import compute_recall_values
+from xmodal.evals.retrieve import Found, answer_tasks, is_asked
+from xmodal.evals.sources import RankedLists, ScoreMatrix, Source
+from xmodal.losses.similarity import make_scorer
+
+Modalities = tuple[str, str]
 
 
-class EvalSet(boards_lib.Labels, Protocol):
-    """A split to evaluate on: labels, and every unique item once (`xmodal.data.EvalSet`)."""
-
-    def images(self, batch_size: int) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yields dicts of `image` [b, ...] and `image_id` [b], in the order of `image_ids`."""
-
-    def captions(self, batch_size: int) -> Iterator[Mapping[str, np.ndarray]]:
-        """Yields dicts of `text_ids`, `text_mask` [b, T] and `caption_id` [b], in id order."""
-
-
-class Evaluator:
-    """Evaluates one model again and again; compiled functions are kept between calls."""
-
-    def __init__(
-        self,
-        model: embed.Model,
-        *,
-        batch_size: int,
-        mesh: Mesh | None = None,
-        bootstrap_samples: int = 1000,
-        seed: int = 0,
-    ) -> None:
-        """Prepares the evaluation.
-
-        Args:
-          model: a dual encoder; tasks that need a tower it lacks are left out.
-          batch_size: items embedded per call, over all devices.
-          mesh: device mesh with an axis `data`, or None for one device.
-          bootstrap_samples: of every correlation.
-          seed: of the bootstrap.
-        """
-        self._model = model
-        self._mesh = mesh
-        self._embedder = embed.Embedder(model, batch_size=batch_size, mesh=mesh)
-        self._bootstrap_samples = bootstrap_samples
-        self._seed = seed
-
-    def run(self, params: Any, model_state: Any, eval_set: EvalSet) -> dict[str, float]:
-        """Embeds the split and computes all its boards.
-
-        Args:
-          params: parameters of all towers.
-          model_state: state of all towers.
-          eval_set: the split.
-
-        Returns:
-          `<board>/<task>/<metric>` -> value; recalls and correlations times 100.
-
-        Raises:
-          ValueError: the split and its labels disagree, or embeddings are not finite.
-        """
-        boards = boards_lib.make_boards(eval_set)
-        items = {
-            "image": (eval_set.images, eval_set.image_ids),
-            "text": (eval_set.captions, eval_set.caption_ids),
-        }
-        vectors = {}
-        for name in self._model.towers:
-            batches, ids = items[name]
-            embedded = self._embedder.embed_items(
-                name, params, model_state, batches(self._embedder.batch_size)
-            )
-            if not np.array_equal(embedded.ids, ids):
-                raise ValueError(
-                    f"The {name} items of {eval_set.name} came in another order or number "
-                    f"({len(embedded.ids)}) than their id list ({len(ids)})."
-                )
-            vectors[name] = embedded.vectors
-        return compute_metrics(
-            vectors,
-            boards,
-            similarity=self._model.similarity,
-            bootstrap_samples=self._bootstrap_samples,
-            seed=self._seed,
-            mesh=self._mesh,
-        )
-
-
-def compute_metrics(
-    vectors: Mapping[str, np.ndarray],
-    boards: Sequence[boards_lib.Board],
+def evaluate_boards(
+    source: Source,
+    labels: Labels,
+    boards: Sequence[Board],
     *,
-    similarity: str,
     bootstrap_samples: int = 1000,
     seed: int = 0,
+    block_size: int = 1024,
     mesh: Mesh | None = None,
-) -> dict[str, float]:
-    """Computes every metric of the boards that the given embeddings allow.
+) -> list[BoardResult]:
+    """Computes everything of the boards that the source allows, and names the rest.
 
     Args:
-      vectors: "image" and "text" -> float32 [N, D] in gallery order; one may be missing.
+      source: embeddings, scores or ranked lists in the order of the galleries.
+      labels: of the split; they name the queries and say which captions belong to one image.
       boards: what to compute.
-      similarity: name in `xmodal.losses.similarity.SIMILARITIES`.
       bootstrap_samples: of every correlation.
-      seed: of the bootstrap.
-      mesh: as in `ranks.compute_ranks`.
+      seed: of their draws.
+      block_size: items per tile of scores; the results do not depend on it.
+      mesh: galleries are spread over its `data` axis.
 
-    Returns:
-      `<board>/<task>/<metric>` -> value. `<board>/mean_recall@10` is the mean over i2t and t2i,
-      or the value of t2t where there are no images.
+    Raises:
+      ValueError: shapes disagree, or a value is not finite.
     """
-    vectors = {
-        name: np.asarray(similarity_lib.normalise(similarity, rows))
-        for name, rows in vectors.items()
-    }
-    metrics: dict[str, float] = {}
-    for task, (query, gallery) in boards_lib.RETRIEVAL_TASKS.items():
-        asking = [board for board in boards if task in board.positives]
-        if not asking or not {query, gallery} <= set(vectors):
-            continue
-        within = query == gallery
-        # One product of the two galleries serves all boards.
-        all_ranks = compute_ranks(
-            vectors[query],
-            vectors[gallery],
-            [board.positives[task] for board in asking],
-            exclude_self=within,
-            mesh=mesh,
+    scores = _open_scores(source, block_size, mesh)
+    found = (
+        _read_lists(source, boards, labels)
+        if isinstance(source, RankedLists)
+        else _scan(scores, boards)
+    )
+    correlations = _correlate_all(scores, boards, bootstrap_samples, seed)
+    queries = _Queries(labels)
+    results = []
+    for board in boards:
+        tasks = {
+            task: queries.result(asked, found[board.name, task], task)
+            for task, asked in board.tasks.items()
+            if (board.name, task) in found
+        }
+        correlated = {task: correlations[task] for task in board.graded if task in correlations}
+        left_out = (set(board.tasks) | set(board.graded)) - set(tasks) - set(correlated)
+        results.append(
+            BoardResult(
+                board.name,
+                board.definition,
+                board.label_hash,
+                tasks,
+                correlated,
+                {task: _why_skipped(source, board, task) for task in sorted(left_out)},
+            )
         )
-        for board, ranks in zip(asking, all_ranks, strict=True):
-            for name, value in retrieval.compute_retrieval(
-                ranks, len(vectors[gallery]) - within
-            ).items():
-                metrics[f"{board.name}/{task}/{name}"] = value
+    return results
+
+
+def _open_scores(source: Source, block_size: int, mesh: Mesh | None) -> dict[Modalities, Scores]:
+    """Scores between every two galleries that the source can compare."""
+    if isinstance(source, RankedLists):
+        return {}
+    if isinstance(source, ScoreMatrix):
+        return {("image", "text"): SavedScores(source.matrix, block_size=block_size, mesh=mesh)}
+    prepare, score = make_scorer(source.similarity, source.parameters)
+    vectors = {"image": source.image, "text": source.text}
+    galleries = {
+        name: Gallery(rows, prepare, block_size=block_size, mesh=mesh)
+        for name, rows in vectors.items()
+        if rows is not None
+    }
+    pairs = [("image", "text"), ("text", "text"), ("image", "image")]
+    return {
+        (left, right): Products(galleries[left], galleries[right], score)
+        for left, right in pairs
+        if {left, right} <= set(galleries)
+    }
+
+
+def _scan(
+    scores: Mapping[Modalities, Scores], boards: Sequence[Board]
+) -> dict[tuple[str, str], Found]:
+    """Answers all retrieval tasks: one pass over the scores of every two galleries."""
+    found = {}
+    for (left, right), between in scores.items():
+        directions = [
+            {
+                (board.name, name): task
+                for board in boards
+                for name, task in board.tasks.items()
+                if RETRIEVAL_TASKS[name] == modalities
+            }
+            for modalities in ((left, right), (right, left))
+        ]
+        within = left == right
+        if within:
+            directions[1] = {}
+        answers = answer_tasks(
+            between, *(list(tasks.values()) for tasks in directions), exclude_self=within
+        )
+        for tasks, answer in zip(directions, answers, strict=True):
+            found |= dict(zip(tasks, answer, strict=True))
+    return found
+
+
+def _read_lists(
+    source: RankedLists, boards: Sequence[Board], labels: Labels
+) -> dict[tuple[str, str], Found]:
+    sides = {"i2t": (source.i2t, labels.caption_ids), "t2i": (source.t2i, labels.image_ids)}
+    return {
+        (board.name, name): answer_lists(sides[name][0], task, len(sides[name][1]))
+        for board in boards
+        for name, task in board.tasks.items()
+        if name in sides and sides[name][0] is not None
+    }
+
+
+def _correlate_all(
+    scores: Mapping[Modalities, Scores], boards: Sequence[Board], samples: int, seed: int
+) -> dict[str, CorrelationResult]:
+    results = {}
     for board in boards:
         for task, pairs in board.graded.items():
-            if not set(pairs.modalities) <= set(vectors):
-                continue
-            left, right = (vectors[name] for name in pairs.modalities)
-            values = correlation.compute_spearman(
-                correlation.score_pairs(left, right, pairs.left, pairs.right),
-                pairs.scores,
-                correlation.draw_pairs(pairs.pairs_of_query, samples=bootstrap_samples, seed=seed),
-            )
-            metrics[f"{board.name}/{task}/spearman"] = 100.0 * float(values.mean())
-            metrics[f"{board.name}/{task}/spearman_std"] = 100.0 * float(values.std())
-            metrics[f"{board.name}/{task}/pairs"] = float(len(pairs.scores))
-            metrics[f"{board.name}/{task}/pairs_per_sample"] = float(
-                len(pairs.pairs_of_query.lengths) // 2
-            )
-        selection = ("i2t", "t2i") if len(vectors) == 2 else ("t2t",)
-        recalls = [metrics.get(f"{board.name}/{task}/recall@10") for task in selection]
-        if None not in recalls:
-            metrics[f"{board.name}/mean_recall@10"] = float(np.mean(recalls))
-    return metrics
+            between, ends = pairs.modalities, (pairs.left, pairs.right)
+            if between == ("text", "image"):
+                between, ends = between[::-1], ends[::-1]
+            if between in scores and task not in results:
+                results[task] = _correlate(scores[between].pairs(*ends), pairs, samples, seed)
+    return results
+
+
+def _correlate(
+    model_scores: np.ndarray, pairs: GradedPairs, samples: int, seed: int
+) -> CorrelationResult:
+    drawn = correlation.draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
+    values = correlation.compute_spearman(model_scores, pairs.scores, drawn)
+    return CorrelationResult(100.0 * values, len(pairs.scores), drawn.shape[1])
+
+
+class _Queries:
+    """Names the queries of a split."""
+
+    def __init__(self, labels: Labels) -> None:
+        image_ids, caption_ids = np.asarray(labels.image_ids), np.asarray(labels.caption_ids)
+        self._ids = {"image": image_ids, "text": caption_ids}
+        image_of_caption = Positions("image", image_ids)(np.asarray(labels.caption_image_ids))
+        self._clusters = {"image": np.arange(len(image_ids)), "text": image_of_caption}
+
+    def result(self, asked: RetrievalTask, found: Found, task: str) -> TaskResult:
+        """Puts what was found together with the queries that were asked."""
+        query, gallery = RETRIEVAL_TASKS[task]
+        rows = np.flatnonzero(is_asked(asked))
+        values = {metric: each[rows] for metric, each in found.values.items()}
+        rank = None
+        if found.rank is not None:
+            rank = found.rank[rows]
+            values = compute_recall_values(rank, asked.metrics) | values
+        items = len(self._ids[gallery])
+        if asked.folds is not None:
+            items = int(np.bincount(asked.folds[1]).max())
+        return TaskResult(
+            query_ids=self._ids[query][rows].astype(np.int64),
+            clusters=self._clusters[query][rows].astype(np.int32),
+            values=values,
+            rank=rank,
+            tied=found.tied[rows],
+            gallery=items - (query == gallery),
+            skipped=len(self._ids[query]) - len(rows),
+            missing=found.missing,
+        )
+
+
+def _why_skipped(source: Source, board: Board, task: str) -> str:
+    needed = RETRIEVAL_TASKS[task] if task in board.tasks else board.graded[task].modalities
+    if isinstance(source, RankedLists):
+        return "ranked lists of this kind were not given"
+    if isinstance(source, ScoreMatrix):
+        return "a score matrix compares images with captions only"
+    given = {"image": source.image, "text": source.text}
+    missing = [name for name in dict.fromkeys(needed) if given[name] is None]
+    return f"there are no {' and no '.join(missing)} embeddings"
