@@ -1,0 +1,111 @@
+"""How alike metrics judge models: rank correlation between metrics, ranks of the models."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+# Model -> metric tag -> number. A model without a tag, or with NaN, lacks the metric.
+Models = Mapping[str, Mapping[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """Kendall's tau-b between every two metrics.
+
+    Attributes:
+      metrics: M tags.
+      tau: float64 [M, M] in -1 to 1, symmetric; NaN where it is undefined.
+      counts: int64 [M, M], models that have both metrics.
+      notes: a sentence for every pair that is undefined and every model without any metric.
+    """
+
+    metrics: tuple[str, ...]
+    tau: np.ndarray
+    counts: np.ndarray
+    notes: tuple[str, ...]
+
+
+def kendall_tau_b(models: Models, metrics: Sequence[str]) -> Agreement:
+    """Correlates the rankings that the metrics give, over the models that have both metrics.
+
+    Ties are corrected for (variant b). Of a metric for which less is better, the sign is turned:
+    positive always means that the two metrics prefer the same models.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: tags, the rows and columns of the matrix.
+
+    Returns:
+      The matrix. A pair is NaN, with a note, when fewer than two models have both metrics or one
+      of them is the same for all.
+    """
+    values = quality_table(models, metrics)
+    shape = (len(metrics), len(metrics))
+    tau, counts = np.full(shape, np.nan), np.zeros(shape, np.int64)
+    notes = [
+        f"Model {model!r} has none of these metrics."
+        for model, row in zip(models, values, strict=True)
+        if np.all(np.isnan(row))
+    ]
+    for i in range(len(metrics)):
+        for j in range(i, len(metrics)):
+            both = ~np.isnan(values[:, i]) & ~np.isnan(values[:, j])
+            left, right = values[both, i], values[both, j]
+            counts[i, j] = counts[j, i] = len(left)
+            why = _why_undefined(left, right, metrics[i], metrics[j])
+            if not why:
+                tau[i, j] = tau[j, i] = stats.kendalltau(left, right, variant="b").statistic
+            elif i != j:
+                notes.append(why)
+    return Agreement(tuple(metrics), tau, counts, tuple(notes))
+
+
+def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Ranks the models by every metric, 1 for the best.
+
+    Tied models share the mean of the places they fill (2.5 and 2.5, then 4), as in every rank
+    correlation: so the ranks of n models sum to n(n+1)/2 whatever the ties.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: tags.
+
+    Returns:
+      Tag -> model -> rank, in the order of `models` and without those that lack the metric.
+    """
+    values = quality_table(models, metrics)
+    ranks = {}
+    for column, metric in enumerate(metrics):
+        having = ~np.isnan(values[:, column])
+        names = [name for name, has in zip(models, having, strict=True) if has]
+        places = stats.rankdata(-values[having, column], method="average")
+        ranks[metric] = dict(zip(names, places.tolist(), strict=True))
+    return ranks
+
+
+def quality_table(models: Models, metrics: Sequence[str]) -> np.ndarray:
+    """The numbers with more meaning better, float64 [models, M]; NaN where a metric is lacking."""
+    signs = [-1.0 if metric.endswith("median_rank") else 1.0 for metric in metrics]
+    return np.array(
+        [
+            [sign * row.get(metric, math.nan) for metric, sign in zip(metrics, signs, strict=True)]
+            for row in models.values()
+        ],
+        np.float64,
+    ).reshape(len(models), len(metrics))
+
+
+def _why_undefined(left: np.ndarray, right: np.ndarray, *names: str) -> str:
+    if len(left) < 2:
+        found = "no model has" if len(left) == 0 else "only one model has"
+        return f"tau between {names[0]} and {names[1]} is undefined: {found} both."
+    for name, values in zip(names, (left, right), strict=True):
+        if np.all(values == values[0]):
+            return (
+                f"tau between {names[0]} and {names[1]} is undefined: {name} is the same for "
+                f"all {len(left)} models that have both."
+            )
+    return ""

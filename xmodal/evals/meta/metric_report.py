@@ -1,0 +1,139 @@
+"""What the comparison of metrics leaves behind: a matrix, a table to read, a chart."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from etils import epath
+
+from xmodal.evals.meta.agreement import Agreement, Models, kendall_tau_b, ranks_of_models
+from xmodal.evals.meta.bump_chart import draw_bump_chart
+from xmodal.evals.meta.model_table import choose_metrics, load_models
+from xmodal.evals.published import ECCV_TABLE_5
+from xmodal.evals.tables import format_table
+from xmodal.options import UserError
+
+
+def run(paths: Sequence[str], output: str, metrics: Sequence[str] | None = None) -> str:
+    """Compares the metrics of the models found under `paths`; this is the command.
+
+    Args:
+      paths: JSON tables of models and folders of evaluations, see `load_models`.
+      output: folder to write to, see `write_meta`.
+      metrics: tags to compare, None for the usual ones, see `choose_metrics`.
+
+    Returns:
+      The Markdown that was written.
+
+    Raises:
+      UserError: the models or the metrics cannot be used, or `output` cannot be written.
+    """
+    models = load_models(paths)
+    if len(models) < 2:
+        raise UserError(
+            f"Metrics are compared by how they rank models, and {list(paths)} has only "
+            f"{next(iter(models))!r}: give two or more."
+        )
+    return write_meta(models, choose_metrics(models, metrics), output)
+
+
+def write_meta(models: Models, metrics: Sequence[str], output: str) -> str:
+    """Writes `agreement.json`, `agreement.md` and `bump_chart.png`, each of them whole.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: tags, in the order of the tables and of the chart.
+      output: folder, made if it is not there.
+
+    Returns:
+      The Markdown.
+
+    Raises:
+      UserError: `output` cannot be written.
+    """
+    agreement = kendall_tau_b(models, metrics)
+    ranks = ranks_of_models(models, metrics)
+    # All is computed before anything is written.
+    text = format_agreement(agreement, ranks)
+    found = {
+        "metrics": list(agreement.metrics),
+        "tau_b": [[None if math.isnan(tau) else tau for tau in row] for row in agreement.tau],
+        "models": agreement.counts.tolist(),
+        "notes": list(agreement.notes),
+        "ranks": ranks,
+    }
+    ranked = {model for column in ranks.values() for model in column}
+    chart = draw_bump_chart(ranks, title=f"Ranks of {len(ranked)} models")
+    folder = epath.Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "agreement.json", json.dumps(found, indent=2, allow_nan=False).encode())
+        _write(folder / "agreement.md", text.encode())
+        _write(folder / "bump_chart.png", chart)
+    except OSError as error:
+        raise UserError(f"Cannot write to {output}: {error}. Name another folder.") from error
+    return text
+
+
+def format_agreement(agreement: Agreement, ranks: Mapping[str, Mapping[str, float]]) -> str:
+    """Writes tau-b, the paper's values where table 5 has the metrics, and the ranks.
+
+    Columns carry the numbers of the rows, since tags are long. The text is Markdown, aligned so
+    that it also reads well in a terminal.
+    """
+    metrics, counts = agreement.metrics, agreement.counts
+    least, most = counts.min(), counts.max()
+    over = f"{most}" if least == most else f"{least} to {most}"
+    sections = [
+        "# Agreement between metrics",
+        f"Kendall tau-b between the rankings of {over} models: 1 where two metrics order them "
+        "alike, 0 where one says nothing of the other.",
+        _format_matrix(metrics, agreement.tau, "{:.2f}"),
+    ]
+    if least != most:
+        sections += [
+            "Not every model has every metric. Models that have both:",
+            _format_matrix(metrics, counts, "{}", diagonal=True),
+        ]
+    if agreement.notes:
+        sections.append("\n".join(f"- {note}" for note in agreement.notes))
+    printed = np.array([[ECCV_TABLE_5.get((a, b), np.nan) for b in metrics] for a in metrics])
+    if not np.all(np.isnan(printed)):
+        sections += [
+            "## ECCV Caption paper, table 5",
+            "As printed, over the paper's 25 models.",
+            _format_matrix(metrics, printed, "{:.2f}"),
+        ]
+    sections += ["## Ranks of the models", "1 is best; ties share a rank.", _format_ranks(ranks)]
+    return "\n\n".join(sections) + "\n"
+
+
+def _format_matrix(
+    metrics: Sequence[str], values: np.ndarray, form: str, *, diagonal: bool = False
+) -> str:
+    """The upper triangle of a symmetric matrix; a dash where it is undefined."""
+    rows = [["", *(f"({j + 1})" for j in range(len(metrics)))]]
+    for i, metric in enumerate(metrics):
+        cells = ["-" if np.isnan(value) else form.format(value) for value in values[i]]
+        first = i if diagonal else i + 1
+        rows.append([f"({i + 1}) {metric}", *[""] * first, *cells[first:]])
+    return format_table(rows)
+
+
+def _format_ranks(ranks: Mapping[str, Mapping[str, float]]) -> str:
+    models = list(dict.fromkeys(model for column in ranks.values() for model in column))
+    first = next(iter(ranks.values()))
+    models.sort(key=lambda model: first.get(model, math.inf))
+    rows = [["", *(f"({j + 1})" for j in range(len(ranks)))]]
+    for model in models:
+        places = (column.get(model) for column in ranks.values())
+        rows.append([model, *("-" if place is None else f"{place:g}" for place in places)])
+    return format_table(rows)
+
+
+def _write(path: epath.Path, content: bytes) -> None:
+    """Writes a file so that it is there whole or not at all."""
+    temporary = path.parent / f"{path.name}.tmp"
+    temporary.write_bytes(content)
+    temporary.replace(path)

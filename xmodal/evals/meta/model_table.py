@@ -1,0 +1,140 @@
+"""Tables of models: read from files, and which of their metrics are compared."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from etils import epath
+
+from xmodal.evals.meta.agreement import Models
+from xmodal.evals.published import ECCV_TABLE_5_METRICS
+from xmodal.options import UserError
+
+# More columns than this are not read at a glance.
+_MOST_METRICS = 12
+# Tags that stand behind a metric and judge no model.
+_SUFFIXES = ("_low", "_high", "_std")
+_COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
+
+
+def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Reads metrics of several models.
+
+    Args:
+      paths: folders that an evaluation wrote (`metrics.json` of one model, which is called like
+        the folder) and JSON files of the form `{model: {tag: number}}`; null means undefined.
+
+    Returns:
+      Model -> tag -> number, without what is undefined.
+
+    Raises:
+      UserError: a file cannot be read, holds something else or nothing, or names a model again.
+    """
+    models: dict[str, dict[str, float]] = {}
+    came_from: dict[str, str] = {}
+    for path in paths:
+        for model, metrics in _load_path(path).items():
+            if model in models:
+                raise UserError(
+                    f"Two models are called {model!r}, in {came_from[model]} and in {path}: "
+                    "rename a folder or a model of a table."
+                )
+            models[model], came_from[model] = metrics, path
+    if not models:
+        raise UserError("No models to compare: give a JSON table or folders with metrics.json.")
+    return models
+
+
+def choose_metrics(models: Models, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The tags to compare.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: tags asked for. None takes all that any model has, counts and interval ends aside;
+        those of table 5 of the ECCV Caption paper, if that is more than twelve.
+
+    Raises:
+      UserError: a tag is in no model or given twice, or there is none, or no short choice.
+    """
+    known = list(dict.fromkeys(tag for row in models.values() for tag in row))
+    if metrics is not None:
+        unknown = [tag for tag in metrics if tag not in known]
+        if unknown:
+            raise UserError(f"No model has the metric(s) {unknown}; known: {known}.")
+        if len(metrics) < 2 or len(set(metrics)) < len(metrics):
+            raise UserError(f"Name two or more metrics to compare, each once, got {list(metrics)}.")
+        return tuple(metrics)
+    judging = [tag for tag in known if not _is_background(tag)]
+    if len(judging) > _MOST_METRICS:
+        judging = [tag for tag in ECCV_TABLE_5_METRICS if tag in judging]
+    if len(judging) < 2:
+        raise UserError(f"Name two or more metrics to compare; the models have {known}.")
+    return tuple(judging)
+
+
+def _is_background(tag: str) -> bool:
+    return tag.endswith(_SUFFIXES) or tag.split("/")[-1] in _COUNTS
+
+
+def _load_path(path: str) -> dict[str, dict[str, float]]:
+    place = epath.Path(path)
+    if place.is_dir():
+        file = place / "metrics.json"
+        # `.` and `..` have no name of their own.
+        return {place.resolve().name: _as_metrics(_load_object(file), str(file))}
+    table = _load_object(place)
+    models = {}
+    for model, metrics in table.items():
+        if not isinstance(metrics, dict):
+            raise UserError(
+                f"{path} is no table of models: {model!r} is {metrics!r}, expected an object from "
+                "tag to number. Of an evaluation, give the folder and not its metrics.json."
+            )
+        models[model] = _as_metrics(metrics, f"{path}, model {model!r}")
+    return models
+
+
+def _load_object(path: epath.Path) -> dict[str, Any]:
+    try:
+        found = json.loads(
+            path.read_text(), object_pairs_hook=_without_doubles, parse_constant=_refuse_constant
+        )
+    except OSError as error:
+        raise UserError(
+            f"Cannot read {path}: {error}. Give a JSON table of models, or folders that "
+            "`--output` of an evaluation named."
+        ) from error
+    except ValueError as error:
+        raise UserError(f"{path} is not a readable JSON file: {error}.") from error
+    if not isinstance(found, dict) or not found:
+        raise UserError(f"{path} must hold a JSON object that is not empty, got {found!r:.60}.")
+    return found
+
+
+def _as_metrics(found: dict[str, Any], where: str) -> dict[str, float]:
+    metrics = {}
+    for tag, value in found.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UserError(f"{tag!r} in {where} is {value!r}, expected a number or null.")
+        if not math.isfinite(value):
+            raise UserError(f"{tag!r} in {where} is too large for a number.")
+        metrics[tag] = float(value)
+    if not metrics:
+        raise UserError(f"{where} holds no number: there is nothing to compare.")
+    return metrics
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} occurs twice in one object")
+    return found
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON; write null for what is undefined")
