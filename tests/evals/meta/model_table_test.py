@@ -22,6 +22,13 @@ def test_a_table_and_folders_are_read_together(tmp_path):
     assert found == {"a": {"m": 1.0}, "b": {"m": 2.5}, "ours": {"m": 3.0}}
 
 
+def test_models_are_called_like_their_folders(tmp_path, monkeypatch):
+    write(tmp_path / "run_17/metrics.json", {"m": 1})
+    (tmp_path / "best").symlink_to(tmp_path / "run_17")
+    monkeypatch.chdir(tmp_path / "run_17")
+    assert list(meta.load_models([".", "../best"])) == ["run_17", "best"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -81,8 +81,9 @@ def _load_path(path: str) -> dict[str, dict[str, float]]:
     place = epath.Path(path)
     if place.is_dir():
         file = place / "metrics.json"
-        # `.` and `..` have no name of their own.
-        return {place.resolve().name: _as_metrics(_load_object(file), str(file))}
+        # `.` and `..` have no name of their own; a link keeps its own.
+        model = place.resolve().name if place.name in ("", "..") else place.name
+        return {model: _as_metrics(_load_object(file), str(file))}
     table = _load_object(place)
     models = {}
     for model, metrics in table.items():
