@@ -87,7 +87,7 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
 
 
 def _centred_ranks(codes: np.ndarray) -> np.ndarray:
-    """Twice the average rank of [S, n] order codes within each row, minus its mean: int64, exact."""
+    """Twice the average ranks of [S, n] order codes in each row, minus their mean: int64."""
     samples, n = codes.shape
     width = int(codes.max()) + 1
     cells = codes + width * np.arange(samples)[:, None]
