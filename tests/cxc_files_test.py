@@ -51,6 +51,13 @@ def test_missing_and_malformed_files_name_the_remedy(tmp_path):
     _write(tmp_path, sts="COCO_val2014:sentid:7\n")
     with pytest.raises(ValueError, match=r"sts_val\.csv line 2"):
         read_cxc_ratings(tmp_path, "validation")
+    for score in ("nan", "-1", "5.1"):
+        _write(tmp_path, sts=f"COCO_val2014:sentid:7,COCO_val2014:sentid:8,{score},c2c_isim\n")
+        with pytest.raises(ValueError, match=rf"sts_val\.csv line 2: the score '{score}'"):
+            read_cxc_ratings(tmp_path, "validation")
+    (tmp_path / "sts_val.csv").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"sts_val\.csv is not text"):
+        read_cxc_ratings(tmp_path, "validation")
     (tmp_path / "sts_val.csv").write_text("caption1,caption2\n")
     with pytest.raises(ValueError, match="lacks the column agg_score, sampling_method"):
         read_cxc_ratings(tmp_path, "validation")

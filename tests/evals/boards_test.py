@@ -1,152 +1,310 @@
-"""Boards from the released CxC test labels, and the counts the paper and its files imply."""
+"""Boards of a split small enough to write every positive down."""
 
-import csv
-import gzip
-import pathlib
-from types import SimpleNamespace
+import dataclasses
 
 import numpy as np
 import pytest
-import scipy.stats
 
-from xmodal.evals import boards, correlation
+from xmodal.evals import boards
+from xmodal.evals.annotations import Annotations
 
-DATA = pathlib.Path("../shared/data")
+# Image 30 is on its own; captions 5 and 6 describe image 10.
+OWN = {(10, 5), (10, 6), (20, 7), (30, 8)}
 
 
-def read_ratings(task, left_column, right_column):
-    with open(DATA / f"cxc/{task}_test.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-
-    def number(text):
-        return int(text.removesuffix(".jpg").replace("_", ":").rsplit(":", 1)[1])
-
+def rated(*rows):
+    left, right, scores = zip(*rows, strict=True)
     return {
-        "left_ids": np.array([number(row[left_column]) for row in rows], np.int32),
-        "right_ids": np.array([number(row[right_column]) for row in rows], np.int32),
-        "scores": np.array([row["agg_score"] for row in rows], np.float32),
+        "left_ids": np.array(left, np.int32),
+        "right_ids": np.array(right, np.int32),
+        "scores": np.array(scores, np.float32),
     }
 
 
-@pytest.fixture(scope="module")
-def cxc():
-    if not (DATA / "cxc/sts_test.csv").exists():
-        pytest.skip("the CxC label files are not in ../shared/data/cxc")
-    with gzip.open(DATA / "coco/karpathy_5k_caption_image.csv.gz", "rt", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
-    caption_image_ids = np.array([row["image_id"] for row in rows], np.int32)
-    labels = SimpleNamespace(
-        name="coco_captions",
-        caption_ids=np.array([row["caption_id"] for row in rows], np.int32),
-        caption_image_ids=caption_image_ids,
-        image_ids=np.unique(caption_image_ids)[::-1],
-        ratings={
-            "sts": read_ratings("sts", "caption1", "caption2"),
-            "sis": read_ratings("sis", "image1", "image2"),
-            "sits": read_ratings("sits", "caption", "image"),
-        },
-    )
-    return {board.name: board for board in boards.make_boards(labels)}
-
-
-def test_own_labels(cxc):
-    positives = cxc["coco"].positives
-    assert set(positives) == {"i2t", "t2i", "t2t"}
-    assert set(positives["i2t"].lengths) == {5}
-    assert set(positives["t2i"].lengths) == {1}
-    assert set(positives["t2t"].lengths) == {4}
-    assert cxc["coco"].graded == {}
-
-
-def test_merged_labels(cxc):
-    positives = cxc["cxc"].positives
-    assert positives["t2i"].lengths.sum() == positives["i2t"].lengths.sum() == 35_614
-    histogram = [0, 16_995, 5_948, 1_599, 382, 62, 11, 2, 1]
-    assert np.bincount(positives["t2i"].lengths).tolist() == histogram
-    assert positives["t2t"].lengths.sum() == 101_166
-    assert (positives["t2t"].lengths > 4).sum() == 1_077
-    assert (positives["i2i"].lengths > 0).sum() == 4_791
-    assert positives["i2i"].lengths.sum() == 40_492
-
-
-def test_intermodal_labels_mirror_each_other(cxc):
-    positives = cxc["cxc"].positives
-    pairs = {
-        task: set(
-            zip(
-                np.repeat(np.arange(len(rows.lengths)), rows.lengths).tolist(),
-                rows.values.tolist(),
-                strict=True,
-            )
-        )
-        for task, rows in positives.items()
-    }
-    assert {(j, i) for i, j in pairs["i2t"]} == pairs["t2i"]
-    for task in ("t2t", "i2i"):
-        assert {(j, i) for i, j in pairs[task]} == pairs[task]
-        assert not any(i == j for i, j in pairs[task])
-
-
-@pytest.mark.parametrize(
-    ("task", "pairs", "pairs_per_sample"),
-    [("sts", 44_045, 12_500), ("sis", 46_719, 2_500), ("sits", 44_833, 2_500)],
-)
-def test_bootstrap_queries(cxc, task, pairs, pairs_per_sample):
-    graded = cxc["cxc"].graded[task]
-    assert len(graded.scores) == pairs
-    assert correlation.draw_pairs(graded.pairs_of_query, samples=1, seed=0).shape == (
-        1,
-        pairs_per_sample,
-    )
-
-
-def test_bootstrap_deviation_is_the_published_one(cxc):
-    """At rho 62 the paper prints 1.3 for SITS; queries by caption would give 0.44."""
-    graded = cxc["cxc"].graded["sits"]
-    order = scipy.stats.rankdata(graded.scores) / (len(graded.scores) + 1)
-    noise = np.random.default_rng(0).standard_normal(len(order))
-    model = scipy.stats.norm.ppf(order) + 1.15 * noise
-    drawn = correlation.draw_pairs(graded.pairs_of_query, samples=300, seed=0)
-    values = 100 * correlation.compute_spearman(model, graded.scores, drawn)
-    assert 60 < values.mean() < 64
-    assert 1.15 < values.std() < 1.4
+def flat(*pairs):
+    return tuple(np.array(pairs, np.int64).T)
 
 
 def small_labels(**changes):
     fields = {
-        "name": "flickr8k",
-        "image_ids": np.array([3, 1]),
-        "caption_ids": np.array([5, 6, 7]),
-        "caption_image_ids": np.array([1, 1, 3]),
+        "name": "coco_captions",
+        "split": "test",
+        "image_ids": np.array([30, 10, 20]),
+        "caption_ids": np.array([8, 5, 7, 6]),
+        "caption_image_ids": np.array([30, 10, 20, 10]),
         "ratings": {
-            task: {
-                "left_ids": np.array([5, 6, 7]),
-                "right_ids": np.array([3, 1, 1]),
-                "scores": np.array([1.0, 4.0, 2.0]),
-            }
-            for task in ("expert", "crowd")
+            "sts": rated((5, 7, 3.0), (5, 6, 1.0), (8, 8, 5.0)),
+            "sis": rated((10, 20, 2.4), (20, 10, 2.5), (20, 30, 2.4)),
+            "sits": rated((5, 10, 2.9), (5, 30, 3.0), (6, 10, 4.0), (7, 30, 0.5)),
         },
+        "lists": {
+            "eccv": {"i2t": flat((10, 5), (10, 8), (20, 99)), "t2i": flat((7, 30))},
+            "cxc": {"i2t": flat((30, 5), (10, 6)), "t2i": flat((6, 10), (5, 30))},
+        },
+        # Image 30 has nothing to see.
+        "categories": np.array([[0, 0, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]], np.uint8),
+        "caption_categories": np.array(
+            [[0, 0, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 0]], np.uint8
+        ),
+        "folds": np.array([1, 0, 1], np.int32),
     }
-    return SimpleNamespace(**(fields | changes))
+    return Annotations(**(fields | changes))
+
+
+def by_name(labels, names=None):
+    return {board.name: board for board in boards.make_boards(labels, names)}
+
+
+def id_pairs(labels, task, positives):
+    """All (query id, gallery id) that `contains` says are positives."""
+    ids = {"image": labels.image_ids, "text": labels.caption_ids}
+    query, gallery = (ids[kind] for kind in boards.RETRIEVAL_TASKS[task])
+    found = positives.contains(np.arange(len(query))[:, None], np.arange(len(gallery))[None, :])
+    assert found.sum(1).tolist() == positives.lengths.tolist()
+    return {(int(query[q]), int(gallery[n])) for q, n in np.argwhere(found)}
+
+
+def mirrored(pairs):
+    return {(b, a) for a, b in pairs}
+
+
+EXPECTED = {
+    "coco5k": {"i2t": OWN, "t2i": mirrored(OWN), "t2t": {(5, 6), (6, 5)}},
+    "coco1k": {"i2t": OWN, "t2i": mirrored(OWN)},
+    "cxc": {
+        "i2t": OWN | {(30, 5)},  # (10, 5) stays, although it was rated below 3
+        "t2i": mirrored(OWN | {(30, 5)}),
+        "t2t": {(5, 6), (6, 5), (5, 7), (7, 5)},  # (8, 8) is no positive of itself
+        "i2i": {(10, 20), (20, 10)},  # one of the two rows suffices
+    },
+    "cxc_sits_only": {"i2t": {(30, 5), (10, 6)}, "t2i": {(5, 30), (6, 10)}},
+    "eccv": {"i2t": {(10, 5), (10, 8)}, "t2i": {(7, 30)}},
+    "pmrp": {
+        "i2t": {(10, 5), (10, 6), (10, 7), (20, 5), (20, 6), (20, 7)},
+        "t2i": {(5, 10), (6, 10), (7, 10), (5, 20), (6, 20), (7, 20)},
+    },
+    "pmrp_zeta0": {"i2t": {(10, 5), (10, 6), (20, 7)}, "t2i": {(5, 10), (6, 10), (7, 20)}},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_positives(name):
+    labels = small_labels()
+    board = by_name(labels)[name]
+    found = {task: id_pairs(labels, task, each.positives) for task, each in board.tasks.items()}
+    assert found == EXPECTED[name]
+
+
+def test_all_boards_in_the_order_of_the_definitions():
+    made = by_name(small_labels())
+    assert list(made) == [*EXPECTED, "pmrp_pcme"]
+    assert {name for name, board in made.items() if board.graded} == {"cxc"}
+    assert all(board.definition.endswith(".") for board in made.values())
+    assert len({board.label_hash for board in made.values()}) == len(made)
+
+
+def test_what_is_asked():
+    made = by_name(small_labels())
+    retrieval = ("recall@1", "recall@5", "recall@10", "median_rank")
+    assert made["cxc"].tasks["t2t"].metrics == retrieval
+    assert made["cxc"].tasks["t2t"].folds is made["cxc"].tasks["t2t"].cap is None
+    assert made["eccv"].tasks["i2t"].metrics == ("map@r", "r_precision", "recall@1")
+    assert made["pmrp"].tasks["t2i"].metrics == ("pmrp",)
+    assert made["pmrp"].tasks["t2i"].cap == made["pmrp_zeta0"].tasks["i2t"].cap == 50
+
+
+def test_positives_beyond_the_split_are_counted():
+    tasks = by_name(small_labels())["eccv"].tasks
+    assert tasks["i2t"].unreachable.tolist() == [0, 0, 1]  # caption 99 under image 20
+    assert tasks["t2i"].unreachable is None
+
+
+def test_folds_of_images_and_of_their_captions():
+    tasks = by_name(small_labels())["coco1k"].tasks
+    assert [each.tolist() for each in tasks["i2t"].folds] == [[1, 0, 1], [1, 0, 1, 0]]
+    assert [each.tolist() for each in tasks["t2i"].folds] == [[1, 0, 1, 0], [1, 0, 1]]
+
+
+def test_pcme_asks_three_relations_among_items_with_categories():
+    labels = small_labels()
+    task = by_name(labels)["pmrp_pcme"].tasks["i2t"]
+    found = [id_pairs(labels, "i2t", each) for each in task.positives]
+    assert found[0] == found[1] == EXPECTED["pmrp_zeta0"]["i2t"]
+    assert found[2] == EXPECTED["pmrp"]["i2t"]
+    assert [each.tolist() for each in task.folds] == [[1, 0, 0], [1, 0, 0, 0]]
+    assert task.cap is None
+
+
+def test_plausible_matches_against_pairwise_distances():
+    rng = np.random.default_rng(0)
+    categories = (rng.random((41, 80)) < 0.03).astype(np.uint8)
+    labels = small_labels(
+        image_ids=np.arange(41),
+        caption_ids=np.arange(100, 141),
+        caption_image_ids=np.arange(41),
+        ratings={},
+        lists={},
+        categories=categories,
+        caption_categories=categories,
+        folds=None,
+    )
+    asked = categories.any(1)
+    distance = (categories[:, None] != categories[None]).sum(2)
+    assert 0 < (~asked).sum() < 20
+    for name, zeta in (("pmrp", 2), ("pmrp_zeta0", 0)):
+        positives = by_name(labels)[name].tasks["i2t"].positives
+        expected = (distance <= zeta) & asked[:, None] & asked[None, :]
+        found = positives.contains(np.arange(41)[:, None], np.arange(41)[None, :])
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_ratings_as_they_are():
+    graded = by_name(small_labels())["cxc"].graded
+    assert list(graded) == ["sts", "sis", "sits"]
+    assert graded["sits"].modalities == ("text", "image")
+    assert graded["sits"].left.tolist() == [1, 1, 3, 2]
+    assert graded["sits"].right.tolist() == [1, 0, 1, 0]
+    assert graded["sits"].pairs_of_query.lengths.tolist() == [2, 2]  # by image: 30, 10
+    assert graded["sis"].pairs_of_query.lengths.tolist() == [1, 2, 3]  # either column
 
 
 def test_flickr8k_ratings_correlate_but_do_not_merge():
-    (board,) = boards.make_boards(small_labels())
+    pairs = rated((5, 30, 1.0), (6, 10, 4.0), (7, 10, 2.0))
+    labels = small_labels(name="flickr8k", ratings={"expert": pairs, "crowd": pairs})
+    (board,) = boards.make_boards(labels)
     assert board.name == "flickr8k"
     assert set(board.graded) == {"expert", "crowd"}
-    assert board.graded["expert"].pairs_of_query.lengths.tolist() == [1, 2]  # images, by position
-    assert board.positives["t2i"].values.tolist() == [1, 1, 0]
-    assert board.positives["t2t"].lengths.tolist() == [1, 1, 0]
+    assert board.graded["expert"].pairs_of_query.lengths.tolist() == [1, 2]
+    assert id_pairs(labels, "t2i", board.tasks["t2i"].positives) == mirrored(OWN)
+    assert board.tasks["t2t"].positives.lengths.tolist() == [0, 1, 0, 1]
+
+
+def test_boards_whose_labels_are_not_there_are_left_out():
+    bare = small_labels(ratings={}, lists={}, categories=None, caption_categories=None, folds=None)
+    assert list(by_name(bare)) == ["coco5k"]
+    assert list(by_name(dataclasses.replace(bare, name="other"))) == ["other"]
+    assert list(by_name(small_labels(lists={}, folds=None))) == [
+        "coco5k",
+        "cxc",
+        "cxc_sits_only",
+        "pmrp",
+        "pmrp_zeta0",
+        "pmrp_pcme",
+    ]
+
+
+def test_the_lists_of_cxc_and_the_ratings_say_the_same():
+    listed = by_name(small_labels())["cxc_sits_only"]
+    from_ratings = by_name(small_labels(lists={}))["cxc_sits_only"]
+    assert listed.label_hash == from_ratings.label_hash
+    assert list(by_name(small_labels(ratings={}), ["cxc_sits_only"])) == ["cxc_sits_only"]
+
+
+def test_exactly_the_boards_that_are_named():
+    assert list(by_name(small_labels(), ["eccv", "coco5k", "eccv"])) == ["eccv", "coco5k"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "message"),
+    [
+        ({}, "coco", r"Unknown board.*'coco'.*known: coco5k, coco1k, cxc, "),
+        ({"ratings": {}}, "cxc", r"Board cxc .*'sts' \(sts_val\.csv or sts_test\.csv\) and 'sits'"),
+        ({"lists": {}}, "eccv", r"Board eccv .*'eccv' \(eccv_image_to_caption\.json and "),
+        ({"lists": {"eccv": {"i2t": flat((10, 5))}}}, "eccv", r"eccv_caption_to_image\.json"),
+        ({"caption_categories": None}, "pmrp", r"Board pmrp .*instances_val2014\.json"),
+        ({"folds": None}, "coco1k", r"Board coco1k .*coco_test_ids\.npy"),
+        ({"partial": "3 of 9 images"}, "coco1k", "need the whole split, and this is 3 of 9 images"),
+    ],
+)
+def test_boards_that_cannot_be_made(changes, name, message):
+    with pytest.raises(ValueError, match=message):
+        boards.make_boards(small_labels(**changes), ["coco5k", name])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image_ids": np.array([3, 3])}, "image id 3 occurs twice"),
-        ({"image_ids": np.array([3, 4])}, "2 labels name images .* image id 1"),
+        ({"image_ids": np.array([30, 10, 10])}, "image id 10 occurs twice"),
+        ({"image_ids": np.array([30, 20, 40])}, "2 labels name images .* image id 10"),
         ({"caption_ids": np.zeros(0, int)}, "no caption"),
+        ({"lists": {"eccv": {"i2t": flat((11, 5)), "t2i": flat((7, 30))}}}, "image id 11"),
+        (
+            {"lists": {"eccv": {"i2t": flat((10, 97), (10, 98), (20, 99)), "t2i": flat((7, 30))}}},
+            "3 labels name captions .* caption id 97",
+        ),
     ],
 )
-def test_bad_labels(changes, message):
+def test_labels_of_another_split(changes, message):
     with pytest.raises(ValueError, match=message):
         boards.make_boards(small_labels(**changes))
+
+
+def reordered(labels):
+    """The same labels, galleries and label lists in another order."""
+    images, captions = np.array([2, 0, 1]), np.array([3, 1, 0, 2])
+    return dataclasses.replace(
+        labels,
+        image_ids=labels.image_ids[images],
+        categories=labels.categories[images],
+        folds=labels.folds[images],
+        caption_ids=labels.caption_ids[captions],
+        caption_image_ids=labels.caption_image_ids[captions],
+        caption_categories=labels.caption_categories[captions],
+        ratings={
+            task: {key: column[::-1] for key, column in pairs.items()}
+            for task, pairs in labels.ratings.items()
+        },
+        lists={
+            name: {task: (q[::-1], n[::-1]) for task, (q, n) in tasks.items()}
+            for name, tasks in labels.lists.items()
+        },
+    )
+
+
+def hashes(labels):
+    return {name: board.label_hash for name, board in by_name(labels).items()}
+
+
+def test_hashes_do_not_depend_on_any_order():
+    assert hashes(reordered(small_labels())) == hashes(small_labels())
+
+
+SITS = [(5, 10, 2.9), (5, 30, 3.0), (6, 10, 4.0), (7, 30, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "affected"),
+    [
+        ({"ratings": small_labels().ratings | {"sits": rated(*SITS[:3], (7, 30, 0.6))}}, {"cxc"}),
+        ({"ratings": small_labels().ratings | {"sits": rated(*SITS[:3])}}, {"cxc"}),
+        (
+            {"lists": small_labels().lists | {"cxc": {"i2t": flat((30, 5)), "t2i": flat((5, 30))}}},
+            {"cxc_sits_only"},
+        ),
+        (
+            {"lists": {"eccv": {"i2t": flat((10, 5), (10, 8), (20, 98)), "t2i": flat((7, 30))}}},
+            {"eccv"},
+        ),
+        ({"folds": np.array([0, 0, 1], np.int32)}, {"coco1k"}),
+        (
+            {
+                "categories": np.eye(3, 4, dtype=np.uint8),
+                "caption_categories": np.eye(4, dtype=np.uint8),
+            },
+            {"pmrp", "pmrp_zeta0", "pmrp_pcme"},
+        ),
+        ({"caption_image_ids": np.array([30, 10, 20, 20])}, {"coco5k", "coco1k", "cxc"}),
+        (
+            {
+                "caption_ids": np.array([8, 5, 7, 6, 4]),
+                "caption_image_ids": np.array([30, 10, 20, 10, 30]),
+                "caption_categories": np.zeros((5, 4), np.uint8),
+            },
+            set(hashes(small_labels())),
+        ),
+    ],
+)
+def test_hashes_change_with_every_label(changes, affected):
+    before, after = hashes(small_labels()), hashes(small_labels(**changes))
+    assert {name for name in after if before[name] != after[name]} == affected & set(after)
+    assert affected & set(after)

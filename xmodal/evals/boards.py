@@ -40,11 +40,18 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
         raise UserError(f"Unknown board(s) {unknown} of {labels.name}; known: {', '.join(known)}.")
     maker = _Maker(labels)
     if names is None:
-        return [maker.make(each) for each in known.values() if not maker.lacking(each)]
-    for name in names:
+        made = [maker.make(each) for each in known.values() if not maker.lacking(each)]
+        return [board for board in made if board.tasks or board.graded]
+    made = []
+    for name in dict.fromkeys(names):
         if lacking := maker.lacking(known[name]):
             raise UserError(f"Board {name} cannot be computed: {lacking}.")
-    return [maker.make(known[name]) for name in dict.fromkeys(names)]
+        made.append(board := maker.make(known[name]))
+        if not (board.tasks or board.graded):
+            raise UserError(
+                f"Board {name} has neither positives nor ratings left: {board.definition}"
+            )
+    return made
 
 
 class _Maker:
