@@ -1,7 +1,5 @@
 """Precision metrics of ECCV Caption and PMRP: how much of the top of a list is positive."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,7 +42,12 @@ def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
     return np.sum(hits & (place <= r[:, None]), axis=1) / r
 
 
-def count_hits(scores: Scores, relation: Relation, r: np.ndarray) -> np.ndarray:
+def count_hits(
+    scores: Scores,
+    relation: Relation,
+    r: np.ndarray,
+    folds: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
     """Counts the positives among the first R items, for an R of thousands, without sorting.
 
     Ties are broken as in the lists: of two equal scores the smaller position comes first.
@@ -52,7 +55,8 @@ def count_hits(scores: Scores, relation: Relation, r: np.ndarray) -> np.ndarray:
     Args:
       scores: of Q queries and N items.
       relation: the positives.
-      r: int [Q], at most N.
+      r: int [Q], at most the number of items a query meets.
+      folds: int [Q] and [N]; a query meets only items of its fold. None for all items.
 
     Returns:
       int [Q].
@@ -67,11 +71,14 @@ def count_hits(scores: Scores, relation: Relation, r: np.ndarray) -> np.ndarray:
             np.resize(values[block].astype(np.int32), rows) for values in (relation.query_group, r)
         )
         whole = np.concatenate(tiles, axis=1)[:, :items]
+        if folds is not None:
+            own = np.resize(folds[0][block], rows)[:, None]
+            whole = np.where(own == folds[1], whole, -np.inf)
         counts.append(_count_hits(whole, related, group, item_group, depth))
     return np.concatenate(counts)[:queries]
 
 
-@functools.partial(jax.jit)
+@jax.jit
 def _count_hits(
     scores: jax.Array,
     related: jax.Array,
@@ -80,8 +87,9 @@ def _count_hits(
     depth: jax.Array,
 ) -> jax.Array:
     """Positives among the first `depth` of [B, N] scores, [B]."""
-    # Ordered like the floats they come from; -0.0 equals 0.0.
-    bits = jax.lax.bitcast_convert_type(scores + 0.0, jnp.int32)
+    # Ordered like the floats they come from; -0.0 equals 0.0 (a sum with 0.0 would be left out).
+    bits = jax.lax.bitcast_convert_type(scores, jnp.int32)
+    bits = jnp.where(scores == 0, 0, bits)
     keys = jnp.where(bits < 0, bits ^ jnp.int32(0x7FFFFFFF), bits)
 
     def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -119,9 +119,13 @@ def _needed_depth(task: RetrievalTask) -> int:
     return max(int(compute_r(task, relation).max(initial=0)) for relation in relations_of(task))
 
 
+def _is_listed(task: RetrievalTask) -> bool:
+    """Whether lists are kept for this task: they are over the whole gallery and not endless."""
+    return task.folds is None and _needed_depth(task) <= _LONGEST_LIST
+
+
 def _depth(tasks: Sequence[RetrievalTask]) -> int:
-    needed = [_needed_depth(task) for task in tasks]
-    return max((depth for depth in needed if depth <= _LONGEST_LIST), default=0)
+    return max((_needed_depth(task) for task in tasks if _is_listed(task)), default=0)
 
 
 def _asks_ranks(task: RetrievalTask) -> bool:
@@ -147,7 +151,7 @@ def _find(task: RetrievalTask, ranks: Ranks | None, lists: np.ndarray, scores: S
     for metric in task.metrics:
         if metric in LIST_METRICS:
             values[metric] = np.zeros(queries)
-            if _needed_depth(task) <= _LONGEST_LIST:
+            if _is_listed(task):
                 rows = np.flatnonzero(asked)
                 values[metric][rows] = compute_list_values(task, lists, rows, metric)
             else:
@@ -161,9 +165,12 @@ def _find(task: RetrievalTask, ranks: Ranks | None, lists: np.ndarray, scores: S
 
 def _count_r_precision(task: RetrievalTask, metric: str, scores: Scores) -> np.ndarray:
     if LIST_METRICS[metric] is not precision.compute_r_precision:
-        raise ValueError(f"{metric} needs lists of {_needed_depth(task)}, over {_LONGEST_LIST}.")
+        raise ValueError(
+            f"{metric} needs lists over the whole gallery of at most {_LONGEST_LIST} items; these "
+            f"would be {_needed_depth(task)} long{' and of folds' if task.folds else ''}."
+        )
     values = []
     for relation in relations_of(task):
         r = compute_r(task, relation)
-        values.append(precision.count_hits(scores, relation, r) / np.maximum(r, 1))
+        values.append(precision.count_hits(scores, relation, r, task.folds) / np.maximum(r, 1))
     return 100.0 * np.mean(values, axis=0)
