@@ -1,0 +1,140 @@
+"""Word vector files as they are published, and damaged ones."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from xmodal.options import UserError
+from xmodal.pretrained import load_word_vectors
+
+# What published files contain: words with spaces inside, other alphabets, a repeated word.
+WORDS = [",", "dog", "a", ". . .", "at name@domain.com", "été", "x\u00a0y", "7", "dog", "end"]
+VECTORS = np.random.default_rng(0).normal(size=(len(WORDS), 3)).astype(np.float32)
+KEPT = [i for i in range(len(WORDS)) if i != 8]
+
+
+def text_file(header=False, trailing=""):
+    lines = [f"{len(WORDS)} 3"] if header else []
+    lines += [
+        " ".join([word, *map(repr, map(float, v))]) for word, v in zip(WORDS, VECTORS, strict=True)
+    ]
+    return "".join(line + trailing + "\n" for line in lines).encode()
+
+
+def binary_file(separator=b"\n"):
+    body = b"".join(
+        word.encode() + b" " + struct.pack("<3f", *v) + separator
+        for word, v in zip(SINGLE_WORDS, VECTORS, strict=True)
+    )
+    return b"10 3\n" + body
+
+
+# The binary form ends a word at a space.
+SINGLE_WORDS = [word.replace(" ", "_") for word in WORDS]
+FORMS = {
+    "glove.txt": (text_file(), WORDS),
+    "glove.6B.3d": (text_file(), WORDS),
+    "crlf.txt": (text_file().replace(b"\n", b"\r\n"), WORDS),
+    "blank_end.txt": (text_file() + b"\n", WORDS),
+    "fasttext.vec": (text_file(header=True, trailing=" "), WORDS),
+    "word2vec.txt.gz": (gzip.compress(text_file(header=True)), WORDS),
+    "packed.txt": (gzip.compress(text_file()), WORDS),
+    "word2vec.bin": (binary_file(), SINGLE_WORDS),
+    "tight.bin": (binary_file(b""), SINGLE_WORDS),
+    "word2vec.bin.gz": (gzip.compress(binary_file()), SINGLE_WORDS),
+}
+
+
+def write(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_reads_the_published_forms(tmp_path, name):
+    content, words = FORMS[name]
+    table = load_word_vectors(write(tmp_path, name, content))
+    assert list(table.rows) == [words[i] for i in KEPT]
+    assert list(table.rows.values()) == list(range(len(KEPT)))
+    assert table.vectors.dtype == np.float32
+    np.testing.assert_array_equal(table.vectors, VECTORS[KEPT])
+
+
+@pytest.mark.parametrize("name", [*FORMS, "table.npz"])
+def test_keeps_only_the_vocabulary(tmp_path, name):
+    if name == "table.npz":
+        words = WORDS
+        np.savez(tmp_path / name, words=np.array(WORDS), vectors=VECTORS)
+    else:
+        content, words = FORMS[name]
+        write(tmp_path, name, content)
+    table = load_word_vectors(tmp_path / name, ["end", words[3], "dog", "unheard"])
+    assert list(table.rows) == ["dog", words[3], "end"]
+    np.testing.assert_array_equal(table.vectors, VECTORS[[1, 3, 9]])
+    nothing = load_word_vectors(tmp_path / name, ["unheard"])
+    assert nothing.vectors.shape == (0, 3)
+
+
+def test_reads_arrays(tmp_path):
+    vectors = VECTORS.astype(np.float16)
+    np.savez(tmp_path / "table.npz", words=np.array(WORDS), vectors=vectors)
+    table = load_word_vectors(tmp_path / "table.npz")
+    assert list(table.rows) == [WORDS[i] for i in KEPT]
+    assert table.vectors.dtype == np.float32
+    np.testing.assert_array_equal(table.vectors, vectors[KEPT])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("short.txt", b"a 1 2 3\nb 1 2\n", r"short.txt line 2 has 2 numbers, expected 3"),
+        ("long.txt", b"a 1 2 3\nb 1 2 3 4\n", r"line 2 has 4 numbers, expected 3"),
+        ("header.txt", b"2 3\na 1 2 3\nb 1 2\n", r"line 3 has 2 numbers, expected 3"),
+        ("cut.txt", b"3 2\na 1 2\nb 1 2\n", r"has 2 words, its first line says 3"),
+        ("word.txt", b"a 1 2\nb 1 x\n", r"line 2 \('b'\): 'x' is not a number"),
+        ("nan.txt", b"a 1 2\nb 1 nan\n", r"line 2 \('b'\) has a value that is not finite"),
+        ("empty.txt", b"", r"empty.txt starts with b''"),
+        ("prose.txt", b"prose\n", r"starts with b'prose"),
+        ("cut.txt.gz", gzip.compress(text_file())[:-20], "cannot be unpacked"),
+        ("wrapped.txt", b"PK\x03\x04....", "zip archive: unpack it"),
+        ("cut.bin", binary_file()[:-6], "has 9 words, its start says 10"),
+        ("text.bin", text_file(), "not with a number of words"),
+        ("nan.bin", b"1 1\na " + struct.pack("<f", np.inf), r"word 1 \('a'\) has a value"),
+        ("text.npz", text_file(), "no archive of arrays"),
+    ],
+)
+def test_damaged_files(tmp_path, name, content, message):
+    with pytest.raises(UserError, match=message):
+        load_word_vectors(write(tmp_path, name, content))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"words": np.array(["a"])}, "no archive of arrays"),
+        ({"words": np.array(["a"], object), "vectors": np.ones((1, 2))}, "no archive of arrays"),
+        ({"words": np.array(["a"]), "vectors": np.ones((2, 2))}, r"\[1\] and vectors \[2, 2\]"),
+        ({"words": np.array([b"a"]), "vectors": np.ones((1, 2))}, "must be strings and floats"),
+        ({"words": np.array(["a"]), "vectors": np.ones((1, 2), int)}, "must be strings and floats"),
+        ({"words": np.array(["a"]), "vectors": np.full((1, 2), np.nan)}, "not finite"),
+    ],
+)
+def test_wrong_arrays(tmp_path, arrays, message):
+    np.savez(tmp_path / "table.npz", **arrays)
+    with pytest.raises(UserError, match=message):
+        load_word_vectors(tmp_path / "table.npz")
+
+
+def test_missing_and_unreadable_paths(tmp_path):
+    with pytest.raises(UserError, match="no word vectors at .*absent.txt"):
+        load_word_vectors(tmp_path / "absent.txt")
+    with pytest.raises(UserError, match="directory"):
+        load_word_vectors(tmp_path)
+
+
+def test_the_numbers_of_other_words_are_not_looked_at(tmp_path):
+    path = write(tmp_path, "table.txt", b"a 1 2\nb x y\n")
+    np.testing.assert_array_equal(load_word_vectors(path, ["a"]).vectors, [[1, 2]])

@@ -1,0 +1,13 @@
+"""Public weights, read from the files they are published in."""
+
+from xmodal.pretrained.bag_of_words import Coverage, embed_texts, make_vocabulary, tokenise
+from xmodal.pretrained.word_vectors import WordVectors, load_word_vectors
+
+__all__ = [
+    "Coverage",
+    "WordVectors",
+    "embed_texts",
+    "load_word_vectors",
+    "make_vocabulary",
+    "tokenise",
+]

@@ -1,0 +1,202 @@
+"""Published word vectors: GloVe, word2vec and fastText files."""
+
+import dataclasses
+import gzip
+import os
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from typing import BinaryIO
+
+import numpy as np
+
+from xmodal.options import UserError
+
+# D, and every word with its vector, float32 [D]. Words outside the vocabulary may be left out.
+_Table = tuple[int, Iterator[tuple[str, np.ndarray]]]
+
+_DAMAGED = "the file is damaged or cut off, get it again"
+
+
+@dataclasses.dataclass(frozen=True)
+class WordVectors:
+    """A table of words.
+
+    Attributes:
+      rows: word -> its row in `vectors`.
+      vectors: float32 [V, D].
+    """
+
+    rows: Mapping[str, int]
+    vectors: np.ndarray
+
+    def find(self, token: str) -> int | None:
+        """Row of a token as it is written, else in lower case; None if it is in neither form."""
+        row = self.rows.get(token)
+        return self.rows.get(token.lower()) if row is None else row
+
+
+def load_word_vectors(
+    path: str | os.PathLike, vocabulary: Collection[str] | None = None
+) -> WordVectors:
+    """Reads a published table of word vectors.
+
+    `.npz`: arrays `words` [V] and `vectors` [V, D]. `.bin`: word2vec's binary form. Any other
+    name: text, one word and its numbers per line, separated by single spaces, with or without a
+    first line of two integers (number of words, D). Text and binary files may be gzipped. Of a
+    word that occurs twice the first vector counts.
+
+    Args:
+      path: the file.
+      vocabulary: keep only these words (see `bag_of_words.make_vocabulary`), so that a file
+        larger than the memory can be read; the numbers of other words are not looked at.
+
+    Returns:
+      The words in the order of the file.
+
+    Raises:
+      UserError: the file is missing, unreadable, empty, cut off or of another form, a line has
+        another length than the first, or a value is no finite number.
+    """
+    path = os.fspath(path)
+    keep = None if vocabulary is None else frozenset(vocabulary)
+    try:
+        with open(path, "rb") as raw:
+            magic = raw.read(2)
+            raw.seek(0)
+            if path.endswith(".npz"):
+                return _collect(_read_npz(path, raw), keep)
+            if magic == b"PK":
+                raise UserError(f"{path} is a zip archive: unpack it and name the file inside.")
+            file = gzip.GzipFile(fileobj=raw) if magic == b"\x1f\x8b" else raw
+            is_binary = path.removesuffix(".gz").endswith(".bin")
+            return _collect((_read_binary if is_binary else _read_text)(path, file, keep), keep)
+    except FileNotFoundError as error:
+        raise UserError(f"There are no word vectors at {path}.") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path} cannot be unpacked ({error}): {_DAMAGED}.") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _collect(table: _Table, keep: frozenset[str] | None) -> WordVectors:
+    dim, entries = table
+    rows: dict[str, int] = {}
+    # Grows in place: a list of arrays would take the memory of the table twice.
+    buffer = bytearray()
+    for word, vector in entries:
+        if word not in rows and (keep is None or word in keep):
+            rows[word] = len(rows)
+            buffer += vector.tobytes()
+    return WordVectors(rows, np.frombuffer(buffer, np.float32).reshape(len(rows), dim))
+
+
+def _read_text(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Table:
+    # Lines end at a line feed only: words contain every other kind of space.
+    first = file.readline()
+    count, dim = _parse_header(first)
+    if dim is None:
+        dim = first.rstrip().count(b" ")
+        file.seek(0)
+    if not dim:
+        raise UserError(f"{path} starts with {first[:40]!r}, not with a word and its numbers.")
+
+    def entries() -> Iterator[tuple[str, np.ndarray]]:
+        found = 0
+        for number, line in enumerate(file, start=1 if count is None else 2):
+            if not line.strip():
+                continue
+            found += 1
+            # From the right: some words of GloVe 840B contain spaces.
+            name, *values = line.rstrip().rsplit(b" ", dim)
+            place = f"{path} line {number}"
+            extra = sum(map(_is_number, name.split(b" ")[1:]))
+            if len(values) != dim or extra:
+                raise UserError(
+                    f"{place} has {len(values) + extra} numbers, expected {dim}: {_DAMAGED}."
+                )
+            word = name.decode("utf-8", "replace")
+            if keep is None or word in keep:
+                yield word, _parse_values(f"{place} ({word!r})", values)
+        if count is not None and found != count:
+            raise UserError(f"{path} has {found} words, its first line says {count}: {_DAMAGED}.")
+
+    return dim, entries()
+
+
+def _read_binary(path: str, file: BinaryIO, keep: frozenset[str] | None) -> _Table:
+    first = file.readline(100)
+    count, dim = _parse_header(first)
+    if not dim:
+        raise UserError(f"{path} starts with {first[:40]!r}, not with a number of words and D.")
+
+    def entries() -> Iterator[tuple[str, np.ndarray]]:
+        for index in range(count):
+            name = bytearray()
+            while (byte := file.read(1)) not in (b" ", b""):
+                name += byte
+            data = file.read(4 * dim)
+            if len(data) < 4 * dim:
+                raise UserError(f"{path} has {index} words, its start says {count}: {_DAMAGED}.")
+            # Some writers end every vector with a line feed, others do not.
+            word = name.lstrip(b"\n").decode("utf-8", "replace")
+            if keep is None or word in keep:
+                vector = np.frombuffer(data, "<f4")
+                _check_finite(f"{path} word {index + 1} ({word!r})", vector)
+                yield word, vector
+
+    return dim, entries()
+
+
+def _read_npz(path: str, file: BinaryIO) -> _Table:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            words, vectors = arrays["words"], arrays["vectors"]
+    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} is no archive of arrays `words` (of strings) and `vectors`: {error}."
+        ) from error
+    if words.ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
+        raise UserError(
+            f"{path} has words {list(words.shape)} and vectors {list(vectors.shape)}, which must "
+            "be [V] and [V, D]."
+        )
+    if words.dtype.kind != "U" or vectors.dtype.kind != "f":
+        raise UserError(
+            f"{path} has words of {words.dtype} and vectors of {vectors.dtype}, which must be "
+            "strings and floats."
+        )
+    vectors = vectors.astype(np.float32)
+    _check_finite(path, vectors)
+    return vectors.shape[1], zip(map(str, words), vectors, strict=True)
+
+
+def _parse_header(line: bytes) -> tuple[int | None, int | None]:
+    """Number of words and D where a line says so: two integers."""
+    fields = line.split()
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        return int(fields[0]), int(fields[1])
+    return None, None
+
+
+def _parse_values(place: str, values: list[bytes]) -> np.ndarray:
+    try:
+        vector = np.array(values).astype(np.float32)
+    except ValueError:
+        bad = next(value for value in values if not _is_number(value))
+        raise UserError(f"{place}: {bad.decode(errors='replace')!r} is not a number.") from None
+    _check_finite(place, vector)
+    return vector
+
+
+def _check_finite(place: str, vector: np.ndarray) -> None:
+    if not np.isfinite(vector).all():
+        raise UserError(f"{place} has a value that is not finite: {_DAMAGED}.")
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
