@@ -1,0 +1,161 @@
+"""What became of every array of a source, by name."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+
+from xmodal.options import UserError
+
+_SHOWN = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a converter did: nothing is dropped or left at its start without a line here.
+
+    Attributes:
+      loaded: name of one of our arrays -> the arrays of the source it was made of.
+      missing: name of one of our arrays -> the arrays it needs that the source does not have.
+      unexpected: arrays of the source that no array of ours is made of.
+      reshaped: name of one of our arrays -> what was done to the layout, in words.
+    """
+
+    loaded: Mapping[str, Sequence[str]]
+    missing: Mapping[str, Sequence[str]]
+    unexpected: Sequence[str]
+    reshaped: Mapping[str, str]
+
+    def text(self) -> str:
+        """All names, one per line, under the number of each kind."""
+        reshaped = {name: self.reshaped[name] for name in sorted(self.reshaped)}
+        return "\n".join(
+            [
+                f"loaded: {len(self.loaded)}",
+                *(f"  {name} <- {_shorten(self.loaded[name])}" for name in sorted(self.loaded)),
+                f"missing: {len(self.missing)}",
+                *(f"  {name} <- {_shorten(self.missing[name])}" for name in sorted(self.missing)),
+                f"unexpected: {len(self.unexpected)}",
+                *(f"  {name}" for name in sorted(self.unexpected)),
+                f"reshaped: {len(reshaped)}",
+                *(f"  {name}: {how}" for name, how in reshaped.items()),
+                "",
+            ]
+        )
+
+    def check(
+        self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
+    ) -> None:
+        """Refuses a source that is not accounted for, array by array.
+
+        Args:
+          expected_missing: regular expressions, matched from the start of our names.
+          expected_unexpected: the same of the source's names.
+
+        Raises:
+          UserError: names every array that is missing or unexpected and matches no expression.
+        """
+        missing = [
+            f"{name} (from {_shorten(self.missing[name])})"
+            for name in sorted(self.missing)
+            if not _matches(name, expected_missing)
+        ]
+        unexpected = [
+            name for name in sorted(self.unexpected) if not _matches(name, expected_unexpected)
+        ]
+        parts = []
+        if missing:
+            parts.append(f"{len(missing)} array(s) are missing:\n  " + "\n  ".join(missing))
+        if unexpected:
+            parts.append(
+                f"{len(unexpected)} array(s) are not expected:\n  " + "\n  ".join(unexpected)
+            )
+        if parts:
+            raise UserError(
+                "The source is not the architecture asked for. "
+                + "\n".join(parts)
+                + "\nGive the architecture it holds, or name what may differ by regular "
+                "expressions: --allow_missing (our names), --allow_unexpected (the source's)."
+            )
+
+
+class Mapper:
+    """Takes arrays from a source one by one and keeps the books for a `Report`."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = arrays
+        self._flat: dict[str, np.ndarray] = {}
+        self._loaded: dict[str, tuple[str, ...]] = {}
+        self._missing: dict[str, tuple[str, ...]] = {}
+        self._reshaped: dict[str, str] = {}
+
+    def take(
+        self,
+        name: str,
+        sources: str | Sequence[str],
+        shape: Sequence[int],
+        *,
+        change: Callable[[np.ndarray], np.ndarray] | None = None,
+        how: str = "",
+    ) -> None:
+        """Makes our array `name`, float32.
+
+        Args:
+          name: `params/...` or `batch_stats/...`.
+          sources: name of the array in the source, or several to be stacked along a first axis.
+          shape: what must come out.
+          change: applied to each source array; None takes it as it is.
+          how: what `change` does, in words.
+
+        Raises:
+          UserError: another shape comes out.
+        """
+        stacked = not isinstance(sources, str)
+        sources = tuple(sources) if stacked else (sources,)
+        if absent := tuple(source for source in sources if source not in self._arrays):
+            self._missing[name] = absent
+            return
+        wanted = tuple(shape)[1:] if stacked else tuple(shape)
+        changed = []
+        for source in sources:
+            array = np.asarray(self._arrays[source])
+            try:
+                changed.append(array if change is None else change(array))
+            except (ValueError, IndexError):
+                changed.append(array)  # Of so different a shape that it cannot even be changed.
+            if changed[-1].shape != wanted:
+                raise UserError(
+                    f"{source} has the shape {list(array.shape)}, which does not give "
+                    f"{list(wanted)} for {name}: the source has another size or architecture "
+                    "than asked for."
+                )
+        self._flat[name] = np.ascontiguousarray(
+            np.stack(changed) if stacked else changed[0], np.float32
+        )
+        self._loaded[name] = sources
+        words = [how] if how else []
+        if stacked:
+            words.append(f"{len(sources)} stacked")
+        if words:
+            self._reshaped[name] = ", ".join(words)
+
+    def result(self, ignored: Collection[str] = ()) -> tuple[dict[str, np.ndarray], Report]:
+        """The arrays by name, and the report.
+
+        Args:
+          ignored: names in the source that are no weights (step counters, index buffers).
+        """
+        used = {source for sources in self._loaded.values() for source in sources}
+        unexpected = sorted(set(self._arrays) - used - set(ignored))
+        return self._flat, Report(self._loaded, self._missing, unexpected, self._reshaped)
+
+
+def _matches(name: str, patterns: Collection[str]) -> bool:
+    return any(re.match(pattern, name) for pattern in patterns)
+
+
+def _shorten(names: Sequence[str]) -> str:
+    if len(names) <= _SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[: _SHOWN - 1])}, ... {names[-1]} ({len(names)} in all)"
