@@ -26,6 +26,18 @@ def make_task(generator, num_images, *, most=7, spread=200, metrics=("recall@1",
     )
 
 
+def make_plain_task(values, rank, images):
+    return TaskResult(
+        query_ids=np.arange(len(images)),
+        clusters=images.astype(np.int32),
+        values={"recall@1": values},
+        rank=rank,
+        tied=np.zeros(len(images), bool),
+        gallery=1000,
+        skipped=0,
+    )
+
+
 def make_board(**tasks):
     return BoardResult("b", "any", "0", tasks, {})
 
@@ -72,7 +84,7 @@ def test_the_window_of_the_median_holds_all_resamples(monkeypatch):
     generator = np.random.default_rng(0)
     images = np.repeat(np.arange(1000), 5)
     rank = (generator.exponential(40, 1000)[images] * generator.random(5000)).astype(np.int32)
-    resamples = uncertainty.Resamples(1000, samples=300, seed=0)
+    task = make_plain_task(100.0 * (rank < 1), rank, images)
     rows = []
     find = uncertainty._find_medians
 
@@ -81,7 +93,7 @@ def test_the_window_of_the_median_holds_all_resamples(monkeypatch):
         return find(rank, *rest)
 
     monkeypatch.setattr(uncertainty, "_find_medians", spy)
-    uncertainty.resample_median_ranks(rank, images, resamples)
+    uncertainty.Bootstrap(samples=300).resample(make_board(i2t=task))
     assert len(rows) == 1
     assert rows[0] < 1500
 
@@ -118,9 +130,9 @@ def test_boards_that_need_no_resample():
 
 
 def width(values, images, samples=400):
-    resamples = uncertainty.Resamples(int(images.max()) + 1, samples=samples, seed=0)
-    means = uncertainty.resample_means(values[:, None], images, resamples)
-    low, high = uncertainty.compute_interval(means[:, 0])
+    board = make_board(i2t=make_plain_task(values, None, images))
+    drawn = uncertainty.Bootstrap(samples=samples).resample(board)
+    low, high = uncertainty.compute_interval(drawn["b/i2t/recall@1"])
     return high - low
 
 
@@ -139,23 +151,22 @@ def test_intervals_cover_the_truth(correlated):
     """300 data sets of 80 images with three captions each; their intervals hold the true value."""
     generator = np.random.default_rng(int(correlated))
     images = np.repeat(np.arange(80), 3)
-    resamples = uncertainty.Resamples(80, samples=400, seed=9)
-    covered = {"mean": 0, "median": 0}
+    bootstrap = uncertainty.Bootstrap(samples=400, seed=9)
+    truth = {"b/i2t/recall@1": 30.8538, "b/i2t/median_rank": 21}
+    covered = dict.fromkeys(truth, 0)
     for _ in range(300):
         noise = generator.standard_normal(len(images))
         if correlated:  # three quarters of the variance belong to the image
             noise = 0.5 * noise + np.sqrt(0.75) * generator.standard_normal(80)[images]
-        values = 100.0 * (noise > 0.5)  # true mean 30.85
-        rank = np.floor(np.exp(3 + noise)).astype(np.int32)  # true median 20, 1-based 21
-        means = uncertainty.resample_means(values[:, None], images, resamples)
-        low, high = uncertainty.compute_interval(means[:, 0])
-        covered["mean"] += low <= 30.8538 <= high
-        medians = uncertainty.resample_median_ranks(rank, images, resamples)
-        low, high = uncertainty.compute_interval(medians)
-        covered["median"] += low <= 21 <= high
+        values = 100.0 * (noise > 0.5)
+        rank = np.floor(np.exp(3 + noise)).astype(np.int32)  # half of them below 20, 21 from 1
+        drawn = bootstrap.resample(make_board(i2t=make_plain_task(values, rank, images)))
+        for tag, samples in drawn.items():
+            low, high = uncertainty.compute_interval(samples)
+            covered[tag] += low <= truth[tag] <= high
     # 285 expected; a binomial deviation is 3.8, and percentile intervals are a little short.
-    assert 267 <= covered["mean"] <= 298
-    assert 267 <= covered["median"] <= 300
+    assert 267 <= covered["b/i2t/recall@1"] <= 298
+    assert 267 <= covered["b/i2t/median_rank"] <= 300
 
 
 def test_interval_is_the_middle_of_the_defined_samples():

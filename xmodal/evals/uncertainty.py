@@ -64,7 +64,8 @@ class Bootstrap:
     def resample(self, board: BoardResult) -> dict[str, np.ndarray]:
         """Every metric of every retrieval task, recomputed on each resample.
 
-        The images of a board are those that any of its tasks asks about.
+        The images of a board are those that any of its tasks asks about. Medians follow the
+        convention of `retrieval.compute_median_rank`.
 
         Returns:
           `<board>/<task>/<metric>` -> float64 [S]; NaN where a resample has no query of the task.
@@ -76,64 +77,20 @@ class Bootstrap:
             drawn = Resamples(len(images), samples=self._samples, seed=self._seed)
             self._drawn[len(images)] = drawn
         resamples = self._drawn[len(images)]
-        return {
-            metric_tag(board.name, name, metric): values
-            for name, task in board.tasks.items()
-            for metric, values in _resample_task(task, images, resamples).items()
-        }
-
-
-def resample_means(values: np.ndarray, images: np.ndarray, resamples: Resamples) -> np.ndarray:
-    """Means over the queries of every resample.
-
-    Args:
-      values: float64 [Q, M], M metrics of every query.
-      images: int [Q], the image of every query, 0..N-1.
-      resamples: of N images.
-
-    Returns:
-      float64 [S, M]; NaN for a resample without queries.
-    """
-    columns = [None, *values.T]  # without weights, queries are counted
-    per_image = [_sum_by_image(images, resamples, column) for column in columns]
-    sums = resamples.compute_sums(np.stack(per_image, axis=1))
-    with np.errstate(invalid="ignore"):
-        return sums[:, 1:] / sums[:, :1]
-
-
-def resample_median_ranks(rank: np.ndarray, images: np.ndarray, resamples: Resamples) -> np.ndarray:
-    """Median rank of every resample, by the convention of `retrieval.compute_median_rank`.
-
-    Sorted by rank, the median of a resample lies near that of all queries: what is ahead of a
-    window around it is counted by one product, and only the window is looked at query by query.
-
-    Args:
-      rank: int [Q], 0-based.
-      images: int [Q], the image of every query, 0..N-1.
-      resamples: of N images.
-
-    Returns:
-      float64 [S]; NaN for a resample without queries.
-    """
-    order = np.argsort(rank, kind="stable")
-    rank, images = rank[order], images[order]
-    middle = len(rank) // 2
-    sizes = _sum_by_image(images, resamples)
-    # The place of a resample's median varies as the sum over images of this excess does.
-    excess = _sum_by_image(images[:middle], resamples) - sizes / 2
-    half_width = 2 + int(_WINDOW_DEVIATIONS * np.sqrt((excess * excess).sum()))
-    start, stop = max(0, middle - half_width), min(len(rank), middle + half_width)
-    ahead = _sum_by_image(images[:start], resamples)
-    total, ahead = resamples.compute_sums(np.stack([sizes, ahead], axis=1)).T.astype(np.int32)
-    medians, outside = _find_medians(
-        rank[start:stop], resamples.counts[images[start:stop]], ahead, total
-    )
-    for begin in range(0, len(outside), _SAMPLES_PER_CHUNK):
-        left = outside[begin : begin + _SAMPLES_PER_CHUNK]
-        counts = resamples.counts[:, left][images]
-        medians[left], _ = _find_medians(rank, counts, np.zeros_like(total[left]), total[left])
-    medians[total == 0] = np.nan
-    return medians
+        parts = [
+            _Part(task, np.searchsorted(images, task.clusters), len(images))
+            for task in board.tasks.values()
+        ]
+        # One product for the whole board: it reads the large matrix, however few the columns.
+        sums = resamples.compute_sums(np.concatenate([part.columns for part in parts], axis=1))
+        ends = np.cumsum([part.columns.shape[1] for part in parts])
+        found = {}
+        for name, part, own in zip(
+            board.tasks, parts, np.split(sums, ends[:-1], axis=1), strict=True
+        ):
+            for metric, samples in part.compute_samples(own, resamples.counts).items():
+                found[metric_tag(board.name, name, metric)] = samples
+        return found
 
 
 def compute_interval(samples: np.ndarray) -> tuple[float, float]:
@@ -155,46 +112,100 @@ def compute_interval(samples: np.ndarray) -> tuple[float, float]:
     )
 
 
-def _resample_task(
-    task: TaskResult, images: np.ndarray, resamples: Resamples
-) -> dict[str, np.ndarray]:
-    at = np.searchsorted(images, task.clusters)
-    found = {}
-    if task.values:
-        means = resample_means(np.stack(list(task.values.values()), axis=1), at, resamples)
-        found = dict(zip(task.values, means.T, strict=True))
-    if has_median_rank(task):
-        found[MEDIAN_RANK] = resample_median_ranks(task.rank, at, resamples)
-    return found
+class _Part:
+    """One task of a board.
+
+    Attributes:
+      columns: float64 [N, M + 1 or M + 2], by image what is summed over resamples: its queries,
+        the values of M metrics, and queries that are ahead of the window of the median.
+    """
+
+    def __init__(self, task: TaskResult, images: np.ndarray, num_images: int) -> None:
+        self._metrics = list(task.values)
+        columns = [np.bincount(images, minlength=num_images)]
+        columns += [np.bincount(images, v, minlength=num_images) for v in task.values.values()]
+        self._window = None
+        if has_median_rank(task):
+            self._window = _MedianWindow(task.rank, images, columns[0])
+            columns.append(self._window.ahead)
+        self.columns = np.stack(columns, axis=1).astype(np.float64)
+
+    def compute_samples(self, sums: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """Metric -> float64 [S] from the sums of `columns` [S, ...] and counts uint8 [N, S]."""
+        queries, *totals = sums.T
+        with np.errstate(invalid="ignore"):  # 0 / 0 of a resample without queries
+            means = [total / queries for total in totals[: len(self._metrics)]]
+        found = dict(zip(self._metrics, means, strict=True))
+        if self._window is not None:
+            # Sums of whole numbers are exact.
+            ahead, queries = totals[-1].astype(np.int32), queries.astype(np.int32)
+            found[MEDIAN_RANK] = self._window.find_medians(counts, ahead, queries)
+        return found
 
 
-def _sum_by_image(
-    images: np.ndarray, resamples: Resamples, values: np.ndarray | None = None
-) -> np.ndarray:
-    """float64 [N], sums of the queries' values, or their number."""
-    sums = np.bincount(images, values, minlength=len(resamples.counts))
-    return sums.astype(np.float64)
+class _MedianWindow:
+    """The queries among which the median of nearly every resample lies.
+
+    Sorted by rank, the median of a resample lies near that of all queries: what is ahead of a
+    window around it is counted in a product, and only the window is looked at query by query.
+
+    Attributes:
+      ahead: int64 [N], queries of every image that are ahead of the window.
+    """
+
+    def __init__(self, rank: np.ndarray, images: np.ndarray, queries: np.ndarray) -> None:
+        order = np.argsort(rank, kind="stable")
+        self._rank, self._images = rank[order], images[order]
+        middle = len(rank) // 2
+        # The place of a resample's median varies as the sum over images of this excess does.
+        excess = np.bincount(self._images[:middle], minlength=len(queries)) - queries / 2
+        half_width = 2 + int(_WINDOW_DEVIATIONS * np.sqrt((excess * excess).sum()))
+        start = max(0, middle - half_width)
+        self._rows = slice(start, middle + half_width)
+        self.ahead = np.bincount(self._images[:start], minlength=len(queries))
+
+    def find_medians(self, counts: np.ndarray, ahead: np.ndarray, total: np.ndarray) -> np.ndarray:
+        """Median rank of every resample.
+
+        Args:
+          counts: uint8 [N, S].
+          ahead: int32 [S], queries ahead of the window.
+          total: int32 [S], all queries.
+
+        Returns:
+          float64 [S]; NaN for a resample without queries.
+        """
+        images = self._images[self._rows]
+        medians = _find_medians(self._rank[self._rows], counts[images], ahead, total)
+        outside = np.flatnonzero(np.isnan(medians) & (total > 0))
+        for begin in range(0, len(outside), _SAMPLES_PER_CHUNK):
+            left = outside[begin : begin + _SAMPLES_PER_CHUNK]
+            medians[left] = _find_medians(
+                self._rank, counts[:, left][self._images], np.int32(0), total[left]
+            )
+        return medians
 
 
 def _find_medians(
     rank: np.ndarray, counts: np.ndarray, ahead: np.ndarray, total: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Medians that lie within a window of the sorted queries.
+) -> np.ndarray:
+    """Medians within a window of the sorted queries.
 
     Args:
-      rank: int [w], ranks within the window, rising.
+      rank: int [w], ranks of the window, rising.
       counts: uint8 [w, S], how often every query is in every resample.
-      ahead: int32 [S], queries before the window.
+      ahead: int32 [S], queries ahead of the window.
       total: int32 [S], all queries.
 
     Returns:
-      float64 [S] median ranks, and the int64 indices of the resamples whose median lies outside.
+      float64 [S]; NaN where the median lies outside of the window.
     """
-    places = ahead + np.cumsum(counts, axis=0, dtype=np.int32)  # of the last copy, 1-based
-    lower, upper = (total - 1) // 2, total // 2  # the two middle places, 0-based, often the same
+    places = counts.astype(np.int32)  # first widened, then summed in place: twice as fast
+    np.cumsum(places, axis=0, out=places)
+    places += ahead  # of the last copy of every query, counted from 1
+    lower, upper = (total - 1) // 2, total // 2  # the two middle places, from 0; often the same
     first, second = ((places <= place).sum(axis=0) for place in (lower, upper))
-    outside = (ahead > lower) | (second >= len(rank))
-    found = ~outside
+    inside = (ahead <= lower) & (second < len(rank))
     medians = np.full(len(total), np.nan)
-    medians[found] = (rank[first[found]].astype(np.int64) + rank[second[found]]) // 2 + 1
-    return medians, np.flatnonzero(outside & (total > 0))
+    medians[inside] = (rank[first[inside]].astype(np.int64) + rank[second[inside]]) // 2 + 1
+    return medians
