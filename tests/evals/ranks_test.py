@@ -236,6 +236,21 @@ def test_saved_scores(tmp_path, dtype):
         assert_equal_ranks(found[1].ranks[0], slow_ranks(matrix.T, backward))
 
 
+@pytest.mark.parametrize("small", [0.0, 1e-60, 1e-42])
+def test_the_zeros_of_saved_scores_tie(small):
+    """Also where they come from rounding, and in lists, which are sorted by bits."""
+    generator = np.random.default_rng(5)
+    matrix = generator.integers(-1, 2, (70, 130)).astype(np.float64)
+    at_zero = (matrix == 0) & (generator.random(matrix.shape) < 0.5)
+    question = Question(random_labels(generator, 70, 130))
+    lists = np.argsort(-matrix, axis=1, kind="stable")[:, :90]
+    expected = slow_ranks(matrix, question)
+    matrix[at_zero] = -small
+    found, _ = ranks.compute_ranks(SavedScores(matrix, block_size=64), [question], depths=(90, 0))
+    assert_equal_ranks(found.ranks[0], expected)
+    np.testing.assert_array_equal(found.lists, lists)
+
+
 def test_one_compilation_for_all_tiles_and_calls():
     generator = np.random.default_rng(2)
     queries, items = whole_numbers(generator, 150, 3), whole_numbers(generator, 140, 3)

@@ -188,7 +188,7 @@ class SavedScores:
         block = self._matrix[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
         _check_finite(block)
         tile = np.zeros(self.tile_shape, np.float32)
-        tile[: block.shape[0], : block.shape[1]] = block
+        tile[: block.shape[0], : block.shape[1]] = _flush(block)
         if self._mesh is None:
             return jax.device_put(tile)
         sharding = NamedSharding(self._mesh, P(None, "data"))
@@ -196,7 +196,7 @@ class SavedScores:
 
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """See `Scores.pairs`."""
-        return np.asarray(self._matrix[rows, columns], np.float32)
+        return _flush(self._matrix[rows, columns])
 
     def transpose(self) -> "SavedScores":
         """See `Scores.transpose`."""
@@ -211,6 +211,16 @@ def _compute(score: Score, queries: Any, items: Any) -> jax.Array:
 @functools.partial(jax.jit, static_argnums=0)
 def _compute_diagonal(score: Score, left: Any, right: Any) -> jax.Array:
     return jnp.diagonal(score(left, right))
+
+
+def _flush(scores: np.ndarray) -> np.ndarray:
+    """Float32 with one zero: for -0.0 and for numbers so small that XLA compares them as zeros.
+
+    A sort by the bits, such as top_k, would tell them apart.
+    """
+    scores = np.array(scores, np.float32)
+    scores[np.abs(scores) < np.finfo(np.float32).tiny] = 0.0
+    return scores
 
 
 def _check_finite(values: np.ndarray) -> None:
