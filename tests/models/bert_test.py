@@ -44,6 +44,38 @@ def test_equals_the_reference(width, depth, heads, tokens, lengths, pool, random
         np.testing.assert_allclose(embedding.vector[row], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("lower_depth", [0, 1, 3])
+def test_lower_part_apart(lower_depth, random_variables):
+    """Layers kept apart compute the same, and so does the rest on the lower part's output."""
+    options = {
+        "vocab_size": 37, "width": 24, "depth": 4, "heads": 4, "mlp_dim": 40, "max_positions": 9,
+        "pool": "mean", "projection": 5,
+    }  # fmt: skip
+    inputs = _inputs((9, 1, 5), 9, 37)
+    whole = text_tower.make_tower(**options)
+    split = text_tower.make_tower(lower_depth=lower_depth, **options)
+    params, state = random_variables(whole, inputs, scale=0.3)
+    layers = params["bert"]["layers"]
+    bert = params["bert"] | {"layers": jax.tree.map(lambda x: x[lower_depth:], layers)}
+    if lower_depth:
+        bert["lower_layers"] = jax.tree.map(lambda x: x[:lower_depth], layers)
+    parts = params | {"bert": bert}
+    assert jax.tree.structure(split.init(jax.random.key(0), inputs)[0]) == jax.tree.structure(parts)
+    expected = whole.apply(params, state, inputs)[0].vector
+    np.testing.assert_allclose(split.apply(parts, state, inputs)[0].vector, expected, atol=1e-5)
+
+    features = split.features(parts, state, inputs)
+    unread = parts | {"bert": {"layers": bert["layers"]} if lower_depth else {}}
+    cached = {"text_features": features, "text_mask": inputs["text_mask"]}
+    np.testing.assert_allclose(split.apply(unread, state, cached)[0].vector, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("lower_depth", [-1, 2])
+def test_lower_depth_beyond_the_layers(lower_depth):
+    with pytest.raises(ValueError, match=f"lower_depth={lower_depth} .* depth of 2"):
+        text_tower.make_tower(depth=2, lower_depth=lower_depth)
+
+
 def test_dropout_is_random_in_training_only(random_variables):
     tower = text_tower.make_tower(
         vocab_size=37, width=16, depth=2, heads=2, mlp_dim=20, max_positions=8, dropout=0.5

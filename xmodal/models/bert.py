@@ -50,7 +50,8 @@ class Bert(nn.Module):
     """Token ids to the sequence output of the last layer.
 
     The parameters of the layers are stacked along a first axis, as `layers`: one layer is
-    compiled whatever the depth. All tokens have type 0.
+    compiled whatever the depth. The first `lower_depth` of them can be kept apart, as
+    `lower_layers`, to stay frozen while the others train. All tokens have type 0.
     """
 
     vocab_size: int
@@ -61,10 +62,52 @@ class Bert(nn.Module):
     max_positions: int
     dropout: float
     dtype: DTypeLike
+    lower_depth: int = 0
 
     @nn.compact
-    def __call__(self, ids: jax.Array, mask: jax.Array, train: bool) -> jax.Array:
-        """Int ids [N, T] and bool mask [N, T] -> [N, T, W] in the compute dtype."""
+    def __call__(
+        self,
+        ids: jax.Array | None,
+        mask: jax.Array,
+        train: bool,
+        *,
+        features: jax.Array | None = None,
+        stop: bool = False,
+    ) -> jax.Array:
+        """Int ids [N, T] and bool mask [N, T] -> [N, T, W] in the compute dtype.
+
+        The lower part ends behind `lower_layers`, or behind all layers where none are kept apart.
+
+        Args:
+          ids: token ids; not read where `features` are given.
+          mask: which tokens are real.
+          train: whether to drop at random.
+          features: [N, T, W], what the lower part gave for these tokens before.
+          stop: return what the lower part gives.
+        """
+        dropout = self.dropout if train else 0.0
+
+        def run(x: jax.Array, depth: int, name: str) -> jax.Array:
+            layers = nn.scan(
+                BertLayer,
+                variable_axes={"params": 0},
+                split_rngs={"params": True, "dropout": True},
+                in_axes=nn.broadcast,
+                length=depth,
+            )(self.heads, self.mlp_dim, dropout, self.dtype, name=name)
+            return layers(x, mask)[0]
+
+        if features is None:
+            x = self._embed(ids, dropout)
+            if self.lower_depth:
+                x = run(x, self.lower_depth, "lower_layers")
+        else:
+            x = features.astype(self.dtype)
+        # Where no layers are kept apart, all of them belong to the lower part.
+        has_more = not stop if self.lower_depth else features is None
+        return run(x, self.depth - self.lower_depth, "layers") if has_more else x
+
+    def _embed(self, ids: jax.Array, dropout: float) -> jax.Array:
         if ids.shape[1] > self.max_positions:
             raise UserError(
                 f"texts of {ids.shape[1]} tokens, but BERT has max_positions={self.max_positions}"
@@ -72,16 +115,6 @@ class Bert(nn.Module):
         words = self.param("word_embeddings", _INIT, (self.vocab_size, self.width))
         positions = self.param("position_embeddings", _INIT, (self.max_positions, self.width))
         types = self.param("token_type_embeddings", _INIT, (2, self.width))
-        dropout = self.dropout if train else 0.0
         x = words[ids] + positions[: ids.shape[1]] + types[0]
         x = _layer_norm(self.dtype, "embeddings_norm")(x)
-        x = nn.Dropout(dropout, deterministic=False)(x)
-        layers = nn.scan(
-            BertLayer,
-            variable_axes={"params": 0},
-            split_rngs={"params": True, "dropout": True},
-            in_axes=nn.broadcast,
-            length=self.depth,
-        )(self.heads, self.mlp_dim, dropout, self.dtype, name="layers")
-        x, _ = layers(x, mask)
-        return x
+        return nn.Dropout(dropout, deterministic=False)(x)

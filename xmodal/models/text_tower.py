@@ -12,7 +12,7 @@ from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.text_adapter import TextAdapter, make_adapter
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import call, lookup
+from xmodal.options import UserError, call, lookup
 
 
 def pool_first(tokens: jax.Array, mask: jax.Array) -> jax.Array:
@@ -42,20 +42,44 @@ class TextTower(nn.Module):
     def __call__(
         self, inputs: Mapping[str, jax.Array] | tuple[jax.Array, jax.Array], train: bool
     ) -> Embedding:
-        """`text_ids` and `text_mask`, int [N, T], by name or in this order -> vector [N, D]."""
-        named = isinstance(inputs, Mapping)
-        ids, mask = (inputs["text_ids"], inputs["text_mask"]) if named else inputs
-        if ids.ndim != 2 or ids.shape != mask.shape or not jnp.issubdtype(ids.dtype, jnp.integer):
-            raise ValueError(
-                "a text tower takes int text_ids [N, T] and text_mask [N, T], got "
-                f"{ids.dtype} {list(ids.shape)} and {mask.dtype} {list(mask.shape)}"
-            )
-        mask = mask > 0
-        tokens = self.bert(ids, mask, train)
+        """Embeds texts.
+
+        Args:
+          inputs: `text_ids` and `text_mask`, int [N, T], by name or in this order; or, by name,
+            `text_features` [N, T, W] as `features` gave them for these texts, and `text_mask`.
+          train: see `Tower.apply`.
+
+        Returns:
+          Embedding with `vector` [N, D].
+        """
+        if isinstance(inputs, Mapping) and "text_features" in inputs:
+            mask = inputs["text_mask"] > 0
+            tokens = self.bert(None, mask, train, features=inputs["text_features"])
+        else:
+            ids, mask = _check(inputs)
+            tokens = self.bert(ids, mask, train)
         if self.adapter is not None:
             tokens = self.adapter(tokens, mask)
         vector = POOLINGS[self.pool](tokens, mask)
         return Embedding(project(vector, self.projection))
+
+    def features(self, inputs: Mapping[str, jax.Array]) -> jax.Array:
+        """What BERT's lower part gives, [N, T, W]; see `Bert`."""
+        ids, mask = _check(inputs)
+        return self.bert(ids, mask, False, stop=True)
+
+
+def _check(
+    inputs: Mapping[str, jax.Array] | tuple[jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    named = isinstance(inputs, Mapping)
+    ids, mask = (inputs["text_ids"], inputs["text_mask"]) if named else inputs
+    if ids.ndim != 2 or ids.shape != mask.shape or not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise ValueError(
+            "a text tower takes int text_ids [N, T] and text_mask [N, T], got "
+            f"{ids.dtype} {list(ids.shape)} and {mask.dtype} {list(mask.shape)}"
+        )
+    return ids, mask > 0
 
 
 def make_tower(
@@ -63,6 +87,7 @@ def make_tower(
     vocab_size: int = 30522,
     width: int = 768,
     depth: int = 12,
+    lower_depth: int = 0,
     heads: int = 12,
     mlp_dim: int = 3072,
     max_positions: int = 512,
@@ -79,6 +104,8 @@ def make_tower(
       vocab_size: entries of the WordPiece vocabulary.
       width: of BERT's layers.
       depth: number of BERT's layers.
+      lower_depth: how many of them have parameters of their own name, to be frozen apart from the
+        others.
       heads: attention heads of BERT.
       mlp_dim: hidden width of BERT's feed-forward layers.
       max_positions: longest text.
@@ -91,9 +118,14 @@ def make_tower(
     """
     del devices
     lookup("config.model.text.pool", pool, POOLINGS)
+    if not 0 <= lower_depth < depth:
+        raise UserError(
+            f"config.model.text.lower_depth={lower_depth} must be at least 0 and less than the "
+            f"depth of {depth}."
+        )
     bert = Bert(
         vocab_size, width, depth, heads, mlp_dim, max_positions, dropout,
-        lookup("config.model.text.dtype", dtype, DTYPES),
+        lookup("config.model.text.dtype", dtype, DTYPES), lower_depth,
     )  # fmt: skip
     if adapter is not None:
         given = {"first_only": pool == "first", "dtype": dtype}

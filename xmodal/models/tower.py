@@ -75,3 +75,7 @@ class Tower:
         return self.module.apply(
             variables, inputs, train=True, rngs={"dropout": key}, mutable=list(model_state)
         )
+
+    def features(self, params: Tree, model_state: Tree, inputs: Any) -> Any:
+        """What the tower's lower part gives for `inputs`; see the module's `features`."""
+        return self.module.apply({"params": params, **model_state}, inputs, method="features")
