@@ -60,13 +60,13 @@ def normalise(name: str, vectors: jax.Array) -> jax.Array:
     Raises:
       UserError: the name is not in the table or no inner product, or the vectors are not [N, D].
     """
-    similarity = lookup("config.model.similarity", name, SIMILARITIES)
-    if not similarity.inner_product:
-        usable = sorted(n for n, s in SIMILARITIES.items() if s.inner_product)
+    usable = {key: row for key, row in SIMILARITIES.items() if row.inner_product}
+    if name in SIMILARITIES and name not in usable:
         raise UserError(
             f"The similarity {name!r} is no inner product of two vectors, which this loss or "
-            f"evaluation multiplies; set config.model.similarity to one of {usable}."
+            f"evaluation multiplies; set config.model.similarity to one of {sorted(usable)}."
         )
+    similarity = lookup("config.model.similarity", name, usable)
     return similarity.prepare(vectors)
 
 

@@ -183,7 +183,7 @@ def _parse_values(place: str, values: list[bytes]) -> np.ndarray:
     try:
         vector = np.array(values).astype(np.float32)
     except ValueError:
-        bad = next(value for value in values if not _is_number(value))
+        bad = next((value for value in values if not _is_number(value)), values[0])
         raise UserError(f"{place}: {bad.decode(errors='replace')!r} is not a number.") from None
     _check_finite(place, vector)
     return vector
