@@ -70,8 +70,10 @@ def compute_samples(board: BoardResult, bootstrap: Bootstrap) -> dict[str, np.nd
     Metrics of retrieval, and so their means, come from the same resamples of images. Samples of a
     correlation are those already drawn: half of the n queries without replacement, and an
     estimate from half of them spreads around that from all n as the latter does around the truth
-    (the variance of a mean is s2/(n/2) * (1 - 1/2) = s2/n: delete-half subsampling). That every
-    query brings but one of its pairs makes the interval a little wide, not short.
+    (the variance of a mean is s2/(n/2) * (1 - 1/2) = s2/n: delete-half subsampling). That holds
+    for one pair per query, as the protocol draws them. The mean over the samples also averages
+    over the other pairs, so where queries have many pairs its interval is too wide (nearly three
+    times with four unrelated pairs per query), never too short.
     """
     found = bootstrap.resample(board)
     found |= _compute_means(board.name, found)
