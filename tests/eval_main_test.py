@@ -1,4 +1,4 @@
-"""The evaluation binary on the checkpoints of a tiny text-only model."""
+"""The evaluation binary: its flags, and runs, here of a tiny text-only model."""
 
 import dataclasses
 import json
@@ -13,7 +13,8 @@ from absl.testing import flagsaver
 import data_prep
 from configs import common
 from xmodal import eval_main
-from xmodal.training import checkpoints, evaluation, loop, preflight
+from xmodal.options import UserError
+from xmodal.training import checkpoints, evaluation, following, loop, preflight
 
 TINY = "tiny_captions"
 BEST = f"{TINY}/mean_recall@10"
@@ -99,7 +100,7 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, m
         waited.append(seconds)
         shutil.copytree(run_dir / last, growing / last)
 
-    monkeypatch.setattr(eval_main.time, "sleep", sleep)
+    monkeypatch.setattr(following.time, "sleep", sleep)
     evaluate(run=str(growing), follow=True, output=str(output))
     assert len(waited) == 1
     assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
@@ -110,7 +111,7 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, m
 def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
     stuck = tmp_path / "run"
     shutil.copytree(run_dir, stuck, ignore=shutil.ignore_patterns(str(TOTAL_STEPS)))
-    steps = eval_main.follow(str(stuck), str(tmp_path), last_step=TOTAL_STEPS, timeout=0.01)
+    steps = following.follow(str(stuck), str(tmp_path), last_step=TOTAL_STEPS, timeout=0.01)
     assert list(steps) == [0, 2]
 
 
@@ -127,3 +128,28 @@ def test_mistakes_are_named(run_dir, tmp_path, values, message):
     with pytest.raises(ValueError, match=message):
         evaluate(**({"run": str(run_dir), "output": str(tmp_path)} | values))
     assert not (tmp_path / "metrics.json").exists()
+
+
+FILES = {"annotations": "labels", "output": "out"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "Give one of --run, --embeddings, --scores, --rankings, --models; given: none"),
+        ({"run": "r", "scores": "s.npy"}, "; given: --run and --scores"),
+        ({"run": "r", "similarity": "dot"}, "--similarity cannot be given with --run"),
+        ({"run": "r", "partial": True, "ids": "i"}, "--ids, --partial cannot be given with --run"),
+        ({"embeddings": "e", "step": "5"} | FILES, "--step cannot be given with --embeddings"),
+        ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be given with --embeddings"),
+        ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
+        ({"rankings": "r", "partial": True} | FILES, "--partial cannot be given with --rankings"),
+        ({"models": ["a"], "output": "o", "seed": 1}, "--seed cannot be given with --models"),
+        ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
+        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder for"),
+        ({"models": ["a", "b"]}, "--models needs --output"),
+    ],
+)
+def test_flags_that_do_not_go_together(values, message):
+    with pytest.raises(UserError, match=message):
+        evaluate(**values)

@@ -1,13 +1,17 @@
-"""Evaluates the checkpoints of a run: `python -m xmodal.eval_main --run=runs/quickstart`.
+"""Evaluates the checkpoints of a run, or what any other model handed over.
 
-Prints the table and writes to --output: `metrics.json` and `report.md` of the checkpoint evaluated
-last, `steps/STEP.json` of every one, and TensorBoard scalars.
+    python -m xmodal.eval_main --run=runs/quickstart
+    python -m xmodal.eval_main --embeddings=FILE.npz --annotations=DIR --similarity=cosine \
+        --boards=coco5k,coco1k,cxc,eccv,pmrp --split=test --output=OUT
+    python -m xmodal.eval_main --models=OUT1,OUT2,OUT3 --output=AGREEMENT
+
+Prints the tables and writes to --output: `metrics.json`, `report.md`, `boards.json`, `ranks.npz`
+and TensorBoard scalars; of a run those of the checkpoint evaluated last, and `steps/STEP.json` of
+every one. `--compare` adds `comparison.md` and `comparison.json`.
 """
 
 import contextlib
 import os
-import time
-from collections.abc import Iterator
 
 from absl import flags, logging
 
@@ -16,24 +20,66 @@ from xmodal.options import UserError
 
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
 STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
-SPLIT = flags.DEFINE_string("split", "test", "Split of the run's dataset.")
-OUTPUT = flags.DEFINE_string("output", None, "Folder for the results, by default RUN/SPLIT.")
+SPLIT = flags.DEFINE_string("split", "test", "Split of the dataset.")
+OUTPUT = flags.DEFINE_string("output", None, "Folder for the results; of a run, by default, in it.")
 FOLLOW = flags.DEFINE_bool(
     "follow", False, "Evaluate every checkpoint as it appears, until the run's last step."
 )
 TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds without a new checkpoint.")
 
-POLL_SECONDS = 5.0
+EMBEDDINGS = flags.DEFINE_string("embeddings", None, "npz of ids and embeddings, see the README.")
+SCORES = flags.DEFINE_string("scores", None, "npy or npz of scores, images by captions.")
+IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
+RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, as eccv_caption takes.")
+ANNOTATIONS = flags.DEFINE_string("annotations", None, "Folder of the released label files.")
+BOARDS = flags.DEFINE_list("boards", None, "Boards to compute; all that the labels allow.")
+SIMILARITY = flags.DEFINE_string(
+    "similarity", None, "Of embeddings: dot, cosine, max_cosine or match_probability."
+)
+PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on those items of the split that exist.")
+NAME = flags.DEFINE_string("name", None, "Of the model in tables; that of the file.")
+COMPARE = flags.DEFINE_string("compare", None, "ranks.npz of another model, to compare with.")
+SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Of every interval.", lower_bound=1)
+SEED = flags.DEFINE_integer("seed", 0, "Of the bootstrap.", lower_bound=0)
+
+MODELS = flags.DEFINE_list("models", None, "Result folders or a JSON table: do metrics agree?")
+METRICS = flags.DEFINE_list("metrics", None, "With --models: tags to compare.")
+
+# What is evaluated -> the flags that say more about it.
+_LABELLED = {"annotations", "boards", "split", "output", "name", "compare", "bootstrap_samples"}
+_LABELLED |= {"seed"}
+_MODES = {
+    "run": {"step", "split", "output", "follow", "timeout"},
+    "embeddings": _LABELLED | {"similarity", "partial"},
+    "scores": _LABELLED | {"ids", "partial"},
+    "rankings": _LABELLED,
+    "models": {"output", "metrics"},
+}
+_NEEDED = ("annotations", "output")
 
 
 def main(argv: list[str]) -> None:
-    """Evaluates one checkpoint, or every one as it appears."""
+    """Evaluates a run, what another model handed over, or metrics themselves."""
     del argv
-    # Imported here so that --help and a mistyped flag answer at once.
+    mode = _check_flags()
+    # All else is imported where it is needed, so that --help and a mistyped flag answer at once.
+    if mode == "run":
+        evaluate_run()
+    elif mode == "models":
+        from xmodal.evals import meta
+
+        print(meta.run(MODELS.value, OUTPUT.value, METRICS.value), flush=True)
+    else:
+        evaluate_files(mode)
+
+
+def evaluate_run() -> None:
+    """Evaluates one checkpoint, or every one as it appears."""
     import jax
 
     from xmodal.training import checkpoints, reporting, sharding
     from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
+    from xmodal.training.following import follow
 
     sharding.initialize_processes()
     run_dir, split = RUN.value, SPLIT.value
@@ -57,36 +103,58 @@ def main(argv: list[str]) -> None:
                 logging.warning("Checkpoint %d made room for newer ones while it was read.", step)
 
 
-def follow(run_dir: str, output: str, *, last_step: int, timeout: float) -> Iterator[int]:
-    """Yields the checkpoints not evaluated yet as they appear, oldest first.
+def evaluate_files(kind: str) -> None:
+    """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
+    from xmodal.evals.compare import format_comparison
+    from xmodal.evals.external import evaluate
+    from xmodal.evals.store import load_ranks
+    from xmodal.training import reporting, sharding
 
-    Ends after `last_step`, or when no new checkpoint came for `timeout` seconds.
-    """
-    from etils import epath
+    other = load_ranks(COMPARE.value) if COMPARE.value else None  # unreadable? before any work
+    evaluation = evaluate(
+        **{kind: flags.FLAGS[kind].value},
+        ids=IDS.value,
+        annotations=ANNOTATIONS.value,
+        split=SPLIT.value,
+        boards=BOARDS.value,
+        similarity=SIMILARITY.value,
+        partial=PARTIAL.value,
+        name=NAME.value,
+        bootstrap_samples=SAMPLES.value,
+        seed=SEED.value,
+        mesh=sharding.make_mesh(),
+    )
+    comparison = None if other is None else evaluation.compare(other)
+    evaluation.save(OUTPUT.value, comparison=comparison, other=COMPARE.value)
+    print(evaluation.report(), flush=True)
+    if comparison is not None:
+        print(format_comparison(comparison, name=evaluation.name, other=COMPARE.value), flush=True)
+    try:
+        writer = reporting.make_writer(OUTPUT.value)
+    except ImportError as error:
+        logging.warning("TensorBoard scalars are not written: %s.", error)
+        return
+    with contextlib.closing(writer):
+        writer.write_scalars(0, evaluation.metrics)
 
-    from xmodal.training import checkpoints
 
-    done = {int(path.stem) for path in epath.Path(output).glob("steps/*.json")}
-    waiting_since = time.monotonic()
-    while last_step not in done:
-        waiting = [step for step in checkpoints.steps(run_dir) if step not in done]
-        if waiting:
-            yield waiting[0]
-            done.add(waiting[0])
-            waiting_since = time.monotonic()
-        elif time.monotonic() - waiting_since < timeout:
-            time.sleep(min(POLL_SECONDS, timeout))
-        else:
-            logging.warning(
-                "No new checkpoint in %s for %.0f s; %s are done, step %d would be the last.",
-                run_dir,
-                timeout,
-                sorted(done),
-                last_step,
-            )
-            return
+def _check_flags() -> str:
+    """What is evaluated, after making sure that all flags belong to it."""
+    ours = flags.FLAGS
+    modes = [mode for mode in _MODES if ours[mode].value is not None]
+    if len(modes) != 1:
+        wanted = ", ".join(f"--{mode}" for mode in _MODES)
+        given = " and ".join(f"--{mode}" for mode in modes) or "none"
+        raise UserError(f"Give one of {wanted}; given: {given}.")
+    (mode,) = modes
+    given = {name for name in set().union(*_MODES.values()) if not ours[name].using_default_value}
+    if strange := sorted(f"--{name}" for name in given - _MODES[mode]):
+        raise UserError(f"{', '.join(strange)} cannot be given with --{mode}.")
+    for name in _NEEDED:
+        if mode != "run" and name in _MODES[mode] and not ours[name].value:
+            raise UserError(f"--{mode} needs --{name}: {ours[name].help}")
+    return mode
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("run")
     binary.run(main)

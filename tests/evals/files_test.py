@@ -6,6 +6,7 @@ import math
 import pytest
 
 from xmodal.evals import files
+from xmodal.options import UserError
 
 
 def test_files_are_moved_in_together_and_others_stay(tmp_path):
@@ -32,7 +33,7 @@ def test_a_failure_leaves_the_folder_as_it_was(tmp_path):
     for out in (tmp_path / "new", tmp_path / "old"):
         if out.name == "old":
             files.write_files(out, {"report.md": "old"})
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(UserError, match=f"Cannot write to .*{out.name}: no space left. Name"):
             files.write_files(out, {"report.md": "new", "ranks.npz": fail})
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == [
         "old",
@@ -48,3 +49,10 @@ def test_json_has_null_for_what_is_undefined():
     text = files.format_json({"a": math.nan, "b": {"c": math.nan, "d": 1.5}, "e": "f", "g": 3})
     found = json.loads(text, parse_constant=refuse)
     assert found == {"a": None, "b": {"c": None, "d": 1.5}, "e": "f", "g": 3}
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(UserError, match="Cannot write to .*out: .*exists"):
+        files.write_files(tmp_path / "out", {"report.md": "new"})
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

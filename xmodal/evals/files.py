@@ -7,6 +7,8 @@ from typing import Any
 
 from etils import epath
 
+from xmodal.options import UserError
+
 
 def write_files(
     folder: epath.PathLike, contents: Mapping[str, str | Callable[[epath.Path], None]]
@@ -20,23 +22,29 @@ def write_files(
       folder: made if it is not there; other files in it stay, those of the same names are
         replaced.
       contents: file name -> its text, or a function that writes it to the path it is given.
+
+    Raises:
+      UserError: the folder cannot be written.
     """
     folder = epath.Path(folder)
     staging = folder.parent / f"{folder.name}.tmp"
-    if staging.exists():  # of a process that was killed
-        staging.rmtree()
-    staging.mkdir(parents=True)
     try:
-        for name, content in contents.items():
-            if isinstance(content, str):
-                (staging / name).write_text(content)
-            else:
-                content(staging / name)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in contents:
-            (staging / name).replace(folder / name)
-    finally:
-        staging.rmtree()
+        if staging.exists():  # of a process that was killed
+            staging.rmtree()
+        staging.mkdir(parents=True)
+        try:
+            for name, content in contents.items():
+                if isinstance(content, str):
+                    (staging / name).write_text(content)
+                else:
+                    content(staging / name)
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in contents:
+                (staging / name).replace(folder / name)
+        finally:
+            staging.rmtree()
+    except OSError as error:
+        raise UserError(f"Cannot write to {folder}: {error}. Name another folder.") from error
 
 
 def write_text(path: epath.PathLike, text: str) -> None:

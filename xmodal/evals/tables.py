@@ -118,7 +118,7 @@ def format_columns(
 
 def format_counts(board: str, ours: Mapping[str, Mapping[str, float]]) -> str:
     """Writes what stands behind the numbers of a board: queries, galleries, ties, pairs."""
-    retrieval = [["Behind the ranks", "queries", "gallery", "no positive", "tied"]]
+    retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
     rated = [["Behind the correlations", "pairs", "pairs per sample"]]
     for model, metrics in ours.items():
         prefix = f"{model} " if len(ours) > 1 else ""
