@@ -1,0 +1,116 @@
+"""Files of named arrays: safetensors, Keras and NumPy."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+
+import h5py
+import ml_dtypes
+import numpy as np
+import safetensors
+from etils import epath
+
+from xmodal.options import UserError
+
+_DAMAGED = "it is damaged or cut off, get it again"
+_SAFETENSORS_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+
+
+def read_safetensors(path: epath.Path) -> dict[str, np.ndarray]:
+    """All tensors of a .safetensors file."""
+    try:
+        tensors = safetensors.deserialize(path.read_bytes())
+    except safetensors.SafetensorError as error:
+        raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
+    arrays = {}
+    for name, tensor in tensors:
+        if tensor["dtype"] not in _SAFETENSORS_DTYPES:
+            raise UserError(
+                f"{path}: {name} is {tensor['dtype']}; known: {', '.join(_SAFETENSORS_DTYPES)}."
+            )
+        values = np.frombuffer(tensor["data"], _SAFETENSORS_DTYPES[tensor["dtype"]])
+        arrays[name] = values.reshape(tensor["shape"])
+    return arrays
+
+
+def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
+    """All arrays of a .npz file."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
+
+
+def read_keras(path: epath.Path) -> dict[str, np.ndarray]:
+    """All variables of a `.keras` archive."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            weights = io.BytesIO(archive.read("model.weights.h5"))
+    except (KeyError, zlib.error, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
+    return _read_h5(path, weights)
+
+
+def read_h5(path: epath.Path) -> dict[str, np.ndarray]:
+    """All variables of a Keras `.h5` or `.weights.h5` file; optimiser state is left out."""
+    with path.open("rb") as file:
+        return _read_h5(path, file)
+
+
+def _read_h5(path: epath.Path, file: io.IOBase) -> dict[str, np.ndarray]:
+    try:
+        with h5py.File(file, "r") as root:
+            tree = root.get("model_weights", root)
+            long: dict[str, np.ndarray] = {}
+            short: dict[str, str] = {}
+            _walk(tree, "", [], long, short)
+    except (OSError, KeyError, RuntimeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
+    names = list(short.values())
+    unique = len(set(names)) == len(names)
+    return {short[name] if unique else name: array for name, array in long.items()}
+
+
+def _walk(
+    group: h5py.Group,
+    path: str,
+    layers: list[str],
+    long: dict[str, np.ndarray],
+    short: dict[str, str],
+) -> None:
+    for key, child in group.items():
+        name = f"{path}/{key}" if path else key
+        if key.startswith("optimizer"):
+            continue
+        if isinstance(child, h5py.Group):
+            # Keras 3 keeps a layer's variables in LAYER_CLASS_3/vars and its name in an attribute.
+            layer = child.attrs.get("name", key) if key == "vars" else key
+            _walk(child, name, [*layers, str(layer)], long, short)
+        else:
+            long[name] = np.asarray(child)
+            variable = key.removesuffix(":0")
+            # conv1/conv1/kernel:0 -> conv1/kernel; layers/conv2d/vars/0 -> its layer's name/0.
+            short[name] = f"{layers[-1]}/{variable}" if layers else variable
+
+
+READERS: Mapping[str, Callable[[epath.Path], dict[str, np.ndarray]]] = {
+    ".safetensors": read_safetensors,
+    ".npz": read_npz,
+    ".keras": read_keras,
+    ".h5": read_h5,
+    ".hdf5": read_h5,
+}
+"""By the end of the file's name."""

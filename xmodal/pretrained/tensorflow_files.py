@@ -1,0 +1,64 @@
+"""TensorFlow checkpoints; tensorflow is imported where one is read."""
+
+import re
+
+import numpy as np
+from etils import epath
+
+from xmodal.options import UserError
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+# What tf.Variable is called when it is given no name.
+_NAMELESS = re.compile(r"Variable(_\d+)?")
+
+
+def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
+    """All numbers of a checkpoint.
+
+    Args:
+      prefix: common start of the names of its files.
+
+    Returns:
+      {name: array}. Checkpoints of objects name every array by its place in the tree of objects;
+      here it has the name of the variable, where the variables have names of their own.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    import tensorflow as tf
+
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        types = reader.get_variable_to_dtype_map()
+        keys = [
+            key
+            for key, dtype in types.items()
+            if dtype != tf.string and "OPTIMIZER_SLOT" not in key
+        ]
+        arrays = {key: np.asarray(reader.get_tensor(key)) for key in keys}
+        graph = reader.get_tensor(_GRAPH) if _GRAPH in types else None
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"The checkpoint {prefix} cannot be read ({str(error).splitlines()[0]}): it is damaged "
+            "or cut off, get it again."
+        ) from error
+    if graph is None:
+        return arrays
+    names = _readable_names(graph)
+    renamed = {key: names.get(key, key.removesuffix(_VALUE)) for key in arrays}
+    if len(set(renamed.values())) < len(renamed):
+        renamed = {key: key.removesuffix(_VALUE) for key in arrays}
+    return {renamed[key]: array for key, array in arrays.items()}
+
+
+def _readable_names(graph: bytes) -> dict[str, str]:
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    nodes = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph).nodes
+    values = [value for node in nodes for value in node.attributes]
+    return {
+        value.checkpoint_key: value.full_name
+        for value in values
+        if value.full_name and not _NAMELESS.fullmatch(value.full_name)
+    }
