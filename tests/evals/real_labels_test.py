@@ -1,0 +1,188 @@
+"""All boards on released labels against a slow reference and the package eccv_caption."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.evals import reference
+from xmodal.evals.annotations import read_annotations, restrict
+from xmodal.evals.boards import make_boards
+from xmodal.evals.runner import evaluate_boards
+from xmodal.evals.sources import Embeddings, ScoreMatrix
+from xmodal.evals.summary import summarize
+from xmodal.losses.similarity import make_scorer
+
+DATA = Path("../shared/data")
+NUM_IMAGES = 300
+# Two images with a positive of ECCV Caption that is outside of the whole split.
+BEYOND = [575916, 421999]
+SAMPLES = 100
+
+pytestmark = pytest.mark.skipif(
+    not (DATA / "eccv_caption").is_dir(), reason="the released label files are not here"
+)
+
+
+@pytest.fixture(scope="module")
+def labels():
+    """The first images of the test split, in five folds."""
+    whole = read_annotations(DATA, "test")
+    images = np.array(list(dict.fromkeys([*BEYOND, *whole.image_ids]))[:NUM_IMAGES])
+    captions = whole.caption_ids[np.isin(whole.caption_image_ids, images)]
+    part = restrict(whole, images, captions)
+    folds = np.arange(NUM_IMAGES, dtype=np.int32) // (NUM_IMAGES // 5)
+    return dataclasses.replace(part, folds=folds, partial="")  # folds need a whole split
+
+
+@pytest.fixture(scope="module")
+def boards(labels):
+    made = make_boards(labels)
+    assert len(made) == 8
+    return made
+
+
+@pytest.fixture(scope="module")
+def split(labels):
+    found = reference.read_split(DATA, labels.image_ids.tolist(), len(labels.caption_ids) // 5)
+    assert found.ids["I"] == labels.image_ids.tolist()
+    assert found.ids["T"] == labels.caption_ids.tolist()
+    # What is easily got wrong occurs here.
+    whole = set(found.ids["T"])
+    assert sum(not whole.issuperset(own) for own in found.lists["eccv"]["i2t"].values()) == 2
+    assert not all(found.categories.values())
+    assert all(found.ratings[task] for task in ("sts", "sis", "sits"))
+    return found
+
+
+def make_embeddings(kind, labels):
+    """Images [N, 24] and captions [M, 24]."""
+    generator = np.random.default_rng(0)
+    position = {int(image): i for i, image in enumerate(labels.image_ids)}
+    owner = np.array([position[int(image)] for image in labels.caption_image_ids])
+    shapes = (len(labels.image_ids), 24), (len(owner), 24)
+    if kind == "constant":
+        return tuple(np.ones(shape, np.float32) for shape in shapes)
+    if kind == "whole numbers":
+        return tuple(generator.integers(-1, 2, shape).astype(np.float32) for shape in shapes)
+    image, text = (generator.standard_normal(shape, dtype=np.float32) for shape in shapes)
+    if kind == "structured":
+        text = image[owner] + 0.7 * text
+    if kind == "duplicated":
+        text = image[owner] + text
+        image[1::2] = image[::2]
+        text[generator.permutation(len(text))[:700]] = text[:700]
+    return image, text
+
+
+def score_all(image, text, similarity):
+    """Whole score matrices of the reference."""
+    prepare, score = make_scorer(similarity)
+    prepared = {"I": prepare(image), "T": prepare(text)}
+    vectors = {"I": image.astype(np.float64), "T": text.astype(np.float64)}
+    if similarity == "cosine":
+        vectors = {k: v / np.linalg.norm(v, axis=1, keepdims=True) for k, v in vectors.items()}
+    scores = {}
+    for left, right in ("IT", "TT", "II"):
+        scores[left + right] = found = np.asarray(score(prepared[left], prepared[right]))
+        np.testing.assert_allclose(found, vectors[left] @ vectors[right].T, atol=1e-4)
+    return scores
+
+
+def assert_equal_numbers(found, expected):
+    assert set(found) == set(expected)
+    for tag, value in expected.items():
+        np.testing.assert_allclose(found[tag], value, rtol=0, atol=1e-9, err_msg=tag)
+
+
+KINDS = {
+    "random": "dot",
+    "structured": "cosine",
+    "duplicated": "cosine",
+    "whole numbers": "dot",
+    "constant": "dot",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_number_of_every_board(kind, labels, boards, split):
+    image, text = make_embeddings(kind, labels)
+    results = evaluate_boards(
+        Embeddings(image, text, KINDS[kind]),
+        labels,
+        boards,
+        bootstrap_samples=SAMPLES,
+        seed=3,
+        block_size=256,
+    )
+    scores = score_all(image, text, KINDS[kind])
+    expected = reference.Reference(split, scores, samples=SAMPLES, seed=3)
+    assert_equal_numbers(summarize(results, intervals=False), expected.numbers)
+    (cxc,) = (result for result in results if result.name == "cxc")
+    for task, samples in expected.correlations.items():
+        found = cxc.correlations[task].samples / 100
+        np.testing.assert_allclose(found, samples, rtol=0, atol=1e-12)
+
+
+def test_a_score_matrix(labels, boards, split):
+    """In half precision and rounded, so that equal scores are common."""
+    image, text = make_embeddings("structured", labels)
+    matrix = np.round(image @ text.T, 1).astype(np.float16)
+    results = evaluate_boards(ScoreMatrix(matrix), labels, boards, bootstrap_samples=SAMPLES)
+    expected = reference.Reference(
+        split, {"IT": matrix.astype(np.float32)}, samples=SAMPLES, seed=0
+    )
+    assert_equal_numbers(summarize(results, intervals=False), expected.numbers)
+    assert expected.numbers["coco5k/i2t/tied_queries"] > 0
+
+
+# Ours -> the package's.
+ECCV_CAPTION = {
+    **{
+        f"{board}/{{task}}/recall@{k}": f"{name}_r{k}"
+        for board, name in (
+            ("coco5k", "coco_5k"),
+            ("coco1k", "coco_1k"),
+            ("cxc_sits_only", "cxc"),
+        )
+        for k in (1, 5, 10)
+    },
+    "eccv/{task}/map@r": "eccv_map_at_r",
+    "eccv/{task}/r_precision": "eccv_rprecision",
+    "eccv/{task}/recall@1": "eccv_r1",
+}
+
+
+@pytest.mark.filterwarnings("ignore:failed to import `ujson`")
+@pytest.mark.parametrize("kind", ["structured", "duplicated", "constant"])
+def test_eccv_caption(kind, labels, boards, split):
+    package = pytest.importorskip("eccv_caption").Metrics()
+    package.coco_gts = {
+        "i2t": {image: list(own) for image, own in reference.own_positives(split, "i2t").items()},
+        "t2i": {caption: [image] for caption, image in split.image_of.items()},
+    }
+    package.cxc_gts, package.eccv_gts = split.lists["cxc"], split.lists["eccv"]
+    package.coco_ids = np.array(split.ids["T"])
+    image, text = make_embeddings(kind, labels)
+    matrix = score_all(image, text, KINDS[kind])["IT"]
+    theirs = package.compute_all_metrics(
+        reference.rank_all(split, "i2t", matrix),
+        reference.rank_all(split, "t2i", matrix.T),
+        target_metrics=(
+            "coco_1k_recalls",
+            "coco_5k_recalls",
+            "cxc_recalls",
+            "eccv_map_at_r",
+            "eccv_rprecision",
+            "eccv_r1",
+        ),
+    )
+    ours = summarize(
+        evaluate_boards(Embeddings(image, text, KINDS[kind]), labels, boards, bootstrap_samples=2),
+        intervals=False,
+    )
+    for task in ("i2t", "t2i"):
+        for tag, name in ECCV_CAPTION.items():
+            expected = 100.0 * theirs[name][task]
+            assert ours[tag.format(task=task)] == pytest.approx(expected, rel=0, abs=1e-9), tag

@@ -1,0 +1,358 @@
+"""Every number of the COCO boards, slowly: from the released files and the texts of the papers.
+
+Query by query in plain Python, and without the package, but for the random draws of pairs, which
+have to be the same. The results are called as `xmodal.evals.summary` calls them.
+"""
+
+import csv
+import dataclasses
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from xmodal.evals.correlation import draw_pairs
+from xmodal.evals.ragged import Ragged
+
+RECALL_AT = (1, 5, 10)
+DIRECTIONS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
+SIDES = {"i2t": "IT", "t2i": "TI", "t2t": "TT", "i2i": "II"}  # query and gallery, I or T
+THRESHOLDS = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
+RATED_SIDES = {"sts": "TT", "sis": "II", "sits": "TI"}
+
+
+@dataclasses.dataclass
+class Split:
+    """The test split, or a part of it.
+
+    Attributes:
+      ids: I -> images, T -> captions, in gallery order.
+      image_of: caption -> its image.
+      lists: released list -> task -> query -> positives, also those outside of the whole split.
+      ratings: task -> rows (left, right, score).
+      categories: image -> the categories that occur in it.
+      fold_of: image or caption -> fold, by I or T.
+    """
+
+    ids: dict
+    image_of: dict
+    lists: dict
+    ratings: dict
+    categories: dict
+    fold_of: dict
+
+
+def read_split(folder, images, fold_captions):
+    """Reads the part of the test split that shows some images, from the released files.
+
+    Args:
+      folder: Path with the folders `cxc`, `eccv_caption` and `coco`.
+      images: ids to keep; None for all.
+      fold_captions: captions of a fold, in Karpathy's order.
+    """
+    released = folder / "eccv_caption"
+    order = [int(caption) for caption in np.load(released / "coco_test_ids.npy")]
+    of_whole = {
+        int(caption): owner[0]
+        for caption, owner in read_json(released / "original_caption_to_image.json").items()
+    }
+    wholes = {"I": set(of_whole.values()), "T": set(order)}
+    kept_images = wholes["I"] if images is None else set(images)
+    captions = [caption for caption in order if of_whole[caption] in kept_images]
+    images = list(dict.fromkeys(of_whole[caption] for caption in captions))
+    ids = {"I": images, "T": captions}
+    gone = {kind: wholes[kind] - set(ids[kind]) for kind in "IT"}
+    lists = {}
+    for name in ("eccv", "cxc"):
+        for task, side in DIRECTIONS.items():
+            query_kind, item_kind = SIDES[task]
+            kept = {}
+            for query, items in read_json(released / f"{name}_{side}.json").items():
+                items = [item for item in items if item not in gone[item_kind]]
+                if int(query) not in gone[query_kind] and items:
+                    kept[int(query)] = items
+            lists.setdefault(name, {})[task] = kept
+    ratings = {}
+    for task, (left_kind, right_kind) in RATED_SIDES.items():
+        ratings[task] = [
+            row
+            for row in read_ratings(folder / "cxc" / f"{task}_test.csv")
+            if row[0] not in gone[left_kind] and row[1] not in gone[right_kind]
+        ]
+    with np.load(folder / "coco" / "val2014_categories.npz") as table:
+        at = {int(image): row for row, image in enumerate(table["image_ids"])}
+        labels = table["labels"]
+        categories = {
+            image: set(np.flatnonzero(labels[at[image]]).tolist()) if image in at else set()
+            for image in images
+        }
+    fold_of = {"T": {caption: i // fold_captions for i, caption in enumerate(captions)}}
+    fold_of["I"] = {of_whole[caption]: fold for caption, fold in fold_of["T"].items()}
+    image_of = {caption: of_whole[caption] for caption in captions}
+    return Split(ids, image_of, lists, ratings, categories, fold_of)
+
+
+def read_json(path):
+    return json.loads(Path(path).read_text())
+
+
+def read_ratings(path):
+    """Rows (left, right, score); ids end in `:123` or `_000000000123.jpg`."""
+
+    def number(name):
+        return int(name.removesuffix(".jpg").replace(":", "_").split("_")[-1])
+
+    with open(path, newline="") as file:
+        return [
+            (number(a), number(b), float(score)) for a, b, score, _ in list(csv.reader(file))[1:]
+        ]
+
+
+# Positives of every query: dict of sets, only queries that are asked.
+
+
+def own_positives(split, task):
+    siblings = {}
+    for caption, image in split.image_of.items():
+        siblings.setdefault(image, set()).add(caption)
+    if task == "i2t":
+        return siblings
+    if task == "t2i":
+        return {caption: {image} for caption, image in split.image_of.items()}
+    if task == "t2t":
+        return {caption: siblings[image] - {caption} for caption, image in split.image_of.items()}
+    return {}
+
+
+def cxc_positives(split, task):
+    """Own pairs, whatever their rating, and well rated pairs in either order."""
+    positives = {query: set(items) for query, items in own_positives(split, task).items()}
+    rating = {"i2t": "sits", "t2i": "sits", "t2t": "sts", "i2i": "sis"}[task]
+    for left, right, score in split.ratings[rating]:
+        if score >= THRESHOLDS[rating]:
+            pairs = [(left, right)] if task == "t2i" else [(right, left)]
+            if task in ("t2t", "i2i"):
+                pairs = [(left, right), (right, left)]
+            for query, item in pairs:
+                positives.setdefault(query, set()).add(item)
+    return positives
+
+
+def listed_positives(split, task, name):
+    return {query: set(items) for query, items in split.lists[name][task].items()}
+
+
+def plausible_positives(split, task, zeta):
+    """Items whose images differ in at most zeta categories; nothing matches an empty image."""
+    labelled = [image for image in split.ids["I"] if split.categories[image]]
+    matching = {
+        image: {
+            other
+            for other in labelled
+            if len(split.categories[image] ^ split.categories[other]) <= zeta
+        }
+        for image in labelled
+    }
+    if task == "t2i":
+        return {
+            caption: matching[image]
+            for caption, image in split.image_of.items()
+            if image in matching
+        }
+    captions = own_positives(split, "i2t")
+    return {
+        image: set().union(*(captions[other] for other in others))
+        for image, others in matching.items()
+    }
+
+
+# Rankings.
+
+
+def rank_all(split, task, matrix):
+    """Query -> gallery by falling score, the earlier of two equal ones first; without itself."""
+    query_kind, item_kind = SIDES[task]
+    rankings = {}
+    for query, row in zip(split.ids[query_kind], matrix, strict=True):
+        order = np.argsort(-row, kind="stable")
+        items = [split.ids[item_kind][j] for j in order]
+        rankings[query] = [item for item in items if query_kind != item_kind or item != query]
+    return rankings
+
+
+def first_hit(ranking, positives):
+    return next((i for i, item in enumerate(ranking) if item in positives), len(ranking))
+
+
+# Metrics of one query.
+
+
+def map_at_r(ranking, positives):
+    r, total = len(positives), 0.0
+    for place in range(1, r + 1):
+        if place <= len(ranking) and ranking[place - 1] in positives:
+            total += sum(item in positives for item in ranking[:place]) / place
+    return 100.0 * total / r
+
+
+def r_precision(ranking, positives, cap=None):
+    r = len(positives) if cap is None else min(len(positives), cap)
+    return 100.0 * sum(item in positives for item in ranking[:r]) / r
+
+
+class Reference:
+    """Numbers of all boards, for the scores of one model."""
+
+    def __init__(self, split, scores, *, samples, seed):
+        """Ranks everything once.
+
+        Args:
+          split: what to judge on.
+          scores: IT -> [N, M], TT -> [M, M], II -> [N, N]; or IT alone.
+          samples: of every correlation.
+          seed: of their draws.
+        """
+        self.split, self.samples, self.seed = split, samples, seed
+        self.position = {kind: {item: i for i, item in enumerate(split.ids[kind])} for kind in "IT"}
+        self.matrices = {
+            task: scores[SIDES[task]] for task in ("i2t", "t2t", "i2i") if SIDES[task] in scores
+        }
+        self.matrices["t2i"] = self.matrices["i2t"].T
+        self.rankings = {
+            task: rank_all(split, task, matrix) for task, matrix in self.matrices.items()
+        }
+        self.scores = scores
+        self.numbers = {}
+        self.correlations = {}
+        for board, positives in {
+            "coco5k": own_positives,
+            "cxc": cxc_positives,
+            "cxc_sits_only": lambda split, task: listed_positives(split, task, "cxc"),
+        }.items():
+            tasks = ("i2t", "t2i") if board == "cxc_sits_only" else tuple(self.matrices)
+            for task in tasks:
+                self._recalls(board, task, positives(split, task))
+        for task in ("i2t", "t2i"):
+            self._recalls("coco1k", task, own_positives(split, task), split.fold_of)
+            self._eccv(task)
+            self._pmrp("pmrp", task, [2], cap=50)
+            self._pmrp("pmrp_zeta0", task, [0], cap=50)
+            self._pmrp("pmrp_pcme", task, [0, 1, 2], only_labelled=True)
+        self._means()
+        for task in RATED_SIDES:
+            self._correlation(task)
+
+    def _recalls(self, board, task, positives, fold_of=None, at=RECALL_AT):
+        if not positives:
+            return
+        query_kind, item_kind = SIDES[task]
+        ranks, tied, sizes = [], 0, set()
+        for query in self.split.ids[query_kind]:
+            if query not in positives:
+                continue
+            ranking = self.rankings[task][query]
+            if fold_of is not None:
+                own = fold_of[query_kind][query]
+                ranking = [item for item in ranking if fold_of[item_kind][item] == own]
+            sizes.add(len(ranking))
+            ranks.append(first_hit(ranking, positives[query]))
+            tied += self._is_tied(task, query, ranking, positives[query])
+        for k in at:
+            self.numbers[f"{board}/{task}/recall@{k}"] = 100.0 * np.mean([r < k for r in ranks])
+        middle = sorted(ranks)
+        middle = (middle[(len(ranks) - 1) // 2] + middle[len(ranks) // 2]) / 2
+        self.numbers[f"{board}/{task}/median_rank"] = int(middle) + 1
+        self._counts(board, task, len(ranks), tied, max(sizes))
+
+    def _is_tied(self, task, query, gallery, positives):
+        """Whether something else of the gallery scores like the best positive."""
+        query_kind, item_kind = SIDES[task]
+        row = self.matrices[task][self.position[query_kind][query]]
+        at = self.position[item_kind]
+        score = {item: row[at[item]] for item in gallery}
+        found = [score[item] for item in positives if item in score]
+        best = max(found, default=None)
+        return any(score[item] == best for item in gallery if item not in positives)
+
+    def _eccv(self, task):
+        positives = listed_positives(self.split, task, "eccv")
+        self._recalls("eccv", task, positives, at=(1,))
+        for metric, function in {"map@r": map_at_r, "r_precision": r_precision}.items():
+            values = [function(self.rankings[task][query], positives[query]) for query in positives]
+            self.numbers[f"eccv/{task}/{metric}"] = np.mean(values)
+
+    def _pmrp(self, board, task, zetas, cap=None, only_labelled=False):
+        item_kind = SIDES[task][1]
+        gallery = set(self.split.ids[item_kind])
+        if only_labelled:
+            image_of = self.split.image_of if item_kind == "T" else {i: i for i in gallery}
+            gallery = {item for item in gallery if self.split.categories[image_of[item]]}
+        values = []
+        for zeta in zetas:
+            positives = plausible_positives(self.split, task, zeta)
+            for query, own in positives.items():
+                ranking = [item for item in self.rankings[task][query] if item in gallery]
+                values.append(r_precision(ranking, own, cap))
+        self.numbers[f"{board}/{task}"] = np.mean(values)
+        self._counts(board, task, len(values) // len(zetas), 0, len(gallery))
+
+    def _counts(self, board, task, queries, tied, gallery):
+        skipped = len(self.split.ids[SIDES[task][0]]) - queries
+        self.numbers |= {
+            f"{board}/{task}/queries": queries,
+            f"{board}/{task}/skipped_queries": skipped,
+            f"{board}/{task}/tied_queries": tied,
+            f"{board}/{task}/gallery": gallery,
+        }
+
+    def _means(self):
+        recalls = [f"recall@{k}" for k in RECALL_AT]
+        boards = dict.fromkeys(("coco5k", "coco1k", "cxc", "cxc_sits_only"), recalls)
+        boards["eccv"] = ["map@r", "r_precision", "recall@1"]
+        found = self.numbers
+        for board, metrics in boards.items():
+            for metric in metrics:
+                pair = found[f"{board}/i2t/{metric}"], found[f"{board}/t2i/{metric}"]
+                found[f"{board}/mean/{metric}"] = sum(pair) / 2
+            if "recall@10" in metrics:
+                found[f"{board}/mean_recall@10"] = found[f"{board}/mean/recall@10"]
+        for board in ("pmrp", "pmrp_zeta0", "pmrp_pcme"):
+            found[f"{board}/mean"] = (found[f"{board}/i2t"] + found[f"{board}/t2i"]) / 2
+
+    def _correlation(self, task):
+        """Half of the queries, one rated pair each; queries of SITS are the images."""
+        left_kind, right_kind = RATED_SIDES[task]
+        if task == "sits":
+            matrix = self.scores["IT"].T
+        elif left_kind + right_kind in self.scores:
+            matrix = self.scores[left_kind + right_kind]
+        else:
+            return
+        rows = self.split.ratings[task]
+        ends = [1] if task == "sits" else [0, 1]
+        pairs_of = {}
+        for pair, row in enumerate(rows):
+            for end in ends:
+                pairs_of.setdefault(row[end], []).append(pair)
+        kind = right_kind
+        lists = [pairs_of[item] for item in self.split.ids[kind] if item in pairs_of]
+        drawn = draw_pairs(
+            Ragged(np.cumsum([0, *map(len, lists)]), np.concatenate(lists)),
+            samples=self.samples,
+            seed=self.seed,
+        )
+        left, right = self.position[left_kind], self.position[right_kind]
+        model = np.array([matrix[left[a], right[b]] for a, b, _ in rows])
+        human = np.array([score for _, _, score in rows])
+        with warnings.catch_warnings(action="ignore", category=stats.ConstantInputWarning):
+            samples = [stats.spearmanr(model[pairs], human[pairs]).statistic for pairs in drawn]
+        self.correlations[task] = samples = np.array(samples)
+        defined = 100.0 * samples[~np.isnan(samples)]
+        self.numbers |= {
+            f"cxc/{task}/spearman": np.mean(defined) if len(defined) else np.nan,
+            f"cxc/{task}/spearman_std": np.std(defined) if len(defined) else np.nan,
+            f"cxc/{task}/pairs": len(rows),
+            f"cxc/{task}/pairs_per_sample": len(lists) // 2,
+        }
