@@ -234,8 +234,8 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
     assert "lists of" in boards["coco5k"]["missing"]["t2i/recall@10"]
     assert "lists of" in boards["eccv"]["missing"]["i2t/map@r"]
     report = (out / "report.md").read_text()
-    assert f"- t2i recall@10 is missing: {boards['coco5k']['missing']['t2i/recall@10']}" in report
-    assert "- sts was skipped: " in report
+    assert f"t2i recall@10: {boards['coco5k']['missing']['t2i/recall@10']}." in report
+    assert "- Without i2i, sis, sits, sts, t2t: " in report
 
 
 def test_one_modality_gives_what_it_can_and_names_the_rest(evaluate, model):
@@ -357,3 +357,13 @@ def test_several_vectors_of_an_item_need_a_similarity_of_several(evaluate, tmp_p
     with pytest.raises(UserError, match="'cosine' compares one vector per item"):
         evaluate(embeddings=str(tmp_path / "several.npz"), similarity="cosine")
     assert not (tmp_path / "out").exists()
+
+
+def test_boards_that_the_model_cannot_answer_at_all(evaluate, model, tmp_path):
+    with pytest.raises(
+        UserError, match="captions.npz is not enough for any of eccv, pmrp: .*image"
+    ):
+        evaluate(
+            embeddings=str(model / "captions.npz"), similarity="cosine", boards=["eccv", "pmrp"]
+        )
+    assert list(tmp_path.iterdir()) == []

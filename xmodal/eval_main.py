@@ -125,10 +125,11 @@ def evaluate_files(kind: str) -> None:
         mesh=sharding.make_mesh(),
     )
     comparison = None if other is None else evaluation.compare(other)
-    evaluation.save(OUTPUT.value, comparison=comparison, other=COMPARE.value)
+    other_name = COMPARE.value and (os.path.dirname(COMPARE.value) or COMPARE.value)
+    evaluation.save(OUTPUT.value, comparison=comparison, other=other_name)
     print(evaluation.report(), flush=True)
     if comparison is not None:
-        print(format_comparison(comparison, name=evaluation.name, other=COMPARE.value), flush=True)
+        print(format_comparison(comparison, name=evaluation.name, other=other_name), flush=True)
     try:
         writer = reporting.make_writer(OUTPUT.value)
     except ImportError as error:

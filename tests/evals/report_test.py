@@ -115,11 +115,13 @@ def test_what_is_missing_and_why():
         tied=np.zeros(2, bool),
         gallery=9,
         skipped=0,
-        missing={"recall@10": "lists have 5 items."},
+        missing={"recall@5": "lists are short", "recall@10": "lists are short"},
     )
     boards = [
         BoardResult("cxc", "Own pairs and SITS >= 3.", "ab12", {"i2t": result}, {}),
-        BoardResult("pmrp", "Equal objects.", "cd34", {}, {}, {"i2t": "no images."}),
+        BoardResult(
+            "pmrp", "Equal objects.", "cd34", {}, {}, {"i2t": "no images", "t2i": "no images"}
+        ),
     ]
     text = report.format_report(
         {"ours": METRICS},
@@ -131,8 +133,10 @@ def test_what_is_missing_and_why():
     assert text.startswith("# t\n\n**Partial: 3 of 5 images.**\n\nSimilarity: dot.\n\n")
     facts = text[text.index("## Behind the numbers") :]
     assert "### cxc\n\nOwn pairs and SITS >= 3. Labels `ab12`.\n\n| Behind" in facts
-    assert facts.index("- i2t recall@10 is missing: lists have 5 items.") < facts.index("### pmrp")
+    assert facts.index("- Without i2t recall@5, i2t recall@10: lists are short.\n") < facts.index(
+        "### pmrp"
+    )
     assert facts.endswith(
-        "### pmrp\n\nEqual objects. Labels `cd34`.\n\n- i2t was skipped: no images.\n"
+        "### pmrp\n\nEqual objects. Labels `cd34`.\n\n- Without i2t, t2i: no images.\n"
     )
     assert "## Plausible" not in text  # no table without a number

@@ -55,7 +55,7 @@ def evaluate(
       ids: of a bare matrix of scores.
       annotations: folder of the released label files, see `annotations.read_annotations`.
       split: of these labels.
-      boards: names; None for all that the annotations allow.
+      boards: their names; None for all that the annotations allow.
       similarity: of embeddings, a name in `xmodal.losses.similarity.SIMILARITIES`. It has no
         default, since dot product and cosine rank differently.
       partial: evaluate on the items that exist although the split has more.
@@ -86,16 +86,20 @@ def evaluate(
             for each in coverages
             if each.extra
         ]
-    made = make_boards(labels, boards)
+    made = make_boards(labels, [boards] if isinstance(boards, str) else boards)
     if not made:
-        raise UserError(f"{annotations} has no board for {labels.name} {split}; see its files.")
-    source = _order(saved, labels, made, similarity)
+        raise UserError(f"No board is named, or the files in {annotations} allow none.")
+    source, place = _order(saved, labels, made, similarity), saved.place
+    del saved  # embeddings in their old order
     results = evaluate_boards(
         source, labels, made, bootstrap_samples=bootstrap_samples, seed=seed, mesh=mesh
     )
     if not any(result.tasks or result.correlations for result in results):
         reasons = {reason for result in results for reason in result.skipped.values()}
-        raise UserError(f"{saved.place} allows none of {[b.name for b in made]}: {reasons}.")
+        raise UserError(
+            f"{place} is not enough for any of {', '.join(board.name for board in made)}: "
+            f"{'; '.join(sorted(reasons))}."
+        )
     whole = not labels.partial
     return Evaluation(
         name=name or _name_of(given[kind]),

@@ -86,14 +86,16 @@ def _describe(board: BoardResult | None) -> str:
 
 
 def _reasons(board: BoardResult | None) -> list[str]:
-    """What could not be computed, as a list with reasons."""
+    """What could not be computed, as a list by reason."""
     if board is None:
         return []
-    lines = [f"- {task} was skipped: {reason}" for task, reason in board.skipped.items()]
+    lacking: dict[str, list[str]] = {}
+    for task, reason in board.skipped.items():
+        lacking.setdefault(reason, []).append(task)
     for task, result in board.tasks.items():
-        lines += [
-            f"- {task} {metric} is missing: {reason}" for metric, reason in result.missing.items()
-        ]
+        for metric, reason in result.missing.items():
+            lacking.setdefault(reason, []).append(f"{task} {metric}")
+    lines = [f"- Without {', '.join(what)}: {why.rstrip('.')}." for why, what in lacking.items()]
     return ["\n".join(lines)] if lines else []
 
 
