@@ -1,7 +1,8 @@
 """Public weights, read from the files they are published in."""
 
-from xmodal.pretrained.bag_of_words import Coverage, embed_texts, make_vocabulary, tokenise
+from xmodal.pretrained.bag_of_words import Coverage, embed_texts, make_vocabulary
 from xmodal.pretrained.word_vectors import WordVectors, load_word_vectors
+from xmodal.words import tokenise
 
 __all__ = [
     "Coverage",

@@ -1,25 +1,15 @@
 """Texts as bags of word vectors: the BoW baseline of the Crisscrossed Captions paper."""
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from xmodal.options import lookup
 from xmodal.pretrained.word_vectors import WordVectors
+from xmodal.words import tokenise
 
 POOLS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "sum": np.sum}
-
-# Penn Treebank style, as the published corpora were cut: "don't" is do + n't, "dog's" dog + 's;
-# hyphenated words and numbers stay whole, every other sign is a token.
-_TOKEN = re.compile(
-    r"""
-    \w+?(?=n't\b) | n't\b | '(?:s|m|d|re|ve|ll)\b
-    | \d+(?:[.,:]\d+)+ | \w+(?:-\w+)* | \.{2,} | \S
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +32,6 @@ class Coverage:
     def share(self) -> float:
         """Share of the tokens that have a vector; 0 where there is no token."""
         return self.known_tokens / max(self.tokens, 1)
-
-
-def tokenise(text: str) -> list[str]:
-    """Tokens in Penn Treebank style, in the case they are written in."""
-    return _TOKEN.findall(text.replace("\u2019", "'"))
 
 
 def make_vocabulary(texts: Iterable[str]) -> set[str]:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from xmodal.options import UserError
+from xmodal.words import find_row
 
 # D, and every word with its vector, float32 [D]. Words outside the vocabulary may be left out.
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]
@@ -32,8 +33,7 @@ class WordVectors:
 
     def find(self, token: str) -> int | None:
         """Row of a token as it is written, else in lower case; None if it is in neither form."""
-        row = self.rows.get(token)
-        return self.rows.get(token.lower()) if row is None else row
+        return find_row(self.rows, token)
 
 
 def load_word_vectors(
