@@ -1,4 +1,4 @@
-"""Evaluates the checkpoints of a run, or what any other model handed over.
+r"""Evaluates the checkpoints of a run, or what any other model handed over.
 
     python -m xmodal.eval_main --run=runs/quickstart
     python -m xmodal.eval_main --embeddings=FILE.npz --annotations=DIR --similarity=cosine \
@@ -21,23 +21,25 @@ from xmodal.options import UserError
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
 STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
 SPLIT = flags.DEFINE_string("split", "test", "Split of the dataset.")
-OUTPUT = flags.DEFINE_string("output", None, "Folder for the results; of a run, by default, in it.")
+OUTPUT = flags.DEFINE_string("output", None, "Folder for the results; RUN/SPLIT for a run.")
 FOLLOW = flags.DEFINE_bool(
     "follow", False, "Evaluate every checkpoint as it appears, until the run's last step."
 )
 TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds without a new checkpoint.")
 
-EMBEDDINGS = flags.DEFINE_string("embeddings", None, "npz of ids and embeddings, see the README.")
+EMBEDDINGS = flags.DEFINE_string(
+    "embeddings", None, "npz: image_ids, image_embeddings, caption_ids, caption_embeddings."
+)
 SCORES = flags.DEFINE_string("scores", None, "npy or npz of scores, images by captions.")
 IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
 RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, as eccv_caption takes.")
 ANNOTATIONS = flags.DEFINE_string("annotations", None, "Folder of the released label files.")
-BOARDS = flags.DEFINE_list("boards", None, "Boards to compute; all that the labels allow.")
+BOARDS = flags.DEFINE_list("boards", None, "Boards to compute, by default all.")
 SIMILARITY = flags.DEFINE_string(
     "similarity", None, "Of embeddings: dot, cosine, max_cosine or match_probability."
 )
 PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on those items of the split that exist.")
-NAME = flags.DEFINE_string("name", None, "Of the model in tables; that of the file.")
+NAME = flags.DEFINE_string("name", None, "Of the model's row; by default the file's.")
 COMPARE = flags.DEFINE_string("compare", None, "ranks.npz of another model, to compare with.")
 SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Of every interval.", lower_bound=1)
 SEED = flags.DEFINE_integer("seed", 0, "Of the bootstrap.", lower_bound=0)

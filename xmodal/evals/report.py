@@ -47,7 +47,7 @@ def format_report(
         sections += [tables.format_columns(*layout, printed, rows) for layout in layouts]
     by_name = {board.name: board for board in boards}
     facts = []
-    for name in dict.fromkeys([*names, *by_name]):
+    for name in dict.fromkeys([*by_name, *names]):
         lines = _describe(by_name.get(name)), tables.format_counts(name, rows)
         if any(lines):
             facts += [f"### {name}", *filter(None, lines), *_reasons(by_name.get(name))]
