@@ -1,0 +1,50 @@
+"""Makes a folder that training starts from out of published weights.
+
+    python -m data_prep.convert_weights --tower=bert --source=PATH --output=DIR
+
+PATH is what was downloaded, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
+a Hugging Face folder, or a .safetensors, .h5, .keras or .npz file. A config then says
+`init_from.towers.text = DIR` and has the keywords of DIR/tower.json in `model.text`.
+"""
+
+import argparse
+import sys
+
+from xmodal.options import UserError
+from xmodal.pretrained.converters import CONVERTERS, convert
+from xmodal.pretrained.folder import check_new, save_tower
+
+
+def main() -> None:
+    """Converts what the command line names."""
+    parser = argparse.ArgumentParser(description="Converts published weights to a tower.")
+    parser.add_argument("--tower", required=True, choices=sorted(CONVERTERS))
+    parser.add_argument("--source", required=True, help="the published weights, local or gs://")
+    parser.add_argument("--output", required=True, help="the new folder")
+    parser.add_argument("--variant", default="", help="of towers that have several")
+    for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
+        parser.add_argument(
+            f"--allow_{kind}",
+            default="",
+            metavar="REGEX,...",
+            help=f"{kind} arrays that are no error, by {whose} names",
+        )
+    args = parser.parse_args()
+    allowed = {
+        name: [pattern for pattern in getattr(args, name).split(",") if pattern]
+        for name in ("allow_missing", "allow_unexpected")
+    }
+    try:
+        check_new(args.output)
+        arrays, description, report = convert(
+            args.tower, args.source, args.variant, show=print, **allowed
+        )
+        save_tower(args.output, arrays, description, report)
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+    size = sum(array.nbytes for array in arrays.values()) / 2**20
+    print(f"{args.output}: {len(arrays)} arrays, {size:.1f} MiB, {dict(description.keywords)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,359 @@
+"""BERT as published by Google (TensorFlow checkpoint, TF-Hub) and in Hugging Face's form."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xmodal.options import UserError
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.report import Mapper, Report
+from xmodal.pretrained.sources import Source
+
+EXPECTED_UNEXPECTED = (
+    # The outputs of pretraining: next sentence, masked words.
+    r"(.*[./])?(pooler|pooler_transform|cls|predictions)[./]",
+    # What a training run adds, and settings that are stored like weights.
+    r".*/adam_[mv]$",
+    r"(.*/)?(global_step|save_counter|do_lower_case)$",
+    r"(.*\.)?position_ids$",
+)
+"""Arrays of published files that are no part of the encoder, by regular expression."""
+
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "width": "hidden_size",
+    "depth": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "mlp_dim": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+}
+_DENSE = ("query", "key", "value", "attention_output", "mlp_hidden", "mlp_output")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Names:
+    """How one publisher calls the parts.
+
+    Attributes:
+      embeddings: of words, positions and types.
+      norm: the layer norm of the embeddings.
+      layer: what the name of a part starts with; {} is the number of the layer.
+      parts: our name of a part of a layer -> theirs.
+      end: what stands between a part and its variable.
+      kernel: a matrix.
+      norms: possible names of scale and bias of a layer norm.
+    """
+
+    embeddings: tuple[str, str, str]
+    norm: str
+    layer: str
+    parts: Mapping[str, str]
+    end: str
+    kernel: str
+    norms: tuple[tuple[str, str], ...]
+
+
+_GOOGLE = _Names(
+    embeddings=tuple(
+        f"bert/embeddings/{kind}_embeddings" for kind in ("word", "position", "token_type")
+    ),
+    norm="bert/embeddings/LayerNorm",
+    layer="bert/encoder/layer_{}/",
+    parts={
+        "query": "attention/self/query",
+        "key": "attention/self/key",
+        "value": "attention/self/value",
+        "attention_output": "attention/output/dense",
+        "attention_norm": "attention/output/LayerNorm",
+        "mlp_hidden": "intermediate/dense",
+        "mlp_output": "output/dense",
+        "mlp_norm": "output/LayerNorm",
+    },
+    end="/",
+    kernel="kernel",
+    norms=(("gamma", "beta"),),
+)
+_HUGGING_FACE = _Names(
+    embeddings=tuple(
+        f"embeddings.{kind}_embeddings.weight" for kind in ("word", "position", "token_type")
+    ),
+    norm="embeddings.LayerNorm",
+    layer="encoder.layer.{}.",
+    parts={part: name.replace("/", ".") for part, name in _GOOGLE.parts.items()},
+    end=".",
+    kernel="weight",
+    # The names of the first releases are still in some published files.
+    norms=(("weight", "bias"), ("gamma", "beta")),
+)
+_HUB = _Names(
+    embeddings=(
+        "word_embeddings/embeddings",
+        "position_embedding/embeddings",
+        "type_embeddings/embeddings",
+    ),
+    norm="embeddings/layer_norm",
+    layer="transformer/layer_{}/",
+    parts={
+        "query": "self_attention/query",
+        "key": "self_attention/key",
+        "value": "self_attention/value",
+        "attention_output": "self_attention/attention_output",
+        "attention_norm": "self_attention_layer_norm",
+        "mlp_hidden": "intermediate",
+        "mlp_output": "output",
+        "mlp_norm": "output_layer_norm",
+    },
+    end="/",
+    kernel="kernel",
+    norms=(("gamma", "beta"),),
+)
+# The first version on TF-Hub.
+_FIRST_HUB = dataclasses.replace(
+    _HUB,
+    embeddings=(
+        "word_embeddings/embeddings",
+        "embedding_postprocessor/position_embeddings",
+        "embedding_postprocessor/type_embeddings",
+    ),
+    norm="embedding_postprocessor/layer_norm",
+    layer="encoder/layer_{}/",
+    parts={**_HUB.parts, "attention_output": "self_attention_output"},
+)
+_ALL = (_GOOGLE, _HUGGING_FACE, _HUB, _FIRST_HUB)
+
+
+def convert_bert(
+    arrays: Mapping[str, np.ndarray],
+    *,
+    vocab_size: int,
+    width: int,
+    depth: int,
+    heads: int,
+    mlp_dim: int,
+    max_positions: int,
+    **others: Any,
+) -> tuple[dict[str, np.ndarray], Report]:
+    """Gives BERT's weights the names and layouts of `text_tower`.
+
+    Matrices of PyTorch are transposed, those of the TF-Hub encoder have a dimension of heads that
+    is joined with the one of a head's width, and all layers are stacked.
+
+    Args:
+      arrays: of one of the published forms; whatever stands before all names is ignored.
+      vocab_size: as in `text_tower.make_tower`, like the following.
+      width: see there.
+      depth: see there.
+      heads: see there.
+      mlp_dim: see there.
+      max_positions: see there.
+      **others: keywords of the tower that concern no weight of BERT.
+
+    Returns:
+      (`params/bert/...` -> float32 array, report).
+
+    Raises:
+      UserError: the arrays are of no BERT, or of one of another size.
+    """
+    del others
+    names, prefix = _find_names(arrays)
+    _check_heads(arrays, names, prefix, heads)
+    torch = names is _HUGGING_FACE
+    mapper = Mapper(arrays)
+
+    def take_norm(name: str, source: str, depth: int | None) -> None:
+        found = [pair for pair in names.norms if f"{_first(source)}{pair[0]}" in arrays]
+        for ours, theirs in zip(("scale", "bias"), (found or names.norms)[0], strict=True):
+            take(f"{name}/{ours}", f"{source}{theirs}", (width,), depth)
+
+    def take(
+        name: str, source: str, shape: tuple[int, ...], depth: int | None, how: str = ""
+    ) -> None:
+        change = {
+            "": None,
+            "transposed": np.transpose,
+            "heads joined": lambda array: array.reshape(shape),
+        }[how]
+        if depth is None:
+            mapper.take(f"params/bert/{name}", source, shape, change=change, how=how)
+        else:
+            sources = [source.format(layer) for layer in range(depth)]
+            mapper.take(f"params/bert/{name}", sources, (depth, *shape), change=change, how=how)
+
+    rows = {"word": vocab_size, "position": max_positions, "token_type": 2}
+    for (kind, count), source in zip(rows.items(), names.embeddings, strict=True):
+        take(f"{kind}_embeddings", prefix + source, (count, width), None)
+    take_norm("embeddings_norm", f"{prefix}{names.norm}{names.end}", None)
+    start = prefix + names.layer
+    for part in _DENSE:
+        inputs, outputs = {"mlp_hidden": (width, mlp_dim), "mlp_output": (mlp_dim, width)}.get(
+            part, (width, width)
+        )
+        source = f"{start}{names.parts[part]}{names.end}"
+        by_head = names in (_HUB, _FIRST_HUB) and not part.startswith("mlp")
+        how = "transposed" if torch else "heads joined" if by_head else ""
+        take(f"layers/{part}/kernel", source + names.kernel, (inputs, outputs), depth, how)
+        how = "heads joined" if by_head and part != "attention_output" else ""
+        take(f"layers/{part}/bias", f"{source}bias", (outputs,), depth, how)
+    for part in ("attention_norm", "mlp_norm"):
+        take_norm(f"layers/{part}", f"{start}{names.parts[part]}{names.end}", depth)
+    return mapper.result()
+
+
+def describe_bert(source: Source) -> Description:
+    """Reads the size, the pooling and the tokenizer of a published BERT and checks all of them.
+
+    Raises:
+      UserError: it is no BERT or has something `text_tower` does not compute, its config is
+        missing, or its vocabulary has another size than its embeddings or keeps the case.
+    """
+    names, prefix = _find_names(source.arrays)
+    config = source.files.get("config.json") or source.files.get("bert_config.json") or {}
+    _check_config(source.path, config)
+    sizes = _sizes_of_hub(source.arrays, names, prefix) if not config else {}
+    sizes |= {ours: config[theirs] for ours, theirs in _SIZES.items() if theirs in config}
+    if missing := sorted(set(_SIZES) - set(sizes)):
+        raise UserError(
+            f"{source.path}: the size of BERT ({', '.join(missing)}) is not known. Put its "
+            "config.json or bert_config.json beside the weights."
+        )
+    rows = len(source.arrays[prefix + names.embeddings[0]])
+    vocabulary = _vocabulary(source)
+    for count, place in ((sizes["vocab_size"], "config"), (len(vocabulary), "vocabulary")):
+        if count != rows:
+            raise UserError(
+                f"{source.path}: the {place} has {count:,} word pieces but the embeddings have "
+                f"{rows:,} rows; take the one that was published with the weights."
+            )
+    _check_uncased(source, vocabulary)
+    pool, is_normalized = _pooling(source)
+    longest = source.files.get("sentence_bert_config.json", {}).get("max_seq_length")
+    preprocessing = {
+        "lower_case": True,
+        "max_length": min(longest or sizes["max_positions"], sizes["max_positions"]),
+        "similarity": "cosine" if is_normalized else None,
+    }
+    text = source.files.get("vocab.txt") or "".join(f"{token}\n" for token in vocabulary)
+    return Description("bert", {**sizes, "pool": pool}, preprocessing, {"vocab.txt": text})
+
+
+def _find_names(arrays: Mapping[str, np.ndarray]) -> tuple[_Names, str]:
+    """Whose names they are, and what stands before all of them."""
+    for names in _ALL:
+        words = names.embeddings[0]
+        found = [
+            name.removesuffix(words)
+            for name in arrays
+            if name == words or name.endswith((f"/{words}", f".{words}"))
+        ]
+        found = [
+            prefix
+            for prefix in found
+            if any(name.startswith(prefix + _first(names.layer)) for name in arrays)
+        ]
+        if len(found) > 1:
+            raise UserError(f"The source holds several BERTs: {sorted(found)}.")
+        if found:
+            return names, found[0]
+    raise UserError(
+        f"The source holds no BERT ({', '.join(sorted(arrays)[:4])}, ...): it has none of "
+        f"{', '.join(names.embeddings[0] for names in _ALL[:3])}."
+    )
+
+
+def _first(name: str) -> str:
+    return name.replace("{}", "0")
+
+
+def _check_heads(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str, heads: int) -> None:
+    kernel = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['query']}/kernel")
+    if kernel is not None and kernel.ndim == 3 and kernel.shape[1] != heads:
+        raise UserError(f"The source has {kernel.shape[1]} heads, but heads={heads} are asked for.")
+
+
+def _sizes_of_hub(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str) -> dict[str, int]:
+    """What the shapes tell: everything, where the heads are a dimension of their own."""
+    query = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['query']}/kernel")
+    hidden = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['mlp_hidden']}/kernel")
+    if query is None or query.ndim != 3 or hidden is None:
+        return {}
+    words, positions = (arrays.get(prefix + name) for name in names.embeddings[:2])
+    layer = re.compile(re.escape(prefix + names.layer).replace(r"\{\}", r"(\d+)"))
+    layers = {int(found[1]) for name in arrays if (found := layer.match(name))}
+    return {
+        "vocab_size": len(words),
+        "width": query.shape[0],
+        "depth": max(layers) + 1,
+        "heads": query.shape[1],
+        "mlp_dim": hidden.shape[1],
+        **({} if positions is None else {"max_positions": len(positions)}),
+    }
+
+
+def _check_config(path: str, config: Mapping[str, Any]) -> None:
+    """Refuses settings that would change the outputs and that `text_tower` does not have."""
+    wanted = {
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "position_embedding_type": "absolute",
+        "type_vocab_size": 2,
+        "is_decoder": False,
+        "embedding_size": config.get("hidden_size"),
+    }
+    for key, value in wanted.items():
+        if config.get(key, value) != value:
+            raise UserError(
+                f"{path}: the config has {key}={config[key]!r}, but a tower of the name 'bert' "
+                f"computes {value!r} only."
+            )
+
+
+def _vocabulary(source: Source) -> list[str]:
+    if "vocab.txt" in source.files:
+        return source.files["vocab.txt"].rstrip("\n").split("\n")
+    model = source.files.get("tokenizer.json", {}).get("model", {})
+    if model.get("type", "WordPiece") == "WordPiece" and model.get("vocab"):
+        return sorted(model["vocab"], key=model["vocab"].get)
+    raise UserError(f"{source.path}: vocab.txt is missing beside the weights.")
+
+
+def _check_uncased(source: Source, vocabulary: list[str]) -> None:
+    settings = source.files.get("tokenizer_config.json", {})
+    normalizer = source.files.get("tokenizer.json", {}).get("normalizer") or {}
+    cased = [token for token in vocabulary if token != token.lower() and token[:1] != "["]
+    lower_case = [
+        settings.get("do_lower_case", True),
+        normalizer.get("lowercase", True),
+        *(bool(array) for name, array in source.arrays.items() if name == "do_lower_case"),
+        # In lists of 30,000 pieces some letters have no lower case of their own.
+        len(cased) <= len(vocabulary) // 100,
+    ]
+    accents = (settings.get("strip_accents"), normalizer.get("strip_accents"))
+    chinese = (settings.get("tokenize_chinese_chars"), normalizer.get("handle_chinese_chars"))
+    if not all(lower_case) or False in accents or False in chinese:
+        raise UserError(
+            f"{source.path}: its tokenizer is not that of the uncased BERT, which lower-cases, "
+            "strips accents and splits Chinese characters."
+        )
+
+
+def _pooling(source: Source) -> tuple[str, bool]:
+    """The pooling of a sentence encoder, "first" for others, and whether it divides by norms."""
+    kinds = [module["type"].rpartition(".")[2] for module in source.files.get("modules.json", ())]
+    if others := set(kinds) - {"Transformer", "Pooling", "Normalize"}:
+        raise UserError(f"{source.path} has modules after BERT that are not known: {others}.")
+    settings = source.files.get("1_Pooling/config.json")
+    if settings is None:
+        return "first", False
+    start = "pooling_mode_"
+    modes = [
+        key.removeprefix(start) for key, on in settings.items() if key.startswith(start) and on
+    ]
+    modes = modes or [settings.get("pooling_mode")]
+    known = {"mean_tokens": "mean", "mean": "mean", "cls_token": "first", "cls": "first"}
+    if len(modes) > 1 or modes[0] not in known:
+        raise UserError(f"{source.path} pools by {modes}; known: {sorted(known)}, one of them.")
+    return known[modes[0]], "Normalize" in kinds
