@@ -367,3 +367,26 @@ def test_boards_that_the_model_cannot_answer_at_all(evaluate, model, tmp_path):
             embeddings=str(model / "captions.npz"), similarity="cosine", boards=["eccv", "pmrp"]
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path):
+    given = {"similarity": "dot", "boards": ["cxc"]}
+    other = evaluate("other", embeddings=str(model / "part.npz"), partial=True, **given)
+    with pytest.raises(UserError, match="labels of board cxc differ"):
+        evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "Give one of embeddings, scores and rankings, not none"),
+        ({"scores": "s.npy", "rankings": "r.json"}, "not scores and rankings"),
+        ({"embeddings": "e.npz", "similarity": "dot", "ids": "i.npz"}, "Ids are for a matrix"),
+        ({"scores": "s.npy", "similarity": "dot"}, "Similarity 'dot' is for embeddings; scores"),
+        ({"rankings": "r.json", "bootstrap_samples": 0}, "0 bootstrap samples are too few"),
+    ],
+)
+def test_arguments_that_do_not_go_together(annotations, given, message):
+    with pytest.raises(UserError, match=message):
+        external.evaluate(annotations=annotations, **given)

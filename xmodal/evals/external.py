@@ -70,7 +70,8 @@ def evaluate(
     given = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
     kinds = [kind for kind, source in given.items() if source is not None]
     if len(kinds) != 1:
-        raise UserError(f"Give one of embeddings, scores and rankings, not {kinds or 'none'}.")
+        found = " and ".join(kinds) or "none"
+        raise UserError(f"Give one of embeddings, scores and rankings, not {found}.")
     (kind,) = kinds
     if bootstrap_samples < 1:
         raise UserError(f"{bootstrap_samples} bootstrap samples are too few; the papers draw 1000.")
