@@ -16,8 +16,15 @@ def experiment(name: str) -> ConfigDict:
             "tasks": {},
             "freeze": ["text/bert/"],
             "l2": {"pattern": "image/.*(kernel|depthwise)$", "scale": 5e-6},
-            # `--config.init_from.run=runs/cc_pretrain` starts from that run's weights.
-            "init_from": {"run": "", "step": "best", "include": [".*"], "optimizer": True},
+            # `--config.init_from.run=runs/cc_pretrain` starts from that run's weights,
+            # `--config.init_from.towers.text=DIR` from a folder of data_prep.convert_weights.
+            "init_from": {
+                "run": "",
+                "step": "best",
+                "include": [".*"],
+                "optimizer": True,
+                "towers": {"image": "", "text": ""},
+            },
             "optimizer": cxc_adam(5e-6),
             "data": coco(),
             "splits": {"train": "train", "validation": "validation", "test": "test"},

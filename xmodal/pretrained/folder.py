@@ -88,6 +88,8 @@ def read_description(folder: str | os.PathLike) -> Description:
     """
     root = epath.Path(folder)
     path = root / "tower.json"
+    if path.exists() and not (root / "weights.safetensors").exists():
+        raise UserError(f"{folder} is incomplete: weights.safetensors is missing.")
     if not path.exists():
         raise UserError(
             f"{folder} is no converted tower: {path} is missing. Make one by `python -m "
@@ -108,12 +110,10 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     """Reads the arrays of a folder by their flat names.
 
     Raises:
-      UserError: the file is missing or damaged.
+      UserError: it is no folder of `data_prep.convert_weights`, or a file is missing or damaged.
     """
-    path = epath.Path(folder) / "weights.safetensors"
-    if not path.exists():
-        raise UserError(f"{folder} is incomplete: weights.safetensors is missing.")
-    return array_files.read_safetensors(path)
+    read_description(folder)
+    return array_files.read_safetensors(epath.Path(folder) / "weights.safetensors")
 
 
 def load_tower(

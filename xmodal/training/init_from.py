@@ -16,7 +16,7 @@ from xmodal.options import UserError, check_keys
 from xmodal.training import checkpoints
 from xmodal.training.state import TrainState, flatten
 
-KEYS = ("run", "step", "include", "optimizer")
+KEYS = ("run", "step", "include", "optimizer", "towers")
 
 
 def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
@@ -27,7 +27,8 @@ def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
       config: `config.init_from`: `run` (its folder), `step` (a number, `latest` or `best`),
         `include` (regular expressions matched from the start of a parameter's path; only these are
         taken, `[".*"]` takes all) and `optimizer` (whether Adam's moments come along, as the
-        authors' fine-tuning does; the skip rule and the schedule start anew in either case).
+        authors' fine-tuning does; the skip rule and the schedule start anew in either case). Its
+        `towers` are placed before, by `init_towers`.
 
     Returns:
       The state with the weights in place and laid out as before.

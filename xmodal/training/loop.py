@@ -14,10 +14,10 @@ from jax.experimental import multihost_utils
 
 from xmodal import data
 from xmodal.options import UserError
-from xmodal.training import checkpoints, preflight, reporting, sharding
+from xmodal.training import checkpoints, init_towers, preflight, reporting, sharding
 from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 from xmodal.training.init_from import init_from
-from xmodal.training.state import TrainState, abstract_state, create_state
+from xmodal.training.state import TrainState, abstract_state, create_state, flatten
 from xmodal.training.step import jit_step, make_step
 
 
@@ -36,7 +36,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       UserError: the config is wrong.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
-    parts = preflight.assemble(config)
+    parts = preflight.assemble(config, starts=not checkpoints.steps(run_dir))
     config = parts.config
     state = starting_state(parts, run_dir)
     compiled = compile_step(parts, state)
@@ -100,12 +100,20 @@ def starting_state(parts: preflight.Parts, run_dir: str) -> TrainState:
             )
         checkpoints.check_same_run(run_dir, parts.config)
         return checkpoints.restore_latest(run_dir, shapes)
-    state = create_state(init, parts.mesh, parts.config.sharding)
-    if parts.config.init_from.run:
-        return init_from(state, parts.config.init_from)
-    logging.info("Starting %s from scratch, seed %d.", parts.config.name, parts.config.seed)
-    if state.frozen:
-        logging.warning("%s stay at their random start.", list(parts.config.freeze))
+    source = parts.config.init_from
+    towers = init_towers.load_towers(shapes, source)
+    if towers.params:
+        logging.info("%s", init_towers.describe(shapes, towers, source))
+    state = init_towers.place(create_state(init, parts.mesh, parts.config.sharding), towers)
+    if source.run:
+        return init_from(state, source)
+    if not towers.params:
+        logging.info("Starting %s from scratch, seed %d.", parts.config.name, parts.config.seed)
+    random = {
+        "/".join(path.split("/")[:2]) for path in set(flatten(state.frozen)) - set(towers.params)
+    }
+    if random:
+        logging.warning("Frozen at a random start: %s.", sorted(random))
     return state
 
 

@@ -8,12 +8,14 @@ import jax
 import ml_collections
 import numpy as np
 import optax
+from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data
+from xmodal.data.vocabulary import read_vocabulary
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.options import UserError, check_keys
-from xmodal.training import checkpoints, init_from, sharding, state
+from xmodal.training import checkpoints, feature_store, frozen_cache, init_from, init_towers, sharding, state
 from xmodal.training.optimizer import make_optimizer, make_schedule
 from xmodal.training.step import check_towers
 from xmodal.training.tasks import Task, caption_indices, compute_losses, make_tasks
@@ -29,6 +31,7 @@ KEYS = (
     "freeze",
     "l2",
     "init_from",
+    "frozen_cache",
     "optimizer",
     "data",
     "splits",
@@ -70,8 +73,12 @@ class Parts:
     example_inputs: Mapping[str, Any]
 
 
-def assemble(config: ml_collections.ConfigDict) -> Parts:
+def assemble(config: ml_collections.ConfigDict, *, starts: bool = True) -> Parts:
     """Makes sure that the dataset is there and builds all parts; nothing is compiled yet.
+
+    Args:
+      config: the root.
+      starts: the run has no checkpoint yet: whatever it starts from is looked at too.
 
     Raises:
       UserError: an unknown key or name anywhere, or two parts that do not fit.
@@ -83,6 +90,8 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
     mesh = sharding.make_mesh()
     sharding.check_batch_size(config.batch_size, mesh)
     build(config, mesh)  # Everything else is checked before a dataset is built or asked for.
+    if starts:
+        check_start(config)
     data.prepare(config.data, splits=config.splits.values())
     examples = data.num_train_examples(config.data, config.splits.train)
     if config.batch_size > examples:
@@ -122,6 +131,10 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
     # Traced on two items: a name that a loss or the similarity does not know is found right here.
     views = {view: _TWO_VECTORS for task in tasks for view in (task.left, task.right)}
     jax.eval_shape(lambda v, ids: compute_losses(tasks, v, ids, model.similarity), views, _TWO_IDS)
+    example_inputs = make_example_inputs(config.model, inputs)
+    # Runs of before have no such key.
+    if config.get("frozen_cache"):
+        frozen_cache.check(config, model, example_inputs)
     return Parts(
         config=config,
         mesh=mesh,
@@ -129,8 +142,28 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
         tasks=tasks,
         optimizer=make_optimizer(config.optimizer, config.total_steps),
         schedule=make_schedule(config.optimizer, config.total_steps),
-        example_inputs=make_example_inputs(config.model, inputs),
+        example_inputs=example_inputs,
     )
+
+
+def check_start(config: ml_collections.ConfigDict) -> None:
+    """Looks at the towers a run starts from, without their weights.
+
+    Raises:
+      UserError: a folder is not there, or its tower or vocabulary is not the config's.
+    """
+    towers = config.init_from.towers
+    text = init_towers.check_towers(towers, config.model).get("text")
+    if text is None or "vocab.txt" not in text.files:
+        return
+    settings = data.parse(config.data).text
+    if not settings.vocabulary:
+        raise UserError(
+            "config.data.text.vocabulary is '', to be learnt from captions, but the text tower of "
+            f"{towers.text} has its own: set it to {towers.text}/vocab.txt."
+        )
+    tokens = read_vocabulary(epath.Path(settings.vocabulary))
+    init_towers.check_vocabulary(towers.text, text, tokens, lower_case=settings.lower_case)
 
 
 def state_init(parts: Parts) -> Callable[[], state.TrainState]:
@@ -205,7 +238,7 @@ def describe(parts: Parts, initial: state.TrainState) -> str:
 
 
 def abstract_batch(parts: Parts) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and layout of a global training batch, as `data.train_batches` will fill it."""
+    """Shapes and layout of a global training batch, as `loop.make_batches` will fill it."""
     size, home = parts.config.batch_size, sharding.batch_sharded(parts.mesh)
     shapes = {"image_id": ((size,), np.int32)}
     if "image" in parts.example_inputs:
@@ -216,6 +249,12 @@ def abstract_batch(parts: Parts) -> dict[str, jax.ShapeDtypeStruct]:
         tokens = parts.example_inputs["text"]["text_ids"].shape[-1]
         shapes["caption_id"] = ((size, captions), np.int32)
         shapes |= {k: ((size, captions, tokens), np.int32) for k in ("text_ids", "text_mask")}
+        if parts.config.get("frozen_cache"):
+            features = frozen_cache.feature_shape(
+                parts.model.towers["text"], parts.example_inputs["text"]
+            )
+            del shapes["text_ids"]
+            shapes["text_features"] = ((size, captions, *features[1:]), feature_store.DTYPE)
     return {
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=home)
         for name, (shape, dtype) in shapes.items()

@@ -1,0 +1,229 @@
+"""Starts towers from published weights: folders that `data_prep.convert_weights` wrote."""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xmodal.models import TOWERS
+from xmodal.options import UserError, check_keys
+from xmodal.pretrained.folder import Description, read_description, read_weights
+from xmodal.training.state import TrainState, flatten
+
+SIDES = ("image", "text")
+
+_SECTION = "config.init_from.towers"
+# Parts of a tower that no published weights have: they start at random.
+_OWN_PARTS = ("adapter", "projection")
+# Keywords that change no weight and that a config may choose.
+_FREE = ("pool",)
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class TowerWeights:
+    """Converted weights, checked against the state they will be put in.
+
+    Attributes:
+      params: path in a state's parameters -> float32 array.
+      model_state: path in a state's model state -> float32 array.
+    """
+
+    params: Mapping[str, np.ndarray]
+    model_state: Mapping[str, np.ndarray]
+
+
+def check_towers(towers: Mapping[str, str], model: Mapping[str, Any]) -> dict[str, Description]:
+    """Compares `config.init_from.towers` with `config.model`; reads no weights.
+
+    Args:
+      towers: "image" and "text", each a folder or "".
+      model: the towers' names and keywords.
+
+    Returns:
+      What the folders say of their towers, by side; for those that are named.
+
+    Raises:
+      UserError: a folder is not there, incomplete, or of another tower than the model's.
+    """
+    check_keys(_SECTION, towers, SIDES)
+    described = {}
+    for side, folder in towers.items():
+        if not folder:
+            continue
+        where = f"{_SECTION}.{side}={folder!r}"
+        if not model.get(side):
+            raise UserError(f"{where}, but config.model.{side} is None.")
+        described[side] = description = read_description(folder)
+        own = dict(model[side].items())
+        name = own.pop("name")
+        if description.name != name:
+            raise UserError(
+                f"{where} is a tower {description.name!r}, but config.model.{side}.name is "
+                f"{name!r}."
+            )
+        parameters = inspect.signature(TOWERS[name]).parameters
+        for key, value in description.keywords.items():
+            given = own.get(key, parameters[key].default) if key in parameters else None
+            follows = key == "vocab_size" and given == 0
+            if key not in _FREE and not follows and _plain(given) != _plain(value):
+                raise UserError(
+                    f"{where} has {key}={value!r}, but config.model.{side}.{key} is {given!r}; "
+                    f"set config.model.{side} to the keywords in {folder}/tower.json."
+                )
+    return described
+
+
+def load_towers(state: TrainState, config: Mapping[str, Any]) -> TowerWeights:
+    """Reads and checks the weights that `config.init_from.towers` names.
+
+    Args:
+      state: shapes of the state they are for.
+      config: `config.init_from`. Where it names a run besides, `include` may take nothing that
+        the towers bring.
+
+    Returns:
+      The weights by path. Where the model keeps BERT's lower layers apart, so do they.
+
+    Raises:
+      UserError: a folder or file is not there or damaged, or an array has another shape, or one
+        is missing or left over.
+    """
+    params: dict[str, np.ndarray] = {}
+    model_state: dict[str, np.ndarray] = {}
+    shapes = flatten(state.all_params()), flatten(state.model_state)
+    for side, folder in config["towers"].items():
+        if not folder:
+            continue
+        given: tuple[dict[str, np.ndarray], ...] = ({}, {})
+        for name, array in read_weights(folder).items():
+            kind, _, path = name.partition("/")
+            if kind == "params":
+                given[0][f"{side}/{path}"] = array
+            else:
+                given[1][f"{side}/{name}"] = array
+        start = f"{side}/"
+        wanted = tuple(
+            {path: leaf.shape for path, leaf in flat.items() if path.startswith(start)}
+            for flat in shapes
+        )
+        given = (_split_layers(given[0], wanted[0]), given[1])
+        _check_fits(folder, given[0] | given[1], wanted[0] | wanted[1])
+        params |= given[0]
+        model_state |= given[1]
+    if config["run"]:
+        both = [path for path in params if any(re.match(p, path) for p in config["include"])]
+        if both:
+            raise UserError(
+                f"config.init_from.include={list(config['include'])} takes {both[0]} from "
+                f"{config['run']}, but {_SECTION} brings it too: narrow include."
+            )
+    return TowerWeights(params, model_state)
+
+
+def place(state: TrainState, weights: TowerWeights) -> TrainState:
+    """Puts checked weights where a state has its initial ones, laid out as before."""
+
+    def replace(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+        def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+            path = jax.tree_util.keystr(keys, simple=True, separator="/")
+            if path not in arrays:
+                return leaf
+            return jax.device_put(arrays[path].astype(leaf.dtype), leaf.sharding)
+
+        return jax.tree_util.tree_map_with_path(take, tree)
+
+    return dataclasses.replace(
+        state,
+        params=replace(state.params, weights.params),
+        frozen=replace(state.frozen, weights.params),
+        model_state=replace(state.model_state, weights.model_state),
+    )
+
+
+def describe(state: TrainState, weights: TowerWeights, config: Mapping[str, Any]) -> str:
+    """What comes from the folders and what does not, tower by tower."""
+    lines = []
+    for side, folder in config["towers"].items():
+        if not folder:
+            continue
+        start = f"{side}/"
+        paths = [path for path in flatten(state.all_params()) if path.startswith(start)]
+        taken = [path for path in paths if path in weights.params]
+        statistics = sum(path.startswith(start) for path in weights.model_state)
+        count = sum(weights.params[path].size for path in taken)
+        fresh = sorted({"/".join(path.split("/")[:2]) for path in set(paths) - set(taken)})
+        lines.append(
+            f"{side} tower from {folder}: {len(taken)} arrays with {count:,} parameters, "
+            f"{statistics} arrays of running statistics; at their start: {fresh or 'none'}"
+        )
+    return "\n".join(lines)
+
+
+def check_vocabulary(
+    folder: str, description: Description, tokens: list[str], *, lower_case: bool
+) -> None:
+    """Compares the vocabulary of a run with the one a text tower was trained with.
+
+    Args:
+      folder: of the tower.
+      description: of the tower.
+      tokens: what the run's tokenizer knows.
+      lower_case: whether the run's tokenizer lower-cases.
+
+    Raises:
+      UserError: they differ; the ids of the run would mean other words to the tower.
+    """
+    if "vocab.txt" not in description.files:
+        return
+    known = [token.strip() for token in description.files["vocab.txt"].rstrip("\n").split("\n")]
+    if tokens != known:
+        raise UserError(
+            f"config.data.text.vocabulary has {len(tokens):,} word pieces, and they are not the "
+            f"{len(known):,} that the tower of {folder} was trained with; set it to "
+            f"{folder}/vocab.txt."
+        )
+    wanted = description.preprocessing.get("lower_case", lower_case)
+    if lower_case != wanted:
+        raise UserError(f"The tower of {folder} wants config.data.text.lower_case={wanted}.")
+
+
+def _split_layers(
+    given: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
+    """BERT's stacked layers, in two stacks where the model keeps the lower ones apart."""
+    split = {}
+    for path, array in given.items():
+        lower = path.replace("/layers/", "/lower_layers/", 1)
+        if lower != path and lower in wanted:
+            depth = wanted[lower][0]
+            split[lower], split[path] = array[:depth], array[depth:]
+        else:
+            split[path] = array
+    return split
+
+
+def _check_fits(
+    folder: str, given: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
+) -> None:
+    needed = {path for path in wanted if path.split("/")[1] not in _OWN_PARTS}
+    wrong = [f"{path} is missing in the folder" for path in sorted(needed - set(given))]
+    wrong += [f"{path} is not in the model" for path in sorted(set(given) - set(wanted))]
+    wrong += [
+        f"{path} is {wanted[path]} in the model but {given[path].shape} in the folder"
+        for path in sorted(set(given) & set(wanted))
+        if given[path].shape != wanted[path]
+    ]
+    if wrong:
+        raise UserError(
+            f"{folder} does not fit the model; {len(wrong)} arrays differ, among them\n  "
+            + "\n  ".join(wrong[:_SHOWN])
+        )
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value
