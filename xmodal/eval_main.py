@@ -51,7 +51,7 @@ METRICS = flags.DEFINE_list("metrics", None, "With --models: tags to compare.")
 _LABELLED = {"annotations", "boards", "split", "output", "name", "compare", "bootstrap_samples"}
 _LABELLED |= {"seed"}
 _MODES = {
-    "run": {"step", "split", "output", "follow", "timeout"},
+    "run": {"step", "split", "output", "follow", "timeout", "compare"},
     "embeddings": _LABELLED | {"similarity", "partial"},
     "scores": _LABELLED | {"ids", "partial"},
     "rankings": _LABELLED,
@@ -79,6 +79,7 @@ def evaluate_run() -> None:
     """Evaluates one checkpoint, or every one as it appears."""
     import jax
 
+    from xmodal.evals.store import load_ranks
     from xmodal.training import checkpoints, reporting, sharding
     from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
     from xmodal.training.following import follow
@@ -94,10 +95,11 @@ def evaluate_run() -> None:
     else:
         steps = iter([checkpoints.resolve_step(run_dir, STEP.value)])
     evaluator = RunEvaluator.of_run(run_dir)
-    with contextlib.closing(reporting.make_writer(output)) as writer:
+    other = load_ranks(COMPARE.value) if COMPARE.value else None
+    with contextlib.closing(reporting.make_writer(output, log=False)) as writer:
         for step in steps:
             try:
-                evaluate_checkpoint(evaluator, run_dir, step, split, output, writer)
+                evaluate_checkpoint(evaluator, run_dir, step, split, output, writer, other)
             except (FileNotFoundError, ValueError):
                 if step in checkpoints.steps(run_dir):
                     raise
@@ -133,7 +135,7 @@ def evaluate_files(kind: str) -> None:
     if comparison is not None:
         print(format_comparison(comparison, name=evaluation.name, other=other_name), flush=True)
     try:
-        writer = reporting.make_writer(OUTPUT.value)
+        writer = reporting.make_writer(OUTPUT.value, log=False)
     except ImportError as error:
         logging.warning("TensorBoard scalars are not written: %s.", error)
         return

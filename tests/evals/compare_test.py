@@ -25,6 +25,7 @@ def make_task(rank, clusters=CLUSTERS):
         tied=np.zeros(len(rank), bool),
         gallery=500,
         skipped=0,
+        has_median=True,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.evals import reference
 from xmodal.evals.annotations import read_annotations, restrict
 from xmodal.evals.boards import make_boards
+from xmodal.evals.definitions import definitions_of
 from xmodal.evals.runner import evaluate_boards
 from xmodal.evals.sources import Embeddings, ScoreMatrix
 from xmodal.evals.summary import summarize
@@ -49,7 +50,7 @@ def labels():
 
 @pytest.fixture(scope="module")
 def boards(labels):
-    made = make_boards(labels)
+    made = make_boards(labels, list(definitions_of(labels.name)))
     assert len(made) == 8
     return made
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from xmodal.evals import retrieval
-from xmodal.evals.results import TaskResult
 
 
 def test_recall_counts_the_first_k_places():
@@ -23,20 +22,3 @@ def test_recall_counts_the_first_k_places():
 )
 def test_median_rank_floors_a_half(rank, expected):
     assert retrieval.compute_median_rank(np.array(rank)) == expected
-
-
-@pytest.mark.parametrize(
-    ("rank", "metric", "expected"),
-    [([4], "recall@1", True), (None, "recall@1", False), ([4], "map@r", False)],
-)
-def test_median_ranks_stand_beside_recalls(rank, metric, expected):
-    task = TaskResult(
-        query_ids=np.array([7]),
-        clusters=np.array([0], np.int32),
-        values={metric: np.array([0.0])},
-        rank=None if rank is None else np.array(rank, np.int32),
-        tied=np.array([False]),
-        gallery=9,
-        skipped=0,
-    )
-    assert retrieval.has_median_rank(task) == expected

@@ -22,9 +22,10 @@ def make_results():
         tied=generator.random(13) < 0.3,
         gallery=np.int64(100),
         skipped=3,
+        has_median=True,
     )
     truncated = dataclasses.replace(
-        full, rank=None, values={}, missing={"recall@10": "lists of 5 items"}
+        full, rank=None, has_median=False, values={}, missing={"recall@10": "lists of 5 items"}
     )
     samples = generator.random(17)
     samples[3] = np.nan

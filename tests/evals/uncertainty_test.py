@@ -23,6 +23,7 @@ def make_task(generator, num_images, *, most=7, spread=200, metrics=("recall@1",
         tied=np.zeros(len(images), bool),
         gallery=1000,
         skipped=0,
+        has_median=rank is not None,
     )
 
 
@@ -35,6 +36,7 @@ def make_plain_task(values, rank, images):
         tied=np.zeros(len(images), bool),
         gallery=1000,
         skipped=0,
+        has_median=rank is not None,
     )
 
 

@@ -26,7 +26,8 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
 
     Args:
       labels: of the split.
-      names: boards to build; None for every board that the labels are there for.
+      names: boards to build; None for every board that the labels are there for, variants left
+        out.
 
     Returns:
       Boards, in the order of `names` or of `DEFINITIONS`.
@@ -40,7 +41,8 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
         raise UserError(f"Unknown board(s) {unknown} of {labels.name}; known: {', '.join(known)}.")
     maker = _Maker(labels)
     if names is None:
-        made = [maker.make(each) for each in known.values() if not maker.lacking(each)]
+        main = [each for each in known.values() if not each.variant]
+        made = [maker.make(each) for each in main if not maker.lacking(each)]
         return [board for board in made if board.tasks or board.graded]
     made = []
     for name in dict.fromkeys(names):
@@ -76,10 +78,13 @@ class _Maker:
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
         self._own = own_pairs(own_image, group)
         self._own_image = own_image
+        # A dataset may have ratings that none of its boards looks at.
+        used = definitions_of(labels.name).values()
+        used = {task for each in used for task in (*each.thresholds, *each.correlations)}
         self._graded = {
             task: _make_graded(pairs, RATING_SIDES[task], self._galleries)
             for task, pairs in labels.ratings.items()
-            if task in RATING_SIDES
+            if task in used
         }
 
     def lacking(self, definition: Definition) -> str:

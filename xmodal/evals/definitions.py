@@ -54,6 +54,7 @@ class Definition:
       labelled_gallery: whether items without any category leave the galleries.
       folded: whether a query meets only the items of its fold of 1,000 images.
       cap: largest R of a query.
+      variant: whether the board is computed only where it is named.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Definition:
     labelled_gallery: bool = False
     folded: bool = False
     cap: int | None = None
+    variant: bool = False
 
 
 _INTERMODAL = ("i2t", "t2i")
@@ -133,6 +135,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             metrics=("pmrp",),
             zetas=(0,),
             cap=50,
+            variant=True,
         ),
         # PCME's evaluation strikes items without a category from the ranked lists, too.
         Definition(
@@ -143,6 +146,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             metrics=("pmrp",),
             zetas=(0, 1, 2),
             labelled_gallery=True,
+            variant=True,
         ),
     ),
     "crisscrossed_shapes": (

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from xmodal.evals import tables
-from xmodal.evals.files import format_json, write_files, write_text
 from xmodal.evals.published import ECCV_BY_DIRECTION, ECCV_TABLE_4, PUBLISHED
 from xmodal.evals.results import BoardResult, metric_tag
 
@@ -97,13 +96,3 @@ def _reasons(board: BoardResult | None) -> list[str]:
             lacking.setdefault(reason, []).append(f"{task} {metric}")
     lines = [f"- Without {', '.join(what)}: {why.rstrip('.')}." for why, what in lacking.items()]
     return ["\n".join(lines)] if lines else []
-
-
-def write_results(folder: str, metrics: Mapping[str, float], report: str) -> None:
-    """Writes `metrics.json` (flat, tag to number, null for what is undefined) and `report.md`."""
-    write_files(folder, {"report.md": report, "metrics.json": format_json(metrics)})
-
-
-def write_json(path: str, metrics: Mapping[str, float]) -> None:
-    """Writes a flat JSON object; NaN, which JSON lacks, becomes null."""
-    write_text(path, format_json(metrics))

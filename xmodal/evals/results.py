@@ -19,6 +19,7 @@ class TaskResult:
       tied: bool [Q], whether `rank` rests on the tie rule.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
+      has_median: whether the median of `rank` is a metric of the board.
       missing: metric -> why it could not be computed.
     """
 
@@ -29,6 +30,7 @@ class TaskResult:
     tied: np.ndarray
     gallery: int
     skipped: int
+    has_median: bool = False
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

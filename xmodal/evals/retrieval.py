@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xmodal.evals.results import TaskResult
-
 MEDIAN_RANK = "median_rank"
 _RECALL = "recall@"
 
@@ -34,8 +32,3 @@ def compute_median_rank(rank: np.ndarray) -> float:
       rank: int [Q], 0-based ranks.
     """
     return float(np.floor(np.median(rank)) + 1)
-
-
-def has_median_rank(task: TaskResult) -> bool:
-    """Whether the median rank of a task is reported: wherever ranks are known and recalls asked."""
-    return task.rank is not None and any(name.startswith(_RECALL) for name in task.values)

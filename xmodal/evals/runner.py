@@ -161,8 +161,14 @@ class _Queries:
     def __init__(self, labels: Labels) -> None:
         image_ids, caption_ids = np.asarray(labels.image_ids), np.asarray(labels.caption_ids)
         self._ids = {"image": image_ids, "text": caption_ids}
-        image_of_caption = Positions("image", image_ids)(np.asarray(labels.caption_image_ids))
-        self._clusters = {"image": np.arange(len(image_ids)), "text": image_of_caption}
+        # On a part of a split, captions may be here without their image.
+        own = np.asarray(labels.caption_image_ids)
+        image = Positions("image", image_ids).find(own)
+        absent = len(image_ids) + np.unique(own, return_inverse=True)[1]
+        self._clusters = {
+            "image": np.arange(len(image_ids)),
+            "text": np.where(image >= 0, image, absent),
+        }
 
     def result(self, asked: RetrievalTask, found: Found, task: str) -> TaskResult:
         """Puts what was found together with the queries that were asked."""
@@ -184,6 +190,7 @@ class _Queries:
             tied=found.tied[rows],
             gallery=items - (query == gallery),
             skipped=len(self._ids[query]) - len(rows),
+            has_median="median_rank" in asked.metrics and rank is not None,
             missing=found.missing,
         )
 

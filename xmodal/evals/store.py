@@ -150,6 +150,7 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
             "metrics": list(task.values),
             "gallery": int(task.gallery),
             "skipped": int(task.skipped),
+            "has_median": bool(task.has_median),
             "missing": dict(task.missing),
         }
     for name, correlation in board.correlations.items():
@@ -172,6 +173,7 @@ def _unpack_board(packed: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
             tied=arrays[f"{board}/{name}/tied"],
             gallery=task["gallery"],
             skipped=task["skipped"],
+            has_median=task["has_median"],
             missing=task["missing"],
         )
         for name, task in packed["tasks"].items()

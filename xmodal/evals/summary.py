@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from xmodal.evals.results import BoardResult, metric_tag
-from xmodal.evals.retrieval import MEDIAN_RANK, compute_median_rank, has_median_rank
+from xmodal.evals.retrieval import MEDIAN_RANK, compute_median_rank
 from xmodal.evals.uncertainty import Bootstrap, compute_interval
 
 MEAN = "mean"  # stands in tags where a task would
@@ -54,7 +54,7 @@ def compute_values(board: BoardResult) -> dict[str, float]:
     for name, task in board.tasks.items():
         for metric, values in task.values.items():
             found[metric_tag(board.name, name, metric)] = _mean(values)
-        if has_median_rank(task):
+        if task.has_median:
             asked = len(task.rank) > 0
             median = compute_median_rank(task.rank) if asked else np.nan
             found[metric_tag(board.name, name, MEDIAN_RANK)] = median

@@ -9,7 +9,7 @@ parts have in common.
 import numpy as np
 
 from xmodal.evals.results import BoardResult, TaskResult, metric_tag
-from xmodal.evals.retrieval import MEDIAN_RANK, has_median_rank
+from xmodal.evals.retrieval import MEDIAN_RANK
 
 _PERCENTILES = (2.5, 97.5)
 _WINDOW_DEVIATIONS = (
@@ -125,7 +125,7 @@ class _Part:
         columns = [np.bincount(images, minlength=num_images)]
         columns += [np.bincount(images, v, minlength=num_images) for v in task.values.values()]
         self._window = None
-        if has_median_rank(task):
+        if task.has_median:
             self._window = _MedianWindow(task.rank, images, columns[0])
             columns.append(self._window.ahead)
         self.columns = np.stack(columns, axis=1).astype(np.float64)

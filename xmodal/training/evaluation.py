@@ -10,7 +10,9 @@ import jax
 import ml_collections
 
 from xmodal import data
-from xmodal.evals import Evaluator, report
+from xmodal.evals import Evaluation, Evaluator, files
+from xmodal.evals.compare import format_comparison
+from xmodal.evals.store import StoredResults
 from xmodal.training import checkpoints, preflight, sharding
 from xmodal.training.state import TrainState
 
@@ -54,8 +56,8 @@ class RunEvaluator:
         held_out = self._eval_set(self.config.splits.validation)
         return self._evaluator.run(state.all_params(), state.model_state, held_out)
 
-    def run_checkpoint(self, run_dir: str, step: int, split: str) -> dict[str, float]:
-        """Metrics of one checkpoint on a split; see `Evaluator.run`.
+    def judge_checkpoint(self, run_dir: str, step: int, split: str) -> Evaluation:
+        """Evaluates one checkpoint on a split.
 
         Raises:
           UserError: no such step or split.
@@ -63,7 +65,16 @@ class RunEvaluator:
         params, model_state = checkpoints.restore_model(
             run_dir, step, self._parts.model, self._parts.example_inputs, self._parts.mesh
         )
-        return self._evaluator.run(params, model_state, self._eval_set(split))
+        options = self.config.evaluation
+        return Evaluation(
+            name=f"{self.config.name} step {step}",
+            title=f"{self.config.data.dataset}, {split} split",
+            results=self._evaluator.results(params, model_state, self._eval_set(split)),
+            similarity=self._parts.model.similarity,
+            samples=options.bootstrap_samples,
+            seed=options.seed,
+            published=split == "test",
+        )
 
     def _eval_set(self, split: str) -> data.EvalSet:
         if split not in self._sets:
@@ -78,6 +89,7 @@ def evaluate_checkpoint(
     split: str,
     output: str,
     writer: "metric_writers.MetricWriter",
+    other: StoredResults | None = None,
 ) -> None:
     """Evaluates one checkpoint, prints its table and writes all results.
 
@@ -86,20 +98,20 @@ def evaluate_checkpoint(
       run_dir: the run.
       step: one of its checkpoints.
       split: of the run's dataset.
-      output: folder of `metrics.json` and `report.md` of the checkpoint evaluated last, and
-        `steps/STEP.json` of every one.
+      output: folder of the results of the checkpoint evaluated last (see `Evaluation.save`), and
+        of `steps/STEP.json` of every one.
       writer: of TensorBoard scalars.
+      other: another model to compare with.
     """
-    metrics = evaluator.run_checkpoint(run_dir, step, split)
-    table = report.format_report(
-        {f"{evaluator.config.name} step {step}": metrics},
-        title=f"{evaluator.config.data.dataset}, {split} split",
-        published=split == "test",
-    )
-    writer.write_scalars(step, metrics)
+    evaluation = evaluator.judge_checkpoint(run_dir, step, split)
+    comparison = None if other is None else evaluation.compare(other)
+    writer.write_scalars(step, evaluation.metrics)
     writer.flush()
     if jax.process_index() == 0:
-        report.write_results(output, {"step": step} | metrics, table)
+        evaluation.save(output, comparison=comparison, extra={"step": step})
         # Written last: --follow takes this file as the sign that the step is done.
-        report.write_json(os.path.join(output, "steps", f"{step}.json"), metrics)
-        print(table, flush=True)
+        done = os.path.join(output, "steps", f"{step}.json")
+        files.write_text(done, files.format_json(evaluation.metrics))
+        print(evaluation.report(), flush=True)
+        if comparison is not None:
+            print(format_comparison(comparison, name=evaluation.name), flush=True)

@@ -44,14 +44,21 @@ class NonFiniteLossError(RuntimeError):
             path.write_text(json.dumps(evidence, indent=2) + "\n")
 
 
-def make_writer(folder: str) -> "metric_writers.MetricWriter":
-    """Opens a clu writer to the log and to TensorBoard files in `folder`, on process 0 only.
+def make_writer(folder: str, *, log: bool = True) -> "metric_writers.MetricWriter":
+    """Opens a clu writer to TensorBoard files in `folder`, on process 0 only.
 
     tensorflow is imported here and not above: training needs it for nothing else.
+
+    Args:
+      folder: of the files.
+      log: write the scalars to the log, too.
     """
     from clu import metric_writers
 
-    return metric_writers.create_default_writer(folder, just_logging=jax.process_index() > 0)
+    writers = [metric_writers.LoggingWriter()] if log else []
+    if jax.process_index() == 0:
+        writers.append(metric_writers.SummaryWriter(folder))
+    return metric_writers.AsyncMultiWriter(writers)
 
 
 def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
