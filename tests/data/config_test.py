@@ -42,6 +42,10 @@ def test_values_that_make_no_sense_are_refused():
         parse({"config": "images"})
     with pytest.raises(ValueError, match=r"data\.examples is 'captions'; known: images, pairs"):
         parse({"dataset": "flickr8k", "examples": "captions"})
+    with pytest.raises(ValueError, match=r"text\.tokenizer is 'word'; known: wordpiece, words"):
+        parse({"dataset": "flickr8k", "text": {"tokenizer": "word"}})
+    with pytest.raises(ValueError, match=r"image\.eval_recipe is 'vgg'; known: cxc, simclr"):
+        parse({"dataset": "flickr8k", "image": {"eval_recipe": "vgg"}})
     with pytest.raises(ValueError, match=r"captions_per_image is 2; set it to 1"):
         parse({"dataset": "flickr8k", "examples": "pairs", "captions_per_image": 2})
     with pytest.raises(ValueError, match="captions_per_image is 0"):

@@ -51,6 +51,51 @@ def test_evaluation_crop_equals_plain_loops(height, width, size, fraction):
     assert np.abs(result - expected).max() < 0.5 + 1e-4
 
 
+def _cubic(distance):
+    """Keys' kernel with a = -0.75, which TensorFlow 1 uses."""
+    x, a = abs(distance), -0.75
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
+
+
+def _cubic_axis(image, size):
+    """Output row i is interpolated at i * scale; beyond the border stands the last row."""
+    length, rows = image.shape[0], []
+    for out in range(size):
+        place = out * length / size
+        # The kernel is tabulated at 1024 places between two pixels.
+        offset = round((place - int(place)) * 1024) / 1024
+        taps = [(int(place) + k, _cubic(k - offset)) for k in (-1, 0, 1, 2)]
+        rows.append(sum(w * image[min(max(i, 0), length - 1)] for i, w in taps))
+    return np.stack(rows)
+
+
+def _simclr_crop(picture, size, fraction):
+    height, width = picture.shape[:2]
+    side = round(fraction * min(height, width))
+    top, left = (height - side + 1) // 2, (width - side + 1) // 2
+    square = picture[top : top + side, left : left + side].astype(np.float64)
+    return _cubic_axis(_cubic_axis(square, size).swapaxes(0, 1), size).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size", "fraction"),
+    [(64, 64, 64, 0.875), (51, 70, 17, 0.875), (33, 28, 40, 0.875), (29, 25, 12, 1.0)],
+)
+def test_simclr_crop_equals_plain_loops(height, width, size, fraction):
+    rng = np.random.default_rng(size)
+    # Values near both ends, so that the kernel overshoots them.
+    picture = rng.choice([0, 3, 128, 255], (height, width, 3)).astype(np.uint8)
+    config = ImageConfig(size=size, eval_crop=fraction, eval_recipe="simclr")
+    result = model_images(tf.constant([_png(picture)]), config)[0].numpy()
+    expected = _simclr_crop(picture, size, fraction)
+    assert result.dtype == np.uint8
+    assert expected.min() < 0
+    assert expected.max() > 255
+    assert np.abs(result - expected.clip(0, 255)).max() < 0.5 + 1e-3
+
+
 @pytest.fixture(scope="module")
 def coordinates():
     """A picture whose red and green channels tell the place of a pixel."""

@@ -9,6 +9,11 @@ from typing import Any
 from xmodal.options import UserError, check_keys
 
 
+def _check_name(key: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise UserError(f"config.data.{key} is {name!r}; known: {', '.join(known)}")
+
+
 @dataclasses.dataclass(frozen=True)
 class AugmentConfig:
     """Training augmentation; the defaults are the released recipe of the CxC dual encoder.
@@ -33,29 +38,43 @@ class ImageConfig:
     Attributes:
       size: side of the square model input in pixels; 0 passes precomputed features through.
       augment: training augmentation, None to train on the evaluation crop.
-      eval_crop: fraction of each side that the central crop keeps.
+      eval_crop: fraction of a side that the evaluation crop keeps.
+      eval_recipe: "cxc" squeezes the centre to a square, that fraction of each side, by
+        antialiased bilinear interpolation, as the authors of CxC do; "simclr" takes a central
+        square, that fraction of the shorter side, and resizes it as SimCLR does, bicubic.
     """
 
     size: int = 0
     augment: AugmentConfig | None = None
     eval_crop: float = 0.875
+    eval_recipe: str = "cxc"
+
+    def __post_init__(self) -> None:
+        _check_name("image.eval_recipe", self.eval_recipe, ("cxc", "simclr"))
 
 
 @dataclasses.dataclass(frozen=True)
 class TextConfig:
-    """How captions become word pieces.
+    """How captions become ids.
 
     Attributes:
-      vocabulary: path of a BERT `vocab.txt`; "" learns one from the training captions.
+      tokenizer: "wordpiece" for BERT, "words" for tables of word vectors.
+      vocabulary: path of the `vocab.txt` of a model, one token per line; "" learns word pieces
+        from the training captions (words cannot be learnt).
       vocabulary_size: what a learnt vocabulary aims at; a few per cent more may come out.
-      max_length: word pieces of a padded caption, with [CLS] and [SEP].
-      lower_case: uncased model: lower-case and strip accents.
+      max_length: tokens of a padded caption, [CLS] and [SEP] of word pieces included.
+      lower_case: word pieces: the model is uncased, lower-case and strip accents; words: look up
+        in lower case what is not in the vocabulary as it is written.
     """
 
+    tokenizer: str = "wordpiece"
     vocabulary: str = ""
     vocabulary_size: int = 1024
     max_length: int = 48
     lower_case: bool = True
+
+    def __post_init__(self) -> None:
+        _check_name("text.tokenizer", self.tokenizer, ("wordpiece", "words"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +91,7 @@ class DataConfig:
         "pairs" makes every (image, caption) pair an example of its own.
       captions_per_image: C of a training batch; 1 with "pairs".
       image: None leaves the image out (text-only models).
-      text: word pieces of the captions.
+      text: tokens of the captions.
       prefetch: batches prepared ahead of the consumer.
     """
 
@@ -88,8 +107,7 @@ class DataConfig:
     prefetch: int = 2
 
     def __post_init__(self) -> None:
-        if self.examples not in ("images", "pairs"):
-            raise UserError(f"config.data.examples is {self.examples!r}; known: images, pairs")
+        _check_name("examples", self.examples, ("images", "pairs"))
         if self.captions_per_image < 1:
             raise UserError(
                 f"config.data.captions_per_image is {self.captions_per_image}; at least 1"

@@ -10,8 +10,7 @@ from xmodal.data.config import DataConfig, parse
 from xmodal.data.image import model_images
 from xmodal.data.ratings import load_ratings
 from xmodal.data.sources import Source
-from xmodal.data.text import Tokenizer
-from xmodal.data.vocabulary import load_vocabulary
+from xmodal.data.tokenizers import make_tokenizer
 from xmodal.options import UserError
 
 # Retrieval is defined on five captions per image; some COCO images have six or seven.
@@ -35,7 +34,7 @@ class EvalSet:
     def __init__(self, config: DataConfig, split: str) -> None:
         self._config = config
         self._source = Source(config, split)
-        self._tokenizer = Tokenizer(load_vocabulary(config), config.text)
+        self._tokenizer = make_tokenizer(config)
         blocks = [
             {
                 "image_ids": block["image_id"],

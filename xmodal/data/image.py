@@ -1,8 +1,11 @@
-"""Decoded images to model inputs: the training augmentation and the evaluation crop.
+"""Decoded images to model inputs: the training augmentation and the evaluation crops.
 
-Both follow the released training code of the CxC dual encoder (lingvo's `milan` task). Pixels leave
-this file as uint8, because they travel to the device that way; normalisation is the tower's.
+The augmentation and the first crop follow the released training code of the CxC dual encoder
+(lingvo's `milan` task). Pixels leave this file as uint8, because they travel to the device that
+way; normalisation is the tower's.
 """
+
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -44,7 +47,7 @@ def model_images(
         picture = tf.io.decode_image(item[0], channels=3, expand_animations=False)
         picture = tf.ensure_shape(picture, [None, None, 3])
         if len(item) == 1:
-            return evaluation_crop(picture, config.size, config.eval_crop)
+            return EVALUATION_CROPS[config.eval_recipe](picture, config.size, config.eval_crop)
         return augment(picture, item[1], config.size, config.augment)
 
     random = seeds is not None and config.augment is not None
@@ -97,6 +100,29 @@ def evaluation_crop(image: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
     named as an area: what counts is what its TF op did.
     """
     return _to_uint8(_resize(tf.image.central_crop(image, fraction), size))
+
+
+def simclr_crop(image: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
+    """A central square of uint8 [H, W, 3], `fraction` of its shorter side; uint8 [size, size, 3].
+
+    As data_util.py of google-research/simclr evaluates, whose released weights were trained with
+    TensorFlow 1: its bicubic kernel (a = -0.75) starts from the corner of a pixel and not from its
+    centre, and is no wider where the picture shrinks.
+    """
+    extent = tf.shape(image)[:2]
+    shorter = tf.cast(tf.reduce_min(extent), tf.float32)
+    side = tf.cast(tf.round(fraction * shorter), tf.int32)
+    top, left = tf.unstack((extent - side + 1) // 2)
+    square = image[top : top + side, left : left + side]
+    resized = tf.compat.v1.image.resize_bicubic(square[None], [size, size])
+    return _to_uint8(tf.ensure_shape(resized[0], [size, size, 3]))
+
+
+EVALUATION_CROPS: Mapping[str, Callable[[tf.Tensor, int, float], tf.Tensor]] = {
+    "cxc": evaluation_crop,
+    "simclr": simclr_crop,
+}
+"""By `config.data.image.eval_recipe`."""
 
 
 def _resize(image: tf.Tensor, size: int) -> tf.Tensor:

@@ -10,8 +10,7 @@ from xmodal.data.config import DataConfig, parse
 from xmodal.data.image import model_images
 from xmodal.data.order import Order
 from xmodal.data.sources import Source
-from xmodal.data.text import Tokenizer
-from xmodal.data.vocabulary import load_vocabulary
+from xmodal.data.tokenizers import make_tokenizer
 
 
 def train_batches(
@@ -59,7 +58,7 @@ def train_batches(
     plan = _make_plan(
         config, source, order, slice(process_index * rows, process_index * rows + rows)
     )
-    tokenizer = Tokenizer(load_vocabulary(config), config.text)
+    tokenizer = make_tokenizer(config)
 
     @tf.autograph.experimental.do_not_convert  # graph operations only; converting takes seconds
     def make_batch(step: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""The word pieces a model knows: read from a BERT vocab.txt or learnt from training captions."""
+"""The tokens a model knows: read from its vocab.txt, or word pieces of the training captions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,9 +23,17 @@ def load_vocabulary(config: DataConfig) -> list[str]:
     """The vocabulary that `config.text` asks for.
 
     A learnt one comes from the captions of the split `train` and is cached beside the dataset.
+
+    Raises:
+      UserError: there is no such file, or no file is named and there are words to look up.
     """
     if config.text.vocabulary:
         return read_vocabulary(epath.Path(config.text.vocabulary))
+    if config.text.tokenizer == "words":
+        raise UserError(
+            "config.data.text.tokenizer='words' needs config.data.text.vocabulary: the vocab.txt "
+            "that data_prep.convert_weights wrote beside the word vectors."
+        )
     source = Source(config, "train")
     case = "uncased" if config.text.lower_case else "cased"
     path = source.folder / f"vocabulary-{config.text.vocabulary_size}-{case}.txt"
