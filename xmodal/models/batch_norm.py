@@ -17,17 +17,20 @@ class BatchNorm(nn.Module):
       groups: equal consecutive parts of the batch, each with its own statistics.
       momentum: decay of the running statistics.
       epsilon: added to the variance.
+      use_scale: whether the channels have a learned scale.
     """
 
     groups: int = 1
     momentum: float = 0.99
     epsilon: float = 1e-3
+    use_scale: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
         """Normalises x [B, H, W, C] per channel, in the dtype of x."""
         channels = x.shape[-1]
-        scale = self.param("scale", nn.initializers.ones, (channels,))
+        ones = nn.initializers.ones
+        scale = self.param("scale", ones, (channels,)) if self.use_scale else jnp.ones(())
         bias = self.param("bias", nn.initializers.zeros, (channels,))
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,), jnp.float32)
         running_var = self.variable("batch_stats", "var", jnp.ones, (channels,), jnp.float32)

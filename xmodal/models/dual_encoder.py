@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from xmodal.models import efficientnet, precomputed, text_tower
+from xmodal.models import efficientnet, precomputed, resnet, text_tower
 from xmodal.models.embedding import Embedding
 from xmodal.models.tower import ONE_CPU, Devices, Tower, Tree
 from xmodal.options import UserError, call, lookup
@@ -15,6 +15,7 @@ TOWERS: Mapping[str, Callable[..., Tower]] = {
     "bert": text_tower.make_tower,
     "efficientnet": efficientnet.make_tower,
     "precomputed": precomputed.make_tower,
+    "resnet": resnet.make_tower,
 }
 
 SIDES = ("image", "text")

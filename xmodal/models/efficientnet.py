@@ -15,15 +15,12 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.models import depthwise as depthwise_lib
+from xmodal.models import pixels
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
 from xmodal.options import UserError, lookup
-
-# ImageNet statistics of pixels in [0, 1].
-PIXEL_MEAN = (0.485, 0.456, 0.406)
-PIXEL_STD = (0.229, 0.224, 0.225)
 
 # A depthwise kernel is [k, k, C, 1], so its fan-out is k * k, as in the original.
 _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -150,6 +147,7 @@ class EfficientNet(nn.Module):
     batch_groups: int
     drop_connect: float
     drop_connect_over: str
+    normalization: str
     remat: bool
     dtype: DTypeLike
     projection: int | None
@@ -157,13 +155,7 @@ class EfficientNet(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array, train: bool) -> Embedding:
         """uint8 [B, H, W, 3] -> vector [B, D]."""
-        if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
-            raise ValueError(
-                f"EfficientNet takes uint8 images [B, H, W, 3], got {images.dtype} "
-                f"{list(images.shape)}; pixels are normalised inside"
-            )
-        mean, std = jnp.asarray(PIXEL_MEAN), jnp.asarray(PIXEL_STD)
-        x = ((images / 255.0 - mean) / std).astype(self.dtype)
+        x = pixels.normalize(images, self.normalization).astype(self.dtype)
         x = nn.Conv(
             scale_channels(STEM_CHANNELS, self.width), (3, 3), strides=2, padding="SAME",
             use_bias=False, kernel_init=_CONV_INIT, dtype=self.dtype, name="stem",
@@ -203,6 +195,7 @@ def make_tower(
     batch_norm: str = "global",
     drop_connect: float = 0.2,
     drop_connect_over: str = "blocks",
+    normalization: str = "imagenet",
     remat: bool = False,
     projection: int | None = None,
     devices: Devices = ONE_CPU,
@@ -218,6 +211,7 @@ def make_tower(
       batch_norm: statistics over the "global" batch or "per_device".
       drop_connect: probability of dropping a block's branch, reached at the last block.
       drop_connect_over: see `drop_connect_rates`.
+      normalization: of the pixels, see `pixels.normalize`.
       remat: recompute every block in the backward pass instead of storing its inside.
       projection: width of a linear layer after the pooling; None for the pooled features.
       devices: their count is the number of groups of batch_norm="per_device".
@@ -231,6 +225,7 @@ def make_tower(
         width, depth = lookup("config.model.image.variant", variant, VARIANTS)
     counts = {"global": 1, "per_device": devices.count}
     groups = lookup("config.model.image.batch_norm", batch_norm, counts)
+    lookup("config.model.image.normalization", normalization, pixels.NORMALIZATIONS)
     return Tower(
         EfficientNet(
             width=width or 1.0,
@@ -239,6 +234,7 @@ def make_tower(
             batch_groups=groups,
             drop_connect=drop_connect,
             drop_connect_over=drop_connect_over,
+            normalization=normalization,
             remat=remat,
             dtype=lookup("config.model.image.dtype", dtype, DTYPES),
             projection=projection,

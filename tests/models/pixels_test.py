@@ -1,0 +1,31 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.models import pixels
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # Of the RGB pixel (255, 51, 0).
+        ("imagenet", [(1 - 0.485) / 0.229, (0.2 - 0.456) / 0.224, -0.406 / 0.225]),
+        ("torch", [(1 - 0.485) / 0.229, (0.2 - 0.456) / 0.224, -0.406 / 0.225]),
+        ("inception", [1, -0.6, -1]),
+        ("caffe", [-103.939, 51 - 116.779, 255 - 123.68]),
+        ("unit", [1, 0.2, 0]),
+    ],
+)
+def test_a_known_pixel(name, expected):
+    images = np.broadcast_to(np.uint8([255, 51, 0]), (2, 3, 4, 3))
+    normal = pixels.normalize(jnp.asarray(images), name)
+    assert normal.dtype == np.float32
+    np.testing.assert_allclose(normal, np.broadcast_to(expected, images.shape), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((1, 2, 2, 3), "float32"), ((2, 2, 3), "uint8"), ((1, 2, 2, 4), "uint8")]
+)
+def test_other_images_are_refused(shape, dtype):
+    with pytest.raises(ValueError, match=rf"uint8 images .* got {dtype} .*normalised inside"):
+        pixels.normalize(jnp.zeros(shape, dtype), "unit")

@@ -1,0 +1,95 @@
+"""What the parity tests of image towers share."""
+
+import h5py
+import numpy as np
+import pytest
+
+
+def images(batch, size, seed=1):
+    return np.random.default_rng(seed).integers(0, 256, (batch, size, size, 3), np.uint8)
+
+
+def relative(ours, reference):
+    reference = np.asarray(reference)
+    return np.max(np.abs(np.asarray(ours) - reference)) / np.max(np.abs(reference))
+
+
+def nest(flat):
+    """Flat names as `(params, model_state)`."""
+    tree = {}
+    for name, array in flat.items():
+        node = tree
+        *path, leaf = name.split("/")
+        for key in path:
+            node = node.setdefault(key, {})
+        node[leaf] = array
+    return tree.pop("params"), tree
+
+
+def embed(tower, flat, pixels, **options):
+    """Op by op: layers of one shape, also of other towers, compile once."""
+    return np.asarray(tower.apply(*nest(flat), pixels, **options)[0].vector)
+
+
+class RandomWeights(dict):
+    """Arrays made when a reference implementation first asks for them."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        self._rng = np.random.default_rng(seed)
+
+    def kernel(self, name, shape):
+        scale = np.sqrt(2 / np.prod(shape[:-1]))
+        return self.setdefault(name, self._rng.normal(0, scale, shape).astype(np.float32))
+
+    def vector(self, name, width, mean=0.0):
+        noise = self._rng.normal(mean, 0.1, width).astype(np.float32)
+        return self.setdefault(name, np.abs(noise) if mean else noise)
+
+
+def save_checkpoint(arrays, prefix):
+    """Writes a TensorFlow 1 checkpoint, which names arrays freely."""
+    tf = pytest.importorskip("tensorflow")
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix), tensor_names=list(arrays), shape_and_slices=[""] * len(arrays),
+        tensors=list(arrays.values()),
+    )  # fmt: skip
+
+
+def random_norms(keras, model, seed=0):
+    """Gives biases and batch normalisations of a Keras model values that matter."""
+    rng = np.random.default_rng(seed)
+    for layer in model.layers:
+        weights = layer.get_weights()
+        if isinstance(layer, keras.layers.BatchNormalization):
+            *affine, mean, var = [
+                w + rng.normal(0, 0.1, w.shape).astype(np.float32) for w in weights
+            ]
+            layer.set_weights([*affine, mean, np.abs(var)])
+        elif len(weights) == 2:
+            layer.set_weights([weights[0], rng.normal(0, 0.1, weights[1].shape)])
+        if isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+    return model
+
+
+def keras_arrays(model):
+    """A Keras model's arrays under the names that `load_source` gives those of an `.h5` file."""
+    return {
+        f"{layer.name}/{weight.name}": np.asarray(weight)
+        for layer in model.layers
+        for weight in layer.weights
+        if "seed" not in weight.name
+    }
+
+
+def save_released(model, path):
+    """Writes an `.h5` file as keras.applications were released: a group per layer."""
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = [layer.name.encode() for layer in model.layers]
+        for layer in model.layers:
+            group = file.create_group(layer.name)
+            names = [f"{layer.name}/{weight.name}:0" for weight in layer.weights]
+            group.attrs["weight_names"] = [name.encode() for name in names]
+            for name, weight in zip(names, layer.weights, strict=True):
+                group[name] = np.asarray(weight)

@@ -1,0 +1,287 @@
+import jax
+import numpy as np
+import parity
+import pytest
+from safetensors.numpy import save_file
+
+from xmodal.models import resnet
+from xmodal.options import UserError
+from xmodal.pretrained.resnet import EXPECTED_UNEXPECTED, convert_resnet
+from xmodal.pretrained.sources import load_source
+
+# The smallest network in which every kind of unit and stride occurs.
+SMALL = (1, 2, 1, 1)
+SIZE = 75
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
+
+
+def _keras(units):
+    keras = pytest.importorskip("keras")
+    keras.utils.set_random_seed(0)
+    if units is SMALL:
+        from keras.src.applications.resnet import ResNet, stack_residual_blocks_v1
+
+        def stack(x):
+            for stage, count in enumerate(units):
+                stride = {"stride1": 1} if stage == 0 else {}
+                name = f"conv{stage + 2}"
+                x = stack_residual_blocks_v1(x, 64 * 2**stage, count, name=name, **stride)
+            return x
+
+        model = ResNet(
+            stack, preact=False, use_bias=True, weights_name="resnet50", weights=None,
+            include_top=False, pooling="avg", input_shape=(SIZE, SIZE, 3),
+        )  # fmt: skip
+    else:
+        model = getattr(keras.applications, f"ResNet{units}")(
+            weights=None, include_top=False, pooling="avg", input_shape=(SIZE, SIZE, 3)
+        )
+    return parity.random_norms(keras, model)
+
+
+def _caffe(images):
+    return images[..., ::-1].astype(np.float32) - np.float32([103.939, 116.779, 123.68])
+
+
+@pytest.mark.parametrize("depth", [50, 152])
+def test_equals_keras_applications(depth):
+    model, images = _keras(depth), parity.images(1, SIZE)
+    flat, report = convert_resnet(parity.keras_arrays(model), depth=depth, variant="keras")
+    report.check()
+    expected = model(_caffe(images), training=False)
+    tower = resnet.make_tower(depth=depth, variant="keras")
+    assert parity.relative(parity.embed(tower, flat, images), expected) < 1e-4
+    if depth == 50:
+        half = resnet.make_tower(variant="keras", dtype="bfloat16")
+        assert parity.relative(parity.embed(half, flat, images), expected) < 2e-2
+
+
+def test_training_pass_equals_keras_applications(small):
+    model, images = _keras(SMALL), parity.images(5, SIZE)
+    params, state = parity.nest(
+        convert_resnet(parity.keras_arrays(model), depth=50, variant="keras")[0]
+    )
+    expected = model(_caffe(images), training=True)  # also moves the running statistics
+    embedding, new_state = resnet.make_tower(variant="keras").apply(
+        params, state, images, train=True, key=jax.random.key(0)
+    )
+    assert parity.relative(embedding.vector, expected) < 1e-4
+    moved = parity.nest(convert_resnet(parity.keras_arrays(model), depth=50, variant="keras")[0])[1]
+    jax.tree.map(
+        lambda ours, theirs: np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4),
+        new_state,
+        moved,
+    )
+
+
+def test_every_keras_file_gives_the_same_weights(small, tmp_path):
+    model = _keras(SMALL)
+    expected, _ = convert_resnet(parity.keras_arrays(model), variant="keras")
+    parity.save_released(model, tmp_path / "released.h5")
+    model.save_weights(tmp_path / "new.weights.h5")
+    model.save(tmp_path / "whole.keras")
+    model.save(tmp_path / "whole.h5")
+    for path in sorted(tmp_path.iterdir()):
+        flat, report = convert_resnet(load_source(path).arrays, variant="keras")
+        report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+        assert set(flat) == set(expected), path
+        for name, array in flat.items():
+            np.testing.assert_array_equal(array, expected[name])
+
+
+def _torch_resnet(torch, units):
+    """ResNet with the state dict of torchvision."""
+    nn = torch.nn
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inputs, width, stride):
+            super().__init__()
+            self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+            self.bn1 = nn.BatchNorm2d(width)
+            self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+            self.bn2 = nn.BatchNorm2d(width)
+            self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+            self.bn3 = nn.BatchNorm2d(4 * width)
+            self.downsample = None
+            if inputs != 4 * width:
+                skip = nn.Conv2d(inputs, 4 * width, 1, stride, bias=False)
+                self.downsample = nn.Sequential(skip, nn.BatchNorm2d(4 * width))
+
+        def forward(self, x):
+            y = self.bn1(self.conv1(x)).relu()
+            y = self.bn2(self.conv2(y)).relu()
+            y = self.bn3(self.conv3(y))
+            return (y + (self.downsample(x) if self.downsample else x)).relu()
+
+    model, inputs = nn.Module(), 64
+    model.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
+    model.bn1 = nn.BatchNorm2d(64)
+    for stage, count in enumerate(units):
+        blocks = []
+        for unit in range(count):
+            blocks.append(Bottleneck(inputs, 64 * 2**stage, 2 if stage and not unit else 1))
+            inputs = 256 * 2**stage
+        model.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+    model.fc = nn.Linear(2048, 3)
+
+    def forward(x):
+        x = nn.functional.max_pool2d(model.bn1(model.conv1(x)).relu(), 3, 2, padding=1)
+        for stage in (model.layer1, model.layer2, model.layer3, model.layer4):
+            x = stage(x)
+        return x.mean((2, 3))
+
+    torch.manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
+                tensor.data += 0.1 * torch.randn_like(tensor)
+            module.running_var.abs_()
+    return model.eval(), forward
+
+
+def test_equals_torchvision(small, tmp_path):
+    torch = pytest.importorskip("torch")
+    model, forward = _torch_resnet(torch, SMALL)
+    state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    save_file(state, tmp_path / "resnet.safetensors")
+    arrays = load_source(tmp_path / "resnet.safetensors").arrays
+    flat, report = convert_resnet(arrays, depth=50, variant="torchvision")
+    assert set(report.unexpected) == {"fc.weight", "fc.bias"}
+    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+    assert report.reshaped["params/stem/kernel"] == "OIHW to HWIO"
+    images = parity.images(2, SIZE)
+    mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    pixels = torch.tensor((images / np.float32(255) - mean) / std).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        expected = forward(pixels).numpy()
+    tower = resnet.make_tower(variant="torchvision")
+    assert parity.relative(parity.embed(tower, flat, images), expected) < 1e-4
+
+
+def _conv(tf, weights, x, name, norm, names, size, channels, stride):
+    """A convolution padded by the size of its kernel where it has a stride, and its norm."""
+    kernel = weights.kernel(f"{name}/{names[0]}", (size, size, x.shape[-1], channels))
+    if stride > 1:
+        x = tf.pad(x, [[0, 0], *[[(size - 1) // 2] * 2] * 2, [0, 0]])
+    x = tf.nn.conv2d(x, kernel, stride, "SAME" if stride == 1 else "VALID")
+    gamma, var = (weights.vector(f"{norm}/{leaf}", channels, 1) for leaf in names[1:3])
+    beta, mean = (weights.vector(f"{norm}/{leaf}", channels) for leaf in names[3:])
+    return tf.nn.batch_normalization(x, mean, var, beta, gamma, 1e-5)
+
+
+TF_NAMES = ("kernel", "gamma", "moving_variance", "beta", "moving_mean")
+
+
+def _slim_forward(tf, weights, x):
+    """resnet_v1 of tensorflow/models, research/slim."""
+
+    def conv(x, name, *shape):
+        name = f"resnet_v1_50/{name}"
+        return _conv(tf, weights, x, name, f"{name}/BatchNorm", ("weights", *TF_NAMES[1:]), *shape)
+
+    x = tf.nn.relu(conv(x, "conv1", 7, 64, 2))
+    x = tf.nn.max_pool2d(x, 3, 2, "SAME")
+    for block, units in enumerate(SMALL, start=1):
+        for unit in range(1, units + 1):
+            stride = 2 if unit == units and block < 4 else 1
+            width, place = 32 * 2**block, f"block{block}/unit_{unit}/bottleneck_v1"
+            if x.shape[-1] == 4 * width:
+                shortcut = tf.nn.max_pool2d(x, 1, stride, "SAME")
+            else:
+                shortcut = conv(x, f"{place}/shortcut", 1, 4 * width, stride)
+            y = tf.nn.relu(conv(x, f"{place}/conv1", 1, width, 1))
+            y = tf.nn.relu(conv(y, f"{place}/conv2", 3, width, stride))
+            x = tf.nn.relu(shortcut + conv(y, f"{place}/conv3", 1, 4 * width, 1))
+    return tf.reduce_mean(x, [1, 2])
+
+
+@pytest.mark.parametrize("scope", ["", "module/"])
+def test_equals_slim(scope, small, tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    weights, images = parity.RandomWeights(), parity.images(2, SIZE + 1)
+    expected = _slim_forward(tf, weights, tf.constant(images / np.float32(127.5) - 1))
+    others = {"global_step": np.int64(7), "resnet_v1_50/logits/biases": np.zeros(5, np.float32)}
+    parity.save_checkpoint(
+        {f"{scope}{name}": array for name, array in weights.items()} | others,
+        tmp_path / "resnet.ckpt",
+    )
+    flat, report = convert_resnet(load_source(tmp_path).arrays, depth=50, variant="slim")
+    assert list(report.unexpected) == ["resnet_v1_50/logits/biases"]
+    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+    tower = resnet.make_tower(variant="slim")
+    assert parity.relative(parity.embed(tower, flat, images), expected) < 1e-4
+
+
+def _simclr_forward(tf, weights, x, names):
+    """google-research/simclr, sk_ratio 0; `names` of (layer, norm) in the order it makes them."""
+
+    def conv(x, *shape):
+        return _conv(tf, weights, x, *next(names), TF_NAMES, *shape)
+
+    x = tf.nn.max_pool2d(tf.nn.relu(conv(x, 7, 64, 2)), 3, 2, "SAME")
+    for group, units in enumerate(SMALL):
+        for unit in range(units):
+            width, shortcut = 64 * 2**group, x
+            stride = 2 if group and not unit else 1
+            if not unit:
+                shortcut = conv(x, 1, 4 * width, stride)
+            y = tf.nn.relu(conv(x, 1, width, 1))
+            y = tf.nn.relu(conv(y, 3, width, stride))
+            x = tf.nn.relu(shortcut + conv(y, 1, 4 * width, 1))
+    return tf.reduce_mean(x, [1, 2])
+
+
+def _simclr_numbers(scope, first):
+    yield f"{scope}conv2d", f"{scope}batch_normalization"
+    for number in range(first, 99):
+        yield f"{scope}conv2d_{number}", f"{scope}batch_normalization_{number}"
+
+
+def _simclr_places(root):
+    yield f"{root}initial_conv_relu_max_pool/0/conv2d", f"{root}initial_conv_relu_max_pool/2/bn"
+    for group, units in enumerate(SMALL):
+        for unit in range(units):
+            block = f"{root}block_groups/{group}/layers/{unit}"
+            if not unit:
+                yield f"{block}/projection_layers/0/conv2d", f"{block}/projection_layers/1/bn"
+            for place in (0, 3, 6):
+                list_ = f"{block}/conv_relu_dropblock_layers"
+                yield f"{list_}/{place}/conv2d", f"{list_}/{place + 1}/bn"
+
+
+@pytest.mark.parametrize(
+    "names", [_simclr_numbers("base_model/", 1), _simclr_places("model/resnet_model/")]
+)
+def test_equals_simclr(names, small, tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    weights, images = parity.RandomWeights(), parity.images(2, SIZE + 1)
+    expected = _simclr_forward(tf, weights, tf.constant(images / np.float32(255)), names)
+    heads = {
+        "head_supervised/linear_layer/dense/kernel": np.zeros((2048, 5), np.float32),
+        "head_contrastive/nl_0/batch_normalization/gamma": np.ones(2048, np.float32),
+    }
+    parity.save_checkpoint(weights | heads, tmp_path / "model.ckpt")
+    flat, report = convert_resnet(load_source(tmp_path).arrays, depth=50, variant="simclr")
+    assert set(report.unexpected) == set(heads)
+    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+    tower = resnet.make_tower(variant="simclr")
+    assert parity.relative(parity.embed(tower, flat, images), expected) < 1e-4
+
+
+def test_wrong_sources_are_named(small):
+    arrays = {"conv1.weight": np.zeros((64, 3, 7, 7), np.float32), "classifier.weight": np.ones(2)}
+    _, report = convert_resnet(arrays, depth=50)
+    with pytest.raises(UserError, match=r"missing:\n(.*\n)*.*layer1\.0\.conv1\.weight"):
+        report.check()
+    with pytest.raises(UserError, match=r"not expected:\n  classifier.weight"):
+        report.check(expected_missing=[".*"], expected_unexpected=EXPECTED_UNEXPECTED)
+    with pytest.raises(UserError, match=r"conv1\.weight has the shape \[64, 3, 5, 5\]"):
+        convert_resnet({"conv1.weight": np.zeros((64, 3, 5, 5))}, depth=50)
+    with pytest.raises(UserError, match="'152', '50'"):
+        convert_resnet(arrays, depth=18)
+    with pytest.raises(UserError, match=r"\['layers'\] in the tower"):
+        convert_resnet(arrays, layers=50)

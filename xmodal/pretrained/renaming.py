@@ -1,0 +1,117 @@
+"""Image towers from sources that hold the same arrays under other names."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from xmodal.models import Tower
+from xmodal.pretrained.report import Mapper, Report
+
+Flat = dict[str, np.ndarray]
+"""`params/a/b/kernel` and `batch_stats/a/b/mean` -> array."""
+
+# Counters, which are no weights.
+_COUNTERS = re.compile(r"(.*[/.])?(global_step|num_batches_tracked|save_counter)\b")
+
+# What we, TensorFlow, torch and TF-slim call the arrays of a convolution and of the batch
+# normalisation after it. The roles of the latter start with `norm_`.
+TENSORFLOW = {
+    "kernel": "kernel",
+    "bias": "bias",
+    "norm_scale": "gamma",
+    "norm_bias": "beta",
+    "norm_mean": "moving_mean",
+    "norm_var": "moving_variance",
+}
+TORCH = {
+    "kernel": "weight",
+    "norm_scale": "weight",
+    "norm_bias": "bias",
+    "norm_mean": "running_mean",
+    "norm_var": "running_var",
+}
+SLIM = {
+    "kernel": "weights",
+    "norm_scale": "BatchNorm/gamma",
+    "norm_bias": "BatchNorm/beta",
+    "norm_mean": "BatchNorm/moving_mean",
+    "norm_var": "BatchNorm/moving_variance",
+}
+
+
+class Taken(NamedTuple):
+    """An array of the source: its name, and what is done to its layout, also in words."""
+
+    name: str
+    change: Callable[[np.ndarray], np.ndarray] | None = None
+    how: str = ""
+
+
+Rule = Callable[[str, str], Taken]
+"""From one of our layers (`stage1_unit2/reduce`) and a role to the array of the source."""
+
+
+def convert(arrays: Mapping[str, np.ndarray], tower: Tower, rule: Rule) -> tuple[Flat, Report]:
+    """Fills every array of an image tower.
+
+    Args:
+      arrays: the source.
+      tower: takes images and has no projection.
+      rule: where each array of the tower is in the source.
+
+    Returns:
+      The arrays the source has, in the shapes of the tower, and the report.
+
+    Raises:
+      UserError: an array has another shape than the tower's.
+    """
+    mapper = Mapper(arrays)
+    for name, shape in tower_shapes(tower).items():
+        taken = rule(*split_name(name))
+        mapper.take(name, taken.name, shape, change=taken.change, how=taken.how)
+    return mapper.result(ignored=[name for name in arrays if _COUNTERS.match(name)])
+
+
+def tower_shapes(tower: Tower) -> dict[str, tuple[int, ...]]:
+    """The shape of every array of an image tower, by its name in a converted folder."""
+    images = np.zeros((1, 96, 96, 3), np.uint8)
+    params, state = jax.eval_shape(tower.init, jax.random.key(0), images)
+    leaves, _ = jax.tree_util.tree_flatten_with_path({"params": params, **state})
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves
+    }
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`params/a/stem_norm/scale` -> ("a/stem", "norm_scale"): the layer and the array's role."""
+    _, _, path = name.partition("/")
+    layer, _, leaf = path.rpartition("/")
+    if leaf.startswith("depthwise"):  # A depthwise kernel is an array of its block.
+        return f"{layer}/depthwise", "bias" if leaf.endswith("_bias") else "kernel"
+    if layer.endswith("_norm"):
+        return layer.removesuffix("_norm"), f"norm_{leaf}"
+    return layer, leaf
+
+
+def find_prefix(arrays: Mapping[str, np.ndarray], name: str) -> str:
+    """What stands before `name` in the source, as `module/`; empty if it is not there.
+
+    Exported modules put a scope of their own around the names that were trained.
+    """
+    found = [key.removesuffix(name) for key in arrays if f"/{key}".endswith(f"/{name}")]
+    return min(found, key=len, default="")
+
+
+def number_layers(names: Iterable[str], kind: str) -> list[str]:
+    """The layers `scope/kind`, `scope/kind_1`, ..., in this order, of which `names` has arrays.
+
+    Frameworks number the layers that get no name of their own in the order of their creation,
+    from whatever number the process had reached.
+    """
+    pattern = re.compile(rf"(?P<layer>(.*/)?({kind})(_(?P<number>\d+))?)/[^/]+")
+    matches = [match for match in map(pattern.fullmatch, names) if match]
+    numbers = {match["layer"]: int(match["number"] or 0) for match in matches}
+    return sorted(numbers, key=numbers.__getitem__)
