@@ -38,7 +38,7 @@ def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
         ]
         arrays = {key: np.asarray(reader.get_tensor(key)) for key in keys}
         graph = reader.get_tensor(_GRAPH) if _GRAPH in types else None
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The checkpoint {prefix} cannot be read ({str(error).splitlines()[0]}): it is damaged "
             "or cut off, get it again."

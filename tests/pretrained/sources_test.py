@@ -1,0 +1,221 @@
+"""Every format is written by the library that publishes in it."""
+
+import json
+import pathlib
+import zipfile
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from xmodal.options import UserError
+from xmodal.pretrained.sources import load_source
+
+ARRAYS = {
+    "conv/kernel": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "conv/bias": np.ones(4, np.float16),
+    "count": np.int64(7),
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """Common start of the names of a TensorFlow 1 checkpoint."""
+    import tensorflow as tf
+
+    prefix = str(tmp_path_factory.mktemp("checkpoint") / "model.ckpt")
+    names, tensors = list(ARRAYS), [tf.constant(array) for array in ARRAYS.values()]
+    tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors
+    )
+    return prefix
+
+
+def assert_read(path, expected=ARRAYS):
+    arrays = load_source(path).arrays
+    assert set(arrays) == set(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
+
+
+def copy(path, folder):
+    """Files that start like `path`, in another folder."""
+    path = pathlib.Path(path)
+    for file in path.parent.glob(f"{path.name}*"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder / path.name
+
+
+def test_tensorflow_checkpoint(checkpoint, tmp_path):
+    assert_read(checkpoint)
+    assert_read(f"{checkpoint}.index")
+    assert_read(f"{checkpoint}.data-00000-of-00001")
+    folder = copy(checkpoint, tmp_path).parent
+    assert_read(folder)
+    for file in list(folder.iterdir()):
+        (folder / file.name.replace("model.ckpt", "old.ckpt")).write_bytes(file.read_bytes())
+    with pytest.raises(UserError, match=r"has several: model.ckpt, old.ckpt. Name the one"):
+        load_source(folder)
+    (folder / "checkpoint").write_text('model_checkpoint_path: "/far/away/old.ckpt"\n')
+    assert_read(folder)
+
+
+def test_half_downloaded_and_damaged_checkpoints(checkpoint, tmp_path):
+    path = copy(checkpoint, tmp_path)
+    data = tmp_path / "model.ckpt.data-00000-of-00001"
+    content = data.read_bytes()
+    data.write_bytes(content[:-9])
+    with pytest.raises(UserError, match="model.ckpt cannot be read .*: it is damaged or cut off"):
+        load_source(path)
+    data.unlink()
+    with pytest.raises(UserError, match="half downloaded: model.ckpt.data-00000-of-00001 is not"):
+        load_source(path)
+    (tmp_path / "model.ckpt.data-00000-of-00002").write_bytes(content)
+    with pytest.raises(UserError, match="half downloaded: model.ckpt.data-00001-of-00002 is not"):
+        load_source(tmp_path)
+    (tmp_path / "model.ckpt.index").unlink()
+    with pytest.raises(UserError, match="model.ckpt.index is not there"):
+        load_source(tmp_path)
+
+
+def test_saved_model_has_the_names_of_its_variables(tmp_path):
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.parts = [tf.Variable(ARRAYS["conv/kernel"], name="conv/kernel")]
+    module.do_lower_case = tf.Variable(True, trainable=False)
+    tf.saved_model.save(module, str(tmp_path / "hub"))
+    (tmp_path / "hub/assets").mkdir(exist_ok=True)
+    (tmp_path / "hub/assets/vocab.txt").write_text("a\nb\n")
+    source = load_source(tmp_path / "hub")
+    assert source.files == {"vocab.txt": "a\nb\n"}
+    expected = {"conv/kernel": ARRAYS["conv/kernel"], "do_lower_case": np.bool_(True)}
+    assert_read(tmp_path / "hub", expected)
+    assert_read(tmp_path / "hub/saved_model.pb", expected)
+    (tmp_path / "hub/variables/variables.data-00000-of-00001").unlink()
+    with pytest.raises(UserError, match="variables is half downloaded: variables.data-00000-of"):
+        load_source(tmp_path / "hub")
+
+
+def test_variables_of_equal_names_are_told_apart_by_place(tmp_path):
+    import tensorflow as tf
+
+    both = {key: tf.Variable([value], name="kernel") for key, value in {"a": 1.0, "b": 2.0}.items()}
+    prefix = tf.train.Checkpoint(**both).write(str(tmp_path / "model"))
+    expected = {"a": np.float32([1.0]), "b": np.float32([2.0])}
+    assert_read(prefix, expected)
+
+
+def test_safetensors_and_what_lies_beside(tmp_path):
+    file = tmp_path / "model.safetensors"
+    plain = {name: np.asarray(array) for name, array in ARRAYS.items()}
+    safetensors.numpy.save_file(plain, file)
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 4}))
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling/config.json").write_text("{}")
+    assert_read(tmp_path)
+    assert_read(file)
+    assert load_source(file).files == {
+        "config.json": {"hidden_size": 4},
+        "1_Pooling/config.json": {},
+    }
+    (tmp_path / "config.json").write_text('{"hidden_')
+    with pytest.raises(UserError, match="config.json is damaged or cut off"):
+        load_source(tmp_path)
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(
+        UserError, match="model.safetensors cannot be read .* cut off, get it again"
+    ):
+        load_source(tmp_path)
+    file.write_bytes(b"")
+    with pytest.raises(UserError, match="model.safetensors cannot be read"):
+        load_source(tmp_path)
+
+
+def test_bfloat16_safetensors(tmp_path):
+    half = np.float32([1.5, -2]).astype(ml_dtypes.bfloat16)
+    header = json.dumps({"half": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+    content = len(header).to_bytes(8, "little") + header + half.tobytes()
+    (tmp_path / "model.safetensors").write_bytes(content)
+    assert_read(tmp_path, {"half": half})
+
+
+def test_shards(tmp_path):
+    names = [f"model-{n:05}-of-00002.safetensors" for n in (1, 2)]
+    parts = {"conv/kernel": names[0], "conv/bias": names[1]}
+    for array, name in parts.items():
+        safetensors.numpy.save_file({array: ARRAYS[array]}, tmp_path / name)
+    table = tmp_path / "model.safetensors.index.json"
+    table.write_text(json.dumps({"weight_map": parts}))
+    assert_read(tmp_path, {name: ARRAYS[name] for name in parts})
+    (tmp_path / names[1]).rename(tmp_path / f"{names[1]}.incomplete")
+    with pytest.raises(UserError, match="half downloaded .model-00002-.*incomplete has not finish"):
+        load_source(tmp_path)
+    (tmp_path / f"{names[1]}.incomplete").unlink()
+    with pytest.raises(UserError, match="half downloaded.* names 2 files, of which model-00002"):
+        load_source(tmp_path)
+
+
+@pytest.mark.parametrize("end", [".h5", ".weights.h5", ".keras"])
+def test_keras(tmp_path, end):
+    import keras
+
+    layers = keras.layers
+    stem = layers.Conv2D(2, 3, name="stem", bias_initializer="ones")
+    model = keras.Sequential([keras.Input((5, 5, 3)), stem, layers.BatchNormalization(name="bn")])
+    path = tmp_path / f"model{end}"
+    (model.save_weights if end == ".weights.h5" else model.save)(path)
+    values = {
+        "stem": {"kernel": stem.kernel, "bias": stem.bias},
+        "bn": {weight.name: weight for weight in model.layers[1].weights},
+    }
+    assert_read(
+        path,
+        {
+            f"{layer}/{variable if end == '.h5' else number}": np.asarray(value)
+            for layer, variables in values.items()
+            for number, (variable, value) in enumerate(variables.items())
+        },
+    )
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=f"model{end} cannot be read .* cut off, get it again"):
+        load_source(path)
+
+
+def test_npz(tmp_path):
+    np.savez(tmp_path / "model.npz", **ARRAYS)
+    assert_read(tmp_path / "model.npz")
+    assert_read(tmp_path)
+    (tmp_path / "model.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:-30])
+    with pytest.raises(UserError, match=r"model.npz cannot be read .* cut off, get it again"):
+        load_source(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "message"),
+    [
+        ("none", "", "There are no weights at .*none."),
+        ("", "", "is empty: there are no weights in it"),
+        ("a.safetensors", "a.safetensors.part", "no weights at .*, only a.safetensors.part: its"),
+        ("a.npz.part", "a.npz.part", "a.npz.part is a download that has not finished"),
+        ("", "a.h5.crdownload", r"half downloaded .a.h5.crdownload has not finished"),
+        ("", "pytorch_model.bin", "pickled, and reading it would run.* Save the weights as .safe"),
+        ("x.pth", "x.pth", "x.pth is pickled"),
+        ("", "notes.txt", r"no weights of a known format .notes.txt.. Known: TensorFlow checkp"),
+        ("x.gguf", "x.gguf", "no weights of a known format .*; Hugging Face folder"),
+    ],
+)
+def test_what_is_not_there_or_not_known(tmp_path, asked, there, message):
+    if there:
+        (tmp_path / there).write_bytes(b"x")
+    with pytest.raises(UserError, match=message):
+        load_source(tmp_path / asked)
+
+
+def test_a_zip_of_something_else(tmp_path):
+    with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
+        archive.writestr("config.json", "{}")
+    with pytest.raises(UserError, match=r"model.keras cannot be read .*model.weights.h5"):
+        load_source(tmp_path / "model.keras")
