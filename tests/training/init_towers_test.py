@@ -174,7 +174,7 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path, monkeypatch):
     config.data.text.vocabulary = f"{bert[0]}/vocab.txt"
     preflight.check_start(config)
     config.data.text.lower_case = False
-    with pytest.raises(UserError, match="wants config.data.text.lower_case=True"):
+    with pytest.raises(UserError, match="wants config.data.text.lower_case=True, not False"):
         preflight.check_start(config)
 
 

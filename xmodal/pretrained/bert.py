@@ -231,6 +231,7 @@ def describe_bert(source: Source) -> Description:
     pool, is_normalized = _pooling(source)
     longest = source.files.get("sentence_bert_config.json", {}).get("max_seq_length")
     preprocessing = {
+        "tokenizer": "wordpiece",
         "lower_case": True,
         "max_length": min(longest or sizes["max_positions"], sizes["max_positions"]),
         "similarity": "cosine" if is_normalized else None,

@@ -67,6 +67,13 @@ def check_towers(towers: Mapping[str, str], model: Mapping[str, Any]) -> dict[st
                 f"{name!r}."
             )
         parameters = inspect.signature(TOWERS[name]).parameters
+        # Pixels are normalised by the tower; None is what its variant was trained with.
+        pixels = own.get("normalization")
+        if pixels not in (None, description.preprocessing.get("normalization", pixels)):
+            raise UserError(
+                f"{where} wants normalization={description.preprocessing['normalization']!r}, but "
+                f"config.model.{side}.normalization is {pixels!r}."
+            )
         for key, value in description.keywords.items():
             given = own.get(key, parameters[key].default) if key in parameters else None
             follows = key == "vocab_size" and given == 0
@@ -165,7 +172,7 @@ def describe(state: TrainState, weights: TowerWeights, config: Mapping[str, Any]
 
 
 def check_vocabulary(
-    folder: str, description: Description, tokens: list[str], *, lower_case: bool
+    folder: str, description: Description, tokens: list[str], **tokenizer: Any
 ) -> None:
     """Compares the vocabulary of a run with the one a text tower was trained with.
 
@@ -173,7 +180,7 @@ def check_vocabulary(
       folder: of the tower.
       description: of the tower.
       tokens: what the run's tokenizer knows.
-      lower_case: whether the run's tokenizer lower-cases.
+      **tokenizer: other settings in `config.data.text`.
 
     Raises:
       UserError: they differ; the ids of the run would mean other words to the tower.
@@ -187,9 +194,12 @@ def check_vocabulary(
             f"{len(known):,} that the tower of {folder} was trained with; set it to "
             f"{folder}/vocab.txt."
         )
-    wanted = description.preprocessing.get("lower_case", lower_case)
-    if lower_case != wanted:
-        raise UserError(f"The tower of {folder} wants config.data.text.lower_case={wanted}.")
+    for key, given in tokenizer.items():
+        wanted = description.preprocessing.get(key, given)
+        if given != wanted:
+            raise UserError(
+                f"The tower of {folder} wants config.data.text.{key}={wanted!r}, not {given!r}."
+            )
 
 
 def _split_layers(

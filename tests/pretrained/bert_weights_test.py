@@ -155,7 +155,7 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
         description = bert.describe_bert(load_source(tmp_path))
         assert description.keywords == {**vars(size), "pool": pool}
         assert description.preprocessing == {
-            "lower_case": True, "max_length": 8, "similarity": "cosine",
+            "tokenizer": "wordpiece", "lower_case": True, "max_length": 8, "similarity": "cosine",
         }  # fmt: skip
     pooling.write_text('{"pooling_mode_max_tokens": true}')
     with pytest.raises(UserError, match=r"pools by \['max_tokens'\]; known"):
