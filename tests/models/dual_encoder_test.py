@@ -83,9 +83,9 @@ def test_embedding_is_a_pytree_with_optional_parts():
     [
         (
             {"image": {"name": "vgg"}},
-            "'vgg' in config.model.image.name; known: .'bert', 'efficientnet', ",
+            "'vgg' in config.model.image.name; known: .'bag_of_words', 'bert', 'efficientnet', ",
         ),
-        ({"image": {"features": 3}}, "config.model.image lacks 'name'; known: .'bert'"),
+        ({"image": {"features": 3}}, "config.model.image lacks 'name'; known: .'bag_of_words'"),
         ({"image": {"name": "precomputed"}}, r"model.image lacks \['features'\]"),
         ({"text": {"name": "bert", "widht": 3}}, r"\['widht'\] in config.model.text; known: "),
         ({"images": IMAGE}, r"\['images'\] in config.model; known: .'image', 'similarity', 'text'"),

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from xmodal.models import efficientnet
+from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.mbconv import MBConv, Stage
 
 
 def _from_keras(model):
@@ -131,10 +133,10 @@ def test_drop_connect_rates():
 
 
 def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
-    block = efficientnet.MBConv(
-        efficientnet.Stage(kernel=3, blocks=1, channels=8, expand=1, stride=1),
-        channels=8, stride=1, depthwise=lambda x, kernel, stride: x, batch_groups=1,
-        drop_connect=0.25, dtype=jnp.float32,
+    block = MBConv(
+        Stage(kernel=3, blocks=1, channels=8, expand=1, stride=1),
+        channels=8, stride=1, depthwise=lambda x, kernel, stride: x, norm=BatchNorm,
+        activation=jax.nn.silu, dtype=jnp.float32, squeeze_excite=True, drop_connect=0.25,
     )  # fmt: skip
     x = jnp.asarray(np.random.default_rng(0).normal(size=(4000, 1, 1, 8)), jnp.float32)
     variables = block.init({"params": jax.random.key(0), "dropout": jax.random.key(1)}, x, False)

@@ -6,14 +6,25 @@ from typing import Any
 
 import jax
 
-from xmodal.models import efficientnet, precomputed, resnet, text_tower
+from xmodal.models import (
+    bag_of_words,
+    efficientnet,
+    inception_v3,
+    mobilenet_v2,
+    precomputed,
+    resnet,
+    text_tower,
+)
 from xmodal.models.embedding import Embedding
 from xmodal.models.tower import ONE_CPU, Devices, Tower, Tree
 from xmodal.options import UserError, call, lookup
 
 TOWERS: Mapping[str, Callable[..., Tower]] = {
+    "bag_of_words": bag_of_words.make_tower,
     "bert": text_tower.make_tower,
     "efficientnet": efficientnet.make_tower,
+    "inception_v3": inception_v3.make_tower,
+    "mobilenet_v2": mobilenet_v2.make_tower,
     "precomputed": precomputed.make_tower,
     "resnet": resnet.make_tower,
 }

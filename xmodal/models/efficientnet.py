@@ -7,7 +7,6 @@ with the details of tensorflow/tpu, models/official/efficientnet.
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -18,23 +17,10 @@ from xmodal.models import depthwise as depthwise_lib
 from xmodal.models import pixels
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
+from xmodal.models.mbconv import CONV_INIT, MBConv, Stage, scale_channels
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
 from xmodal.options import UserError, lookup
-
-# A depthwise kernel is [k, k, C, 1], so its fan-out is k * k, as in the original.
-_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
-
-
-class Stage(NamedTuple):
-    """Blocks of one resolution, before scaling."""
-
-    kernel: int
-    blocks: int
-    channels: int
-    expand: int
-    stride: int
-
 
 STEM_CHANNELS = 32
 STAGES = (
@@ -59,13 +45,6 @@ VARIANTS: Mapping[str, tuple[float, float]] = {
     "b6": (1.8, 2.6),
     "b7": (2.0, 3.1),
 }
-
-
-def scale_channels(channels: int, width: float) -> int:
-    """`channels * width` as the nearest multiple of 8 that keeps at least 90 % of it."""
-    scaled = channels * width
-    rounded = max(8, int(scaled + 4) // 8 * 8)
-    return rounded if rounded >= 0.9 * scaled else rounded + 8
 
 
 def scale_blocks(blocks: int, depth: float) -> int:
@@ -93,51 +72,6 @@ def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[
     return [rate * index / divisor for index in range(blocks)]
 
 
-class MBConv(nn.Module):
-    """Inverted bottleneck: expand, depthwise, squeeze-excite, project, identity skip.
-
-    Attributes:
-      stage: kernel size and expansion ratio.
-      channels: output channels, scaled.
-      stride: of the depthwise convolution.
-      depthwise: its implementation.
-      batch_groups: groups of the batch normalisation.
-      drop_connect: probability of dropping the branch of an example in this pass.
-      dtype: compute dtype.
-    """
-
-    stage: Stage
-    channels: int
-    stride: int
-    depthwise: depthwise_lib.Depthwise
-    batch_groups: int
-    drop_connect: float
-    dtype: DTypeLike
-
-    @nn.compact
-    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
-        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]."""
-        norm = partial(BatchNorm, self.batch_groups)
-        pointwise = partial(nn.Conv, kernel_size=(1, 1), kernel_init=_CONV_INIT, dtype=self.dtype)
-        x, size, expanded = inputs, self.stage.kernel, inputs.shape[-1] * self.stage.expand
-        if self.stage.expand > 1:
-            x = pointwise(expanded, use_bias=False, name="expand")(x)
-            x = jax.nn.silu(norm(name="expand_norm")(x, train=train))
-        kernel = self.param("depthwise", _CONV_INIT, (size, size, expanded, 1))
-        x = self.depthwise(x, kernel.astype(self.dtype), self.stride)
-        x = jax.nn.silu(norm(name="depthwise_norm")(x, train=train))
-        gate = jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32).astype(self.dtype)
-        gate = pointwise(max(1, inputs.shape[-1] // 4), name="squeeze")(gate)
-        gate = pointwise(expanded, name="excite")(jax.nn.silu(gate))
-        x = x * jax.nn.sigmoid(gate)
-        x = pointwise(self.channels, use_bias=False, name="project")(x)
-        x = norm(name="project_norm")(x, train=train)
-        if self.stride > 1 or inputs.shape[-1] != self.channels:
-            return x
-        per_example = nn.Dropout(self.drop_connect, broadcast_dims=(1, 2, 3), deterministic=False)
-        return inputs + per_example(x)
-
-
 class EfficientNet(nn.Module):
     """Pixels to the pooled features of the last convolution, and a projection if asked for."""
 
@@ -158,9 +92,10 @@ class EfficientNet(nn.Module):
         x = pixels.normalize(images, self.normalization).astype(self.dtype)
         x = nn.Conv(
             scale_channels(STEM_CHANNELS, self.width), (3, 3), strides=2, padding="SAME",
-            use_bias=False, kernel_init=_CONV_INIT, dtype=self.dtype, name="stem",
+            use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="stem",
         )(x)  # fmt: skip
-        x = jax.nn.silu(BatchNorm(self.batch_groups, name="stem_norm")(x, train=train))
+        norm = partial(BatchNorm, self.batch_groups)
+        x = jax.nn.silu(norm(name="stem_norm")(x, train=train))
         block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
         rates = iter(drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over))
         for number, stage in enumerate(STAGES, start=1):
@@ -171,16 +106,18 @@ class EfficientNet(nn.Module):
                     scale_channels(stage.channels, self.width),
                     stage.stride if index == 0 else 1,
                     self.depthwise,
-                    self.batch_groups,
-                    rate if train else 0.0,
+                    norm,
+                    jax.nn.silu,
                     self.dtype,
+                    squeeze_excite=True,
+                    drop_connect=rate if train else 0.0,
                     name=f"stage{number}_block{index + 1}",
                 )(x, train)
         x = nn.Conv(
             scale_channels(HEAD_CHANNELS, self.width), (1, 1),
-            use_bias=False, kernel_init=_CONV_INIT, dtype=self.dtype, name="head",
+            use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
         )(x)  # fmt: skip
-        x = jax.nn.silu(BatchNorm(self.batch_groups, name="head_norm")(x, train=train))
+        x = jax.nn.silu(norm(name="head_norm")(x, train=train))
         vector = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
         return Embedding(project(vector, self.projection))
 

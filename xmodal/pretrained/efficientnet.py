@@ -1,0 +1,74 @@
+"""EfficientNet from keras.applications."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xmodal.models import efficientnet, pixels
+from xmodal.options import UserError, call
+from xmodal.pretrained.keras_names import KerasNames
+from xmodal.pretrained.renaming import Flat, Taken, convert
+from xmodal.pretrained.report import Report
+
+# The classifier; and the normalisation of pixels, which `pixels.normalize` does by its name.
+EXPECTED_UNEXPECTED = (r"predictions/", r"normalization(_\d+)?/")
+
+_ROLES = {
+    "expand": ("expand_conv", "expand_bn"),
+    "depthwise": ("dwconv", "bn"),
+    "squeeze": ("se_reduce", ""),
+    "excite": ("se_expand", ""),
+    "project": ("project_conv", "project_bn"),
+}
+
+
+def convert_efficientnet(
+    arrays: Mapping[str, np.ndarray], **tower_keywords: Any
+) -> tuple[Flat, Report]:
+    """Fills an EfficientNet.
+
+    Args:
+      arrays: names and arrays of a Keras file.
+      **tower_keywords: as `efficientnet.make_tower` takes them; `variant`, or `width` and `depth`,
+        count.
+
+    Returns:
+      Our arrays by name, and the report.
+
+    Raises:
+      UserError: an unknown keyword, an array has another shape than the tower's, or the file
+        normalises pixels by other statistics than the tower.
+    """
+    tower = call("the tower", efficientnet.make_tower, {**tower_keywords, "projection": None})
+    _check_pixels(arrays)
+    names = KerasNames(arrays)
+
+    def rule(layer: str, role: str) -> Taken:
+        is_norm = role.startswith("norm_")
+        if match := re.fullmatch(r"stage(\d)_block(\d+)/(\w+)", layer):
+            stage, block, conv = match.groups()
+            letter = chr(ord("a") + int(block) - 1)
+            return names.find(f"block{stage}{letter}_{_ROLES[conv][is_norm]}", role)
+        end = "stem" if layer == "stem" else "top"
+        return names.find(f"{end}_{'bn' if is_norm else 'conv'}", role)
+
+    return convert(arrays, tower, rule)
+
+
+def _check_pixels(arrays: Mapping[str, np.ndarray]) -> None:
+    """The file's own statistics of pixels are ImageNet's or, in a fresh model, none.
+
+    Released files hold the standard deviation in place of the variance, and Keras makes up for it.
+    """
+    for name, array in arrays.items():
+        if match := re.fullmatch(r"normalization(_\d+)?/(mean|variance|[01])", name):
+            is_mean = match[2] in ("mean", "0")
+            std = np.array(pixels.STD)
+            known = [np.zeros(3), pixels.MEAN] if is_mean else [np.ones(3), std, np.square(std)]
+            if not any(np.allclose(np.ravel(array), values, atol=1e-3) for values in known):
+                raise UserError(
+                    f"{name} is {np.ravel(array).tolist()}: the weights were trained with other "
+                    f"pixel statistics than ImageNet's {pixels.MEAN} and {pixels.STD}."
+                )
