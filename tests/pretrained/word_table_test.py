@@ -1,0 +1,62 @@
+"""Files of word vectors as the table of a tower."""
+
+import numpy as np
+import pytest
+
+from xmodal.options import UserError
+from xmodal.pretrained import embed_texts, load_word_vectors, word_table
+
+LINES = [
+    ("the", [1.0, 2.0]),
+    ("Dog", [-0.5, 0.25]),
+    ("at name@domain", [9.0, 9.0]),  # GloVe 840B has such words
+    ("dog", [3.0, 4.0]),
+    ("\u00a0.", [8.0, 8.0]),
+    ("the", [7.0, 7.0]),
+    ("café", [0.0, -1.0]),
+]
+
+
+@pytest.fixture
+def glove(tmp_path):
+    path = tmp_path / "glove.txt"
+    lines = [f"{word} {' '.join(map(str, vector))}\n" for word, vector in LINES]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def test_every_word_that_can_be_found_keeps_its_vector(glove):
+    source = word_table.load_word_table(glove)
+    description = word_table.describe_bag_of_words(source)
+    assert description.name == "bag_of_words"
+    assert description.keywords == {"vocab_size": 4, "width": 2, "pool": "mean"}
+    assert description.files["vocab.txt"] == "the\nDog\ndog\ncafé\n"
+    arrays, report = word_table.convert_bag_of_words(source.arrays, **description.keywords)
+    report.check()
+    assert list(arrays) == ["params/table"]
+    expected = [dict(reversed(LINES))[word] for word in ("the", "Dog", "dog", "café")]
+    np.testing.assert_array_equal(arrays["params/table"], np.array(expected, np.float32))
+
+
+def test_words_that_are_left_out_change_no_text(glove):
+    words = load_word_vectors(glove)
+    texts = ["The dog at name@domain \u00a0.", "at name", "Dog café"]
+    source = word_table.load_word_table(glove)
+    kept = source.files["vocab.txt"].split()
+    rows = {word: row for row, word in enumerate(kept)}
+    ours = embed_texts(texts, type(words)(rows, source.arrays["vectors"]))
+    theirs = embed_texts(texts, words)
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    assert ours[1] == theirs[1]
+
+
+def test_a_table_of_another_size_is_refused(glove):
+    source = word_table.load_word_table(glove)
+    with pytest.raises(UserError, match=r"\[4, 2\], which does not give \[5, 2\]"):
+        word_table.convert_bag_of_words(source.arrays, vocab_size=5, width=2, pool="mean")
+
+
+def test_a_table_of_nothing_but_blanks_is_refused(tmp_path):
+    (tmp_path / "words.txt").write_text("\u00a0 1 2\n", encoding="utf-8")
+    with pytest.raises(UserError, match="no word with a vector"):
+        word_table.load_word_table(tmp_path / "words.txt")
