@@ -17,7 +17,7 @@ from xmodal.options import UserError
 IMAGE_IDS = np.arange(101, 113)
 CAPTION_IDS = (IMAGE_IDS[:, None] * 10 + np.arange(5)).ravel()
 OWN_IMAGE = np.repeat(np.arange(12), 5)
-BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp", "pmrp_zeta0", "pmrp_pcme"]
+BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
 
 
 def write_ratings(path, kinds, pairs):

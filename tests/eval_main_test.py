@@ -13,6 +13,7 @@ from absl.testing import flagsaver
 import data_prep
 from configs import common
 from xmodal import eval_main
+from xmodal.evals import store
 from xmodal.options import UserError
 from xmodal.training import checkpoints, evaluation, following, loop, preflight
 
@@ -78,7 +79,9 @@ def test_one_checkpoint_agrees_with_the_training_loop(run_dir, tmp_path, capsys)
     assert found.pop("step") == 2  # the best
     assert found.pop(BEST) == found[f"{TINY}/t2t/recall@10"]
     del in_loop[BEST]
-    assert found == in_loop
+    assert {tag: found[tag] for tag in in_loop} == in_loop
+    assert all(tag.endswith(("_low", "_high")) for tag in set(found) - set(in_loop))
+    assert store.load_ranks(tmp_path / "ranks.npz").results[0].name == TINY
     # The model reads captions only.
     assert {tag.split("/")[1] for tag in found} == {"t2t"}
     report = (tmp_path / "report.md").read_text()

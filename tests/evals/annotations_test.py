@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from xmodal.evals import annotations, boards
-from xmodal.evals.definitions import correlation, definitions_of
+from xmodal.evals import annotations, boards, correlation
+from xmodal.evals.definitions import definitions_of
 from xmodal.options import UserError
 
 DATA = pathlib.Path("../shared/data")
@@ -139,7 +139,7 @@ def test_validation_takes_its_galleries_from_the_ratings(test_split):
     labels = annotations.read_annotations(DATA, "val")
     assert labels.split == "validation"
     made = {board.name: board for board in boards.make_boards(labels)}
-    assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp", "pmrp_zeta0", "pmrp_pcme"]
+    assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp"]
     assert totals(made["coco5k"].tasks["i2t"]) == (5_000, 25_000)
     assert totals(made["pmrp"].tasks["i2t"])[0] == 4_948
     assert not set(labels.caption_ids) & set(test_split.caption_ids)
@@ -247,7 +247,7 @@ def test_restricting_drops_what_is_missing(tmp_path):
     assert [ids.tolist() for ids in part.lists["eccv"]["t2i"]] == [[7], [20]]
     made = {board.name: board for board in boards.make_boards(part)}
     # Of cxc_sits_only nothing is left: the one rated pair that is left is below 3.
-    assert list(made) == ["coco5k", "eccv", "pmrp", "pmrp_zeta0", "pmrp_pcme"]
+    assert list(made) == ["coco5k", "eccv", "pmrp"]
     with pytest.raises(ValueError, match="Board cxc_sits_only .* 2 of 3 images and 3 of 6"):
         boards.make_boards(part, ["cxc_sits_only"])
     assert made["coco5k"].tasks["t2i"].positives.lengths.tolist() == [1, 0, 1]

@@ -261,9 +261,10 @@ class Reference:
             tied += self._is_tied(task, query, ranking, positives[query])
         for k in at:
             self.numbers[f"{board}/{task}/recall@{k}"] = 100.0 * np.mean([r < k for r in ranks])
-        middle = sorted(ranks)
-        middle = (middle[(len(ranks) - 1) // 2] + middle[len(ranks) // 2]) / 2
-        self.numbers[f"{board}/{task}/median_rank"] = int(middle) + 1
+        if board not in ("coco1k", "eccv"):
+            middle = sorted(ranks)
+            middle = (middle[(len(ranks) - 1) // 2] + middle[len(ranks) // 2]) / 2
+            self.numbers[f"{board}/{task}/median_rank"] = int(middle) + 1
         self._counts(board, task, len(ranks), tied, max(sizes))
 
     def _is_tied(self, task, query, gallery, positives):

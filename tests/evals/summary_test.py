@@ -21,7 +21,7 @@ def task(rank, clusters, *, metrics=("recall@1", "recall@10"), values=None, skip
         tied=np.arange(len(clusters)) == 1,
         gallery=20,
         skipped=skipped,
-        has_median=rank is not None,
+        has_median=rank is not None and "recall@1" in values,
     )
 
 
