@@ -20,7 +20,7 @@ from xmodal.options import UserError
 from xmodal.pretrained import bert
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import load_tower, save_tower
-from xmodal.pretrained.sources import load_source
+from xmodal.pretrained.sources import Source, load_source
 
 CAPTIONS = pathlib.Path(__file__).parents[3] / "shared/data/coco/captions_val2014_known.csv.gz"
 # All of the captions take a minute on two cores.
@@ -230,6 +230,13 @@ def test_files_of_something_else(tmp_path):
     with pytest.raises(UserError, match=r"several BERTs: \['a.', 'b.'\]"):
         bert.convert_bert(both, **vars(published.SMALL))
     hub = published.to_hub(published.make_weights(published.SMALL), 4, version=2)
+    files = {"vocab.txt": published.make_vocabulary(37)}
+    for lower_case in (True, False):
+        source = Source("x", hub | {"do_lower_case": np.bool_(lower_case)}, files)
+        if lower_case:
+            assert bert.describe_bert(source).keywords["heads"] == 4
+    with pytest.raises(UserError, match="its tokenizer is not that of the uncased BERT"):
+        bert.describe_bert(source)
     with pytest.raises(UserError, match="has 4 heads, but heads=2 are asked for"):
         bert.convert_bert(hub, **vars(published.SMALL) | {"heads": 2})
 

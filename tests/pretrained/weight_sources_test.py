@@ -103,8 +103,9 @@ def test_variables_of_equal_names_are_told_apart_by_place(tmp_path):
     import tensorflow as tf
 
     both = {key: tf.Variable([value], name="kernel") for key, value in {"a": 1.0, "b": 2.0}.items()}
-    prefix = tf.train.Checkpoint(**both).write(str(tmp_path / "model"))
-    expected = {"a": np.float32([1.0]), "b": np.float32([2.0])}
+    third = tf.Variable([3.0], name="layer/bias")
+    prefix = tf.train.Checkpoint(c=third, **both).write(str(tmp_path / "model"))
+    expected = {"a": np.float32([1.0]), "b": np.float32([2.0]), "layer/bias": np.float32([3.0])}
     assert_read(prefix, expected)
 
 

@@ -328,7 +328,7 @@ def _check_uncased(source: Source, vocabulary: list[str]) -> None:
     lower_case = [
         settings.get("do_lower_case", True),
         normalizer.get("lowercase", True),
-        *(bool(array) for name, array in source.arrays.items() if name == "do_lower_case"),
+        *(bool(array) for name, array in source.arrays.items() if name.endswith("do_lower_case")),
         # In lists of 30,000 pieces some letters have no lower case of their own.
         len(cased) <= len(vocabulary) // 100,
     ]

@@ -7,7 +7,15 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from xmodal.options import UserError, lookup
-from xmodal.pretrained import bert
+from xmodal.pretrained import (
+    bert,
+    efficientnet,
+    image_towers,
+    inception_v3,
+    mobilenet_v2,
+    resnet,
+    word_table,
+)
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.report import Report
 from xmodal.pretrained.sources import Source, load_source
@@ -21,6 +29,7 @@ class Converter:
       describe: (source, variant) -> the tower the source is for; a `UserError` where it is of
         another architecture or computes what our tower does not.
       convert: (arrays, **keywords of the tower) -> our flat names and arrays, and the report.
+      load: reads what lies at a path.
       variants: what `describe` knows; empty where there is no choice.
       expected_missing: regular expressions of our names that no published file holds.
       expected_unexpected: regular expressions of the source's names that the tower has no use for.
@@ -28,16 +37,44 @@ class Converter:
 
     describe: Callable[[Source, str], Description]
     convert: Callable[..., tuple[dict[str, np.ndarray], Report]]
+    load: Callable[[str | os.PathLike], Source] = load_source
     variants: tuple[str, ...] = ()
     expected_missing: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
 
 
 CONVERTERS: Mapping[str, Converter] = {
+    "bag_of_words": Converter(
+        lambda source, variant: word_table.describe_bag_of_words(source),
+        word_table.convert_bag_of_words,
+        load=word_table.load_word_table,
+    ),
     "bert": Converter(
         lambda source, variant: bert.describe_bert(source),
         bert.convert_bert,
         expected_unexpected=bert.EXPECTED_UNEXPECTED,
+    ),
+    "efficientnet": Converter(
+        image_towers.describe_efficientnet,
+        efficientnet.convert_efficientnet,
+        variants=image_towers.VARIANTS["efficientnet"],
+        expected_unexpected=efficientnet.EXPECTED_UNEXPECTED,
+    ),
+    "inception_v3": Converter(
+        image_towers.describe_inception_v3,
+        inception_v3.convert_inception_v3,
+        expected_unexpected=inception_v3.EXPECTED_UNEXPECTED,
+    ),
+    "mobilenet_v2": Converter(
+        image_towers.describe_mobilenet_v2,
+        mobilenet_v2.convert_mobilenet_v2,
+        expected_unexpected=mobilenet_v2.EXPECTED_UNEXPECTED,
+    ),
+    "resnet": Converter(
+        image_towers.describe_resnet,
+        resnet.convert_resnet,
+        variants=image_towers.VARIANTS["resnet"],
+        expected_unexpected=resnet.EXPECTED_UNEXPECTED,
     ),
 }
 """By the name of the tower."""
@@ -72,8 +109,8 @@ def convert(
     converter = lookup("--tower", tower, CONVERTERS)
     if variant not in (converter.variants or ("",)):
         known = ", ".join(converter.variants) or "none"
-        raise UserError(f"Unknown --variant={variant!r} of {tower}; known: {known}.")
-    source = load_source(path)
+        raise UserError(f"--variant={variant!r} is none of {tower}; known: {known}.")
+    source = converter.load(path)
     description = converter.describe(source, variant)
     arrays, report = converter.convert(source.arrays, **description.keywords)
     show(report.text())

@@ -1,5 +1,6 @@
 """TensorFlow checkpoints; tensorflow is imported where one is read."""
 
+import collections
 import re
 
 import numpy as np
@@ -21,7 +22,7 @@ def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
 
     Returns:
       {name: array}. Checkpoints of objects name every array by its place in the tree of objects;
-      here it has the name of the variable, where the variables have names of their own.
+      here it has the name of its variable, if no other array has the same.
 
     Raises:
       UserError: a file is damaged.
@@ -45,11 +46,11 @@ def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
         ) from error
     if graph is None:
         return arrays
-    names = _readable_names(graph)
-    renamed = {key: names.get(key, key.removesuffix(_VALUE)) for key in arrays}
-    if len(set(renamed.values())) < len(renamed):
-        renamed = {key: key.removesuffix(_VALUE) for key in arrays}
-    return {renamed[key]: array for key, array in arrays.items()}
+    places = {key: key.removesuffix(_VALUE) for key in arrays}
+    names = {key: name for key, name in _readable_names(graph).items() if key in arrays}
+    counts = collections.Counter((places | names).values())
+    names = {key: name for key, name in names.items() if counts[name] == 1}
+    return {(places | names)[key]: array for key, array in arrays.items()}
 
 
 def _readable_names(graph: bytes) -> dict[str, str]:

@@ -1,0 +1,76 @@
+"""Which image tower published weights are for, as far as their arrays tell."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from xmodal.models import efficientnet, mobilenet_v2, resnet
+from xmodal.models.mbconv import scale_channels
+from xmodal.options import UserError
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.keras_names import KerasNames
+from xmodal.pretrained.sources import Source
+
+# The widths that MobileNetV2 was published in.
+MOBILENET_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
+
+_COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
+
+
+def describe_resnet(source: Source, variant: str) -> Description:
+    """A ResNet of the variant asked for, as deep as there are convolutions."""
+    convs = sum(
+        array.ndim == 4 and not name.endswith(_COPIES) for name, array in source.arrays.items()
+    )
+    # The stem, three in every unit, a shortcut in each of the four stages; TF-slim's classifier
+    # is a convolution too.
+    depths = {depth: 5 + 3 * sum(units) for depth, units in resnet.DEPTHS.items()}
+    found = [depth for depth, count in depths.items() if convs in (count, count + 1)]
+    if not found:
+        known = ", ".join(f"{count} (depth {depth})" for depth, count in depths.items())
+        raise UserError(f"{source.path} has {convs} convolutions, a ResNet {known}.")
+    keywords = {"depth": int(found[0]), "variant": variant}
+    return _describe("resnet", keywords, resnet.VARIANTS[variant].normalization)
+
+
+def describe_efficientnet(source: Source, variant: str) -> Description:
+    """The variant asked for; the converter finds out whether it is that."""
+    del source
+    return _describe("efficientnet", {"variant": variant}, "imagenet")
+
+
+def describe_inception_v3(source: Source, variant: str) -> Description:
+    """There is one."""
+    del source, variant
+    return _describe("inception_v3", {}, "inception")
+
+
+def describe_mobilenet_v2(source: Source, variant: str) -> Description:
+    """The width is told by the last of the narrow convolutions."""
+    del variant
+    is_folded = "block_16/project/kernel" in source.arrays
+    kernel = "block_16/project/kernel" if is_folded else _keras_kernel(source.arrays)
+    if kernel not in source.arrays:
+        raise UserError(f"{source.path} holds no MobileNetV2: it has no {kernel}.")
+    channels = source.arrays[kernel].shape[-1]
+    last = mobilenet_v2.STAGES[-1].channels
+    found = [width for width in MOBILENET_WIDTHS if scale_channels(last, width) == channels]
+    if not found:
+        raise UserError(
+            f"{source.path}: {kernel} has {channels} channels, which is no width of MobileNetV2 "
+            f"among {MOBILENET_WIDTHS}."
+        )
+    keywords = {"width": found[0]} | ({"batch_norm": "folded"} if is_folded else {})
+    return _describe("mobilenet_v2", keywords, "inception")
+
+
+def _keras_kernel(arrays: Mapping[str, np.ndarray]) -> str:
+    return KerasNames(arrays).find("block_16_project", "kernel").name
+
+
+def _describe(name: str, keywords: Mapping[str, object], normalization: str) -> Description:
+    return Description(name, keywords, {"normalization": normalization})
+
+
+VARIANTS = {"resnet": tuple(resnet.VARIANTS), "efficientnet": tuple(efficientnet.VARIANTS)}
+"""Of the towers that have several."""
