@@ -84,13 +84,10 @@ def make_side(
     )
 
 
-@functools.partial(
-    jax.jit, static_argnames=("sizes", "exclude_self", "mirrored"), donate_argnames="sides"
-)
 def count(
     sides: tuple[Side, Side],
     tile: jax.Array,
-    start: jax.Array,
+    start: tuple[int, int],
     *,
     sizes: tuple[int, int],
     exclude_self: bool,
@@ -101,72 +98,113 @@ def count(
     Args:
       sides: what was counted so far, of the queries and of the items; given up by the caller.
       tile: float32 [B, M].
-      start: int32 [2], position of its first query and its first item.
+      start: position of its first query and its first item.
       sizes: number of queries and of items; what lies beyond is padding.
       exclude_self: an item does not meet itself.
       mirrored: the tile stands for its transpose too, so its items are also queries of the first
         side.
     """
-    query = start[0] + jnp.arange(tile.shape[0], dtype=jnp.int32)[:, None]
-    item = start[1] + jnp.arange(tile.shape[1], dtype=jnp.int32)[None]
-    competes = (query < sizes[0]) & (item < sizes[1])
-    if exclude_self:
-        competes &= query != item
-    tile = jnp.where(competes, tile, -jnp.inf)
-    forward = _count_side(sides[0], tile, start[0], start[1], axis=0)
+    query, item = map(np.int32, start)
+    stop = start[0] + tile.shape[0], start[1] + tile.shape[1]
+    on_diagonal = exclude_self and start[0] < stop[1] and start[1] < stop[0]
+    if on_diagonal or stop[0] > sizes[0] or stop[1] > sizes[1]:
+        tile = _strike(tile, query, item, sizes=sizes, exclude_self=exclude_self)
+    forward = _count_side(sides[0], tile, query, item, axis=0)
     if mirrored:
-        return _count_side(forward, tile, start[1], start[0], axis=1), sides[1]
-    return forward, _count_side(sides[1], tile, start[1], start[0], axis=1)
+        return _count_side(forward, tile, item, query, axis=1), sides[1]
+    return forward, _count_side(sides[1], tile, item, query, axis=1)
 
 
-def _count_side(side: Side, tile: jax.Array, query: jax.Array, item: jax.Array, axis: int) -> Side:
+@functools.partial(jax.jit, static_argnames=("sizes", "exclude_self"))
+def _strike(
+    tile: jax.Array,
+    query: jax.Array,
+    item: jax.Array,
+    *,
+    sizes: tuple[int, int],
+    exclude_self: bool,
+) -> jax.Array:
+    """The tile without what does not compete: padding and, if told so, an item and itself."""
+    queries = query + jnp.arange(tile.shape[0], dtype=jnp.int32)[:, None]
+    items = item + jnp.arange(tile.shape[1], dtype=jnp.int32)[None]
+    competes = (queries < sizes[0]) & (items < sizes[1])
+    if exclude_self:
+        competes &= queries != items
+    return jnp.where(competes, tile, -jnp.inf)
+
+
+def _count_side(side: Side, tile: jax.Array, query: np.int32, item: np.int32, *, axis: int) -> Side:
     """Adds a tile to one direction, whose queries lie along `axis`, from position `query` on."""
+    # A compiled function per question: on a CPU each holds a few tiles meanwhile, and if all held
+    # theirs together, fresh memory from the system would cost ten times more than the counting.
+    asked = tuple(_count_asked(each, tile, query, item, axis=axis) for each in side.asked)
+    if not side.top_scores.shape[1]:
+        return side._replace(asked=asked)
+    return Side(asked, *_merge(side.top_scores, side.top_items, tile, query, item, axis=axis))
+
+
+@functools.partial(jax.jit, static_argnames="axis", donate_argnames="asked")
+def _count_asked(
+    asked: Asked, tile: jax.Array, query: jax.Array, item: jax.Array, *, axis: int
+) -> Asked:
+    """Adds a tile to what was counted for one question."""
     num_queries, num_items = tile.shape[axis], tile.shape[1 - axis]
-    positions = item + jnp.arange(num_items, dtype=jnp.int32)
 
     def rows_of(values: jax.Array) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(values, query, num_queries)
 
-    def update(values: jax.Array, rows: jax.Array) -> jax.Array:
-        return jax.lax.dynamic_update_slice_in_dim(values, rows, query, 0)
-
     def by_query(values: jax.Array) -> jax.Array:
-        return jnp.expand_dims(values, 1 - axis)
+        return jnp.expand_dims(rows_of(values), 1 - axis)
 
     def by_item(values: jax.Array) -> jax.Array:
         return jnp.expand_dims(values, axis)
 
-    asked = []
-    for question in side.asked:
-        best, first = by_query(rows_of(question.best)), by_query(rows_of(question.first))
-        equal = tile == best
-        ahead = (tile > best) | (equal & (by_item(positions) < first))
-        if question.folds is not None:
-            theirs = jax.lax.dynamic_slice_in_dim(question.folds[1], item, num_items)
-            same_fold = by_query(rows_of(question.folds[0])) == by_item(theirs)
-            equal, ahead = equal & same_fold, ahead & same_fold
-        # Both counts in one sum: a tile has far fewer than 2**15 items.
-        counts = ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
-        counts = jnp.sum(counts, axis=1 - axis)
-        asked.append(
-            question._replace(
-                ahead=update(question.ahead, rows_of(question.ahead) + (counts & 0xFFFF)),
-                equal=update(question.equal, rows_of(question.equal) + (counts >> 16)),
-            )
-        )
-    if depth := side.top_scores.shape[1]:
-        scores = tile if axis == 0 else tile.T
-        # Earlier items stand first, and top_k keeps the order of equal scores.
-        scores = jnp.concatenate([rows_of(side.top_scores), scores], axis=1)
-        items = jnp.broadcast_to(positions, (num_queries, num_items))
-        items = jnp.concatenate([rows_of(side.top_items), items], axis=1)
-        top_scores, at = jax.lax.top_k(scores, depth)
-        top_items = jnp.take_along_axis(items, at, axis=1)
-        side = side._replace(
-            top_scores=update(side.top_scores, top_scores),
-            top_items=update(side.top_items, jnp.where(top_scores == -jnp.inf, -1, top_items)),
-        )
-    return side._replace(asked=tuple(asked))
+    def add(values: jax.Array, counts: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_update_slice_in_dim(values, rows_of(values) + counts, query, 0)
+
+    best = by_query(asked.best)
+    equal = tile == best
+    before = by_item(item + jnp.arange(num_items, dtype=jnp.int32)) < by_query(asked.first)
+    ahead = (tile > best) | (equal & before)
+    if asked.folds is not None:
+        theirs = jax.lax.dynamic_slice_in_dim(asked.folds[1], item, num_items)
+        same_fold = by_query(asked.folds[0]) == by_item(theirs)
+        equal, ahead = equal & same_fold, ahead & same_fold
+    # Both counts in one sum: a tile has far fewer than 2**15 items.
+    counts = ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
+    counts = jnp.sum(counts, axis=1 - axis)
+    return asked._replace(
+        ahead=add(asked.ahead, counts & 0xFFFF), equal=add(asked.equal, counts >> 16)
+    )
+
+
+@functools.partial(jax.jit, static_argnames="axis", donate_argnames=("top_scores", "top_items"))
+def _merge(
+    top_scores: jax.Array,
+    top_items: jax.Array,
+    tile: jax.Array,
+    query: jax.Array,
+    item: jax.Array,
+    *,
+    axis: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Merges a tile into the lists of one direction."""
+    tile = tile if axis == 0 else tile.T
+    depth = top_scores.shape[1]
+
+    def rows_of(values: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_slice_in_dim(values, query, len(tile))
+
+    # Earlier items stand first, and top_k keeps the order of equal scores.
+    scores = jnp.concatenate([rows_of(top_scores), tile], axis=1)
+    scores, at = jax.lax.top_k(scores, depth)
+    earlier = jnp.take_along_axis(rows_of(top_items), jnp.minimum(at, depth - 1), axis=1)
+    items = jnp.where(at < depth, earlier, item + at - depth)
+    items = jnp.where(scores == -jnp.inf, -1, items)
+    return (
+        jax.lax.dynamic_update_slice_in_dim(top_scores, scores, query, 0),
+        jax.lax.dynamic_update_slice_in_dim(top_items, items, query, 0),
+    )
 
 
 def _pad(values: np.ndarray, size: int, fill: float) -> jax.Array:

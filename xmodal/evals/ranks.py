@@ -82,7 +82,7 @@ def compute_ranks(
             sides = counting.count(
                 sides,
                 scores.tile(i, j),
-                np.int32([i * rows, j * columns]),
+                (i * rows, j * columns),
                 sizes=scores.shape,
                 exclude_self=exclude_self,
                 mirrored=mirrored and i != j,
