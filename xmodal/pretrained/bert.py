@@ -2,8 +2,8 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,6 @@ _SIZES = {
     "mlp_dim": "intermediate_size",
     "max_positions": "max_position_embeddings",
 }
-_DENSE = ("query", "key", "value", "attention_output", "mlp_hidden", "mlp_output")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +44,7 @@ class _Names:
       end: what stands between a part and its variable.
       kernel: a matrix.
       norms: possible names of scale and bias of a layer norm.
+      heads: whether the heads are a dimension of their own.
     """
 
     embeddings: tuple[str, str, str]
@@ -54,6 +54,7 @@ class _Names:
     end: str
     kernel: str
     norms: tuple[tuple[str, str], ...]
+    heads: bool = False
 
 
 _GOOGLE = _Names(
@@ -109,6 +110,7 @@ _HUB = _Names(
     end="/",
     kernel="kernel",
     norms=(("gamma", "beta"),),
+    heads=True,
 )
 # The first version on TF-Hub.
 _FIRST_HUB = dataclasses.replace(
@@ -160,46 +162,57 @@ def convert_bert(
     del others
     names, prefix = _find_names(arrays)
     _check_heads(arrays, names, prefix, heads)
-    torch = names is _HUGGING_FACE
+    norm = f"{prefix}{names.norm}{names.end}"
+    found = [pair for pair in names.norms if norm + pair[0] in arrays]
+    names = dataclasses.replace(names, norms=tuple(found) or names.norms)
     mapper = Mapper(arrays)
-
-    def take_norm(name: str, source: str, depth: int | None) -> None:
-        found = [pair for pair in names.norms if f"{_first(source)}{pair[0]}" in arrays]
-        for ours, theirs in zip(("scale", "bias"), (found or names.norms)[0], strict=True):
-            take(f"{name}/{ours}", f"{source}{theirs}", (width,), depth)
-
-    def take(
-        name: str, source: str, shape: tuple[int, ...], depth: int | None, how: str = ""
-    ) -> None:
-        change = {
-            "": None,
-            "transposed": np.transpose,
-            "heads joined": lambda array: array.reshape(shape),
-        }[how]
-        if depth is None:
-            mapper.take(f"params/bert/{name}", source, shape, change=change, how=how)
-        else:
-            sources = [source.format(layer) for layer in range(depth)]
-            mapper.take(f"params/bert/{name}", sources, (depth, *shape), change=change, how=how)
-
     rows = {"word": vocab_size, "position": max_positions, "token_type": 2}
     for (kind, count), source in zip(rows.items(), names.embeddings, strict=True):
-        take(f"{kind}_embeddings", prefix + source, (count, width), None)
-    take_norm("embeddings_norm", f"{prefix}{names.norm}{names.end}", None)
-    start = prefix + names.layer
-    for part in _DENSE:
-        inputs, outputs = {"mlp_hidden": (width, mlp_dim), "mlp_output": (mlp_dim, width)}.get(
-            part, (width, width)
+        mapper.take(f"params/bert/{kind}_embeddings", prefix + source, (count, width))
+    for ours, theirs in zip(("scale", "bias"), names.norms[0], strict=True):
+        mapper.take(f"params/bert/embeddings_norm/{ours}", norm + theirs, (width,))
+    for part in _layer_parts(names, width, mlp_dim):
+        mapper.take(
+            f"params/bert/layers/{part.ours}",
+            [prefix + names.layer.format(layer) + part.theirs for layer in range(depth)],
+            (depth, *part.shape),
+            change=part.change(),
+            how=part.how,
         )
-        source = f"{start}{names.parts[part]}{names.end}"
-        by_head = names in (_HUB, _FIRST_HUB) and not part.startswith("mlp")
-        how = "transposed" if torch else "heads joined" if by_head else ""
-        take(f"layers/{part}/kernel", source + names.kernel, (inputs, outputs), depth, how)
-        how = "heads joined" if by_head and part != "attention_output" else ""
-        take(f"layers/{part}/bias", f"{source}bias", (outputs,), depth, how)
-    for part in ("attention_norm", "mlp_norm"):
-        take_norm(f"layers/{part}", f"{start}{names.parts[part]}{names.end}", depth)
     return mapper.result()
+
+
+class _Part(NamedTuple):
+    """One array of a layer, in our words and in a publisher's."""
+
+    ours: str
+    theirs: str
+    shape: tuple[int, ...]
+    how: str = ""
+
+    def change(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        changes = {
+            "transposed": np.transpose,
+            "heads joined": lambda array: array.reshape(self.shape),
+        }
+        return changes.get(self.how)
+
+
+def _layer_parts(names: _Names, width: int, mlp_dim: int) -> Iterator[_Part]:
+    for part, (inputs, outputs) in {
+        **dict.fromkeys(("query", "key", "value", "attention_output"), (width, width)),
+        "mlp_hidden": (width, mlp_dim),
+        "mlp_output": (mlp_dim, width),
+    }.items():
+        theirs = names.parts[part] + names.end
+        is_torch, has_heads = names.kernel == "weight", names.heads and not part.startswith("mlp")
+        how = "transposed" if is_torch else "heads joined" if has_heads else ""
+        yield _Part(f"{part}/kernel", theirs + names.kernel, (inputs, outputs), how)
+        how = "heads joined" if has_heads and part != "attention_output" else ""
+        yield _Part(f"{part}/bias", f"{theirs}bias", (outputs,), how)
+    for part in ("attention_norm", "mlp_norm"):
+        for ours, theirs in zip(("scale", "bias"), names.norms[0], strict=True):
+            yield _Part(f"{part}/{ours}", names.parts[part] + names.end + theirs, (width,))
 
 
 def describe_bert(source: Source) -> Description:
