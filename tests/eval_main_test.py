@@ -139,7 +139,7 @@ FILES = {"annotations": "labels", "output": "out"}
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "Give one of --run, --embeddings, --scores, --rankings, --models; given: none"),
+        ({}, "Give one of --run, --config, --embeddings, .*, --models; given: none"),
         ({"run": "r", "scores": "s.npy"}, "; given: --run and --scores"),
         ({"run": "r", "similarity": "dot"}, "--similarity cannot be given with --run"),
         ({"run": "r", "partial": True, "ids": "i"}, "--ids, --partial cannot be given with --run"),

@@ -1,12 +1,17 @@
-"""What both binaries do around their `main`: a readable log, and errors that are for the user."""
+"""What both binaries share: --config, a readable log, and errors that are for the user."""
 
 import logging as log
 import sys
 from collections.abc import Callable
 
 from absl import app, flags, logging
+from ml_collections import ConfigDict, config_flags
 
 from xmodal.options import UserError
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Experiment file, optionally with an argument: FILE.py:ARGUMENT."
+)
 
 
 def run(main: Callable[[list[str]], None]) -> None:
@@ -23,6 +28,20 @@ def run(main: Callable[[list[str]], None]) -> None:
             sys.exit(f"\nError: {error}")
 
     app.run(main_for_users, flags_parser=_parse_flags)
+
+
+def read_config() -> ConfigDict:
+    """The config that --config names.
+
+    Raises:
+      UserError: the file cannot be opened.
+    """
+    config = CONFIG.value
+    try:
+        config.keys()  # The flag keeps a file it could not open to itself until the first use.
+        return config
+    except OSError as error:
+        raise UserError(f"--config: {str(error).splitlines()[-1].strip()}") from error
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

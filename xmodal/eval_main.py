@@ -1,6 +1,8 @@
-r"""Evaluates the checkpoints of a run, or what any other model handed over.
+r"""Evaluates the checkpoints of a run, published towers, or what any other model handed over.
 
     python -m xmodal.eval_main --run=runs/quickstart
+    python -m xmodal.eval_main --config=configs/baselines.py:bow --config.towers.text=DIR \
+        --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --split=test --output=OUT
     python -m xmodal.eval_main --embeddings=FILE.npz --annotations=DIR --similarity=cosine \
         --boards=coco5k,coco1k,cxc,eccv,pmrp --split=test --output=OUT
     python -m xmodal.eval_main --models=OUT1,OUT2,OUT3 --output=AGREEMENT
@@ -12,12 +14,18 @@ every one. `--compare` adds `comparison.md` and `comparison.json`.
 
 import contextlib
 import os
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
 from xmodal import binary
 from xmodal.options import UserError
 
+if TYPE_CHECKING:
+    from xmodal.evals import Evaluation
+    from xmodal.evals.store import StoredResults
+
+flags.adopt_module_key_flags(binary)  # --config
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
 STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
 SPLIT = flags.DEFINE_string("split", "test", "Split of the dataset.")
@@ -52,6 +60,7 @@ _LABELLED = {"annotations", "boards", "split", "output", "name", "compare", "boo
 _LABELLED |= {"seed"}
 _MODES = {
     "run": {"step", "split", "output", "follow", "timeout", "compare"},
+    "config": {"split", "output", "compare"},
     "embeddings": _LABELLED | {"similarity", "partial"},
     "scores": _LABELLED | {"ids", "partial"},
     "rankings": _LABELLED,
@@ -61,12 +70,14 @@ _NEEDED = ("annotations", "output")
 
 
 def main(argv: list[str]) -> None:
-    """Evaluates a run, what another model handed over, or metrics themselves."""
+    """Evaluates a run, published towers, what another model handed over, or metrics themselves."""
     del argv
     mode = _check_flags()
     # All else is imported where it is needed, so that --help and a mistyped flag answer at once.
     if mode == "run":
         evaluate_run()
+    elif mode == "config":
+        evaluate_config()
     elif mode == "models":
         from xmodal.evals import meta
 
@@ -79,7 +90,6 @@ def evaluate_run() -> None:
     """Evaluates one checkpoint, or every one as it appears."""
     import jax
 
-    from xmodal.evals.store import load_ranks
     from xmodal.training import checkpoints, reporting, sharding
     from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
     from xmodal.training.following import follow
@@ -95,7 +105,7 @@ def evaluate_run() -> None:
     else:
         steps = iter([checkpoints.resolve_step(run_dir, STEP.value)])
     evaluator = RunEvaluator.of_run(run_dir)
-    other = load_ranks(COMPARE.value) if COMPARE.value else None
+    other = _load_other()
     with contextlib.closing(reporting.make_writer(output, log=False)) as writer:
         for step in steps:
             try:
@@ -107,14 +117,23 @@ def evaluate_run() -> None:
                 logging.warning("Checkpoint %d made room for newer ones while it was read.", step)
 
 
+def evaluate_config() -> None:
+    """Evaluates published towers on the dataset that --config names."""
+    config = binary.read_config()
+    from xmodal.training import sharding
+    from xmodal.training.baseline import evaluate_baseline
+
+    sharding.initialize_processes()
+    other = _load_other()
+    _save(evaluate_baseline(config, SPLIT.value), other)
+
+
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
-    from xmodal.evals.compare import format_comparison
     from xmodal.evals.external import evaluate
-    from xmodal.evals.store import load_ranks
-    from xmodal.training import reporting, sharding
+    from xmodal.training import sharding
 
-    other = load_ranks(COMPARE.value) if COMPARE.value else None  # unreadable? before any work
+    other = _load_other()
     evaluation = evaluate(
         **{kind: flags.FLAGS[kind].value},
         ids=IDS.value,
@@ -128,12 +147,30 @@ def evaluate_files(kind: str) -> None:
         seed=SEED.value,
         mesh=sharding.make_mesh(),
     )
+    _save(evaluation, other)
+
+
+def _load_other() -> "StoredResults | None":
+    """The model to compare with; read before any work, since it may be unreadable."""
+    from xmodal.evals.store import load_ranks
+
+    return load_ranks(COMPARE.value) if COMPARE.value else None
+
+
+def _save(evaluation: "Evaluation", other: "StoredResults | None") -> None:
+    """Prints and writes everything there is to an evaluation."""
+    import jax
+
+    from xmodal.evals.compare import format_comparison
+    from xmodal.training import reporting
+
     comparison = None if other is None else evaluation.compare(other)
     other_name = COMPARE.value and (os.path.dirname(COMPARE.value) or COMPARE.value)
-    evaluation.save(OUTPUT.value, comparison=comparison, other=other_name)
-    print(evaluation.report(), flush=True)
-    if comparison is not None:
-        print(format_comparison(comparison, name=evaluation.name, other=other_name), flush=True)
+    if jax.process_index() == 0:
+        evaluation.save(OUTPUT.value, comparison=comparison, other=other_name)
+        print(evaluation.report(), flush=True)
+        if comparison is not None:
+            print(format_comparison(comparison, name=evaluation.name, other=other_name), flush=True)
     try:
         writer = reporting.make_writer(OUTPUT.value, log=False)
     except ImportError as error:

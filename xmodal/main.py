@@ -6,14 +6,10 @@ The same command continues a run that was stopped or killed.
 import os
 
 from absl import flags, logging
-from ml_collections import config_flags
 
 from xmodal import binary
-from xmodal.options import UserError
 
-CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Experiment file, optionally with an argument: FILE.py:ARGUMENT."
-)
+flags.adopt_module_key_flags(binary)
 WORKDIR = flags.DEFINE_string(
     "workdir", None, "Folder of the run, local or gs://; by default runs/NAME of the config."
 )
@@ -25,16 +21,12 @@ DRY_RUN = flags.DEFINE_bool(
 def main(argv: list[str]) -> None:
     """Connects the processes and hands over to the loop."""
     del argv
-    try:
-        config, name = CONFIG.value, CONFIG.value.name
-    except OSError as error:
-        # The flag keeps a file it could not open to itself until the first use.
-        raise UserError(f"--config: {str(error).splitlines()[-1].strip()}") from error
+    config = binary.read_config()
     # Imported here so that --help and a mistyped flag or file answer at once.
     from xmodal.training import loop, sharding
 
     sharding.initialize_processes()
-    workdir = WORKDIR.value or os.path.join("runs", name)
+    workdir = WORKDIR.value or os.path.join("runs", config.name)
     logging.info("Workdir: %s", workdir)
     loop.train(config, workdir, dry_run=DRY_RUN.value)
 

@@ -34,7 +34,6 @@ class EvalSet:
     def __init__(self, config: DataConfig, split: str) -> None:
         self._config = config
         self._source = Source(config, split)
-        self._tokenizer = make_tokenizer(config)
         blocks = [
             {
                 "image_ids": block["image_id"],
@@ -88,6 +87,7 @@ class EvalSet:
           Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], `caption_id` and
           `image_id` int32 [b].
         """
+        tokenizer = make_tokenizer(self._config)  # not before: images are evaluated without one
         columns = (self.caption_texts, self.caption_ids, self.caption_image_ids)
         batches = tf.data.Dataset.from_tensor_slices(columns).batch(batch_size)
 
@@ -95,7 +95,7 @@ class EvalSet:
         def make_batch(
             captions: tf.Tensor, caption_ids: tf.Tensor, image_ids: tf.Tensor
         ) -> dict[str, tf.Tensor]:
-            text_ids, text_mask = self._tokenizer(captions)
+            text_ids, text_mask = tokenizer(captions)
             return {
                 "text_ids": text_ids,
                 "text_mask": text_mask,

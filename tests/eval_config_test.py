@@ -1,0 +1,115 @@
+"""Published towers by one command: `python -m xmodal.eval_main --config=...`."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+from absl import flags
+
+from xmodal import binary, eval_main
+from xmodal.evals.store import load_ranks
+from xmodal.pretrained.converters import convert
+from xmodal.pretrained.folder import save_tower
+
+CONFIG = pathlib.Path(__file__).parents[1] / "configs" / "baselines.py"
+# Of the captions of crisscrossed_shapes.
+WORDS = ("a", "red", "green", "blue", "circle", "square", "triangle", "left", "right", "the")
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs `python -m xmodal.eval_main ARGUMENTS...`; returns how it ended and what it said."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["xmodal.eval_main", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            binary.run(eval_main.main)
+        # A config flag keeps its overrides as flags of their own.
+        for name in [name for name in flags.FLAGS if name.startswith("config.")]:
+            delattr(flags.FLAGS, name)
+        for flag in flags.FLAGS.get_key_flags_for_module(eval_main):
+            flag.unparse()
+        return ended.value.code, capsys.readouterr().out
+
+    yield run
+    flags.FLAGS.unparse_flags()
+
+
+@pytest.fixture(scope="module")
+def tower(tmp_path_factory):
+    """A converted file of word vectors."""
+    root = tmp_path_factory.mktemp("words")
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 12)).round(3)
+    lines = [
+        f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, vectors, strict=True)
+    ]
+    (root / "glove.txt").write_text("".join(lines))
+    save_tower(root / "tower", *convert("bag_of_words", root / "glove.txt"))
+    return str(root / "tower")
+
+
+@pytest.fixture
+def arguments(tower, few_shapes, tmp_path):
+    return [
+        f"--config={CONFIG}:bow",
+        f"--config.towers.text={tower}",
+        "--config.data.dataset=crisscrossed_shapes",
+        "--config.data.config=images",
+        f"--config.data.data_dir={few_shapes}",
+        "--config.evaluation.bootstrap_samples=50",
+        f"--output={tmp_path / 'out'}",
+    ]
+
+
+def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path):
+    out = tmp_path / "out"
+    code, said = command(*arguments)
+    assert not code
+    names = ["boards.json", "metrics.json", "ranks.npz", "report.md"]
+    assert sorted(path.name for path in out.iterdir() if "tfevents" not in path.name) == names
+    assert len(list(out.glob("events.out.tfevents.*"))) == 1
+    report = (out / "report.md").read_text()
+    assert report in said
+    assert f"Text tower: {tower}, not trained." in report
+    metrics = json.loads((out / "metrics.json").read_text())
+    # Words tell shapes and colours apart even as random vectors; chance is 10 of 124.
+    assert metrics["shapes/t2t/recall@10"] > 20
+    assert "shapes/sts/spearman" in metrics
+    assert load_ranks(out / "ranks.npz").similarity == "cosine"
+    # The same again, compared with what is there.
+    again = [f"--output={tmp_path / 'again'}", f"--compare={out / 'ranks.npz'}"]
+    code, said = command(*arguments, *again)
+    assert not code
+    assert json.loads((tmp_path / "again" / "metrics.json").read_text()) == metrics
+    assert (tmp_path / "again" / "comparison.md").read_text() in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--config.towers.text="], "config.towers.text is empty"),
+        (["--split=test2014"], "has no split 'test2014'"),
+        (["--name=BoW"], "--name cannot be given with --config"),
+        (["--bootstrap_samples=9"], "--bootstrap_samples cannot be given with --config"),
+        (["--run=r"], "given: --run and --config"),
+        (["--output="], "--config needs --output"),
+        (["--config.towers.texts=a"], "Unknown key in --config"),
+        (["--compare=none.npz"], "none.npz"),
+    ],
+)
+def test_mistakes_end_with_a_message(command, arguments, tmp_path, changed, message):
+    code, _ = command(*arguments, *changed)
+    assert message in str(code)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [(f"{CONFIG}:glove", "Unknown baseline 'glove'"), ("configs/none.py", "configs/none.py")],
+)
+def test_a_config_that_is_not_there(command, tmp_path, config, message):
+    code, _ = command(f"--config={config}", f"--output={tmp_path / 'out'}")
+    assert message in code
+    assert not (tmp_path / "out").exists()
