@@ -17,13 +17,16 @@ class Missing(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Missing())
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 
 from configs import quickstart
 from xmodal import evals, losses, models
-from xmodal.evals import boards
-from xmodal.evals.ragged import Ragged
+from xmodal.evals.boards import make_boards
+from xmodal.evals.sources import Embeddings
+from xmodal.evals.summary import summarize
 from xmodal.training import (
     checkpoints, init_from, optimizer, reporting, rngs, sharding, state, step, tasks
 )
@@ -61,9 +64,18 @@ assert int(after.step) == 1
 assert np.isfinite(float(scalars["train/loss"]))
 
 images = np.asarray(model.embed("image", after.params, after.model_state, batch["image"])[0].vector)
-board = boards.Board("random", {"i2i": Ragged(np.arange(17), (np.arange(16) + 1) % 16)}, {})
-metrics = evals.compute_metrics({"image": images}, [board], similarity="dot", mesh=mesh)
-assert 0 <= metrics["random/i2i/recall@10"] <= 100
+labels = SimpleNamespace(
+    name="pictures",
+    image_ids=batch["image_id"],
+    caption_ids=np.arange(16),
+    caption_image_ids=batch["image_id"],
+    ratings={},
+)
+results = evals.evaluate_boards(
+    Embeddings(images, images, "cosine"), labels, make_boards(labels), mesh=mesh
+)
+metrics = summarize(results, intervals=True)
+assert metrics["pictures/i2t/recall@1"] == 100
 print("done")
 """
 
