@@ -1,5 +1,3 @@
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,101 +8,8 @@ from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.mbconv import MBConv, Stage
 
 
-def _from_keras(model):
-    """Keras weights as our trees; the names are those of keras.applications."""
-    params, stats = {}, {}
-    ends = {
-        "stem_conv": "stem", "stem_bn": "stem_norm", "top_conv": "head", "top_bn": "head_norm",
-    }  # fmt: skip
-    rows = {
-        "expand_conv": "expand", "expand_bn": "expand_norm", "dwconv": "depthwise",
-        "bn": "depthwise_norm", "se_reduce": "squeeze", "se_expand": "excite",
-        "project_conv": "project", "project_bn": "project_norm",
-    }  # fmt: skip
-    for layer in model.layers:
-        weights = layer.get_weights()
-        if layer.name.startswith("normalization") or not weights:
-            continue
-        if match := re.fullmatch(r"block(\d)(\w)_(\w+)", layer.name):
-            stage, letter, role = match.groups()
-            at = (f"stage{stage}_block{ord(letter) - ord('a') + 1}", rows[role])
-        else:
-            at = (ends[layer.name],)
-        if len(weights) == 4:  # gamma, beta, moving mean, moving variance
-            _put(params, at, {"scale": weights[0], "bias": weights[1]})
-            _put(stats, at, {"mean": weights[2], "var": weights[3]})
-        elif at[-1] == "depthwise":
-            _put(params, at, weights[0])
-        else:
-            _put(params, at, dict(zip(("kernel", "bias"), weights, strict=False)))
-    return params, {"batch_stats": stats}
-
-
-def _put(tree, path, leaf):
-    for key in path[:-1]:
-        tree = tree.setdefault(key, {})
-    tree[path[-1]] = leaf
-
-
-def _keras_model(name, size):
-    """A model with random weights, also in the batch norms, and without drop connect."""
-    keras = pytest.importorskip("keras")
-    builder = getattr(keras.applications, f"EfficientNet{name.upper()}")
-    keras.utils.set_random_seed(0)
-    model = builder(include_top=False, weights=None, input_shape=(size, size, 3), pooling="avg")
-    rng = np.random.default_rng(0)
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
-            gamma, _, _, var = layer.get_weights()
-            noise = [rng.normal(0, 0.1, gamma.shape) for _ in range(4)]
-            layer.set_weights([gamma + noise[0], noise[1], noise[2], var + np.abs(noise[3])])
-        if isinstance(layer, keras.layers.Dropout):
-            layer.rate = 0.0
-    return model
-
-
-def _keras_apply(model, images, training):
-    """Keras scales by 1/255 but, with random weights, leaves out the ImageNet statistics."""
-    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-    pixels = 255 * ((images / 255 - mean) / std)
-    return np.asarray(model(pixels.astype(np.float32), training=training))
-
-
 def _images(batch, size):
     return np.random.default_rng(1).integers(0, 256, (batch, size, size, 3), np.uint8)
-
-
-def _relative(ours, reference):
-    return np.max(np.abs(ours - reference)) / np.max(np.abs(reference))
-
-
-@pytest.mark.parametrize(("name", "size"), [("b0", 97), ("b4", 64)])
-def test_equals_keras_applications(name, size):
-    model, images = _keras_model(name, size), _images(2, size)
-    tower = efficientnet.make_tower(variant=name, depthwise="convolution")
-    params, state = _from_keras(model)
-    shapes = jax.eval_shape(tower.init, jax.random.key(0), images)
-    assert jax.tree.map(jnp.shape, (params, state)) == jax.tree.map(jnp.shape, shapes)
-    embedding, same = jax.jit(tower.apply)(params, state, images)
-    assert embedding.vector.dtype == jnp.float32
-    assert _relative(embedding.vector, _keras_apply(model, images, False)) < 1e-4
-    jax.tree.map(np.testing.assert_array_equal, same, state)
-
-
-def test_training_pass_equals_keras_applications():
-    model, images = _keras_model("b0", 64), _images(6, 64)
-    tower = efficientnet.make_tower(variant="b0", drop_connect=0.0, depthwise="convolution")
-    params, state = _from_keras(model)
-    expected = _keras_apply(model, images, True)  # also moves the running statistics
-    train = jax.jit(lambda p, s, x, key: tower.apply(p, s, x, train=True, key=key))
-    embedding, new_state = train(params, state, images, jax.random.key(0))
-    assert _relative(embedding.vector, expected) < 1e-4
-    _, expected_state = _from_keras(model)
-    jax.tree.map(
-        lambda ours, theirs: np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5),
-        new_state,
-        expected_state,
-    )
 
 
 @pytest.mark.parametrize(

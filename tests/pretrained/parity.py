@@ -1,6 +1,7 @@
 """What the parity tests of image towers share."""
 
 import h5py
+import jax
 import numpy as np
 import pytest
 
@@ -26,9 +27,17 @@ def nest(flat):
     return tree.pop("params"), tree
 
 
-def embed(tower, flat, pixels, **options):
-    """Op by op: layers of one shape, also of other towers, compile once."""
-    return np.asarray(tower.apply(*nest(flat), pixels, **options)[0].vector)
+def embed(tower, flat, pixels, jit=True):
+    """Without `jit`, op by op: layers of one shape, also of other towers, compile once."""
+    apply = jax.jit(tower.apply) if jit else tower.apply
+    return np.asarray(apply(*nest(flat), pixels)[0].vector)
+
+
+def check_dtypes(make_tower, flat, pixels, expected, **options):
+    """A tower equals its reference in float32 and, as far as it can, in bfloat16."""
+    for dtype, tolerance in [("float32", 1e-4), ("bfloat16", 2e-2)]:
+        ours = embed(make_tower(dtype=dtype, **options), flat, pixels)
+        assert relative(ours, expected) < tolerance, dtype
 
 
 class RandomWeights(dict):

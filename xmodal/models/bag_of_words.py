@@ -41,9 +41,9 @@ class BagOfWords(nn.Module):
         shape = (self.vocab_size, self.width)
         table = self.param("table", nn.initializers.normal(1 / self.width**0.5), shape)
         # Outside the table: nan instead of the last row, so that another vocabulary is noticed.
-        words = table.astype(self.dtype).at[ids].get(mode="fill", fill_value=jnp.nan)
+        rows = jnp.take(table, ids, axis=0, mode="fill", fill_value=jnp.nan)
         known = (mask > 0)[..., None]
-        vector = jnp.sum(jnp.where(known, words, 0), axis=1, dtype=jnp.float32)
+        vector = jnp.sum(jnp.where(known, rows.astype(self.dtype), 0), axis=1, dtype=jnp.float32)
         if self.pool == "mean":
             vector /= jnp.maximum(jnp.sum(known, axis=1), 1)
         return Embedding(project(vector, self.projection))

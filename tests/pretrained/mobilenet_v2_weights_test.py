@@ -1,0 +1,98 @@
+import json
+import pathlib
+import zipfile
+
+import numpy as np
+import parity
+import PIL.Image
+import pytest
+
+from xmodal.models import mobilenet_v2
+from xmodal.options import UserError
+from xmodal.pretrained.mobilenet_v2 import EXPECTED_UNEXPECTED, convert_mobilenet_v2
+from xmodal.pretrained.renaming import tower_shapes
+from xmodal.pretrained.sources import load_source
+
+DATA = pathlib.Path(__file__).parents[2] / "../shared/data"
+WEIGHTS = DATA / "weights/mobilenet_v2_1.0_224_tf2_float.npz"
+SIZE = 65
+
+
+def test_equals_keras_applications(tmp_path):
+    keras = pytest.importorskip("keras")
+    keras.utils.set_random_seed(0)
+    model = keras.applications.MobileNetV2(
+        include_top=False, weights=None, pooling="avg", input_shape=(SIZE, SIZE, 3)
+    )
+    parity.random_norms(keras, model)
+    parity.save_released(model, tmp_path / "mobilenet_v2.h5")
+    arrays = load_source(tmp_path / "mobilenet_v2.h5").arrays
+    flat, report = convert_mobilenet_v2(arrays)
+    report.check()
+    images = parity.images(2, SIZE)
+    expected = model(images / np.float32(127.5) - 1, training=False)
+    assert expected.shape == (2, 1280)
+    parity.check_dtypes(mobilenet_v2.make_tower, flat, images, expected)
+
+
+def _folded():
+    if not WEIGHTS.exists():
+        pytest.skip(f"{WEIGHTS.name} is not here")
+    arrays = load_source(WEIGHTS).arrays
+    flat, report = convert_mobilenet_v2(arrays, batch_norm="folded")
+    report.check(expected_unexpected=EXPECTED_UNEXPECTED)
+    assert set(report.unexpected) == {"logits/kernel", "logits/bias", "meta_json"}
+    return arrays, flat
+
+
+def _published_forward(arrays, images):
+    """The layers as `meta_json` lists them; it takes 127, not 127.5, as the middle of pixels."""
+    tf = pytest.importorskip("tensorflow")
+    meta = json.loads(str(arrays["meta_json"]))
+    x = (images - np.float32(127.5)) * np.float32(meta["input_quant"]["scale"])
+    for layer in meta["layers"][:-1]:
+        name, kernel = layer["name"], arrays[f"{layer['name']}/kernel"]
+        if name.endswith("/expand"):
+            block_input = x
+        if layer["kind"] == "depthwise":
+            strides = [1, layer["stride"], layer["stride"], 1]
+            x = tf.nn.depthwise_conv2d(x, np.swapaxes(kernel, 2, 3), strides, layer["padding"])
+        else:
+            x = tf.nn.conv2d(x, kernel, layer["stride"], layer["padding"])
+        x += arrays[f"{name}/bias"]
+        x = tf.nn.relu6(x) if layer["act"] == "relu6" else x
+        if name.endswith("/project") and name.split("/")[0] in meta["residual_blocks"]:
+            x += block_input
+    return tf.reduce_mean(x, [1, 2]).numpy()
+
+
+def _cosines(left, right):
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    return np.sum(left * right, axis=1) / norms
+
+
+def test_real_weights_recognise_their_features_from_smaller_pictures():
+    """The features come from 224 pixels, of which these pictures have kept 160."""
+    arrays, flat = _folded()
+    stored = np.load(DATA / "flickr8k/mobilenet_v2_features.npz")
+    rows = np.random.default_rng(0).choice(len(stored["files"]), 16, replace=False)
+    with zipfile.ZipFile(DATA / "flickr8k/images_160.zip") as archive:
+        pictures = [PIL.Image.open(archive.open(str(stored["files"][row]))) for row in rows]
+        images = [picture.resize((224, 224), PIL.Image.BILINEAR) for picture in pictures]
+    images = np.stack([np.asarray(image) for image in images])
+    ours = parity.embed(mobilenet_v2.make_tower(batch_norm="folded"), flat, images)
+    assert parity.relative(ours, _published_forward(arrays, images)) < 1e-4
+    features = stored["features"].astype(np.float32)
+    assert np.mean(_cosines(ours, features[rows])) > 0.84
+    nearest = [np.argmax(_cosines(vector[None], features)) for vector in ours]
+    np.testing.assert_array_equal(nearest, rows)
+
+
+def test_widths():
+    """keras.applications' smallest: the last layer keeps its 1280 channels."""
+    shapes = tower_shapes(mobilenet_v2.make_tower(width=0.35))
+    assert shapes["params/stem/kernel"] == (3, 3, 3, 16)
+    assert shapes["params/head/kernel"] == (1, 1, 112, 1280)
+    assert sum(map(np.prod, shapes.values())) == 410_208
+    with pytest.raises(UserError, match=r"Conv1/kernel has the shape \[3, 3, 3, 32\]"):
+        convert_mobilenet_v2({"Conv1/kernel": np.zeros((3, 3, 3, 32))}, width=0.35)
