@@ -25,6 +25,8 @@ def experiment(name: str) -> ConfigDict:
                 "optimizer": True,
                 "towers": {"image": "", "text": ""},
             },
+            # Folder for what the frozen part of the text tower gives: computed once, then read.
+            "frozen_cache": "",
             "optimizer": cxc_adam(5e-6),
             "data": coco(),
             "splits": {"train": "train", "validation": "validation", "test": "test"},

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from xmodal.data.captions import SplitCaptions, split_captions
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.evaluation import EvalSet, eval_set
 from xmodal.data.pipeline import num_train_examples, train_batches
@@ -16,10 +17,12 @@ __all__ = [
     "DataConfig",
     "DatasetMissingError",
     "EvalSet",
+    "SplitCaptions",
     "eval_set",
     "num_train_examples",
     "parse",
     "prepare",
+    "split_captions",
     "train_batches",
     "vocabulary_size",
 ]

@@ -14,7 +14,14 @@ from jax.experimental import multihost_utils
 
 from xmodal import data
 from xmodal.options import UserError
-from xmodal.training import checkpoints, init_towers, preflight, reporting, sharding
+from xmodal.training import (
+    checkpoints,
+    frozen_cache,
+    init_towers,
+    preflight,
+    reporting,
+    sharding,
+)
 from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 from xmodal.training.init_from import init_from
 from xmodal.training.state import TrainState, abstract_state, create_state, flatten
@@ -39,6 +46,9 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
     parts = preflight.assemble(config, starts=not checkpoints.steps(run_dir))
     config = parts.config
     state = starting_state(parts, run_dir)
+    store = None
+    if config.frozen_cache and not dry_run:
+        store = frozen_cache.open_or_build(parts, state)
     compiled = compile_step(parts, state)
     if dry_run:
         return
@@ -56,6 +66,8 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
     )
     first_step = int(state.step)
     batches = make_batches(parts, first_step)
+    if store is not None:
+        batches = frozen_cache.replace_ids(batches, store)
     with contextlib.closing(saver), contextlib.closing(writer), stop_signal() as stop_requested:
         try:
             for step in range(first_step, config.total_steps + 1):
@@ -83,7 +95,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
             raise
     step, split = checkpoints.best_step(run_dir), config.splits.test
     output = os.path.join(run_dir, split)
-    with contextlib.closing(reporting.make_writer(output)) as test_writer:
+    with contextlib.closing(reporting.make_writer(output, log=False)) as test_writer:
         evaluate_checkpoint(evaluator, run_dir, step, split, output, test_writer)
 
 

@@ -15,7 +15,15 @@ from xmodal import data
 from xmodal.data.vocabulary import read_vocabulary
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.options import UserError, check_keys
-from xmodal.training import checkpoints, feature_store, frozen_cache, init_from, init_towers, sharding, state
+from xmodal.training import (
+    checkpoints,
+    feature_store,
+    frozen_cache,
+    init_from,
+    init_towers,
+    sharding,
+    state,
+)
 from xmodal.training.optimizer import make_optimizer, make_schedule
 from xmodal.training.step import check_towers
 from xmodal.training.tasks import Task, caption_indices, compute_losses, make_tasks
@@ -163,7 +171,13 @@ def check_start(config: ml_collections.ConfigDict) -> None:
             f"{towers.text} has its own: set it to {towers.text}/vocab.txt."
         )
     tokens = read_vocabulary(epath.Path(settings.vocabulary))
-    init_towers.check_vocabulary(towers.text, text, tokens, lower_case=settings.lower_case)
+    init_towers.check_vocabulary(
+        towers.text,
+        text,
+        tokens,
+        tokenizer=settings.tokenizer,
+        lower_case=settings.lower_case,
+    )
 
 
 def state_init(parts: Parts) -> Callable[[], state.TrainState]:
@@ -238,7 +252,7 @@ def describe(parts: Parts, initial: state.TrainState) -> str:
 
 
 def abstract_batch(parts: Parts) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and layout of a global training batch, as `loop.make_batches` will fill it."""
+    """Shapes and layout of a global training batch, as the loop will fill it."""
     size, home = parts.config.batch_size, sharding.batch_sharded(parts.mesh)
     shapes = {"image_id": ((size,), np.int32)}
     if "image" in parts.example_inputs:

@@ -112,6 +112,14 @@ def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.A
     }
 
 
+def to_host(tree: Any, mesh: Mesh) -> Any:
+    """Every array whole, as NumPy arrays in every process; all processes have to call it."""
+    if not jax.tree.leaves(tree):
+        return tree
+    copies = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
+    return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), copies)
+
+
 def put_step(step: int, mesh: Mesh) -> jax.Array:
     """The step number as an int32 scalar on every device."""
     return jax.device_put(np.int32(step), replicated(mesh))

@@ -20,6 +20,9 @@ from xmodal.training.state import TrainState, Tree, flatten, merge
 Batch = Mapping[str, jax.Array]
 Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]
 
+# What a batch may hold for the text tower: token ids, or features computed before.
+TEXT_INPUTS = ("text_ids", "text_features", "text_mask")
+
 
 def check_towers(model: DualEncoder, tasks: tuple[task_lib.Task, ...]) -> None:
     """Refuses tasks that look at a tower the model does not have, or leave one untrained.
@@ -58,10 +61,11 @@ def make_step(
 
     Returns:
       (state, batch, step) -> (state, scalars). `batch` holds global arrays: `image`
-      [B, H, W, 3] uint8 or [B, ...] features, `text_ids` and `text_mask` [B, C, T] int32,
-      `image_id` [B] int32. The update happens only if loss and gradient are finite and `step` is
-      the state's own step: after a failure the state stays what it was before the failing batch,
-      whatever was dispatched behind it.
+      [B, H, W, 3] uint8 or [B, ...] features, `text_ids` and `text_mask` [B, C, T] int32 (or
+      `text_features` [B, C, T, W] in place of `text_ids`), `image_id` [B] int32. The update
+      happens only if loss and gradient are finite and `step` is the state's own step: after a
+      failure the state stays what it was before the failing batch, whatever was dispatched
+      behind it.
     """
     if l2 is not None:
         check_keys("config.l2", l2, ("pattern", "scale"))
@@ -83,8 +87,8 @@ def make_step(
             views["image"] = embed("image", batch["image"])
         if captions:
             # [B, C, T] -> [B x C, T]: all captions in one pass of the tower.
-            text = {name: batch[name][:, captions] for name in ("text_ids", "text_mask")}
-            flat = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in text.items()}
+            text = {name: batch[name][:, captions] for name in TEXT_INPUTS if name in batch}
+            flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in text.items()}
             vectors = embed("text", flat)
             vectors = vectors.reshape(-1, len(captions), *vectors.shape[1:])
             views |= {f"caption_{c}": vectors[:, i] for i, c in enumerate(captions)}
