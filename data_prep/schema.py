@@ -1,9 +1,9 @@
 """What every image-text dataset of this project looks like on disk.
 
-A dataset is a TFDS builder with up to three builder configs: `images` (pixels and captions, one
-example per image), `features` (the same with a stored feature vector in place of pixels) and
-`ratings` (human or simulated similarity judgements, one example per rated pair). Splits are
-`train`, `validation` and `test`.
+A dataset is a TFDS builder with up to four builder configs: `images` (pixels and captions, one
+example per image), `features` (the same with a stored feature vector in place of pixels),
+`captions` (the same without any image) and `ratings` (human or simulated similarity judgements,
+one example per rated pair). Splits are `train`, `validation` and `test`.
 """
 
 from collections.abc import Mapping
@@ -29,19 +29,19 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
 
 def captioned_image_features(image: Any) -> tfds.features.FeaturesDict:
-    """Features of the configs `images` and `features`: an image with all its captions.
+    """Features of the configs `images`, `features` and `captions`: an image with all its captions.
 
     Args:
-      image: feature of the image itself, `tfds.features.Image()` for pixels or
-        `feature_vector(...)` for precomputed features.
+      image: feature of the image itself, `tfds.features.Image()` for pixels,
+        `feature_vector(...)` for precomputed features, or None to leave it out.
 
     Returns:
-      `image`; `image_id` int32, stable and unique; `captions`, text [C]; `caption_ids` int32
-      [C], stable and unique over the dataset, in the order of `captions`.
+      `image` if there is one; `image_id` int32, stable and unique; `captions`, text [C];
+      `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`.
     """
     return tfds.features.FeaturesDict(
-        {
-            "image": image,
+        ({} if image is None else {"image": image})
+        | {
             "image_id": np.int32,
             "captions": tfds.features.Sequence(tfds.features.Text()),
             "caption_ids": tfds.features.Sequence(np.int32),

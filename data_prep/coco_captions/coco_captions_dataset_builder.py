@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
 from data_prep.image_files import ImageFiles
 
 # Retrieval and CxC are defined on the first five captions of an image.
@@ -26,12 +27,17 @@ class Builder(schema.RandomAccessBuilder):
         tfds.core.BuilderConfig(
             name="images_without_restval", description="Only Karpathy's train images for training."
         ),
+        tfds.core.BuilderConfig(
+            name="captions", description="The captions of `images` for text-only models, no images."
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
       - dataset_coco.json from https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip
       - train2014.zip and val2014.zip from https://cocodataset.org/#download, or the folders
         train2014/ and val2014/ unpacked from them.
+    The config `captions` reads no images. Without dataset_coco.json it takes as many captions as
+    there are in plain caption files (data_prep/coco_captions/README.md has their form).
     """
     EXPECTED: ClassVar[dict[str, int]] = {
         "train": 82783,
@@ -42,16 +48,45 @@ class Builder(schema.RandomAccessBuilder):
     }
 
     def _info(self) -> tfds.core.DatasetInfo:
+        pixels = tfds.features.Image(shape=(None, None, 3))
+        with_images = self.builder_config.name != "captions"
         return self.dataset_info_from_configs(
-            features=schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3))),
+            features=schema.captioned_image_features(pixels if with_images else None),
             homepage="https://cocodataset.org",
+            metadata=tfds.core.MetadataDict(complete=True),
         )
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
         folder = pathlib.Path(dl_manager.manual_dir)
-        source = folder / "dataset_coco.json"
-        if not source.exists():
+        source, captions_only = folder / "dataset_coco.json", self.builder_config.name == "captions"
+        if source.exists():
+            records = self._read_karpathy(source)
+        elif captions_only and has_plain_captions(folder):
+            records = read_plain_captions(folder)
+            self.info.metadata["complete"] = False
+        else:
             raise FileNotFoundError(f"{source} does not exist")
+        files = {}
+        if not captions_only:
+            files = {
+                name: ImageFiles(folder / name, folder / f"{name}.zip")
+                for name in ("train2014", "val2014")
+            }
+        train = records["train"]
+        if self.builder_config.name != "images_without_restval":
+            train = train + records["restval"]
+        splits = {
+            "train": (train, None),
+            "validation": (records["val"], _EVALUATION_CAPTIONS),
+            "test": (records["test"], _EVALUATION_CAPTIONS),
+        }
+        return {
+            split: self._generate_examples(images, files, captions)
+            for split, (images, captions) in splits.items()
+            if images
+        }
+
+    def _read_karpathy(self, source: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
         records: dict[str, list[dict[str, Any]]] = {}
         for record in json.loads(source.read_text(encoding="utf-8"))["images"]:
             records.setdefault(record["split"], []).append(record)
@@ -60,18 +95,7 @@ class Builder(schema.RandomAccessBuilder):
             len(image["sentences"]) for images in records.values() for image in images
         )
         schema.check_counts(found, self.EXPECTED, str(source))
-        files = {
-            name: ImageFiles(folder / name, folder / f"{name}.zip")
-            for name in ("train2014", "val2014")
-        }
-        train = records["train"]
-        if self.builder_config.name == "images":
-            train = train + records["restval"]
-        return {
-            "train": self._generate_examples(train, files),
-            "validation": self._generate_examples(records["val"], files, _EVALUATION_CAPTIONS),
-            "test": self._generate_examples(records["test"], files, _EVALUATION_CAPTIONS),
-        }
+        return records
 
     def _generate_examples(
         self,
@@ -79,19 +103,22 @@ class Builder(schema.RandomAccessBuilder):
         files: Mapping[str, ImageFiles],
         captions: int | None = None,
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields the images of a split, each with its first `captions` captions, None for all."""
+        """Yields the images of a split, each with its first `captions` captions, None for all.
+
+        Without `files` the pixels are left out.
+        """
         for record in records:
             sentences = record["sentences"][:captions]
             if captions is not None and len(sentences) < captions:
-                raise ValueError(
+                raise schema.UnexpectedFilesError(
                     f"image {record['cocoid']} has {len(sentences)} captions instead of {captions}"
                 )
-            yield (
-                record["cocoid"],
-                {
-                    "image": io.BytesIO(files[record["filepath"]].read(record["filename"])),
-                    "image_id": record["cocoid"],
-                    "captions": [sentence["raw"] for sentence in sentences],
-                    "caption_ids": [sentence["sentid"] for sentence in sentences],
-                },
-            )
+            example = {
+                "image_id": record["cocoid"],
+                "captions": [sentence["raw"] for sentence in sentences],
+                "caption_ids": [sentence["sentid"] for sentence in sentences],
+            }
+            if files:
+                image = files[record["filepath"]].read(record["filename"])
+                example["image"] = io.BytesIO(image)
+            yield record["cocoid"], example

@@ -29,6 +29,8 @@ class EvalSet:
       caption_texts: UTF-8 bytes [M].
       ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings.
+      partial: how much there is of a split that lacks rated items, or "". The pairs of those are
+        left out.
     """
 
     def __init__(self, config: DataConfig, split: str) -> None:
@@ -51,6 +53,11 @@ class EvalSet:
         self.caption_image_ids = np.repeat(columns["image_ids"], columns["counts"])
         self.caption_texts = columns["captions"]
         self.ratings = load_ratings(config, split)
+        self.partial = ""
+        if not self._source.is_complete:
+            self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
+            if dropped:
+                self.partial = f"{len(self.image_ids):,} images, {len(self.caption_ids):,} captions"
 
     def images(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Every image once, in the order of `image_ids`; the last batch may be short.
@@ -105,6 +112,20 @@ class EvalSet:
 
         batches = batches.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
         return batches.prefetch(self._config.prefetch).as_numpy_iterator()
+
+
+def _keep_known(
+    ratings: Mapping[str, Mapping[str, np.ndarray]], image_ids: np.ndarray, caption_ids: np.ndarray
+) -> tuple[dict[str, dict[str, np.ndarray]], int]:
+    """The rated pairs whose two sides are there, and how many others there are."""
+    kept, dropped = {}, 0
+    for task, pairs in ratings.items():
+        left = image_ids if task == "sis" else caption_ids
+        right = caption_ids if task == "sts" else image_ids
+        known = np.isin(pairs["left_ids"], left) & np.isin(pairs["right_ids"], right)
+        kept[task] = {name: column[known] for name, column in pairs.items()}
+        dropped += int((~known).sum())
+    return kept, dropped
 
 
 def eval_set(config: Mapping[str, Any] | DataConfig, *, split: str) -> EvalSet:

@@ -39,7 +39,13 @@ class Source:
         self._records = self._builder.as_data_source(
             split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
         ).data_source
-        self._image = self._builder.info.features["image"]
+        features = self._builder.info.features
+        self._image = dict(features.items()).get("image")
+        if config.image is not None and self._image is None:
+            raise UserError(
+                f"dataset {config.dataset} (config {config.config}) has no images; set "
+                "config.data.image and config.model.image to None, or config.data.config=images"
+            )
 
     def __len__(self) -> int:
         return len(self._records)
@@ -48,6 +54,11 @@ class Source:
     def folder(self) -> epath.Path:
         """Folder of the prepared dataset."""
         return self._builder.data_path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the dataset is the published one; else it is what was at hand of it."""
+        return bool((self._builder.info.metadata or {}).get("complete", True))
 
     @property
     def has_pixels(self) -> bool:
