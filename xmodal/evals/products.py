@@ -74,13 +74,19 @@ class Gallery:
         self.size = len(vectors)
         self.rows = _round_up(min(block_size, self.size), group)
         self._mesh = mesh
-        self._prepared: list[Any] = []
-        for start in range(0, self.size, self.rows):
+        starts = range(0, self.size, self.rows)
+        self._prepared = None
+        for start in starts:
             block = vectors[start : start + self.rows]
             padding = [(0, self.rows - len(block))] + [(0, 0)] * (vectors.ndim - 1)
             block = prepare(np.pad(np.asarray(block, np.float32), padding))
-            self._prepared.append(jax.tree.map(np.asarray, block))
-        self._tiles = [self._place(block, P("data")) for block in self._prepared]
+            if self._prepared is None:
+                padded = len(starts) * self.rows
+                self._prepared = jax.tree.map(
+                    lambda x, padded=padded: np.empty((padded, *x.shape[1:]), np.float32), block
+                )
+            jax.tree.map(_fill(start), self._prepared, block)
+        self._tiles = [self._place(self._rows(j), P("data")) for j in range(len(starts))]
 
     def items(self, j: int) -> Any:
         """Tile j, spread over the devices."""
@@ -88,20 +94,15 @@ class Gallery:
 
     def queries(self, i: int) -> Any:
         """Tile i, on every device."""
-        return self._tiles[i] if self._mesh is None else self._place(self._prepared[i], P())
+        return self._tiles[i] if self._mesh is None else self._place(self._rows(i), P())
 
     def take(self, positions: np.ndarray) -> Any:
         """Prepared items at the given positions, on the host."""
-        tiles, rows = np.divmod(positions, self.rows)
+        return jax.tree.map(lambda x: x[positions], self._prepared)
 
-        def gather(*blocks: np.ndarray) -> np.ndarray:
-            taken = np.empty((len(positions), *blocks[0].shape[1:]), np.float32)
-            for tile in np.unique(tiles):
-                here = tiles == tile
-                taken[here] = blocks[tile][rows[here]]
-            return taken
-
-        return jax.tree.map(gather, *self._prepared)
+    def _rows(self, j: int) -> Any:
+        at = slice(j * self.rows, (j + 1) * self.rows)
+        return jax.tree.map(lambda x: x[at], self._prepared)
 
     def _place(self, tree: Any, spec: P) -> Any:
         if self._mesh is None:
@@ -221,6 +222,13 @@ def _flush(scores: np.ndarray) -> np.ndarray:
     scores = np.array(scores, np.float32)
     scores[np.abs(scores) < np.finfo(np.float32).tiny] = 0.0
     return scores
+
+
+def _fill(start: int) -> Callable[[np.ndarray, jax.Array], None]:
+    def fill(whole: np.ndarray, block: jax.Array) -> None:
+        whole[start : start + len(block)] = block
+
+    return fill
 
 
 def _check_finite(values: np.ndarray) -> None:
