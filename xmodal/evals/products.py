@@ -20,9 +20,10 @@ from jax.sharding import PartitionSpec as P
 Score = Callable[[Any, Any], jax.Array]
 
 _GROUP = 64
-# Pairs per product when single pairs are looked up: only the diagonal is used, so a CPU, where
-# small products have the bits of large ones, takes a small tile.
-_CPU_PAIRS = 128
+# Single pairs are looked up on the diagonals of products. A CPU, where small products have the bits
+# of large ones, takes small ones; many of them at a time keep it busy.
+_CPU_PAIRS = _GROUP
+_PAIRS_AT_A_TIME = 2048
 
 
 class Scores(Protocol):
@@ -72,7 +73,7 @@ class Gallery:
         devices = mesh.shape["data"] if mesh is not None else 1
         group = _GROUP * devices
         self.size = len(vectors)
-        self.rows = _round_up(min(block_size, self.size), group)
+        self.rows = _choose_rows(self.size, block_size, group)
         self._mesh = mesh
         starts = range(0, self.size, self.rows)
         self._prepared = None
@@ -142,15 +143,16 @@ class Products:
         """See `Scores.pairs`."""
         on_cpu = jax.default_backend() == "cpu"
         block = _CPU_PAIRS if on_cpu else max(self.tile_shape)
+        blocks = max(1, _PAIRS_AT_A_TIME // block)
         scores = np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), block):
-            at = slice(start, start + block)
+        for start in range(0, len(rows), blocks * block):
+            at = slice(start, start + blocks * block)
             left, right = (
-                gallery.take(np.resize(positions[at], block))
+                gallery.take(np.resize(positions[at], (blocks, block)))
                 for gallery, positions in ((self._queries, rows), (self._items, columns))
             )
-            found = _compute_diagonal(self._score, left, right)
-            scores[at] = np.asarray(found)[: len(scores[at])]
+            found = _compute_diagonals(self._score, left, right)
+            scores[at] = np.asarray(found).ravel()[: len(scores[at])]
         return scores
 
     def transpose(self) -> "Products":
@@ -210,8 +212,9 @@ def _compute(score: Score, queries: Any, items: Any) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _compute_diagonal(score: Score, left: Any, right: Any) -> jax.Array:
-    return jnp.diagonal(score(left, right))
+def _compute_diagonals(score: Score, left: Any, right: Any) -> jax.Array:
+    """[blocks, b] scores of pairs from two trees of [blocks, b, ...]."""
+    return jax.lax.map(lambda block: jnp.diagonal(score(*block)), (left, right))
 
 
 def _flush(scores: np.ndarray) -> np.ndarray:
@@ -241,6 +244,16 @@ def _check_finite(values: np.ndarray) -> None:
             f"{bad.sum()} of {len(bad)} rows of embeddings or scores are not finite, the first is "
             f"row {bad.argmax()}: the model diverged or the file is damaged."
         )
+
+
+def _choose_rows(size: int, block_size: int, group: int) -> int:
+    """Rows per tile: whole groups, at most `block_size` if that is one, and little padding."""
+    most = max(1, block_size // group)
+    choices = range(-(-3 * most // 4), most + 1)
+    needed = -(-size // group)
+    if needed <= most:
+        return needed * group
+    return group * min(choices, key=lambda groups: (_round_up(needed, groups), -groups))
 
 
 def _round_up(number: int, multiple: int) -> int:
