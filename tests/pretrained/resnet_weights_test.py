@@ -9,8 +9,8 @@ from xmodal.options import UserError
 from xmodal.pretrained.resnet import EXPECTED_UNEXPECTED, convert_resnet
 from xmodal.pretrained.sources import load_source
 
-# The smallest network in which every kind of unit and stride occurs.
-SMALL = (1, 2, 1, 1)
+# The fewest units of which some widen, some have a stride, and some have neither.
+SMALL = (2, 2)
 SIZE = 75
 
 
@@ -126,12 +126,12 @@ def _torch_resnet(torch, units):
             blocks.append(Bottleneck(inputs, 64 * 2**stage, 2 if stage and not unit else 1))
             inputs = 256 * 2**stage
         model.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
-    model.fc = nn.Linear(2048, 3)
+    model.fc = nn.Linear(inputs, 3)
 
     def forward(x):
         x = nn.functional.max_pool2d(model.bn1(model.conv1(x)).relu(), 3, 2, padding=1)
-        for stage in (model.layer1, model.layer2, model.layer3, model.layer4):
-            x = stage(x)
+        for stage in range(len(units)):
+            x = getattr(model, f"layer{stage + 1}")(x)
         return x.mean((2, 3))
 
     torch.manual_seed(0)
@@ -187,7 +187,7 @@ def _slim_forward(tf, weights, x):
     x = tf.nn.max_pool2d(x, 3, 2, "SAME")
     for block, units in enumerate(SMALL, start=1):
         for unit in range(1, units + 1):
-            stride = 2 if unit == units and block < 4 else 1
+            stride = 2 if unit == units and block < len(SMALL) else 1
             width, place = 32 * 2**block, f"block{block}/unit_{unit}/bottleneck_v1"
             if x.shape[-1] == 4 * width:
                 shortcut = tf.nn.max_pool2d(x, 1, stride, "SAME")
