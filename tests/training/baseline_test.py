@@ -114,7 +114,7 @@ def test_word_vectors_rank_as_their_reference(make_config, vectors):
     assert evaluation.metrics[f"{TINY}/t2t/queries"] == len(ranks)
     words = f"{coverage.known_tokens:,} of {coverage.tokens:,} words ({coverage.share:.1%})"
     assert 0 < coverage.share < 1
-    none = f"{coverage.empty_texts} of {coverage.texts} captions have none"
+    none = f"{coverage.empty_texts} of {coverage.texts} captions are without any"
     assert words in evaluation.report()
     assert none in evaluation.report()
 
@@ -131,6 +131,22 @@ def test_files_hold_what_other_evaluations_have(make_config, folders, tmp_path):
     report = (tmp_path / "report.md").read_text()
     assert "Similarity: cosine" in report
     assert f"Text tower: {folders / 'bert'}, not trained." in report
+
+
+def test_part_of_a_split_is_said_so(make_config, monkeypatch):
+    open_split = data.eval_set
+
+    def open_part(config, *, split):
+        opened = open_split(config, split=split)
+        opened.partial = "7 images"
+        return opened
+
+    config = make_config("bow", "bow")
+    assert evaluate_baseline(config, "test").published
+    monkeypatch.setattr(data, "eval_set", open_part)
+    evaluation = evaluate_baseline(config, "test")
+    assert not evaluation.published
+    assert "**PARTIAL: 7 images of the test split." in evaluation.report()
 
 
 def test_pooling_is_the_configs_or_the_folders(make_config):

@@ -25,6 +25,9 @@ from xmodal.words import find_row, tokenise
 
 # What a config may choose otherwise than the folder of a tower says.
 _FREE = ("pool",)
+_PARTIAL = (
+    "PARTIAL: {} of the {} split. Numbers among fewer items compare with no published number."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +103,8 @@ def _evaluate(
         similarity=encoder.similarity,
         samples=settings.bootstrap_samples,
         seed=settings.seed,
-        published=split == "test",
+        published=split == "test" and not eval_set.partial,
+        warnings=[_PARTIAL.format(eval_set.partial, split)] if eval_set.partial else [],
         notes=notes,
     )
 
@@ -217,5 +221,5 @@ def _coverage(texts: Sequence[bytes], settings: data_lib.config.TextConfig) -> s
     count = sum(map(len, words))
     return (
         f"{sum(known):,} of {count:,} words ({sum(known) / max(count, 1):.1%}) have a vector; "
-        f"{known.count(0):,} of {len(known):,} captions have none."
+        f"{known.count(0):,} of {len(known):,} captions are without any."
     )
