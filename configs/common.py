@@ -1,5 +1,7 @@
 """Sub-configs that several experiments share: plain data, no code of ours."""
 
+from collections.abc import Callable
+
 from ml_collections import ConfigDict
 
 
@@ -131,7 +133,8 @@ def quick(config: ConfigDict) -> ConfigDict:
     config = ConfigDict(config)
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = 60, 64, 20
-    config.data.dataset, config.data.text.vocabulary = "crisscrossed_shapes", ""
+    config.data.dataset, config.data.config = "crisscrossed_shapes", "images"
+    config.data.text.vocabulary = ""
     config.data.text.vocabulary_size, config.data.text.max_length = 1000, 32
     config.evaluation.every, config.checkpoint.every = 30, 30
     config.evaluation.bootstrap_samples = 100
@@ -155,9 +158,16 @@ def quick(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def variant(config: ConfigDict, argument: str) -> ConfigDict:
-    """The experiment itself, or what stands behind the colon of `--config=FILE.py:ARGUMENT`."""
-    variants = {"": lambda c: c, "quick": quick}
+def variant(config: ConfigDict, argument: str, **others: Callable) -> ConfigDict:
+    """The experiment itself, or what stands behind the colon of `--config=FILE.py:ARGUMENT`.
+
+    Args:
+      config: the experiment.
+      argument: "", `quick`, or the name of one of the others.
+      **others: functions of the config that make variants of this experiment alone.
+    """
+    variants = {"": lambda c: c, "quick": quick} | others
     if argument not in variants:
-        raise ValueError(f"Unknown variant {argument!r} of {config.name}; known: 'quick' or none.")
+        known = ", ".join(sorted(filter(None, variants)))
+        raise ValueError(f"Unknown variant {argument!r} of {config.name}; known: {known} or none.")
     return variants[argument](config)

@@ -6,6 +6,13 @@ Paper, COCO 5k test, R@1/5/10: T->T 41.7 64.4 73.4 (CxC labels), STS 72.9 +-0.4.
 The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
 How it was pretrained is not printed (Conceptual Captions has one caption per image): the new
 layers start at random here, with the pretraining's learning rate.
+
+`minilm` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its three upper layers
+on what the three lower ones give:
+
+    python -m data_prep.convert_weights --tower=bert --source=FOLDER --output=minilm
+    python -m xmodal.main --config=configs/cxc_text_text.py:minilm \\
+        --config.data.manual_dir=DIR --config.data.ratings_dir=DIR
 """
 
 from ml_collections import ConfigDict
@@ -14,13 +21,51 @@ from configs import common
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`quick` runs on the embedded dataset."""
+    """`quick` runs on the embedded dataset, `minilm` starts from a sentence encoder."""
     config = common.experiment("cxc_text_text")
     config.model.image = None
     config.model.text = common.frozen_bert(projection=None)
     config.data.image = None
+    config.data.config = "captions"
     config.data.captions_per_image = 2
     config.l2 = None
     config.optimizer = common.cxc_adam(1e-4)
     config.tasks = {"t2t": common.text_text()}
-    return common.variant(config, argument)
+    return common.variant(config, argument, minilm=minilm)
+
+
+def minilm(config: ConfigDict) -> ConfigDict:
+    """Three of six layers trained, the others computed once for all captions."""
+    config.name = "cxc_text_text_minilm"
+    config.total_steps, config.batch_size, config.log_every = 300, 256, 10
+    config.model.text = {
+        "name": "bert",
+        "vocab_size": 30522,
+        "width": 384,
+        "depth": 6,
+        "lower_depth": 3,
+        "heads": 12,
+        "mlp_dim": 1536,
+        "max_positions": 512,
+        "dtype": "float32",
+        "pool": "mean",
+    }
+    config.model.similarity = "cosine"
+    config.init_from.towers.text = "minilm"
+    config.data.text.vocabulary = "minilm/vocab.txt"
+    # 2.4 % of the captions are longer; they lose their last words.
+    config.data.text.max_length = 20
+    config.freeze = ["text/bert/(?!layers/)"]
+    config.frozen_cache = "minilm_features"
+    config.tasks.t2t.options.temperature = 0.05
+    config.optimizer = {
+        "name": "adamw",
+        "options": {"weight_decay": 0.01},
+        "learning_rate": 2e-4,
+        "schedule": {"name": "cosine", "warmup_steps": 20},
+        "clip_norm": 1.0,
+        "skip_outliers": None,
+    }
+    config.evaluation.every, config.checkpoint.every = 100, 50
+    config.checkpoint.best_metric = "coco5k/t2t/recall@1"
+    return config

@@ -16,9 +16,17 @@ from xmodal.training import checkpoints, loop, preflight, sharding, state
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Nothing is trained by baselines.py, see baselines_test.py.
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"common", "baselines"})
-ARGUMENTS = {"flickr8k": [""], "quickstart": ["", "i2t", "t2t"]}
+ARGUMENTS = {
+    "cxc_text_text": ["", "minilm", "quick"],
+    "flickr8k": [""],
+    "quickstart": ["", "i2t", "t2t"],
+}
 VARIANTS = [(name, argument) for name in NAMES for argument in ARGUMENTS.get(name, ["", "quick"])]
-ON_SHAPES = [variant for variant in VARIANTS if variant[1] or variant[0] == "quickstart"]
+ON_SHAPES = [
+    (name, argument)
+    for name, argument in VARIANTS
+    if argument in ("quick", "i2t", "t2t") or name == "quickstart"
+]
 AS_PUBLISHED = [(name, "") for name, argument in VARIANTS if argument == "quick"]
 
 # Trained parameters of EfficientNet-B4's features (keras.applications), and BERT-Base (Uncased)

@@ -16,10 +16,21 @@ def free_port():
         return server.getsockname()[1]
 
 
-def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path):
+# Frozen layers computed once: process 0 does it and both read.
+CACHED = (
+    "--config.model.text.depth=2",
+    "--config.model.text.lower_depth=1",
+    "--config.freeze=('text/bert/(?!layers)',)",
+)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path, cached):
     def begin(run_dir, **kwargs):
-        steps = f"--config.total_steps={TOTAL_STEPS}"
-        return start(f"--config={tiny_config}", f"--workdir={run_dir}", steps, **kwargs)
+        arguments = [f"--config={tiny_config}", f"--workdir={run_dir}"]
+        arguments += [f"--config.total_steps={TOTAL_STEPS}"]
+        arguments += [*CACHED, f"--config.frozen_cache={run_dir}/cache"] if cached else []
+        return start(*arguments, **kwargs)
 
     together = {
         "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",

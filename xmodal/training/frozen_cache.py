@@ -61,14 +61,14 @@ def check(
     text["vocab_size"] = text.get("vocab_size") or 1
     tower = make_dual_encoder({"text": text}).towers["text"]
     shapes, _ = jax.eval_shape(tower.init, jax.random.key(0), example_inputs["text"])
-    for path in _lower_part(text, {"text": shapes}):
+    for path in _lower_part(tower, {"text": shapes}):
         if not any(re.match(pattern, path) for pattern in config.freeze):
             raise UserError(
                 f"config.frozen_cache keeps what {path} gives, but it is trained: match it by "
                 "config.freeze, or set config.frozen_cache=''. With config.model.text.lower_depth "
                 "only BERT's embeddings and that many layers have to be frozen."
             )
-    if dropout := text.get("dropout", 0.0):
+    if dropout := tower.module.bert.dropout:
         raise UserError(
             f"config.model.text.dropout={dropout} changes what the frozen layers give at every "
             "step; set it to 0, or config.frozen_cache=''."
@@ -92,9 +92,9 @@ def open_or_build(parts: "Parts", state: TrainState) -> feature_store.FeatureSto
     """
     config, folder = parts.config, os.path.join(parts.config.frozen_cache, "text")
     captions = data.split_captions(config.data, split=config.splits.train)
-    weights = _lower_part(config.model.text, state.all_params())
-    weights = sharding.to_host(weights, parts.mesh)
-    key = _key(config.model.text, weights, captions)
+    tower = parts.model.towers["text"]
+    weights = sharding.to_host(_lower_part(tower, state.all_params()), parts.mesh)
+    key = _key(tower, weights, captions)
     if not os.path.isdir(folder):
         if jax.process_index() == 0:
             _build(folder, key, parts, weights, captions)
@@ -119,18 +119,16 @@ def replace_ids(batches: Batches, store: feature_store.FeatureStore) -> Batches:
         }
 
 
-def _lower_part(text: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+def _lower_part(tower: Tower, params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of `Bert`'s lower part by path."""
-    upper = "text/bert/layers/" if text.get("lower_depth", 0) else None
-    return {
-        path: leaf
-        for path, leaf in flatten(params).items()
-        if path.startswith("text/bert/") and not (upper and path.startswith(upper))
-    }
+    bert = {path: leaf for path, leaf in flatten(params).items() if path.startswith("text/bert/")}
+    if not tower.module.bert.lower_depth:
+        return bert
+    return {path: leaf for path, leaf in bert.items() if not path.startswith("text/bert/layers/")}
 
 
 def _key(
-    text: Mapping[str, Any], weights: Mapping[str, np.ndarray], captions: data.SplitCaptions
+    tower: Tower, weights: Mapping[str, np.ndarray], captions: data.SplitCaptions
 ) -> dict[str, str]:
     digest = hashlib.sha256()
     for path, leaf in sorted(weights.items()):
@@ -140,8 +138,8 @@ def _key(
         "weights": digest.hexdigest(),
         "captions": captions.digest,
         "tokeniser": captions.tokeniser_digest,
-        "heads": str(text.get("heads")),
-        "dtype": str(text.get("dtype")),
+        "heads": str(tower.module.bert.heads),
+        "dtype": jnp.dtype(tower.module.bert.dtype).name,
     }
 
 

@@ -1,0 +1,169 @@
+"""COCO captions without images: from Karpathy's file, or from tables and lines of what is known."""
+
+import csv
+import gzip
+import json
+
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.coco_captions import plain_captions
+from data_prep.coco_captions.coco_captions_dataset_builder import Builder
+from data_prep.schema import UnexpectedFilesError
+from xmodal import data
+from xmodal.options import UserError
+
+# Image -> Karpathy split and number of captions in the table; 73 has a sixth, not for evaluation.
+_TABLE = {9: ("train", 6), 42: ("restval", 1), 73: ("val", 6), 74: ("test", 5)}
+_LINES = [(9, "train", 5), (25, "train", 2), (26, "restval", 3)]
+
+
+def _caption_id(image_id, k):
+    return 1000 - 10 * image_id + k
+
+
+def _rows():
+    for image_id, (split, count) in _TABLE.items():
+        for k in range(count):
+            yield {
+                "caption_id": _caption_id(image_id, k),
+                "image_id": image_id,
+                "karpathy_split": split,
+                "in_karpathy5": int(k != 2 or count < 6),
+                "source": "somewhere",
+                "caption": f'caption {k}, of "{image_id}"\n',
+            }
+
+
+def _write(folder, rows, name="captions_known.csv.gz", lines=_LINES):
+    rows = list(rows)
+    with gzip.open(folder / name, "wt", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    with open(folder / "captions_more.jsonl", "w", encoding="utf-8") as file:
+        for image_id, split, count in lines:
+            texts = [f"text {k} of {image_id}" for k in range(count)]
+            line = {"image_id": image_id, "karpathy_split": split, "captions": texts}
+            file.write(json.dumps(line) + "\n")
+
+
+def _build(folder):
+    builder = Builder(config="captions", data_dir=folder / "tfds")
+    settings = tfds.download.DownloadConfig(manual_dir=str(folder))
+    builder.download_and_prepare(download_config=settings)
+    return builder
+
+
+@pytest.fixture
+def built(tmp_path):
+    _write(tmp_path, _rows())
+    # Not a file of captions.
+    (tmp_path / "karpathy_5k_caption_image.csv").write_text("caption_id,image_id\n1,2\n")
+    return _build(tmp_path)
+
+
+def _read(builder, split):
+    return {int(example["image_id"]): example for example in builder.as_data_source(split)}
+
+
+def test_tables_and_lines_together(built):
+    train = _read(built, "train")
+    new = plain_captions.FIRST_NEW_ID
+    expected = {
+        9: [_caption_id(9, k) for k in range(6)],
+        42: [_caption_id(42, 0)],
+        25: [new, new + 1],
+        26: [new + 2, new + 3, new + 4],
+    }
+    assert {i: list(example["caption_ids"]) for i, example in train.items()} == expected
+    assert train[9]["captions"][5].decode() == 'caption 5, of "9"\n'
+    assert train[26]["captions"][2].decode() == "text 2 of 26"
+    assert "image" not in train[9]
+
+
+def test_evaluation_has_the_five_captions_of_the_split(built):
+    found = {split: _read(built, split) for split in ("validation", "test")}
+    assert list(found["validation"]) == [73]
+    ids = list(found["validation"][73]["caption_ids"])
+    assert ids == [_caption_id(73, k) for k in (0, 1, 3, 4, 5)]
+    assert len(found["test"][74]["captions"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: [{k: v for k, v in r.items() if k != "caption"} for r in rows], "lacks"),
+        (lambda rows: [*rows, rows[0]], "line .*caption id 910 comes twice"),
+        (lambda rows: [*rows, rows[0] | {"caption_id": 7, "karpathy_split": "dev"}], "'dev'"),
+        (lambda rows: [*rows, rows[0] | {"caption_id": 7, "karpathy_split": "val"}], "9 is in"),
+        (lambda rows: [*rows, rows[0] | {"caption_id": "x"}], "invalid literal.*'x'"),
+        (lambda rows: [r for r in rows if r["caption_id"] != _caption_id(74, 0)], "74 has 4"),
+    ],
+)
+def test_files_of_another_form_are_refused(tmp_path, change, message):
+    _write(tmp_path, change(list(_rows())))
+    with pytest.raises(UnexpectedFilesError, match=message):
+        _build(tmp_path)
+    assert not list((tmp_path / "tfds").glob("coco_captions/captions/1*"))
+
+
+def test_karpathys_file_comes_first_and_needs_no_images(tmp_path, monkeypatch):
+    sentences = [{"raw": f"words {k}", "sentid": k} for k in range(5)]
+    records = [
+        {"cocoid": image_id, "split": split, "filepath": "x", "filename": "y"}
+        | {"sentences": [s | {"sentid": s["sentid"] + image_id} for s in sentences]}
+        for image_id, split in ((10, "train"), (20, "restval"), (30, "val"), (40, "test"))
+    ]
+    (tmp_path / "dataset_coco.json").write_text(json.dumps({"images": records}))
+    _write(tmp_path, _rows())
+    counts = {"train": 1, "restval": 1, "val": 1, "test": 1, "captions": 20}
+    monkeypatch.setattr(Builder, "EXPECTED", counts)
+    builder = _build(tmp_path)
+    assert sorted(_read(builder, "train")) == [10, 20]
+    assert builder.info.metadata == {"complete": True}
+
+
+def _config(folder, **changes):
+    text = {"vocabulary_size": 60, "max_length": 12}
+    config = {"dataset": "coco_captions", "config": "captions", "data_dir": str(folder / "tfds")}
+    return config | {"text": text, "captions_per_image": 1} | changes
+
+
+def test_rated_pairs_of_what_is_not_there_are_left_out(built, tmp_path):
+    for part in ("val", "test"):
+        for task, left, right in (
+            ("sts", "caption1", "caption2"),
+            ("sis", "image1", "image2"),
+            ("sits", "caption", "image"),
+        ):
+            captions = [f"COCO_val2014:sentid:{_caption_id(73, k)}" for k in (0, 1)]
+            images = [f"COCO_val2014_{i:012d}.jpg" for i in (73, 999)]
+            ends = {
+                "sts": (captions[0], captions[1]),
+                "sis": images,
+                "sits": (captions[0], images[1]),
+            }
+            rows = [[*ends[task], "3.5", "m"], ["COCO_val2014_000000000999.jpg"] * 2 + ["1", "m"]]
+            with open(tmp_path / f"{task}_{part}.csv", "w", newline="") as file:
+                csv.writer(file).writerows([[left, right, "agg_score", "sampling_method"], *rows])
+    held_out = data.eval_set(_config(tmp_path, ratings_dir=str(tmp_path)), split="validation")
+    assert held_out.ratings["sts"]["left_ids"].tolist() == [_caption_id(73, 0)]
+    assert held_out.ratings["sts"]["scores"].tolist() == [3.5]
+    assert {task: len(pairs["scores"]) for task, pairs in held_out.ratings.items()} == {
+        "sts": 1,
+        "sis": 0,
+        "sits": 0,
+    }
+    assert held_out.partial == "1 images, 5 captions"
+    assert not data.eval_set(_config(tmp_path), split="validation").partial
+
+
+def test_images_are_not_expected_of_captions(built, tmp_path):
+    (batch,) = data.train_batches(
+        _config(tmp_path), split="train", seed=0, batch_size=4, first_step=0, total_steps=1
+    )
+    assert sorted(batch["image_id"].tolist()) == [9, 25, 26, 42]
+    config = _config(tmp_path, image={"size": 24})
+    with pytest.raises(UserError, match=r"config captions\) has no images; set config.data.image"):
+        data.eval_set(config, split="test")
