@@ -134,6 +134,9 @@ class Products:
         self.tile_shape = (queries.rows, items.rows)
         self._queries, self._items = queries, items
         self._score = score
+        self._symmetric: bool | None = None
+        # Positives are often rated, too: pairs that were scored, row * N + column, and the scores.
+        self._known = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`; the columns are spread over the devices as the items are."""
@@ -141,6 +144,19 @@ class Products:
 
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """See `Scores.pairs`."""
+        if self.is_symmetric():  # from either end the same
+            rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
+        keys = np.asarray(rows, np.int64) * self.shape[1] + columns
+        known, values = self._known
+        new = np.setdiff1d(keys, known)
+        if len(new):
+            known = np.concatenate([known, new])
+            values = np.concatenate([values, self._score_pairs(*np.divmod(new, self.shape[1]))])
+            order = np.argsort(known)
+            self._known = known, values = known[order], values[order]
+        return values[np.searchsorted(known, keys)]
+
+    def _score_pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         on_cpu = jax.default_backend() == "cpu"
         block = _CPU_PAIRS if on_cpu else max(self.tile_shape)
         blocks = max(1, _PAIRS_AT_A_TIME // block)
@@ -161,10 +177,12 @@ class Products:
 
     def is_symmetric(self) -> bool:
         """Whether both halves of the scores within one gallery have the same bits."""
-        if self._queries is not self._items:
-            return False
-        last = -(-self.shape[1] // self.tile_shape[1]) - 1
-        return bool(jnp.array_equal(self.tile(0, last), self.tile(last, 0).T))
+        if self._symmetric is None:
+            last = -(-self.shape[1] // self.tile_shape[1]) - 1
+            self._symmetric = self._queries is self._items and bool(
+                jnp.array_equal(self.tile(0, last), self.tile(last, 0).T)
+            )
+        return self._symmetric
 
 
 class SavedScores:

@@ -69,7 +69,7 @@ def compute_ranks(
     """
     _check(scores.shape, forward, backward, exclude_self)
     mirrored = exclude_self and not depths[0] and scores.is_symmetric()
-    best = _score_positives(scores, forward, backward, symmetric=mirrored)
+    best = _score_positives(scores, forward, backward)
     (queries, items), (rows, columns) = scores.shape, scores.tile_shape
     row_tiles, column_tiles = _divide_up(queries, rows), _divide_up(items, columns)
     padded = row_tiles * rows, column_tiles * columns
@@ -95,19 +95,13 @@ def compute_ranks(
 
 
 def _score_positives(
-    scores: Scores,
-    forward: Sequence[Question],
-    backward: Sequence[Question],
-    *,
-    symmetric: bool,
+    scores: Scores, forward: Sequence[Question], backward: Sequence[Question]
 ) -> tuple[list[Best], list[Best]]:
     """Best positives of every question; a pair in several label sets is scored once."""
     stride = scores.shape[1]
 
     def keys_of(question: Question, is_backward: bool) -> np.ndarray:
         query, item = _rows(question.positives), question.positives.values.astype(np.int64)
-        if symmetric:
-            query, item = np.minimum(query, item), np.maximum(query, item)
         return item * stride + query if is_backward else query * stride + item
 
     keys = [keys_of(question, False) for question in forward]
