@@ -16,21 +16,23 @@ def free_port():
         return server.getsockname()[1]
 
 
-# Frozen layers computed once: process 0 does it and both read.
-CACHED = (
-    "--config.model.text.depth=2",
-    "--config.model.text.lower_depth=1",
-    "--config.freeze=('text/bert/(?!layers)',)",
-)
+# Frozen layers computed once: process 0 does it, all read.
+CACHED = """
+    config.model.text.depth, config.model.text.lower_depth = 2, 1
+    config.freeze, config.frozen_cache = ["text/bert/(?!layers/)"], {folder!r}
+    return config
+"""
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path, cached):
+    if cached:
+        text = tiny_config.read_text().replace("    return config\n", CACHED)
+        tiny_config.write_text(text.format(folder=str(tmp_path / "cache")))
+
     def begin(run_dir, **kwargs):
-        arguments = [f"--config={tiny_config}", f"--workdir={run_dir}"]
-        arguments += [f"--config.total_steps={TOTAL_STEPS}"]
-        arguments += [*CACHED, f"--config.frozen_cache={run_dir}/cache"] if cached else []
-        return start(*arguments, **kwargs)
+        steps = f"--config.total_steps={TOTAL_STEPS}"
+        return start(f"--config={tiny_config}", f"--workdir={run_dir}", steps, **kwargs)
 
     together = {
         "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
@@ -39,6 +41,7 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path,
     pair = [begin(tmp_path / "two", JAX_PROCESS_ID=str(index), **together) for index in range(2)]
     outputs = [process.communicate(timeout=300)[0] for process in pair]
     assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
+    assert (tmp_path / "cache/text/key.json").exists() == cached
     one = begin(tmp_path / "one", devices=2)
     output, _ = one.communicate()
     assert one.returncode == 0, output
