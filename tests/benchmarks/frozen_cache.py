@@ -1,25 +1,24 @@
 """Training on stored features of BERT's frozen layers against training through all of them.
 
-    python tests/benchmarks/frozen_cache.py [--depth=12 --lower_depth=0 --width=768 --heads=12]
+    python -m tests.benchmarks.frozen_cache [--depth=12 --lower_depth=0 --width=768 --heads=12]
 
-Both run in turn on the same batches from the same start: the losses are printed side by side, and
-examples per second with what the features cost. The embedded dataset, two captions per image. With
---lower_depth=0 all of BERT is frozen and the paper's three layers train on top; with another number
-the remaining layers of BERT train.
+Two runs take turns, step by step, on the same batches from the same start: the losses are printed
+side by side, and examples per second (medians) with what the features cost. The embedded dataset,
+two captions per image. With --lower_depth=0 all of BERT is frozen and the paper's three layers
+train on top; with another number the remaining layers of BERT train.
 """
 
 import argparse
+import statistics
 import tempfile
 import time
-
-import jax
 
 import data_prep
 from configs import cxc_text_text
 from data_prep.build import build
 from xmodal.training import frozen_cache, loop, preflight, sharding
 
-IMAGES = {"train": 2000, "validation": 25, "test": 25}
+IMAGES = {"train": 1000, "validation": 25, "test": 25}
 
 
 def make_config(args, folder):
@@ -43,29 +42,36 @@ def make_config(args, folder):
     return config
 
 
-def run(config, cached):
-    """The losses of a run, its seconds per step without the first two, and those of the cache."""
-    config = config.copy_and_resolve_references()
-    config.frozen_cache = config.frozen_cache if cached else ""
-    parts = preflight.assemble(config)
-    state = loop.starting_state(parts, "/no/such/run")
-    started = time.perf_counter()
-    store = frozen_cache.open_or_build(parts, state) if cached else None
-    building = time.perf_counter() - started
-    step = loop.compile_step(parts, state)
-    batches = loop.make_batches(parts, 0)
-    if cached:
-        batches = frozen_cache.replace_ids(batches, store)
-    losses, times = [], []
-    for number, batch in enumerate(batches):
-        state, scalars = step(
-            state,
-            sharding.global_batch(batch, parts.mesh),
-            sharding.put_step(number, parts.mesh),
-        )
-        losses.append(float(jax.block_until_ready(scalars)["train/loss"]))
-        times.append(time.perf_counter())
-    return losses, (times[-1] - times[1]) / (len(times) - 2), building
+class Run:
+    """A run that is driven step by step."""
+
+    def __init__(self, config, *, cached):
+        config = config.copy_and_resolve_references()
+        config.frozen_cache = config.frozen_cache if cached else ""
+        self._parts = preflight.assemble(config)
+        self._state = loop.starting_state(self._parts, "/no/such/run")
+        self._batches = loop.make_batches(self._parts, 0)
+        started = time.perf_counter()
+        if cached:
+            store = frozen_cache.open_or_build(self._parts, self._state)
+            self._batches = frozen_cache.replace_ids(self._batches, store)
+        self.building = time.perf_counter() - started
+        self._step = loop.compile_step(self._parts, self._state)
+        self.losses, self._times = [], []
+
+    def step(self):
+        """One step, from the batch to the loss."""
+        started = time.perf_counter()
+        batch = sharding.global_batch(next(self._batches), self._parts.mesh)
+        number = sharding.put_step(len(self.losses), self._parts.mesh)
+        self._state, scalars = self._step(self._state, batch, number)
+        self.losses.append(float(scalars["train/loss"]))
+        self._times.append(time.perf_counter() - started)
+
+    @property
+    def seconds(self):
+        """Median of a step; the first two are warming up."""
+        return statistics.median(self._times[2:])
 
 
 def main():
@@ -82,16 +88,19 @@ def main():
         for name in ("images", "ratings"):
             build("crisscrossed_shapes", name, data_dir=folder)
         config = make_config(args, folder)
-        plain, plain_time, _ = run(config, cached=False)
-        cached, cached_time, building = run(config, cached=True)
-    print("step     all layers     cached")
-    for number, (one, other) in enumerate(zip(plain, cached, strict=True)):
-        print(f"{number:4}{one:15.5f}{other:11.5f}")
-    for name, seconds in (("all layers", plain_time), ("cached", cached_time)):
-        print(f"{name}: {args.batch_size / seconds:.1f} images per second")
-    speed = IMAGES["train"] * 5 / building
+        plain, cached = Run(config, cached=False), Run(config, cached=True)
+        for _ in range(args.steps):
+            plain.step()
+            cached.step()
+    print("step  all layers     cached")
+    for number, losses in enumerate(zip(plain.losses, cached.losses, strict=True)):
+        print(f"{number:4}" + "".join(f"{loss:12.5f}" for loss in losses))
+    for name, each in (("all layers", plain), ("cached", cached)):
+        print(f"{name}: {args.batch_size / each.seconds:.1f} images per second")
+    speed = IMAGES["train"] * 5 / cached.building
     print(
-        f"ratio {plain_time / cached_time:.2f}; features of about {speed:.0f} captions per second"
+        f"ratio {plain.seconds / cached.seconds:.2f}; "
+        f"features of about {speed:.0f} captions per second"
     )
 
 
