@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from xmodal import binary, eval_main
-from xmodal.evals.store import load_ranks
+from xmodal.evals.reports.store import load_ranks
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_tower
 

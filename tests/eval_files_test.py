@@ -11,7 +11,8 @@ from absl.testing import flagsaver
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from xmodal import eval_main
-from xmodal.evals import external, store
+from xmodal.evals import from_files
+from xmodal.evals.reports import store
 from xmodal.options import UserError
 
 IMAGE_IDS = np.arange(101, 113)
@@ -287,7 +288,7 @@ def test_a_worse_model_is_told_from_a_better_one(evaluate, model, tmp_path):
 
 
 def test_the_python_function_gives_the_same(annotations, model, evaluate, tmp_path):
-    evaluation = external.evaluate(
+    evaluation = from_files.evaluate(
         embeddings=embeddings(),
         annotations=annotations,
         boards=["cxc", "eccv"],
@@ -389,4 +390,4 @@ def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path):
 )
 def test_arguments_that_do_not_go_together(annotations, given, message):
     with pytest.raises(UserError, match=message):
-        external.evaluate(annotations=annotations, **given)
+        from_files.evaluate(annotations=annotations, **given)

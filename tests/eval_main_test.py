@@ -13,7 +13,7 @@ from absl.testing import flagsaver
 import data_prep
 from configs import common
 from xmodal import eval_main
-from xmodal.evals import store
+from xmodal.evals.reports import store
 from xmodal.options import UserError
 from xmodal.training import checkpoints, evaluation, following, loop, preflight
 

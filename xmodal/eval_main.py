@@ -23,7 +23,7 @@ from xmodal.options import UserError
 
 if TYPE_CHECKING:
     from xmodal.evals import Evaluation
-    from xmodal.evals.store import StoredResults
+    from xmodal.evals.reports.store import StoredResults
 
 flags.adopt_module_key_flags(binary)  # --config
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
@@ -130,7 +130,7 @@ def evaluate_config() -> None:
 
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
-    from xmodal.evals.external import evaluate
+    from xmodal.evals.from_files import evaluate
     from xmodal.training import sharding
 
     other = _load_other()
@@ -152,7 +152,7 @@ def evaluate_files(kind: str) -> None:
 
 def _load_other() -> "StoredResults | None":
     """The model to compare with; read before any work, since it may be unreadable."""
-    from xmodal.evals.store import load_ranks
+    from xmodal.evals.reports.store import load_ranks
 
     return load_ranks(COMPARE.value) if COMPARE.value else None
 
@@ -161,7 +161,7 @@ def _save(evaluation: "Evaluation", other: "StoredResults | None") -> None:
     """Prints and writes everything there is to an evaluation."""
     import jax
 
-    from xmodal.evals.compare import format_comparison
+    from xmodal.evals.reports.compare import format_comparison
     from xmodal.training import reporting
 
     comparison = None if other is None else evaluation.compare(other)

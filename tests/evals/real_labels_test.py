@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from tests.evals import reference
-from xmodal.evals.annotations import read_annotations, restrict
-from xmodal.evals.boards import make_boards
-from xmodal.evals.definitions import definitions_of
+from xmodal.evals.boards.definitions import definitions_of
+from xmodal.evals.boards.make import make_boards
+from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
+from xmodal.evals.labels.annotations import read_annotations, restrict
+from xmodal.evals.reports.summary import summarize
 from xmodal.evals.runner import evaluate_boards
-from xmodal.evals.sources import Embeddings, ScoreMatrix
-from xmodal.evals.summary import summarize
 from xmodal.losses.similarity import make_scorer
 
 DATA = Path("../shared/data")

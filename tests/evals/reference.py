@@ -1,7 +1,7 @@
 """Every number of the COCO boards, slowly: from the released files and the texts of the papers.
 
 Query by query in plain Python, and without the package, but for the random draws of pairs, which
-have to be the same. The results are called as `xmodal.evals.summary` calls them.
+have to be the same. The results are called as `xmodal.evals.reports.summary` calls them.
 """
 
 import csv
@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from xmodal.evals.correlation import draw_pairs
-from xmodal.evals.ragged import Ragged
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.metrics.correlation import draw_pairs
 
 RECALL_AT = (1, 5, 10)
 DIRECTIONS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}

@@ -24,9 +24,9 @@ import numpy as np
 
 from configs import quickstart
 from xmodal import evals, losses, models
-from xmodal.evals.boards import make_boards
-from xmodal.evals.sources import Embeddings
-from xmodal.evals.summary import summarize
+from xmodal.evals.boards.make import make_boards
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.reports.summary import summarize
 from xmodal.training import (
     checkpoints, init_from, optimizer, reporting, rngs, sharding, state, step, tasks
 )

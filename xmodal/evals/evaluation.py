@@ -7,12 +7,12 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.evals.compare import Difference, compare, flatten, format_comparison
-from xmodal.evals.files import format_json, write_files
-from xmodal.evals.report import format_report
+from xmodal.evals.reports.compare import Difference, compare, flatten, format_comparison
+from xmodal.evals.reports.files import format_json, write_files
+from xmodal.evals.reports.report import format_report
+from xmodal.evals.reports.store import StoredResults, load_ranks, save_ranks
+from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult
-from xmodal.evals.store import StoredResults, load_ranks, save_ranks
-from xmodal.evals.summary import summarize
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,12 +7,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.evals import embed
-from xmodal.evals.board_types import Labels
-from xmodal.evals.boards import make_boards
+from xmodal.evals.boards.make import make_boards
+from xmodal.evals.boards.types import Labels
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult
 from xmodal.evals.runner import evaluate_boards
-from xmodal.evals.sources import Embeddings
-from xmodal.evals.summary import summarize
 
 
 class EvalSet(Labels, Protocol):

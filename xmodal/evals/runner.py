@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.evals import correlation
-from xmodal.evals.board_types import Board, GradedPairs, Labels, RetrievalTask
-from xmodal.evals.definitions import RETRIEVAL_TASKS
-from xmodal.evals.positions import Positions
-from xmodal.evals.products import Gallery, Products, SavedScores, Scores
-from xmodal.evals.ranked_lists import answer_lists
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.positions import Positions
+from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
+from xmodal.evals.inputs.sources import RankedLists, ScoreMatrix, Source
+from xmodal.evals.metrics import correlation
+from xmodal.evals.metrics.recall import compute_recall_values
+from xmodal.evals.ranking.from_lists import answer_lists
+from xmodal.evals.ranking.from_scores import Found, answer_tasks, is_asked
+from xmodal.evals.ranking.products import Gallery, Products, SavedScores, Scores
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.evals.retrieval import compute_recall_values
-from xmodal.evals.retrieve import Found, answer_tasks, is_asked
-from xmodal.evals.sources import RankedLists, ScoreMatrix, Source
 from xmodal.losses.similarity import make_scorer
 
 Modalities = tuple[str, str]

@@ -11,8 +11,8 @@ from jax.sharding import Mesh
 from xmodal import data as data_lib
 from xmodal.data.vocabulary import read_vocabulary
 from xmodal.evals import Evaluation, Evaluator
-from xmodal.evals.boards import make_boards
-from xmodal.evals.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.make import make_boards
 from xmodal.losses.similarity import make_scorer
 from xmodal.models import DualEncoder
 from xmodal.models.tower import Tree

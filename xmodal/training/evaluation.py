@@ -10,9 +10,10 @@ import jax
 import ml_collections
 
 from xmodal import data
-from xmodal.evals import Evaluation, Evaluator, files
-from xmodal.evals.compare import format_comparison
-from xmodal.evals.store import StoredResults
+from xmodal.evals import Evaluation, Evaluator
+from xmodal.evals.reports import files
+from xmodal.evals.reports.compare import format_comparison
+from xmodal.evals.reports.store import StoredResults
 from xmodal.training import checkpoints, preflight, sharding
 from xmodal.training.state import TrainState
 

@@ -11,7 +11,7 @@ from xmodal.evals.meta.agreement import Agreement, Models, kendall_tau_b, ranks_
 from xmodal.evals.meta.bump_chart import draw_bump_chart
 from xmodal.evals.meta.model_table import choose_metrics, load_models
 from xmodal.evals.published import ECCV_TABLE_5
-from xmodal.evals.tables import format_table
+from xmodal.evals.reports.tables import format_table
 from xmodal.options import UserError
 
 

@@ -1,0 +1,308 @@
+"""Boards of a split small enough to write every positive down."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xmodal.evals.boards import make
+from xmodal.evals.labels.annotations import Annotations
+
+# Image 30 is on its own; captions 5 and 6 describe image 10.
+OWN = {(10, 5), (10, 6), (20, 7), (30, 8)}
+
+
+def rated(*rows):
+    left, right, scores = zip(*rows, strict=True)
+    return {
+        "left_ids": np.array(left, np.int32),
+        "right_ids": np.array(right, np.int32),
+        "scores": np.array(scores, np.float32),
+    }
+
+
+def flat(*pairs):
+    return tuple(np.array(pairs, np.int64).T)
+
+
+def small_labels(**changes):
+    fields = {
+        "name": "coco_captions",
+        "split": "test",
+        "image_ids": np.array([30, 10, 20]),
+        "caption_ids": np.array([8, 5, 7, 6]),
+        "caption_image_ids": np.array([30, 10, 20, 10]),
+        "ratings": {
+            "sts": rated((5, 7, 3.0), (5, 6, 1.0), (8, 8, 5.0)),
+            "sis": rated((10, 20, 2.4), (20, 10, 2.5), (20, 30, 2.4)),
+            "sits": rated((5, 10, 2.9), (5, 30, 3.0), (6, 10, 4.0), (7, 30, 0.5)),
+        },
+        "lists": {
+            "eccv": {"i2t": flat((10, 5), (10, 8), (20, 99)), "t2i": flat((7, 30))},
+            "cxc": {"i2t": flat((30, 5), (10, 6)), "t2i": flat((6, 10), (5, 30))},
+        },
+        # Image 30 has nothing to see.
+        "categories": np.array([[0, 0, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]], np.uint8),
+        "caption_categories": np.array(
+            [[0, 0, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 0]], np.uint8
+        ),
+        "folds": np.array([1, 0, 1], np.int32),
+    }
+    return Annotations(**(fields | changes))
+
+
+def by_name(labels, names=None):
+    return {board.name: board for board in make.make_boards(labels, names)}
+
+
+def id_pairs(labels, task, positives):
+    """All (query id, gallery id) that `contains` says are positives."""
+    ids = {"image": labels.image_ids, "text": labels.caption_ids}
+    query, gallery = (ids[kind] for kind in make.RETRIEVAL_TASKS[task])
+    found = positives.contains(np.arange(len(query))[:, None], np.arange(len(gallery))[None, :])
+    assert found.sum(1).tolist() == positives.lengths.tolist()
+    return {(int(query[q]), int(gallery[n])) for q, n in np.argwhere(found)}
+
+
+def mirrored(pairs):
+    return {(b, a) for a, b in pairs}
+
+
+EXPECTED = {
+    "coco5k": {"i2t": OWN, "t2i": mirrored(OWN), "t2t": {(5, 6), (6, 5)}},
+    "coco1k": {"i2t": OWN, "t2i": mirrored(OWN)},
+    "cxc": {
+        "i2t": OWN | {(30, 5)},  # (10, 5) stays, although it was rated below 3
+        "t2i": mirrored(OWN | {(30, 5)}),
+        "t2t": {(5, 6), (6, 5), (5, 7), (7, 5)},  # (8, 8) is no positive of itself
+        "i2i": {(10, 20), (20, 10)},  # one of the two rows suffices
+    },
+    "cxc_sits_only": {"i2t": {(30, 5), (10, 6)}, "t2i": {(5, 30), (6, 10)}},
+    "eccv": {"i2t": {(10, 5), (10, 8)}, "t2i": {(7, 30)}},
+    "pmrp": {
+        "i2t": {(10, 5), (10, 6), (10, 7), (20, 5), (20, 6), (20, 7)},
+        "t2i": {(5, 10), (6, 10), (7, 10), (5, 20), (6, 20), (7, 20)},
+    },
+    "pmrp_zeta0": {"i2t": {(10, 5), (10, 6), (20, 7)}, "t2i": {(5, 10), (6, 10), (7, 20)}},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_positives(name):
+    labels = small_labels()
+    board = by_name(labels, [name])[name]
+    found = {task: id_pairs(labels, task, each.positives) for task, each in board.tasks.items()}
+    assert found == EXPECTED[name]
+
+
+def test_all_boards_in_the_order_of_the_definitions():
+    made = by_name(small_labels())
+    assert list(made) == [name for name in EXPECTED if name != "pmrp_zeta0"]  # a variant
+    assert {name for name, board in made.items() if board.graded} == {"cxc"}
+    assert all(board.definition.endswith(".") for board in made.values())
+    assert len({board.label_hash for board in made.values()}) == len(made)
+
+
+def test_what_is_asked():
+    made = by_name(small_labels(), list(EXPECTED))
+    retrieval = ("recall@1", "recall@5", "recall@10", "median_rank")
+    assert made["cxc"].tasks["t2t"].metrics == retrieval
+    assert made["cxc"].tasks["t2t"].folds is made["cxc"].tasks["t2t"].cap is None
+    assert made["eccv"].tasks["i2t"].metrics == ("map@r", "r_precision", "recall@1")
+    assert made["pmrp"].tasks["t2i"].metrics == ("pmrp",)
+    assert made["pmrp"].tasks["t2i"].cap == made["pmrp_zeta0"].tasks["i2t"].cap == 50
+
+
+def test_positives_beyond_the_split_are_counted():
+    tasks = by_name(small_labels())["eccv"].tasks
+    assert tasks["i2t"].unreachable.tolist() == [0, 0, 1]  # caption 99 under image 20
+    assert tasks["t2i"].unreachable is None
+
+
+def test_folds_of_images_and_of_their_captions():
+    tasks = by_name(small_labels())["coco1k"].tasks
+    assert [each.tolist() for each in tasks["i2t"].folds] == [[1, 0, 1], [1, 0, 1, 0]]
+    assert [each.tolist() for each in tasks["t2i"].folds] == [[1, 0, 1, 0], [1, 0, 1]]
+
+
+def test_pcme_asks_three_relations_among_items_with_categories():
+    labels = small_labels()
+    task = by_name(labels, ["pmrp_pcme"])["pmrp_pcme"].tasks["i2t"]
+    found = [id_pairs(labels, "i2t", each) for each in task.positives]
+    assert found[0] == found[1] == EXPECTED["pmrp_zeta0"]["i2t"]
+    assert found[2] == EXPECTED["pmrp"]["i2t"]
+    assert [each.tolist() for each in task.folds] == [[1, 0, 0], [1, 0, 0, 0]]
+    assert task.cap is None
+
+
+def test_plausible_matches_against_pairwise_distances():
+    rng = np.random.default_rng(0)
+    categories = (rng.random((41, 80)) < 0.03).astype(np.uint8)
+    labels = small_labels(
+        image_ids=np.arange(41),
+        caption_ids=np.arange(100, 141),
+        caption_image_ids=np.arange(41),
+        ratings={},
+        lists={},
+        categories=categories,
+        caption_categories=categories,
+        folds=None,
+    )
+    asked = categories.any(1)
+    distance = (categories[:, None] != categories[None]).sum(2)
+    assert 0 < (~asked).sum() < 20
+    for name, zeta in (("pmrp", 2), ("pmrp_zeta0", 0)):
+        positives = by_name(labels, [name])[name].tasks["i2t"].positives
+        expected = (distance <= zeta) & asked[:, None] & asked[None, :]
+        found = positives.contains(np.arange(41)[:, None], np.arange(41)[None, :])
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_ratings_as_they_are():
+    graded = by_name(small_labels())["cxc"].graded
+    assert list(graded) == ["sts", "sis", "sits"]
+    assert graded["sits"].modalities == ("text", "image")
+    assert graded["sits"].left.tolist() == [1, 1, 3, 2]
+    assert graded["sits"].right.tolist() == [1, 0, 1, 0]
+    assert graded["sits"].pairs_of_query.lengths.tolist() == [2, 2]  # by image: 30, 10
+    assert graded["sis"].pairs_of_query.lengths.tolist() == [1, 2, 3]  # either column
+
+
+def test_flickr8k_ratings_correlate_but_do_not_merge():
+    pairs = rated((5, 30, 1.0), (6, 10, 4.0), (7, 10, 2.0))
+    labels = small_labels(name="flickr8k", ratings={"expert": pairs, "crowd": pairs})
+    (board,) = make.make_boards(labels)
+    assert board.name == "flickr8k"
+    assert set(board.graded) == {"expert", "crowd"}
+    assert board.graded["expert"].pairs_of_query.lengths.tolist() == [1, 2]
+    assert id_pairs(labels, "t2i", board.tasks["t2i"].positives) == mirrored(OWN)
+    assert board.tasks["t2t"].positives.lengths.tolist() == [0, 1, 0, 1]
+
+
+def test_boards_whose_labels_are_not_there_are_left_out():
+    bare = small_labels(ratings={}, lists={}, categories=None, caption_categories=None, folds=None)
+    assert list(by_name(bare)) == ["coco5k"]
+    assert list(by_name(dataclasses.replace(bare, name="other"))) == ["other"]
+    assert list(by_name(small_labels(lists={}, folds=None))) == [
+        "coco5k",
+        "cxc",
+        "cxc_sits_only",
+        "pmrp",
+    ]
+
+
+def test_the_lists_of_cxc_and_the_ratings_say_the_same():
+    listed = by_name(small_labels())["cxc_sits_only"]
+    from_ratings = by_name(small_labels(lists={}))["cxc_sits_only"]
+    assert listed.label_hash == from_ratings.label_hash
+    assert list(by_name(small_labels(ratings={}), ["cxc_sits_only"])) == ["cxc_sits_only"]
+
+
+def test_exactly_the_boards_that_are_named():
+    assert list(by_name(small_labels(), ["eccv", "coco5k", "eccv"])) == ["eccv", "coco5k"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "message"),
+    [
+        ({}, "coco", r"Unknown board.*'coco'.*known: coco5k, coco1k, cxc, "),
+        ({"ratings": {}}, "cxc", r"Board cxc .*'sts' \(sts_val\.csv or sts_test\.csv\) and 'sits'"),
+        ({"lists": {}}, "eccv", r"Board eccv .*'eccv' \(eccv_image_to_caption\.json and "),
+        ({"lists": {"eccv": {"i2t": flat((10, 5))}}}, "eccv", r"eccv_caption_to_image\.json"),
+        ({"caption_categories": None}, "pmrp", r"Board pmrp .*instances_val2014\.json"),
+        ({"folds": None}, "coco1k", r"Board coco1k .*coco_test_ids\.npy"),
+        ({"partial": "3 of 9 images"}, "coco1k", "need the whole split, and this is 3 of 9 images"),
+    ],
+)
+def test_boards_that_cannot_be_made(changes, name, message):
+    with pytest.raises(ValueError, match=message):
+        make.make_boards(small_labels(**changes), ["coco5k", name])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image_ids": np.array([30, 10, 10])}, "image id 10 occurs twice"),
+        ({"image_ids": np.array([30, 20, 40])}, "2 labels name images .* image id 10"),
+        ({"caption_ids": np.zeros(0, int)}, "no caption"),
+        ({"lists": {"eccv": {"i2t": flat((11, 5)), "t2i": flat((7, 30))}}}, "image id 11"),
+        (
+            {"lists": {"eccv": {"i2t": flat((10, 97), (10, 98), (20, 99)), "t2i": flat((7, 30))}}},
+            "3 labels name captions .* caption id 97",
+        ),
+    ],
+)
+def test_labels_of_another_split(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make.make_boards(small_labels(**changes))
+
+
+def reordered(labels):
+    """The same labels, galleries and label lists in another order."""
+    images, captions = np.array([2, 0, 1]), np.array([3, 1, 0, 2])
+    return dataclasses.replace(
+        labels,
+        image_ids=labels.image_ids[images],
+        categories=labels.categories[images],
+        folds=labels.folds[images],
+        caption_ids=labels.caption_ids[captions],
+        caption_image_ids=labels.caption_image_ids[captions],
+        caption_categories=labels.caption_categories[captions],
+        ratings={
+            task: {key: column[::-1] for key, column in pairs.items()}
+            for task, pairs in labels.ratings.items()
+        },
+        lists={
+            name: {task: (q[::-1], n[::-1]) for task, (q, n) in tasks.items()}
+            for name, tasks in labels.lists.items()
+        },
+    )
+
+
+def hashes(labels):
+    return {name: board.label_hash for name, board in by_name(labels).items()}
+
+
+def test_hashes_do_not_depend_on_any_order():
+    assert hashes(reordered(small_labels())) == hashes(small_labels())
+
+
+SITS = [(5, 10, 2.9), (5, 30, 3.0), (6, 10, 4.0), (7, 30, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "affected"),
+    [
+        ({"ratings": small_labels().ratings | {"sits": rated(*SITS[:3], (7, 30, 0.6))}}, {"cxc"}),
+        ({"ratings": small_labels().ratings | {"sits": rated(*SITS[:3])}}, {"cxc"}),
+        (
+            {"lists": small_labels().lists | {"cxc": {"i2t": flat((30, 5)), "t2i": flat((5, 30))}}},
+            {"cxc_sits_only"},
+        ),
+        (
+            {"lists": {"eccv": {"i2t": flat((10, 5), (10, 8), (20, 98)), "t2i": flat((7, 30))}}},
+            {"eccv"},
+        ),
+        ({"folds": np.array([0, 0, 1], np.int32)}, {"coco1k"}),
+        (
+            {
+                "categories": np.eye(3, 4, dtype=np.uint8),
+                "caption_categories": np.eye(4, dtype=np.uint8),
+            },
+            {"pmrp"},
+        ),
+        ({"caption_image_ids": np.array([30, 10, 20, 20])}, {"coco5k", "coco1k", "cxc"}),
+        (
+            {
+                "caption_ids": np.array([8, 5, 7, 6, 4]),
+                "caption_image_ids": np.array([30, 10, 20, 10, 30]),
+                "caption_categories": np.zeros((5, 4), np.uint8),
+            },
+            set(hashes(small_labels())),
+        ),
+    ],
+)
+def test_hashes_change_with_every_label(changes, affected):
+    before, after = hashes(small_labels()), hashes(small_labels(**changes))
+    assert {name for name in after if before[name] != after[name]} == affected & set(after)
+    assert affected & set(after)

@@ -1,0 +1,197 @@
+"""Reading embeddings and score matrices: what is taken, and what is refused with which words."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xmodal.evals.inputs import arrays
+from xmodal.options import UserError
+
+IMAGE_IDS, CAPTION_IDS = np.array([7, 3, 11]), np.array([70, 30, 110, 71, 31])
+
+
+def make_arrays(**changes):
+    """Embeddings of three images and five captions; None leaves an array out."""
+    rng = np.random.default_rng(0)
+    found = {
+        "image_ids": IMAGE_IDS,
+        "image_embeddings": rng.normal(size=(3, 4)),
+        "caption_ids": CAPTION_IDS,
+        "caption_embeddings": rng.normal(size=(5, 4)),
+    } | changes
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def saved(tmp_path, **changes):
+    path = tmp_path / "model.npz"
+    np.savez(path, **make_arrays(**changes))
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(3, 4), (3, 2, 4)])
+def test_embeddings_of_any_float_become_float32(tmp_path, dtype, shape):
+    values = np.linspace(-1, 1, np.prod(shape)).reshape(shape).astype(dtype)
+    found = arrays.load_embeddings(saved(tmp_path, image_embeddings=values))
+    assert found.image.dtype == np.float32
+    np.testing.assert_array_equal(found.image, values.astype(np.float32))
+    np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
+    np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
+    assert found.image_ids.dtype == found.caption_ids.dtype == np.int64
+    assert found.captions.shape == (5, 4)
+    assert found.parameters == {}
+
+
+def test_one_modality_and_parameters(tmp_path):
+    path = saved(
+        tmp_path,
+        image_ids=None,
+        image_embeddings=None,
+        match_scale=np.float32(2.5),
+        match_shift=np.array([-1]),
+        notes=np.array([{"any": "thing"}], object),
+    )
+    found = arrays.load_embeddings(path)
+    assert found.image_ids is None
+    assert found.image is None
+    assert found.captions.shape == (5, 4)
+    assert found.parameters == {"match_scale": 2.5, "match_shift": -1.0}
+
+
+def test_arrays_in_memory_need_no_file_and_are_not_copied():
+    given = make_arrays(image_embeddings=np.ones((3, 4), np.float32))
+    found = arrays.load_embeddings(given)
+    assert np.shares_memory(found.image, given["image_embeddings"])
+
+
+def with_value(value, row):
+    broken = np.ones((5, 4))
+    broken[row, 2] = value
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            dict.fromkeys(make_arrays()) | {"features": np.ones(2)},
+            r"model.npz holds \['features'\].*'image_embeddings', 'caption_ids'",
+        ),
+        ({"image_ids": None}, "has 'image_embeddings' but no 'image_ids'; save both"),
+        ({"caption_embeddings": None}, "has 'caption_ids' but no 'caption_embeddings'"),
+        ({"image_ids": np.array([7.0, 3.0, 11.0])}, r"image_ids in .* are float64 \[3\]; ids are"),
+        ({"image_ids": np.array(["7", "3", "11"])}, r"image_ids in .* are <U2 \[3\]; ids are int"),
+        ({"image_ids": IMAGE_IDS[:, None]}, r"image_ids in .* are int64 \[3, 1\]; ids are"),
+        (
+            {"image_ids": IMAGE_IDS[:0], "image_embeddings": np.ones((0, 4))},
+            "image_ids in .* are empty; leave out",
+        ),
+        (
+            {"caption_ids": np.array([5, 8, 5, 9, 9])},
+            "caption_ids in .*: id 5 occurs twice, one of 2 such ids; keep one row",
+        ),
+        ({"image_embeddings": np.ones((3, 4), int)}, "image_embeddings in .* are int64; save them"),
+        ({"image_embeddings": np.ones(3)}, r"have shape \[3\]; embeddings are \[N, D\]"),
+        ({"image_embeddings": np.ones((3, 1, 2, 4))}, r"have shape \[3, 1, 2, 4\]"),
+        ({"image_embeddings": np.ones((3, 0))}, r"have shape \[3, 0\]"),
+        ({"image_embeddings": np.ones((4, 4))}, "4 rows of image_embeddings and 3 image_ids"),
+        ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
+        (
+            {"caption_embeddings": with_value(np.nan, [1, 3])},
+            "caption_embeddings in .*: 2 of 5 rows hold NaN .* the first is id 30; mend",
+        ),
+        ({"caption_embeddings": with_value(-np.inf, 4)}, "1 of 5 rows .* first is id 31"),
+        ({"caption_embeddings": with_value(1e300, 2)}, "infinity in float32, .* is id 110"),
+        (
+            {"caption_embeddings": with_value(np.nan, 3)[:, None]},
+            "1 of 5 rows hold NaN .* first is id 71",
+        ),
+        ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\]; give one number"),
+        ({"match_shift": np.nan}, "match_shift in .* is nan; give one number"),
+        (
+            {"image_ids": np.array([7, None, 11], object)},
+            "model.npz cannot be read .*; write it again by numpy.savez with plain arrays",
+        ),
+    ],
+)
+def test_embeddings_that_do_not_fit_together(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        arrays.load_embeddings(saved(tmp_path, **changes))
+
+
+def test_files_that_are_no_npz(tmp_path):
+    with pytest.raises(UserError, match=r"no file '.*none.npz'"):
+        arrays.load_embeddings(tmp_path / "none.npz")
+    whole = saved(tmp_path).read_bytes()
+    (tmp_path / "short.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match="short.npz is no npz file, or was cut short"):
+        arrays.load_embeddings(tmp_path / "short.npz")
+    damaged = bytearray(whole)
+    at = whole.index(make_arrays()["image_embeddings"].tobytes())
+    damaged[at] ^= 255
+    (tmp_path / "damaged.npz").write_bytes(damaged)
+    with pytest.raises(UserError, match="damaged.npz cannot be read .*CRC"):
+        arrays.load_embeddings(tmp_path / "damaged.npz")
+
+
+def ids(**changes):
+    found = {"image_ids": IMAGE_IDS, "caption_ids": CAPTION_IDS} | changes
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def test_scores_are_mapped_or_read_from_one_file(tmp_path):
+    matrix = np.arange(15.0).reshape(3, 5)
+    np.save(tmp_path / "scores.npy", matrix)
+    np.savez(tmp_path / "ids.npz", **ids())
+    np.savez(tmp_path / "scores.npz", scores=matrix, **ids())
+    mapped = arrays.load_scores(tmp_path / "scores.npy", tmp_path / "ids.npz")
+    assert isinstance(mapped.matrix, np.memmap)
+    for found in (mapped, arrays.load_scores(tmp_path / "scores.npz")):
+        np.testing.assert_array_equal(found.matrix, matrix)
+        np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
+        np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "known", "message"),
+    [
+        (np.ones((3, 5)), None, "is a bare matrix: name the npz file .* by --ids"),
+        (np.ones((5, 3)), ids(), r"are \[5, 3\] for 3 image_ids and 5 .*, so save the transpose"),
+        (np.ones((3, 4)), ids(), r"are \[3, 4\] for 3 image_ids and 5 .* columns captions\.$"),
+        (np.ones((3, 5), int), ids(), "scores in .* are int64; save them as floats"),
+        (np.ones((3, 5)), ids(caption_ids=None), r"no 'caption_ids'; it holds \['image_ids'\]"),
+        (np.ones((3, 5)), ids(image_ids=np.array([1, 1, 2])), "image_ids in .*: id 1 occurs twice"),
+        (np.array([None, 1]), ids(), "scores.npy cannot be read .*; write it again by numpy.save"),
+    ],
+)
+def test_scores_that_do_not_fit(tmp_path, matrix, known, message):
+    np.save(tmp_path / "scores.npy", matrix)
+    if known is not None:
+        np.savez(tmp_path / "ids.npz", **known)
+        known = tmp_path / "ids.npz"
+    with pytest.raises(UserError, match=message):
+        arrays.load_scores(tmp_path / "scores.npy", known)
+
+
+def test_a_score_that_is_not_finite_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_ROWS_AT_A_TIME", 2)
+    matrix = np.ones((3, 5), np.float32)
+    matrix[2, 3] = np.inf
+    with pytest.raises(UserError, match="image 11 with caption 71 in <arrays> is inf"):
+        arrays.load_scores({"scores": matrix, **ids()})
+
+
+def test_files_of_scores(tmp_path):
+    with pytest.raises(UserError, match=r"no file '.*none.npy'"):
+        arrays.load_scores(tmp_path / "none.npy", ids())
+    (tmp_path / "text.npy").write_text("hello")
+    with pytest.raises(UserError, match="text.npy cannot be read"):
+        arrays.load_scores(tmp_path / "text.npy", ids())
+    np.save(tmp_path / "whole.npy", np.ones((3, 5)))
+    (tmp_path / "short.npy").write_bytes((tmp_path / "whole.npy").read_bytes()[:-8])
+    with pytest.raises(UserError, match="short.npy cannot be read"):
+        arrays.load_scores(tmp_path / "short.npy", ids())
+    with pytest.raises(UserError, match="--ids belongs to a matrix in a .npy file"):
+        arrays.load_scores({"scores": np.ones((3, 5)), **ids()}, ids())
+    with pytest.raises(UserError, match=r"no 'scores'; it holds \['caption_ids', 'image_ids'\]"):
+        arrays.load_scores(ids())

@@ -1,0 +1,295 @@
+"""Ranks and lists against a full stable sort."""
+
+import jax
+import numpy as np
+import pytest
+
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.ranking import counting, ranks
+from xmodal.evals.ranking.products import Gallery, Products, SavedScores
+from xmodal.evals.ranking.ranks import Question
+from xmodal.losses.similarity import make_scorer
+
+
+def slow_order(scores, i, *, exclude_self, folds):
+    """Items that query i meets, by a stable descending sort of its row."""
+    order = np.argsort(-scores[i], kind="stable")
+    return [
+        j
+        for j in order
+        if not (exclude_self and i == j) and (folds is None or folds[0][i] == folds[1][j])
+    ]
+
+
+def slow_ranks(scores, question, exclude_self=False):
+    """Position of the first positive, query by query; whether another item ties with it."""
+    positives, rank, tied = question.positives, [], []
+    for i, row in enumerate(scores):
+        own = positives.values[positives.offsets[i] : positives.offsets[i + 1]]
+        order = slow_order(scores, i, exclude_self=exclude_self, folds=question.folds)
+        hits = [place for place, j in enumerate(order) if j in own]
+        rank.append(hits[0] if hits else -1)
+        best = max((row[j] for j in own), default=None)
+        tied.append(any(row[j] == best and j not in own for j in order))
+    return np.array(rank), np.array(tied)
+
+
+def whole_numbers(generator, rows, width):
+    """Small integers: products are exact in float32 in any order, and ties are everywhere."""
+    return generator.integers(-2, 3, (rows, width)).astype(np.float32)
+
+
+def random_labels(generator, num_queries, num_items, *, exclude_self=False):
+    """0 to 6 positives per query."""
+    rows = np.repeat(np.arange(num_queries), generator.integers(0, 7, num_queries))
+    values = generator.integers(0, num_items, len(rows))
+    keep = (rows != values) | (not exclude_self)
+    return Ragged.from_pairs(rows[keep], values[keep], num_queries)
+
+
+def mesh_of(devices):
+    if devices is None:
+        return None
+    auto = (jax.sharding.AxisType.Auto,)
+    return jax.make_mesh((devices,), ("data",), devices=jax.devices()[:devices], axis_types=auto)
+
+
+def products(queries, items, *, block_size=1024, mesh=None, similarity="dot"):
+    prepare, score = make_scorer(similarity)
+    left, right = (
+        Gallery(vectors, prepare, block_size=block_size, mesh=mesh) for vectors in (queries, items)
+    )
+    return Products(left, left if queries is items else right, score)
+
+
+def rank_within(items, labels, **options):
+    (answers, _) = ranks.compute_ranks(
+        products(items, items, **options), [Question(labels)], exclude_self=True
+    )
+    return answers.ranks[0]
+
+
+def assert_equal_ranks(found, expected):
+    np.testing.assert_array_equal(found.rank, expected[0])
+    np.testing.assert_array_equal(found.tied, expected[1])
+
+
+TILINGS = [(None, 64), (None, 128), (None, 1024), (1, 64), (2, 64), (4, 1024), (8, 64)]
+
+
+@pytest.mark.parametrize(("devices", "block_size"), TILINGS)
+def test_both_directions_equal_a_stable_sort(block_size, devices):
+    generator = np.random.default_rng(block_size)
+    queries, items = whole_numbers(generator, 171, 3), whole_numbers(generator, 233, 3)
+    folds = generator.integers(0, 3, 171), generator.integers(0, 3, 233)
+    forward = [Question(random_labels(generator, 171, 233)) for _ in range(2)]
+    backward = [Question(random_labels(generator, 233, 171))]
+    in_fold = folds[0][:, None] == folds[1]
+    rows, columns = np.nonzero(in_fold & (generator.random(in_fold.shape) < 0.02))
+    forward.append(Question(Ragged.from_pairs(rows, columns, 171), folds))
+    backward.append(Question(Ragged.from_pairs(columns, rows, 233), folds[::-1]))
+    scores = queries @ items.T
+    found = ranks.compute_ranks(
+        products(queries, items, block_size=block_size, mesh=mesh_of(devices)), forward, backward
+    )
+    for answers, questions, matrix in zip(
+        found, (forward, backward), (scores, scores.T), strict=True
+    ):
+        for result, question in zip(answers.ranks, questions, strict=True):
+            assert_equal_ranks(result, slow_ranks(matrix, question))
+        assert answers.ranks[0].tied.sum() > 20  # the tie rule was really asked
+
+
+@pytest.mark.parametrize(("devices", "block_size"), TILINGS)
+def test_within_one_gallery(block_size, devices):
+    generator = np.random.default_rng(block_size)
+    items = whole_numbers(generator, 301, 3)
+    labels = random_labels(generator, 301, 301, exclude_self=True)
+    found = rank_within(items, labels, block_size=block_size, mesh=mesh_of(devices))
+    assert_equal_ranks(found, slow_ranks(items @ items.T, Question(labels), exclude_self=True))
+
+
+def test_half_of_the_tiles_serve_both_sides(monkeypatch):
+    items = whole_numbers(np.random.default_rng(0), 300, 3)
+    scores = products(items, items, block_size=64)
+    asked = []
+    monkeypatch.setattr(
+        scores, "tile", lambda i, j, tile=scores.tile: asked.append((i, j)) or tile(i, j)
+    )
+    labels = random_labels(np.random.default_rng(1), 300, 300, exclude_self=True)
+    ranks.compute_ranks(scores, [Question(labels)], exclude_self=True)
+    tiles = asked[2:]  # the first two look whether the device is symmetric
+    assert sorted(tiles) == [(i, j) for i in range(5) for j in range(i, 5)]
+
+
+class Lopsided(Products):
+    """A device whose products are not symmetric to the bit."""
+
+    def is_symmetric(self):
+        return False
+
+
+def test_a_device_without_symmetry_computes_all_tiles():
+    generator = np.random.default_rng(2)
+    items = whole_numbers(generator, 150, 3)
+    labels = random_labels(generator, 150, 150, exclude_self=True)
+    prepare, score = make_scorer("dot")
+    gallery = Gallery(items, prepare, block_size=64)
+    answers, _ = ranks.compute_ranks(
+        Lopsided(gallery, gallery, score), [Question(labels)], exclude_self=True
+    )
+    expected = slow_ranks(items @ items.T, Question(labels), exclude_self=True)
+    assert_equal_ranks(answers.ranks[0], expected)
+
+
+def test_a_device_with_other_bits_is_noticed():
+    class Unsteady(Products):
+        def pairs(self, rows, columns):
+            return np.nextafter(super().pairs(rows, columns), np.float32(np.inf))
+
+    items = np.random.default_rng(3).standard_normal((70, 5), dtype=np.float32)
+    prepare, score = make_scorer("dot")
+    gallery = Gallery(items, prepare)
+    labels = Ragged.from_pairs(np.arange(70), (np.arange(70) + 1) % 70, 70)
+    with pytest.raises(RuntimeError, match="different scores in different products"):
+        ranks.compute_ranks(
+            Unsteady(gallery, gallery, score), [Question(labels)], exclude_self=True
+        )
+
+
+@pytest.mark.parametrize("devices", [None, 8])
+@pytest.mark.parametrize("depth", [1, 7, 100])
+def test_lists_equal_a_stable_sort(devices, depth):
+    generator = np.random.default_rng(depth)
+    queries, items = whole_numbers(generator, 75, 3), whole_numbers(generator, 201, 3)
+    scores = queries @ items.T
+    forward, backward = ranks.compute_ranks(
+        products(queries, items, block_size=64, mesh=mesh_of(devices)),
+        [],
+        depths=(depth, depth),
+    )
+    for lists, matrix in ((forward.lists, scores), (backward.lists, scores.T)):
+        expected = np.argsort(-matrix, axis=1, kind="stable")[:, :depth]
+        expected = np.pad(expected, [(0, 0), (0, depth - expected.shape[1])], constant_values=-1)
+        np.testing.assert_array_equal(lists, expected)
+
+
+@pytest.mark.parametrize("num_items", [1, 2, 63, 64, 65])
+def test_gallery_sizes_around_a_tile(num_items):
+    generator = np.random.default_rng(num_items)
+    queries, items = whole_numbers(generator, 9, 2), whole_numbers(generator, num_items, 2)
+    question = Question(random_labels(generator, 9, num_items))
+    found, _ = ranks.compute_ranks(products(queries, items, block_size=64), [question])
+    assert_equal_ranks(found.ranks[0], slow_ranks(queries @ items.T, question))
+
+
+def test_constant_embeddings_rank_by_position():
+    items = np.ones((10, 4), np.float32)
+    labels = Ragged.from_pairs(np.arange(10), (np.arange(10) + 3) % 10, 10)
+    found = rank_within(items, labels)
+    # Items before the positive, the query itself not counted.
+    np.testing.assert_array_equal(found.rank, [2, 3, 4, 5, 6, 7, 8, 0, 1, 2])
+    assert found.tied.all()
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_duplicates_tie_exactly_in_real_numbers(similarity):
+    """Copies of a positive before it push it back, copies after it do not, in any tile."""
+    generator = np.random.default_rng(0)
+    items = generator.standard_normal((301, 177), dtype=np.float32)
+    items[[40, 200, 300]] = items[250]
+    queries = items[250] + generator.standard_normal((45, 177), dtype=np.float32) * 0.01
+    question = Question(Ragged.from_pairs(np.arange(45), np.full(45, 250), 45))
+    for block_size in (64, 128, 1024):
+        scores = products(queries, items, block_size=block_size, similarity=similarity)
+        found, _ = ranks.compute_ranks(scores, [question])
+        np.testing.assert_array_equal(found.ranks[0].rank, 2)  # behind 40 and 200
+        assert found.ranks[0].tied.all()
+
+
+@pytest.mark.parametrize("width", [65, 1792])
+def test_block_size_and_devices_do_not_matter_in_real_numbers(width):
+    generator = np.random.default_rng(1)
+    items = generator.standard_normal((777, width), dtype=np.float32)
+    items[::3] = items[generator.integers(0, 777, 259)]
+    labels = random_labels(generator, 777, 777, exclude_self=True)
+    expected, *others = (
+        rank_within(items, labels, block_size=size, mesh=mesh_of(devices))
+        for size, devices in [(512, None), (64, None), (192, None), (1024, None), (64, 8)]
+    )
+    for other in others:
+        assert_equal_ranks(other, (expected.rank, expected.tied))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_saved_scores(tmp_path, dtype):
+    generator = np.random.default_rng(4)
+    matrix = generator.integers(-9, 9, (83, 130)).astype(dtype)
+    np.save(tmp_path / "scores.npy", matrix)
+    mapped = np.load(tmp_path / "scores.npy", mmap_mode="r")
+    forward = Question(random_labels(generator, 83, 130))
+    backward = Question(random_labels(generator, 130, 83))
+    for devices in (None, 2):
+        scores = SavedScores(mapped, block_size=64, mesh=mesh_of(devices))
+        found = ranks.compute_ranks(scores, [forward], [backward])
+        assert_equal_ranks(found[0].ranks[0], slow_ranks(matrix, forward))
+        assert_equal_ranks(found[1].ranks[0], slow_ranks(matrix.T, backward))
+
+
+@pytest.mark.parametrize("small", [0.0, 1e-60, 1e-42])
+def test_the_zeros_of_saved_scores_tie(small):
+    """Also where they come from rounding, and in lists, which are sorted by bits."""
+    generator = np.random.default_rng(5)
+    matrix = generator.integers(-1, 2, (70, 130)).astype(np.float64)
+    at_zero = (matrix == 0) & (generator.random(matrix.shape) < 0.5)
+    question = Question(random_labels(generator, 70, 130))
+    lists = np.argsort(-matrix, axis=1, kind="stable")[:, :90]
+    expected = slow_ranks(matrix, question)
+    matrix[at_zero] = -small
+    found, _ = ranks.compute_ranks(SavedScores(matrix, block_size=64), [question], depths=(90, 0))
+    assert_equal_ranks(found.ranks[0], expected)
+    np.testing.assert_array_equal(found.lists, lists)
+
+
+def test_one_compilation_for_all_tiles_and_calls():
+    generator = np.random.default_rng(2)
+    queries, items = whole_numbers(generator, 150, 3), whole_numbers(generator, 140, 3)
+    questions = [Question(random_labels(generator, 150, 140))]
+    counting._count_asked.clear_cache()
+    for _ in range(3):
+        ranks.compute_ranks(products(queries, items, block_size=64), questions)
+    assert counting._count_asked._cache_size() == 1
+
+
+ONE = Ragged.from_pairs(np.array([0]), np.array([1]), 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "questions", "exclude_self", "message"),
+    [
+        ((3, 4), ([Question(Ragged.from_pairs([0], np.array([4]), 3))], []), False, "4 items"),
+        ((3, 4), ([], [Question(ONE)]), False, "3 rows of labels for 4 queries"),
+        ((3, 4), ([Question(ONE)], []), True, "3 queries, 4 items"),
+        ((3, 3), ([Question(ONE)], [Question(ONE)]), True, "1 backward questions"),
+        (
+            (3, 3),
+            ([Question(Ragged.from_pairs(np.array([1]), np.array([1]), 3))], []),
+            True,
+            "its own positive",
+        ),
+    ],
+)
+def test_bad_labels(shape, questions, exclude_self, message):
+    with pytest.raises(ValueError, match=message):
+        ranks.compute_ranks(SavedScores(np.ones(shape)), *questions, exclude_self=exclude_self)
+
+
+def test_values_that_are_not_finite():
+    prepare, _ = make_scorer("dot")
+    items = np.ones((4, 2), np.float32)
+    items[2, 1] = np.nan
+    with pytest.raises(ValueError, match="1 of 4 rows .* not finite, the first is row 2"):
+        Gallery(items, prepare)
+    with pytest.raises(ValueError, match="1 of 4 rows .* not finite"):
+        SavedScores(items).tile(0, 0)
+    SavedScores(np.full((4, 2), 3e38)).tile(0, 0)  # a sum may overflow where no value does

@@ -1,0 +1,233 @@
+"""Differences of two models against a slow loop, and what cannot be compared."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from xmodal.evals.metrics import recall
+from xmodal.evals.reports import compare, summary, uncertainty
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.options import UserError
+
+METRICS = ("recall@1", "recall@10", "median_rank")
+CLUSTERS = np.repeat(np.arange(90), 3).astype(np.int32)
+
+
+def make_task(rank, clusters=CLUSTERS):
+    rank = np.asarray(rank, np.int32)
+    return TaskResult(
+        query_ids=10 * np.arange(len(rank)) + 7,
+        clusters=clusters,
+        values=recall.compute_recall_values(rank, METRICS),
+        rank=rank,
+        tied=np.zeros(len(rank), bool),
+        gallery=500,
+        skipped=0,
+        has_median=True,
+    )
+
+
+def make_model(seed, *, shift=0.0, **changes):
+    """Models share how hard images and pairs are; `seed` makes their own noise."""
+    common = np.random.default_rng(100)
+    own = np.random.default_rng(seed)
+    hard = common.normal(1.5, 1.5, 90)[CLUSTERS] + common.normal(0, 1, len(CLUSTERS))
+    noise = own.normal(0, 0.5, (2, len(CLUSTERS)))
+    tasks = {
+        "t2i": make_task(np.exp(hard + noise[0] + shift)),
+        "i2t": make_task(np.exp(hard + noise[1] + shift)[::3], CLUSTERS[::3]),
+    }
+    samples = 60 + common.normal(0, 2, 400) + own.normal(0, 0.2, 400) - shift
+    board = BoardResult("b", "any", "00ff", tasks, {"sts": CorrelationResult(samples, 99, 40)})
+    return StoredResults([dataclasses.replace(board, **changes)], "dot", 0)
+
+
+def reorder(task, rows):
+    return dataclasses.replace(
+        task,
+        query_ids=task.query_ids[rows],
+        clusters=task.clusters[rows],
+        values={metric: values[rows] for metric, values in task.values.items()},
+        rank=task.rank[rows],
+        tied=task.tied[rows],
+    )
+
+
+def test_equals_a_slow_loop():
+    ours, theirs = make_model(1), make_model(2, shift=0.1)
+    found = compare.compare(ours, theirs, samples=83, seed=5)
+    counts = uncertainty.Resamples(90, samples=83, seed=5).counts
+    for name in ("t2i", "i2t"):
+        one, other = (model.results[0].tasks[name] for model in (ours, theirs))
+        slow = {metric: [] for metric in METRICS}
+        for weights in counts.T:
+            chosen = np.repeat(np.arange(len(one.rank)), weights[one.clusters])
+            a, b = one.rank[chosen], other.rank[chosen]
+            for k in (1, 10):
+                slow[f"recall@{k}"].append(100 * (np.mean(a < k) - np.mean(b < k)))
+            median = recall.compute_median_rank(a) - recall.compute_median_rank(b)
+            slow["median_rank"].append(median)
+        for metric, samples in slow.items():
+            low, high = uncertainty.compute_interval(np.array(samples))
+            difference = found[f"b/{name}/{metric}"]
+            assert (difference.low, difference.high) == pytest.approx((low, high), abs=1e-12)
+            assert difference.separable == (low > 0 or high < 0)
+    values, others = (summary.summarize(m.results, intervals=False) for m in (ours, theirs))
+    assert set(found) == {
+        *(f"b/{task}/{metric}" for task in ("t2i", "i2t") for metric in METRICS),
+        "b/mean/recall@1",
+        "b/mean/recall@10",
+        "b/sts/spearman",
+    }
+    for tag, each in found.items():
+        assert (each.value, each.other) == (values[tag], others[tag])
+        assert each.difference == values[tag] - others[tag]
+    drawn = (
+        ours.results[0].correlations["sts"].samples - theirs.results[0].correlations["sts"].samples
+    )
+    spearman = found["b/sts/spearman"]
+    assert (spearman.low, spearman.high) == uncertainty.compute_interval(drawn)
+
+
+def test_a_model_against_itself_and_against_a_worse_one():
+    same = compare.compare(make_model(1), make_model(1))
+    assert {(each.difference, each.low, each.high) for each in same.values()} == {(0, 0, 0)}
+    assert not any(each.separable for each in same.values())
+    better = compare.compare(make_model(1), make_model(2, shift=1.0))
+    assert all(each.separable for each in better.values())
+    assert better["b/t2i/recall@1"].low > 0
+    assert better["b/t2i/median_rank"].high < 0
+
+
+def test_pairing_shortens_the_interval():
+    ours, theirs = make_model(1), make_model(2)
+    each = compare.compare(ours, theirs)["b/t2i/recall@10"]
+    alone = summary.summarize(ours.results, intervals=True)
+    width = alone["b/t2i/recall@10_high"] - alone["b/t2i/recall@10_low"]
+    assert each.high - each.low < 0.8 * width
+
+
+def test_equal_models_look_separable_in_a_twentieth_of_the_comparisons():
+    yes = 0
+    for seed in range(150):
+        generator = np.random.default_rng(seed)
+        hard = generator.normal(1.5, 1.5, 90)[CLUSTERS]  # other images each time
+        models = []
+        for _ in range(2):
+            task = make_task(np.exp(hard + generator.normal(0, 1, len(CLUSTERS))))
+            board = BoardResult("b", "any", "0", {"t2i": task}, {})
+            models.append(StoredResults([board], "dot", 0))
+        yes += compare.compare(*models, samples=200)["b/t2i/recall@10"].separable
+    assert 1 <= yes <= 18  # 7.5 expected, deviation 2.7
+
+
+def test_queries_are_matched_by_id():
+    ours, theirs = (make_model(seed, correlations={}) for seed in (1, 2))
+    generator = np.random.default_rng(0)
+
+    def shuffle(model):
+        (board,) = model.results
+        tasks = {
+            name: reorder(task, generator.permutation(len(task.rank)))
+            for name, task in board.tasks.items()
+        }
+        return StoredResults([dataclasses.replace(board, tasks=tasks)], "dot", 0)
+
+    assert compare.compare(shuffle(ours), shuffle(theirs)) == compare.compare(ours, theirs)
+
+
+def test_only_what_both_have_counts():
+    """A task of one side alone must not change the resamples either."""
+    ours, theirs = make_model(1), make_model(2)
+    (board,) = ours.results
+    extra = dataclasses.replace(
+        board, tasks=board.tasks | {"t2t": make_task(np.arange(50), np.arange(200, 250))}
+    )
+    other = BoardResult("c", "any", "1", board.tasks, {})
+    found = compare.compare(StoredResults([other, extra], "dot", 0), theirs)
+    assert found == compare.compare(ours, theirs)
+
+
+def test_undefined_values_have_no_interval():
+    ours = make_model(1, correlations={"sts": CorrelationResult(np.full(400, np.nan), 99, 40)})
+    each = compare.compare(ours, make_model(2))["b/sts/spearman"]
+    assert math.isnan(each.difference)
+    assert math.isnan(each.low)
+    assert each.separable is False
+    assert "| b/sts/spearman" in compare.format_comparison({"b/sts/spearman": each})
+
+
+def other_seed(model):
+    return dataclasses.replace(model, seed=3)
+
+
+def fewer_samples(model):
+    correlation = CorrelationResult(np.zeros(200), 99, 40)
+    return make_model(2, correlations={"sts": correlation})
+
+
+def other_labels(model):
+    return make_model(2, label_hash="beef")
+
+
+def other_queries(model):
+    (board,) = model.results
+    task = dataclasses.replace(board.tasks["i2t"], query_ids=np.arange(90) + 1)
+    return make_model(2, tasks=board.tasks | {"i2t": task})
+
+
+def fewer_queries(model):
+    (board,) = model.results
+    return make_model(2, tasks=board.tasks | {"t2i": reorder(board.tasks["t2i"], np.arange(269))})
+
+
+def other_order(model):
+    (board,) = model.results
+    rows = np.arange(90)[::-1]
+    return make_model(2, tasks=board.tasks | {"i2t": reorder(board.tasks["i2t"], rows)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (other_labels, "labels of board b differ: 00ff against beef"),
+        (other_queries, r"queries of b/i2t differ: 90 against 90, id 1 for one"),
+        (fewer_queries, r"queries of b/t2i differ: 270 against 269, id 2697 for one"),
+        (other_seed, "b/sts are of other pairs: seed 0 and 400 samples against seed 3 and 400"),
+        (fewer_samples, "400 samples against seed 0 and 200 samples"),
+        (other_order, "b/sts are of other pairs, as the queries of b/i2t come in another order"),
+        (lambda _: make_model(2, name="c"), r"no metric in common: boards \['b'\] against \['c'\]"),
+    ],
+)
+def test_what_cannot_be_compared(change, message):
+    with pytest.raises(UserError, match=message):
+        compare.compare(make_model(1), change(make_model(2)))
+
+
+def test_table_and_numbers():
+    differences = {
+        "b/t2i/recall@1": compare.Difference(50.0, 47.5, 2.5, 0.25, 4.75, True),
+        "b/t2i/median_rank": compare.Difference(2.0, 3.0, -1.0, -1.0, 0.0, False),
+    }
+    text = compare.format_comparison(differences, name="new", other="old")
+    assert text.startswith(
+        "## new against old\n\n"
+        "| Metric            |   new |   old | difference |  95 % interval | separable |\n"
+        "| ----------------- | ----: | ----: | ---------: | -------------: | --------: |\n"
+        "| b/t2i/recall@1    | 50.00 | 47.50 |      +2.50 | +0.25 to +4.75 |       yes |\n"
+        "| b/t2i/median_rank |     2 |     3 |         -1 |       -1 to +0 |        no |\n\n"
+        "1 of 2 differences are separable"
+    )
+    assert compare.flatten(differences) == {
+        "b/t2i/recall@1_difference": 2.5,
+        "b/t2i/recall@1_difference_low": 0.25,
+        "b/t2i/recall@1_difference_high": 4.75,
+        "b/t2i/recall@1_separable": 1.0,
+        "b/t2i/median_rank_difference": -1.0,
+        "b/t2i/median_rank_difference_low": -1.0,
+        "b/t2i/median_rank_difference_high": 0.0,
+        "b/t2i/median_rank_separable": 0.0,
+    }

@@ -1,0 +1,174 @@
+"""Boards of every dataset, as data: what counts as positive and which metrics are asked for."""
+
+import dataclasses
+from collections.abc import Mapping
+
+# Retrieval task -> (query modality, gallery modality).
+RETRIEVAL_TASKS = {
+    "i2t": ("image", "text"),
+    "t2i": ("text", "image"),
+    "t2t": ("text", "text"),
+    "i2i": ("image", "image"),
+}
+# Rating task -> its two sides and the sides that are queries of the bootstrap. Queries of
+# caption-image ratings are the images: only so do the published deviations come out.
+RATING_SIDES = {
+    "sts": ("text", "text", ("left", "right")),
+    "sis": ("image", "image", ("left", "right")),
+    "sits": ("text", "image", ("right",)),
+    "expert": ("text", "image", ("right",)),
+    "crowd": ("text", "image", ("right",)),
+}
+# Labels -> the released files that hold them.
+RELEASED_FILES = {
+    "sts": "sts_val.csv or sts_test.csv",
+    "sis": "sis_val.csv or sis_test.csv",
+    "sits": "sits_val.csv or sits_test.csv",
+    "eccv": "eccv_image_to_caption.json and eccv_caption_to_image.json",
+    "categories": "instances_val2014.json or val2014_categories.npz",
+    "folds": "coco_test_ids.npy",
+}
+_RECALLS = ("recall@1", "recall@5", "recall@10")
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """How the labels of a dataset become a board.
+
+    Positives come from one of three sources: a released list, plausible matches (`zetas`), or the
+    dataset's own pairs together with well rated ones.
+
+    Attributes:
+      name: prefix of all its metrics.
+      sentence: what counts as positive, for people.
+      tasks: retrieval tasks to ask; one without a single positive is left out.
+      metrics: names, see `xmodal.evals.boards.make.RetrievalTask`.
+      own: whether a caption and its image, and captions of one image, are positives.
+      thresholds: rating task -> lowest score of a positive; own pairs stay positive whatever
+        their rating.
+      correlations: rating tasks whose scores are compared with the model's.
+      released: name of a released list of positives; where it is present nothing else counts.
+      unreachable: positives of the released list that are known to be outside of the split.
+      zetas: largest Hamming distance between the category vectors of two images that match; the
+        own pair is included. Metrics are averaged over several.
+      labelled_gallery: whether items without any category leave the galleries.
+      folded: whether a query meets only the items of its fold of 1,000 images.
+      cap: largest R of a query.
+      variant: whether the board is computed only where it is named.
+    """
+
+    name: str
+    sentence: str
+    tasks: tuple[str, ...] = tuple(RETRIEVAL_TASKS)
+    metrics: tuple[str, ...] = (*_RECALLS, "median_rank")
+    own: bool = True
+    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    correlations: tuple[str, ...] = ()
+    released: str = ""
+    unreachable: int = 0
+    zetas: tuple[int, ...] = ()
+    labelled_gallery: bool = False
+    folded: bool = False
+    cap: int | None = None
+    variant: bool = False
+
+
+_INTERMODAL = ("i2t", "t2i")
+# Thresholds of the Crisscrossed Captions paper, section 3.
+_CXC_THRESHOLDS = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
+_CXC_RATINGS = ("sts", "sis", "sits")
+_MERGED = (
+    "own pairs, co-captions, and pairs rated at least 3 (STS, SITS) or 2.5 (SIS); SIS positives "
+    "in either order of the pair"
+)
+
+DEFINITIONS: dict[str, tuple[Definition, ...]] = {
+    "coco_captions": (
+        Definition("coco5k", "A caption and its own image, and captions of one image."),
+        Definition(
+            "coco1k",
+            "A caption and its own image, in five folds of 1,000 images in Karpathy's order.",
+            tasks=_INTERMODAL,
+            metrics=_RECALLS,
+            folded=True,
+        ),
+        Definition(
+            "cxc",
+            f"Crisscrossed Captions, union labels: {_MERGED}.",
+            thresholds=_CXC_THRESHOLDS,
+            correlations=_CXC_RATINGS,
+        ),
+        # The labels that the eccv_caption library calls CxC. Its JSON files and the ratings say
+        # the same.
+        Definition(
+            "cxc_sits_only",
+            "Caption and image rated at least 3 (SITS); an own pair rated lower is no positive.",
+            tasks=_INTERMODAL,
+            own=False,
+            thresholds={"sits": 3.0},
+            released="cxc",
+        ),
+        # Captions 144675 and 467259 are positives of test images but not of the 25,000 test
+        # captions; the published numbers count them.
+        Definition(
+            "eccv",
+            "ECCV Caption: pairs that people verified, on the released queries.",
+            tasks=_INTERMODAL,
+            metrics=("map@r", "r_precision", "recall@1"),
+            released="eccv",
+            unreachable=2,
+        ),
+        Definition(
+            "pmrp",
+            "Plausible matches: images whose categories differ in at most 2 of 80, the own pair "
+            "included, R at most 50 (reproduces the ECCV Caption paper, table 4).",
+            tasks=_INTERMODAL,
+            metrics=("pmrp",),
+            zetas=(2,),
+            cap=50,
+        ),
+        Definition(
+            "pmrp_zeta0",
+            "Plausible matches: images of exactly the same categories, the own pair included, R at "
+            "most 50 (as the text of the ECCV Caption paper has it).",
+            tasks=_INTERMODAL,
+            metrics=("pmrp",),
+            zetas=(0,),
+            cap=50,
+            variant=True,
+        ),
+        # PCME's evaluation strikes items without a category from the ranked lists, too.
+        Definition(
+            "pmrp_pcme",
+            "Plausible matches as in PCME: R-Precision averaged over images whose categories "
+            "differ in at most 0, 1 and 2 of 80, among the images that have any, R not capped.",
+            tasks=_INTERMODAL,
+            metrics=("pmrp",),
+            zetas=(0, 1, 2),
+            labelled_gallery=True,
+            variant=True,
+        ),
+    ),
+    "crisscrossed_shapes": (
+        Definition("shapes_own", "A caption and its own image, and captions of one image."),
+        Definition(
+            "shapes",
+            f"The embedded dataset's union labels: {_MERGED}.",
+            thresholds=_CXC_THRESHOLDS,
+            correlations=_CXC_RATINGS,
+        ),
+    ),
+    "flickr8k": (
+        Definition(
+            "flickr8k",
+            "A caption and its own image, and captions of one image.",
+            correlations=("expert", "crowd"),
+        ),
+    ),
+}
+
+
+def definitions_of(dataset: str) -> dict[str, Definition]:
+    """Board name -> definition; a dataset without an entry has one board of its own pairs."""
+    own = Definition(dataset, "A caption and its own image, and captions of one image.")
+    return {each.name: each for each in DEFINITIONS.get(dataset, (own,))}

@@ -1,0 +1,212 @@
+"""Boards: what is asked of a model on a dataset, as data."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xmodal.evals.boards.definitions import (
+    RATING_SIDES,
+    RELEASED_FILES,
+    RETRIEVAL_TASKS,
+    Definition,
+    definitions_of,
+)
+from xmodal.evals.boards.label_hash import LabelHash
+from xmodal.evals.boards.positions import Positions
+from xmodal.evals.boards.positives import own_pairs, plausible_matches, rated_pairs
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
+from xmodal.options import UserError
+
+__all__ = ["RETRIEVAL_TASKS", "Board", "GradedPairs", "Labels", "RetrievalTask", "make_boards"]
+
+
+def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Board]:
+    """Builds boards of a dataset.
+
+    Args:
+      labels: of the split.
+      names: boards to build; None for every board that the labels are there for, variants left
+        out.
+
+    Returns:
+      Boards, in the order of `names` or of `DEFINITIONS`.
+
+    Raises:
+      UserError: a label names an item that is not in the galleries, a board is unknown, or one
+        asked for by name lacks its labels.
+    """
+    known = definitions_of(labels.name)
+    if unknown := [name for name in names or () if name not in known]:
+        raise UserError(f"Unknown board(s) {unknown} of {labels.name}; known: {', '.join(known)}.")
+    maker = _Maker(labels)
+    if names is None:
+        main = [each for each in known.values() if not each.variant]
+        made = [maker.make(each) for each in main if not maker.lacking(each)]
+        return [board for board in made if board.tasks or board.graded]
+    made = []
+    for name in dict.fromkeys(names):
+        if lacking := maker.lacking(known[name]):
+            raise UserError(f"Board {name} cannot be computed: {lacking}.")
+        made.append(board := maker.make(known[name]))
+        if not (board.tasks or board.graded):
+            raise UserError(
+                f"Board {name} has neither positives nor ratings left: {board.definition}"
+            )
+    return made
+
+
+class _Maker:
+    """Makes the boards of one split, sharing what they have in common."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._lists = getattr(labels, "lists", {})
+        self._folds = getattr(labels, "folds", None)
+        self._partial = getattr(labels, "partial", "")
+        self._categories = {
+            "image": getattr(labels, "categories", None),
+            "text": getattr(labels, "caption_categories", None),
+        }
+        self._galleries = {
+            "image": Positions("image", labels.image_ids),
+            "text": Positions("caption", labels.caption_ids),
+        }
+        images = self._galleries["image"]
+        # On a part of a split, captions may be here without their image.
+        own_image = (images.find if self._partial else images)(labels.caption_image_ids)
+        group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
+        self._own = own_pairs(own_image, group)
+        self._own_image = own_image
+        # A dataset may have ratings that none of its boards looks at.
+        used = definitions_of(labels.name).values()
+        used = {task for each in used for task in (*each.thresholds, *each.correlations)}
+        self._graded = {
+            task: _make_graded(pairs, RATING_SIDES[task], self._galleries)
+            for task, pairs in labels.ratings.items()
+            if task in used
+        }
+
+    def lacking(self, definition: Definition) -> str:
+        """Which labels are missing for a board, "" if none is."""
+        if definition.folded and self._partial:
+            return f"its folds need the whole split, and this is {self._partial}"
+        missing = []
+        if not self._listed(definition):
+            missing += [task for task in definition.thresholds if task not in self._graded]
+            if definition.released and not definition.thresholds:
+                missing.append(definition.released)
+        if definition.zetas and self._categories["text"] is None:
+            missing.append("categories")
+        if definition.folded and self._folds is None:
+            missing.append("folds")
+        wanted = " and ".join(f"{labels!r} ({RELEASED_FILES[labels]})" for labels in missing)
+        return f"{self._labels.name} lacks the labels {wanted}" if missing else ""
+
+    def _listed(self, definition: Definition) -> bool:
+        """Whether the definition's released list is there."""
+        return set(definition.tasks) <= set(self._lists.get(definition.released, ()))
+
+    def make(self, definition: Definition) -> Board:
+        """Makes one board."""
+        label_hash = LabelHash()
+        for kind, gallery in self._galleries.items():
+            label_hash.add(kind, gallery.ids)
+        tasks = {}
+        for task in definition.tasks:
+            if definition.zetas:
+                made = self._plausible(definition, task, label_hash)
+            else:
+                made = self._paired(definition, task, label_hash)
+            if made is not None:
+                tasks[task] = made
+        graded = {}
+        for task in definition.correlations:
+            pairs = self._graded.get(task)
+            if pairs is not None and len(pairs.scores):
+                graded[task] = pairs
+                ids = (self._labels.ratings[task][f"{side}_ids"] for side in ("left", "right"))
+                label_hash.add(task, *map(np.asarray, ids), pairs.scores)
+        sentence = definition.sentence + (f" Only {self._partial}." if self._partial else "")
+        return Board(definition.name, sentence, tasks, graded, label_hash.digits())
+
+    def _paired(
+        self, definition: Definition, task: str, label_hash: LabelHash
+    ) -> RetrievalTask | None:
+        """A task whose positives are listed pairs; None if there are none."""
+        query, gallery = (self._galleries[kind] for kind in RETRIEVAL_TASKS[task])
+        pairs, unreachable = self._pairs(definition, task)
+        if not pairs.size:
+            return None
+        positives = Ragged.from_pairs(*pairs, len(query.ids))
+        rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
+        label_hash.add(task, query.ids[rows], gallery.ids[positives.values])
+        folds = None
+        if definition.folded:
+            by_kind = {"image": self._folds, "text": self._folds[self._own_image]}
+            folds = tuple(by_kind[kind] for kind in RETRIEVAL_TASKS[task])
+            label_hash.add(f"folds of {task}", query.ids, folds[0])
+        counts = None
+        if unreachable.size:
+            label_hash.add(f"beyond {task}", *unreachable)
+            counts = np.bincount(query(unreachable[0]), minlength=len(query.ids)).astype(np.int32)
+        return RetrievalTask(positives, definition.metrics, counts, definition.cap, folds)
+
+    def _pairs(self, definition: Definition, task: str) -> tuple[np.ndarray, np.ndarray]:
+        """Positions [2, P] of positive pairs, and ids [2, U] of those beyond the gallery."""
+        query, gallery = (self._galleries[kind] for kind in RETRIEVAL_TASKS[task])
+        none = np.zeros((2, 0), np.int64)
+        if self._listed(definition):
+            ids = np.stack(self._lists[definition.released][task])
+            found = gallery.find(ids[1])
+            beyond = ids[:, found < 0]
+            if beyond.shape[1] > definition.unreachable:
+                gallery(beyond[1])  # says which
+            return np.stack([query(ids[0]), found])[:, found >= 0], beyond
+        pairs = [self._own.get(task, none)] if definition.own else [none]
+        for rating, threshold in definition.thresholds.items():
+            graded = self._graded[rating]
+            good = graded.scores >= threshold
+            rated = rated_pairs(graded.modalities, graded.left[good], graded.right[good])
+            pairs.append(rated.get(task, none))
+        return np.concatenate(pairs, axis=1), none
+
+    def _plausible(
+        self, definition: Definition, task: str, label_hash: LabelHash
+    ) -> RetrievalTask | None:
+        """A task whose positives are plausible matches; None if nothing has a category."""
+        kinds = RETRIEVAL_TASKS[task]
+        query, gallery = (self._categories[kind] for kind in kinds)
+        relations = plausible_matches(query, gallery, definition.zetas)
+        if not relations[-1].lengths.any():
+            return None
+        # The vectors say it all, in far less than the pairs.
+        columns = np.packbits(query, axis=1).T
+        label_hash.add(f"{task} {definition.zetas}", self._galleries[kinds[0]].ids, *columns)
+        folds = None
+        if definition.labelled_gallery:
+            folds = tuple((~rows.any(1)).astype(np.int32) for rows in (query, gallery))
+        positives = relations[0] if len(relations) == 1 else relations
+        return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)
+
+
+def _make_graded(
+    pairs: Mapping[str, np.ndarray],
+    sides: tuple[str, str, tuple[str, ...]],
+    galleries: Mapping[str, Positions],
+) -> GradedPairs:
+    left_kind, right_kind, query_sides = sides
+    ends = {
+        "left": galleries[left_kind](pairs["left_ids"]),
+        "right": galleries[right_kind](pairs["right_ids"]),
+    }
+    queries = np.concatenate([ends[side] for side in query_sides])
+    pair = np.tile(np.arange(len(ends["left"])), len(query_sides))
+    _, rows = np.unique(queries, return_inverse=True)  # only rated items are queries
+    return GradedPairs(
+        modalities=(left_kind, right_kind),
+        left=ends["left"],
+        right=ends["right"],
+        scores=np.asarray(pairs["scores"], np.float32),
+        pairs_of_query=Ragged.from_pairs(rows, pair, int(rows.max(initial=-1)) + 1),
+    )

@@ -1,0 +1,187 @@
+"""Ranked lists of any model, read and checked before any work."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.positions import Positions
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.types import Board, Labels
+from xmodal.evals.inputs.arrays import first_line, place_of
+from xmodal.options import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedRankings:
+    """Ranked lists, most similar first; a direction that was not handed over is None.
+
+    Attributes:
+      place: where they came from, for messages.
+      i2t: image id -> int64 caption ids.
+      t2i: caption id -> int64 image ids.
+    """
+
+    place: str
+    i2t: Mapping[int, np.ndarray] | None
+    t2i: Mapping[int, np.ndarray] | None
+
+
+def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> SavedRankings:
+    """Reads ranked lists in the form that the eccv_caption library takes.
+
+    Args:
+      source: JSON file `{"i2t": {image id: [caption ids]}, "t2i": {caption id: [image ids]}}`, or
+        the same as mappings; most similar first. One direction may be missing.
+
+    Raises:
+      UserError: the file cannot be read, or a list is empty, names an item twice or holds
+        something other than ids.
+    """
+    place = place_of(source)
+    content = source if isinstance(source, Mapping) else _read_json(place)
+    if not isinstance(content, Mapping) or not {"i2t", "t2i"} & set(content):
+        found = sorted(content) if isinstance(content, Mapping) else type(content).__name__
+        raise UserError(
+            f"{place} holds {found}; rankings are looked for under 'i2t' (image id -> caption "
+            "ids) and 't2i' (caption id -> image ids)."
+        )
+    directions = {
+        task: _check_lists(content[task], place, task) if task in content else None
+        for task in ("i2t", "t2i")
+    }
+    return SavedRankings(place, **directions)
+
+
+def order_rankings(
+    saved: SavedRankings, labels: Labels, boards: Sequence[Board]
+) -> dict[str, Ragged]:
+    """Ranked lists by position in the galleries of a split.
+
+    Args:
+      saved: the lists.
+      labels: of the split.
+      boards: that will be computed; a query that one of them asks needs a list.
+
+    Returns:
+      "i2t", "t2i" -> lists, best first, one row per query of the split; a query that no board
+      asks may have an empty one. A direction that was not handed over is missing.
+
+    Raises:
+      UserError: a list names unknown items or is of an unknown query, or a query has no list.
+    """
+    ids = {"image": labels.image_ids, "text": labels.caption_ids}
+    kinds = {"image": "image", "text": "caption"}
+    ordered = {}
+    for task, lists in (("i2t", saved.i2t), ("t2i", saved.t2i)):
+        if lists is not None:
+            queries, items = (Positions(kinds[s], ids[s]) for s in RETRIEVAL_TASKS[task])
+            place = f"{task!r} in {saved.place}"
+            rows = _find_queries(lists, queries, place)
+            _check_asked(rows, queries, task, boards, place)
+            ordered[task] = _make_ragged(lists, rows, queries, items, place)
+    return ordered
+
+
+def _find_queries(lists: Mapping[int, np.ndarray], queries: Positions, place: str) -> np.ndarray:
+    """Position of the query of every list."""
+    names = np.fromiter(lists, np.int64, len(lists))
+    rows = queries.find(names)
+    unknown = names[rows < 0]
+    if len(unknown):
+        raise UserError(
+            f"{len(unknown)} of the {len(names)} lists under {place} are of queries that are no "
+            f"{queries.kind}s of this split, the first of {unknown[0]}; leave them out, or name "
+            "their split by --split."
+        )
+    return rows
+
+
+def _check_asked(
+    rows: np.ndarray, queries: Positions, task: str, boards: Sequence[Board], place: str
+) -> None:
+    asking = [board for board in boards if task in board.tasks]
+    lacking = np.zeros(len(queries.ids), bool)
+    for board in asking:
+        positives = board.tasks[task].positives
+        for each in positives if isinstance(positives, tuple) else (positives,):
+            lacking |= each.lengths > 0
+    number = lacking.sum()
+    lacking[rows] = False
+    if lacking.any():
+        raise UserError(
+            f"There is no list under {place} for {lacking.sum()} of the {number} {queries.kind}s "
+            f"that are queries of {', '.join(board.name for board in asking)}, the first is "
+            f"{queries.ids[lacking.argmax()]}; add them, or name by --boards those boards that "
+            "do not ask them."
+        )
+
+
+def _make_ragged(
+    lists: Mapping[int, np.ndarray],
+    rows: np.ndarray,
+    queries: Positions,
+    items: Positions,
+    place: str,
+) -> Ragged:
+    by_row = list(lists.values())
+    by_row = [by_row[i] for i in np.argsort(rows)]
+    lengths = np.zeros(len(queries.ids), np.int64)
+    lengths[np.sort(rows)] = [len(ranked) for ranked in by_row]
+    named = np.concatenate(by_row)
+    values = items.find(named)
+    unknown = values < 0
+    if unknown.any():
+        query = np.repeat(queries.ids, lengths)[unknown.argmax()]
+        raise UserError(
+            f"The list of query {query} under {place} names {named[unknown.argmax()]}, which is no "
+            f"{items.kind} of this split (nor are {unknown.sum() - 1} other entries); rank the "
+            "items of one split only, and name it by --split."
+        )
+    return Ragged(np.concatenate([[0], np.cumsum(lengths)]), values.astype(np.int32))
+
+
+def _read_json(path: str) -> object:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError as error:
+        raise UserError(f"There is no file {path!r}.") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is no JSON file ({first_line(error)}).") from error
+
+
+def _check_lists(lists: object, place: str, task: str) -> dict[int, np.ndarray]:
+    if not isinstance(lists, Mapping) or not lists:
+        raise UserError(f"{task!r} in {place} is no mapping of query ids to lists of ids.")
+    checked = {}
+    for key, ranked in lists.items():
+        try:
+            query = int(key)
+        except (TypeError, ValueError):
+            raise UserError(f"Query {key!r} under {task!r} in {place} is no id.") from None
+        if query in checked:
+            raise UserError(f"Query {query} occurs twice under {task!r} in {place}.")
+        checked[query] = _check_list(ranked, f"The {task} list of query {query} in {place}")
+    return checked
+
+
+def _check_list(ranked: Sequence[int], name: str) -> np.ndarray:
+    if not isinstance(ranked, Sequence | np.ndarray) or isinstance(ranked, str):
+        raise UserError(f"{name} is no list of ids.")
+    if not len(ranked):
+        raise UserError(f"{name} is empty; give at least its best item, or leave the query out.")
+    try:
+        ids = np.asarray(ranked)
+    except ValueError:  # lists in it
+        ids = np.zeros(0)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise UserError(f"{name} holds something other than integer ids.")
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < len(ids):
+        twice = unique[counts > 1][0]
+        raise UserError(f"{name} names item {twice} twice; an item has one rank.")
+    return ids.astype(np.int64)

@@ -1,0 +1,1 @@
+"""The released label files of a split, read from one folder."""

@@ -1,0 +1,1 @@
+"""Recall, median rank, precision and correlation: functions of ranks, lists and scores."""

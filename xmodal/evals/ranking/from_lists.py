@@ -1,0 +1,94 @@
+"""Answers retrieval tasks from ranked lists, which may end early: only what they determine."""
+
+import numpy as np
+
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.metrics.recall import compute_recall_values
+from xmodal.evals.ranking.from_scores import (
+    LIST_METRICS,
+    Found,
+    compute_list_values,
+    compute_r,
+    is_asked,
+    relations_of,
+)
+
+
+def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> Found:
+    """Computes the metrics whose value is certain for every query.
+
+    A list that ends before its first positive leaves the rank open, yet decides recall@k if it
+    is at least k long; within folds, only items of the query's fold count.
+
+    Args:
+      lists: items of every query by falling score; an empty row for a query that is not asked.
+      task: what is asked.
+      gallery: number of items.
+
+    Returns:
+      The metrics; those the lists cannot give are named in `missing`.
+    """
+    table = _pad(lists, task)
+    asked = is_asked(task)
+    rows = np.flatnonzero(asked)
+    length = np.sum(table >= 0, axis=1)
+    values, missing = {}, {}
+    rank = None
+    if not set(task.metrics) <= set(LIST_METRICS):
+        rank, known = _ranks(table, task.positives, length)
+        complete = length >= (gallery if task.folds is None else _fold_sizes(task))
+        known |= complete | ~asked
+        recalls = compute_recall_values(rank, task.metrics)
+        for metric, recall in recalls.items():
+            if undecided := int(np.sum(~known & (length < int(metric.removeprefix("recall@"))))):
+                missing[metric] = _too_short(undecided, rows)
+            else:
+                values[metric] = recall
+        if not known.all():
+            rank = None
+            if "median_rank" in task.metrics:
+                missing["median_rank"] = _too_short(int(np.sum(~known)), rows)
+    for metric in set(task.metrics) & set(LIST_METRICS):
+        r = np.max([compute_r(task, relation) for relation in relations_of(task)], axis=0)
+        if undecided := int(np.sum((length < np.minimum(r, gallery))[rows])):
+            missing[metric] = _too_short(undecided, rows)
+            continue
+        table = np.pad(
+            table, [(0, 0), (0, max(0, int(r.max()) - table.shape[1]))], constant_values=-1
+        )
+        values[metric] = np.zeros(len(asked))
+        values[metric][rows] = compute_list_values(task, table, rows, metric)
+    return Found(rank, np.zeros(len(asked), bool), values, missing)
+
+
+def _pad(lists: Ragged, task: RetrievalTask) -> np.ndarray:
+    """Lists as int32 [Q, depth] with -1 behind the last item; other folds' items left out."""
+    rows = np.repeat(np.arange(len(lists.lengths)), lists.lengths)
+    items = lists.values
+    if task.folds is not None:
+        own = task.folds[0][rows] == task.folds[1][items]
+        rows, items = rows[own], items[own]
+    counts = np.bincount(rows, minlength=len(lists.lengths))
+    table = np.full((len(counts), max(1, int(counts.max(initial=0)))), -1, np.int32)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table[rows, place] = items
+    return table
+
+
+def _ranks(
+    table: np.ndarray, positives: Ragged, length: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Place of the first positive, or the length of a list without one; whether it is known."""
+    hits = positives.contains(np.arange(len(table))[:, None], table)
+    found = hits.any(axis=1)
+    return np.where(found, hits.argmax(axis=1), length).astype(np.int32), found
+
+
+def _fold_sizes(task: RetrievalTask) -> np.ndarray:
+    own, theirs = task.folds
+    return np.bincount(theirs, minlength=int(own.max()) + 1)[own]
+
+
+def _too_short(undecided: int, rows: np.ndarray) -> str:
+    return f"the lists of {undecided} of {len(rows)} queries end too early to decide it"

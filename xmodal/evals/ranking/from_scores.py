@@ -1,0 +1,177 @@
+"""Answers all retrieval tasks between two galleries, from one pass over their scores."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.relation import Relation
+from xmodal.evals.boards.types import RetrievalTask
+from xmodal.evals.metrics import precision
+from xmodal.evals.ranking.hits import count_hits
+from xmodal.evals.ranking.products import Scores
+from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
+
+# Metrics of the top of a list, and the function of each.
+LIST_METRICS = {
+    "map@r": precision.compute_map_at_r,
+    "r_precision": precision.compute_r_precision,
+    "pmrp": precision.compute_r_precision,
+}
+# Longest list that is kept; PCME's R-Precision, whose R goes into the thousands, is counted.
+_LONGEST_LIST = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What was found for one task, a row of every query in the gallery of queries.
+
+    Attributes:
+      rank: int32 [Q], items ahead of the best positive; None if that is not known.
+      tied: bool [Q], see `Ranks`.
+      values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary where a query
+        is not asked.
+      missing: metric -> why it could not be computed.
+    """
+
+    rank: np.ndarray | None
+    tied: np.ndarray
+    values: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def answer_tasks(
+    scores: Scores,
+    forward: Sequence[RetrievalTask],
+    backward: Sequence[RetrievalTask] = (),
+    *,
+    exclude_self: bool = False,
+) -> tuple[list[Found], list[Found]]:
+    """Answers all tasks between two galleries.
+
+    Args:
+      scores: of Q queries and N items.
+      forward: tasks of the queries.
+      backward: tasks of the items, which then look for the queries.
+      exclude_self: see `compute_ranks`.
+    """
+    if not forward and not backward:
+        return [], []
+    answers = compute_ranks(
+        scores,
+        _questions(forward),
+        _questions(backward),
+        exclude_self=exclude_self,
+        depths=(_depth(forward), _depth(backward)),
+    )
+    turned = (scores, scores.transpose())
+    return tuple(
+        _find_all(tasks, answer, side)
+        for tasks, answer, side in zip((forward, backward), answers, turned, strict=True)
+    )
+
+
+def relations_of(task: RetrievalTask) -> tuple[Ragged | Relation, ...]:
+    """The label sets of a task, as a tuple also where there is but one."""
+    return task.positives if isinstance(task.positives, tuple) else (task.positives,)
+
+
+def is_asked(task: RetrievalTask) -> np.ndarray:
+    """Which queries have a positive, bool [Q]."""
+    return np.any([_count(task, relation) > 0 for relation in relations_of(task)], axis=0)
+
+
+def compute_list_values(
+    task: RetrievalTask, lists: np.ndarray, rows: np.ndarray, metric: str
+) -> np.ndarray:
+    """One metric of the tops of lists.
+
+    Args:
+      task: what is asked.
+      lists: int32 [Q, depth], items by falling score, -1 behind the last; depth is at least the
+        largest R.
+      rows: int [P], queries that are asked.
+      metric: a key of `LIST_METRICS`.
+
+    Returns:
+      float64 [P], in percent.
+    """
+    values = []
+    for relation in relations_of(task):
+        hits = relation.contains(rows[:, None], lists[rows])
+        values.append(LIST_METRICS[metric](hits, compute_r(task, relation)[rows]))
+    return 100.0 * np.mean(values, axis=0)
+
+
+def compute_r(task: RetrievalTask, relation: Ragged | Relation) -> np.ndarray:
+    """R of every query: its positives, at most the cap; int64 [Q]."""
+    count = _count(task, relation)
+    return count if task.cap is None else np.minimum(count, task.cap)
+
+
+def _count(task: RetrievalTask, relation: Ragged | Relation) -> np.ndarray:
+    return relation.lengths + (0 if task.unreachable is None else task.unreachable)
+
+
+def _needed_depth(task: RetrievalTask) -> int:
+    if not set(task.metrics) & set(LIST_METRICS):
+        return 0
+    return max(int(compute_r(task, relation).max(initial=0)) for relation in relations_of(task))
+
+
+def _is_listed(task: RetrievalTask) -> bool:
+    """Whether lists are kept for this task: they are over the whole gallery and not endless."""
+    return task.folds is None and _needed_depth(task) <= _LONGEST_LIST
+
+
+def _depth(tasks: Sequence[RetrievalTask]) -> int:
+    return max((_needed_depth(task) for task in tasks if _is_listed(task)), default=0)
+
+
+def _asks_ranks(task: RetrievalTask) -> bool:
+    return not set(task.metrics) <= set(LIST_METRICS)
+
+
+def _questions(tasks: Sequence[RetrievalTask]) -> list[Question]:
+    return [Question(task.positives, task.folds) for task in tasks if _asks_ranks(task)]
+
+
+def _find_all(tasks: Sequence[RetrievalTask], answers: Answers, scores: Scores) -> list[Found]:
+    ranks = iter(answers.ranks)
+    return [
+        _find(task, next(ranks) if _asks_ranks(task) else None, answers.lists, scores)
+        for task in tasks
+    ]
+
+
+def _find(task: RetrievalTask, ranks: Ranks | None, lists: np.ndarray, scores: Scores) -> Found:
+    queries, items = scores.shape
+    asked = is_asked(task)
+    values = {}
+    for metric in task.metrics:
+        if metric in LIST_METRICS:
+            values[metric] = np.zeros(queries)
+            if _is_listed(task):
+                rows = np.flatnonzero(asked)
+                values[metric][rows] = compute_list_values(task, lists, rows, metric)
+            else:
+                values[metric] = _count_r_precision(task, metric, scores)
+    if ranks is None:
+        return Found(None, np.zeros(queries, bool), values)
+    # All positives of a query may be outside the gallery: it is asked, and misses.
+    rank = np.where(ranks.rank < 0, items, ranks.rank).astype(np.int32)
+    return Found(rank, ranks.tied, values)
+
+
+def _count_r_precision(task: RetrievalTask, metric: str, scores: Scores) -> np.ndarray:
+    if LIST_METRICS[metric] is not precision.compute_r_precision:
+        raise ValueError(
+            f"{metric} needs lists over the whole gallery of at most {_LONGEST_LIST} items; these "
+            f"would be {_needed_depth(task)} long{' and of folds' if task.folds else ''}."
+        )
+    values = []
+    for relation in relations_of(task):
+        r = compute_r(task, relation)
+        values.append(count_hits(scores, relation, r, task.folds) / np.maximum(r, 1))
+    return 100.0 * np.mean(values, axis=0)

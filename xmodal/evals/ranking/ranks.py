@@ -1,0 +1,178 @@
+"""Exact ranks by counting, and the tops of ranked lists, from one pass over the scores."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.ranking import counting
+from xmodal.evals.ranking.counting import Best, Question
+from xmodal.evals.ranking.products import Scores
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """Rank of the best positive of every query.
+
+    Attributes:
+      rank: int32 [Q], items ahead of the best positive; -1 where the query has no positive.
+      tied: bool [Q], whether an item that is no positive scores exactly like the best positive,
+        so that the rank rests on the tie rule.
+    """
+
+    rank: np.ndarray
+    tied: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What one pass found for the queries of one direction.
+
+    Attributes:
+      ranks: one per question.
+      lists: int32 [Q, depth], items by falling score; -1 behind the last item.
+    """
+
+    ranks: list[Ranks]
+    lists: np.ndarray
+
+
+def compute_ranks(
+    scores: Scores,
+    forward: Sequence[Question],
+    backward: Sequence[Question] = (),
+    *,
+    exclude_self: bool = False,
+    depths: tuple[int, int] = (0, 0),
+) -> tuple[Answers, Answers]:
+    """Ranks the best positive of every query, in both directions and for several label sets.
+
+    The order is a stable descending sort: of two equal scores the smaller position comes first.
+    Every tile of scores is computed once and serves all questions. Within one gallery, where
+    scores are symmetric to the bit, half of the tiles serve both of their sides.
+
+    Args:
+      scores: of Q queries and N items.
+      forward: questions of the queries.
+      backward: questions of the items, which then rank the queries.
+      exclude_self: queries and items are one gallery and none meets itself; `backward` is empty.
+      depths: lengths of the lists to return for the queries and for the items.
+
+    Returns:
+      The answers for the queries and for the items.
+
+    Raises:
+      ValueError: labels do not fit the galleries, or a score is not finite.
+      RuntimeError: the device computes one pair with different bits in different products.
+    """
+    _check(scores.shape, forward, backward, exclude_self)
+    mirrored = exclude_self and not depths[0] and scores.is_symmetric()
+    best = _score_positives(scores, forward, backward)
+    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
+    row_tiles, column_tiles = _divide_up(queries, rows), _divide_up(items, columns)
+    padded = row_tiles * rows, column_tiles * columns
+    sides = (
+        counting.make_side(forward, best[0], padded, depths[0]),
+        counting.make_side(backward, best[1], padded[::-1], depths[1]),
+    )
+    for i in range(row_tiles):
+        for j in range(i if mirrored else 0, column_tiles):
+            sides = counting.count(
+                sides,
+                scores.tile(i, j),
+                (i * rows, j * columns),
+                sizes=scores.shape,
+                exclude_self=exclude_self,
+                mirrored=mirrored and i != j,
+            )
+    forward_side, backward_side = jax.device_get(sides)
+    return (
+        _collect(forward_side, best[0], queries),
+        _collect(backward_side, best[1], items),
+    )
+
+
+def _score_positives(
+    scores: Scores, forward: Sequence[Question], backward: Sequence[Question]
+) -> tuple[list[Best], list[Best]]:
+    """Best positives of every question; a pair in several label sets is scored once."""
+    stride = scores.shape[1]
+
+    def keys_of(question: Question, is_backward: bool) -> np.ndarray:
+        query, item = _rows(question.positives), question.positives.values.astype(np.int64)
+        return item * stride + query if is_backward else query * stride + item
+
+    keys = [keys_of(question, False) for question in forward]
+    keys += [keys_of(question, True) for question in backward]
+    pairs = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
+    values = scores.pairs(*np.divmod(pairs, stride))
+    best = [
+        _find_best(question.positives, values[np.searchsorted(pairs, key)])
+        for question, key in zip([*forward, *backward], keys, strict=True)
+    ]
+    return best[: len(forward)], best[len(forward) :]
+
+
+def _find_best(positives: Ragged, scores: np.ndarray) -> Best:
+    rows, size = _rows(positives), len(positives.lengths)
+    best = np.full(size, -np.inf, np.float32)
+    np.maximum.at(best, rows, scores)
+    is_best = scores == best[rows]
+    first = np.full(size, np.iinfo(np.int32).max, np.int32)
+    np.minimum.at(first, rows[is_best], positives.values[is_best])
+    best[positives.lengths == 0] = np.inf  # nothing is ahead of a query that is not asked
+    return Best(best, first, np.bincount(rows[is_best], minlength=size))
+
+
+def _collect(side: counting.Side, best: Sequence[Best], size: int) -> Answers:
+    ranks = []
+    for asked, found in zip(side.asked, best, strict=True):
+        has_positive, equal = found.count > 0, asked.equal[:size]
+        if (equal[has_positive] < found.count[has_positive]).any():
+            raise RuntimeError(
+                "This device gives one pair of items different scores in different products, so "
+                "ranks would not be exact. Evaluate on the CPU (JAX_PLATFORMS=cpu), and please "
+                "report the device."
+            )
+        rank = np.where(has_positive, asked.ahead[:size], -1).astype(np.int32)
+        ranks.append(Ranks(rank, has_positive & (equal > found.count)))
+    return Answers(ranks, np.asarray(side.top_items)[:size])
+
+
+def _rows(positives: Ragged) -> np.ndarray:
+    """int64 [P], the query of every listed positive."""
+    return np.repeat(np.arange(len(positives.lengths)), positives.lengths)
+
+
+def _divide_up(number: int, by: int) -> int:
+    return -(-number // by)
+
+
+def _check(
+    shape: tuple[int, int],
+    forward: Sequence[Question],
+    backward: Sequence[Question],
+    exclude_self: bool,
+) -> None:
+    if exclude_self and (shape[0] != shape[1] or backward):
+        raise ValueError(
+            f"exclude_self needs one list of items asked in one direction, got {shape[0]} queries, "
+            f"{shape[1]} items and {len(backward)} backward questions."
+        )
+    for questions, (queries, items) in ((forward, shape), (backward, shape[::-1])):
+        for question in questions:
+            _check_positives(question.positives, queries, items, exclude_self)
+
+
+def _check_positives(positives: Ragged, queries: int, items: int, exclude_self: bool) -> None:
+    if len(positives.lengths) != queries:
+        raise ValueError(f"{len(positives.lengths)} rows of labels for {queries} queries.")
+    values = positives.values
+    if len(values) and not 0 <= values.min() <= values.max() < items:
+        raise ValueError(
+            f"Positives span {values.min()}..{values.max()}, outside the gallery of {items} items."
+        )
+    if exclude_self and (_rows(positives) == values).any():
+        raise ValueError("A query is listed as its own positive; remove it from the labels.")

@@ -1,0 +1,1 @@
+"""From results by query to numbers with intervals, tables, comparisons and files."""

@@ -1,0 +1,123 @@
+"""Results as flat numbers: values, their 95 % intervals and what stands behind them."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from xmodal.evals.metrics.recall import MEDIAN_RANK, compute_median_rank
+from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
+from xmodal.evals.results import BoardResult, metric_tag
+
+MEAN = "mean"  # stands in tags where a task would
+_MEAN_OF = ("i2t", "t2i")
+_MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
+_SELECTION = "recall@10"
+
+Value = TypeVar("Value", float, np.ndarray)
+
+
+def summarize(
+    results: Sequence[BoardResult], *, intervals: bool, samples: int = 1000, seed: int = 0
+) -> dict[str, float]:
+    """All numbers of an evaluation.
+
+    Args:
+      results: one per board.
+      intervals: whether to bootstrap; correlations are samples already.
+      samples: resamples of every board.
+      seed: of the bootstrap; same seed, same intervals.
+
+    Returns:
+      Tag -> value, percent for all but median ranks and counts, NaN for what is undefined:
+      `<board>/<task>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
+      `<board>/mean/<metric>` over i2t and t2i; the counts `queries`, `skipped_queries`,
+      `tied_queries`, `gallery` and `pairs`, `pairs_per_sample`; `spearman` and `spearman_std` over
+      the samples that are defined; and `<board>/mean_recall@10`, by which training selects
+      checkpoints: the mean over i2t and t2i, or t2t on a board without images.
+    """
+    bootstrap = Bootstrap(samples=samples, seed=seed)
+    found = {}
+    for board in results:
+        drawn = compute_samples(board, bootstrap) if intervals else {}
+        for tag, value in compute_values(board).items():
+            found[tag] = value
+            if tag in drawn:
+                found[f"{tag}_low"], found[f"{tag}_high"] = compute_interval(drawn[tag])
+        found |= _compute_extras(board, found)
+    return found
+
+
+def compute_values(board: BoardResult) -> dict[str, float]:
+    """Every metric of a board, means over i2t and t2i included: tag -> value."""
+    found = {}
+    for name, task in board.tasks.items():
+        for metric, values in task.values.items():
+            found[metric_tag(board.name, name, metric)] = _mean(values)
+        if task.has_median:
+            asked = len(task.rank) > 0
+            median = compute_median_rank(task.rank) if asked else np.nan
+            found[metric_tag(board.name, name, MEDIAN_RANK)] = median
+    found |= _compute_means(board.name, found)
+    for name, correlation in board.correlations.items():
+        found[f"{board.name}/{name}/spearman"] = _mean(_defined(correlation.samples))
+    return found
+
+
+def compute_samples(board: BoardResult, bootstrap: Bootstrap) -> dict[str, np.ndarray]:
+    """The same tags as `compute_values`, each with its float64 [S] bootstrap samples.
+
+    Metrics of retrieval, and so their means, come from the same resamples of images. Samples of a
+    correlation are those already drawn: half of the n queries without replacement, and an
+    estimate from half of them spreads around that from all n as the latter does around the truth
+    (the variance of a mean is s2/(n/2) * (1 - 1/2) = s2/n: delete-half subsampling). That holds
+    for one pair per query, as the protocol draws them. The mean over the samples also averages
+    over the other pairs, so where queries have many pairs its interval is too wide (nearly three
+    times with four unrelated pairs per query), never too short.
+    """
+    found = bootstrap.resample(board)
+    found |= _compute_means(board.name, found)
+    for name, correlation in board.correlations.items():
+        found[f"{board.name}/{name}/spearman"] = correlation.samples
+    return found
+
+
+def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
+    means = {}
+    for metric in _MEAN_METRICS:
+        parts = [found.get(metric_tag(board, task, metric)) for task in _MEAN_OF]
+        if all(part is not None for part in parts):
+            means[metric_tag(board, MEAN, metric)] = (parts[0] + parts[1]) / 2
+    return means
+
+
+def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str, float]:
+    """What has no interval: counts, the deviation of correlations, the metric of selection."""
+    extras = {}
+    for name, task in board.tasks.items():
+        counts = {
+            "queries": len(task.query_ids),
+            "skipped_queries": task.skipped,
+            "tied_queries": task.tied.sum(),
+            "gallery": task.gallery,
+        }
+        extras |= {f"{board.name}/{name}/{what}": float(n) for what, n in counts.items()}
+    for name, correlation in board.correlations.items():
+        defined = _defined(correlation.samples)
+        prefix = f"{board.name}/{name}"
+        extras[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
+        extras[f"{prefix}/pairs"] = float(correlation.pairs)
+        extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
+    selecting = MEAN if {*_MEAN_OF, "i2i"} & set(board.tasks) else "t2t"
+    selection = found.get(metric_tag(board.name, selecting, _SELECTION))
+    if selection is not None:
+        extras[f"{board.name}/mean_{_SELECTION}"] = selection
+    return extras
+
+
+def _defined(samples: np.ndarray) -> np.ndarray:
+    return samples[~np.isnan(samples)]
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else np.nan
