@@ -108,7 +108,7 @@ def make_labels(task: Task) -> Any:
     """Released labels, or own pairs of more images than were ever released."""
     import numpy as np
 
-    from xmodal.evals.annotations import Annotations, read_annotations
+    from xmodal.evals.labels.annotations import Annotations, read_annotations
 
     if task.scale == 1:
         return read_annotations(task.annotations, "test")
@@ -122,10 +122,10 @@ def make_labels(task: Task) -> Any:
 
 def make_suite(task: Task) -> Callable[[], dict[str, float]]:
     """All boards and their intervals."""
-    from xmodal.evals.boards import make_boards
+    from xmodal.evals.boards.make import make_boards
+    from xmodal.evals.inputs.sources import Embeddings
+    from xmodal.evals.reports.summary import summarize
     from xmodal.evals.runner import evaluate_boards
-    from xmodal.evals.sources import Embeddings
-    from xmodal.evals.summary import summarize
 
     labels = make_labels(task)
     boards = make_boards(labels, BOARDS if task.scale == 1 else BOARDS[:2])
@@ -221,7 +221,7 @@ def make_text_argsort(task: Task) -> Callable[[], dict[str, float]]:
     """Captions among captions: products by block, and a sort of every row."""
     import numpy as np
 
-    from xmodal.evals.boards import make_boards
+    from xmodal.evals.boards.make import make_boards
 
     boards = make_boards(make_labels(task), ("coco5k", "cxc"))
     _, captions = normalised(task)
@@ -252,8 +252,8 @@ def make_scipy_bootstrap(task: Task) -> Callable[[], dict[str, float]]:
     import numpy as np
     from scipy import stats
 
-    from xmodal.evals.boards import make_boards
-    from xmodal.evals.correlation import draw_pairs, score_pairs
+    from xmodal.evals.boards.make import make_boards
+    from xmodal.evals.metrics.correlation import draw_pairs, score_pairs
 
     (board,) = make_boards(make_labels(task), ("cxc",))
     images, captions = normalised(task)

@@ -16,12 +16,12 @@ LABELS = types.SimpleNamespace(
 
 def embeddings(image_ids, caption_ids):
     """Embeddings that spell the id of their item."""
-    arrays = {}
+    given = {}
     for name, ids in (("image", image_ids), ("caption", caption_ids)):
         if ids is not None:
             rows = np.repeat(np.float32(ids)[:, None], 3, axis=1)
-            arrays |= {f"{name}_ids": np.asarray(ids), f"{name}_embeddings": rows}
-    return arrays.load_embeddings(arrays)
+            given |= {f"{name}_ids": np.asarray(ids), f"{name}_embeddings": rows}
+    return arrays.load_embeddings(given)
 
 
 def shuffled(ids):
