@@ -198,9 +198,11 @@ class _Queries:
 def _why_skipped(source: Source, board: Board, task: str) -> str:
     needed = RETRIEVAL_TASKS[task] if task in board.tasks else board.graded[task].modalities
     if isinstance(source, RankedLists):
-        return "ranked lists of this kind were not given"
+        if task in ("i2t", "t2i"):
+            return f"there are no {task} lists"
+        return "ranked lists are between images and captions, and have no scores"
     if isinstance(source, ScoreMatrix):
         return "a score matrix compares images with captions only"
-    given = {"image": source.image, "text": source.text}
-    missing = [name for name in dict.fromkeys(needed) if given[name] is None]
+    given = {"image": ("image", source.image), "text": ("caption", source.text)}
+    missing = [kind for kind, rows in map(given.get, dict.fromkeys(needed)) if rows is None]
     return f"there are no {' and no '.join(missing)} embeddings"

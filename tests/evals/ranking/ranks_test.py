@@ -174,6 +174,15 @@ def test_lists_equal_a_stable_sort(devices, depth):
         np.testing.assert_array_equal(lists, expected)
 
 
+def test_tiles_stay_below_what_a_count_can_hold():
+    """Two counts share an int32; a query behind 40,000 items needs more than one tile."""
+    items = np.arange(40_000, dtype=np.float32)[::-1, None].copy()
+    last = Question(Ragged.from_pairs(np.zeros(1, int), np.array([39_999]), 1))
+    scores = products(np.ones((1, 1), np.float32), items, block_size=1 << 17)
+    found, _ = ranks.compute_ranks(scores, [last])
+    assert found.ranks[0].rank.tolist() == [39_999]
+
+
 @pytest.mark.parametrize("num_items", [1, 2, 63, 64, 65])
 def test_gallery_sizes_around_a_tile(num_items):
     generator = np.random.default_rng(num_items)

@@ -24,6 +24,8 @@ _GROUP = 64
 # of large ones, takes small ones; many of them at a time keep it busy.
 _CPU_PAIRS = _GROUP
 _PAIRS_AT_A_TIME = 2048
+# Counts of one tile share an int32, half of it each; see `counting`.
+_MOST_ROWS = 1 << 14
 
 
 class Scores(Protocol):
@@ -176,7 +178,11 @@ class Products:
         return Products(self._items, self._queries, self._score)
 
     def is_symmetric(self) -> bool:
-        """Whether both halves of the scores within one gallery have the same bits."""
+        """Whether scores within one gallery have the same bits from either side.
+
+        A tile far from the diagonal stands for all; `ranks.compute_ranks` would notice a positive
+        for which it does not hold.
+        """
         if self._symmetric is None:
             last = -(-self.shape[1] // self.tile_shape[1]) - 1
             self._symmetric = self._queries is self._items and bool(
@@ -200,7 +206,7 @@ class SavedScores:
         """
         group = _GROUP * (mesh.shape["data"] if mesh is not None else 1)
         self.shape = matrix.shape
-        self.tile_shape = tuple(_round_up(min(block_size, size), group) for size in matrix.shape)
+        self.tile_shape = tuple(_choose_rows(size, block_size, group) for size in matrix.shape)
         self._matrix, self._mesh, self._block_size = matrix, mesh, block_size
 
     def tile(self, i: int, j: int) -> jax.Array:
@@ -266,7 +272,7 @@ def _check_finite(values: np.ndarray) -> None:
 
 def _choose_rows(size: int, block_size: int, group: int) -> int:
     """Rows per tile: whole groups, at most `block_size` if that is one, and little padding."""
-    most = max(1, block_size // group)
+    most = max(1, min(block_size, _MOST_ROWS) // group)
     choices = range(-(-3 * most // 4), most + 1)
     needed = -(-size // group)
     if needed <= most:
