@@ -86,12 +86,3 @@ def test_seed_decides():
     same, again, other = (correlation.draw_pairs(pairs, samples=3, seed=s) for s in (5, 5, 6))
     np.testing.assert_array_equal(same, again)
     assert (same != other).any()
-
-
-def test_scores_of_pairs():
-    generator = np.random.default_rng(0)
-    left = generator.standard_normal((7, 33), dtype=np.float32)
-    right = generator.standard_normal((5, 33), dtype=np.float32)
-    i, j = generator.integers(0, 7, 5000), generator.integers(0, 5, 5000)
-    found = correlation.score_pairs(left, right, i, j)
-    np.testing.assert_allclose(found, (left @ right.T)[i, j], rtol=1e-4, atol=1e-5)

@@ -7,27 +7,6 @@ from xmodal.evals.boards.ragged import Ragged
 _CODES_PER_CHUNK = 100_000  # cells of the counting tables at a time: they stay in the cache
 
 
-def score_pairs(
-    left: np.ndarray, right: np.ndarray, left_index: np.ndarray, right_index: np.ndarray
-) -> np.ndarray:
-    """Dot products of chosen pairs.
-
-    Args:
-      left: float32 [N, D].
-      right: float32 [M, D].
-      left_index: int [P], rows of `left`.
-      right_index: int [P], rows of `right`.
-
-    Returns:
-      float32 [P].
-    """
-    scores = np.empty(len(left_index), np.float32)
-    for start in range(0, len(scores), 4096):  # copies of the vectors stay small
-        rows = slice(start, start + 4096)
-        scores[rows] = np.einsum("pd,pd->p", left[left_index[rows]], right[right_index[rows]])
-    return scores
-
-
 def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray:
     """Draws the pairs of every bootstrap sample.
 

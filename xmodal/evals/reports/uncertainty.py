@@ -12,9 +12,8 @@ from xmodal.evals.metrics.recall import MEDIAN_RANK
 from xmodal.evals.results import BoardResult, TaskResult, metric_tag
 
 _PERCENTILES = (2.5, 97.5)
-_WINDOW_DEVIATIONS = (
-    5.0  # half-width of the window of medians: about one resample in a million leaves it
-)
+# Half-width of the window of medians: about one resample in a million leaves it.
+_WINDOW_DEVIATIONS = 5.0
 _SAMPLES_PER_CHUNK = 64  # of those that left it: they look at all queries
 
 
