@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from xmodal.cxc_files import read_cxc_ratings
+from xmodal.cxc_files import PAIRS, SPLITS, read_cxc_ratings
 
 _RELEASED = pathlib.Path("../shared/data/cxc")
 
@@ -70,6 +70,7 @@ def test_the_released_files_have_the_published_numbers_of_pairs():
         "test": {"sts": 44_045, "sis": 46_719, "sits": 44_833},
     }
     for split, counts in expected.items():
+        assert counts == {task: PAIRS[f"{task}_{SPLITS[split]}"] for task in counts}
         ratings = read_cxc_ratings(_RELEASED, split)
         assert {task: len(columns["scores"]) for task, columns in ratings.items()} == counts
         for columns in ratings.values():

@@ -22,8 +22,17 @@ _COLUMNS = {
 TASKS = tuple(_COLUMNS)
 # Split -> its part of the file names.
 SPLITS = {"validation": "val", "test": "test"}
+# File without its ending -> rated pairs that were released.
+PAIRS = {
+    "sts_val": 44_009,
+    "sts_test": 44_045,
+    "sis_val": 42_767,
+    "sis_test": 46_719,
+    "sits_val": 44_722,
+    "sits_test": 44_833,
+}
 _ID = re.compile(r"COCO_val2014(?::sentid:|_)(\d+)(?:\.jpg)?")
-_HOME = "https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data"
+HOME = "https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data"
 
 
 def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.ndarray]]:
@@ -58,18 +67,19 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
       UserError: the file is missing or not what was released.
     """
     if not path.exists():
-        raise UserError(f"{path} does not exist; take the CxC ratings from {_HOME}")
+        raise UserError(f"{path} does not exist; take the CxC ratings from {HOME}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text: {error}; take it again from {_HOME}") from error
+        raise UserError(f"{path} is not text ({error}); take it again from {HOME}") from error
     columns: dict[str, list] = {"left_ids": [], "right_ids": [], "scores": [], "methods": []}
     with io.StringIO(text, newline="") as file:
         rows = csv.reader(file)
         header = next(rows, [])
         wanted = [*_COLUMNS[task], "agg_score", "sampling_method"]
         if missing := [name for name in wanted if name not in header]:
-            raise UserError(f"{path} lacks the column {', '.join(missing)}; see {_HOME}")
+            lacking = ", ".join(missing)
+            raise UserError(f"{path} lacks the column {lacking}; take it again from {HOME}")
         left, right, score, method = (header.index(name) for name in wanted)
         for row in filter(None, rows):
             try:
@@ -81,7 +91,7 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
                 columns["methods"].append(row[method])
             except ValueError as error:
                 raise UserError(
-                    f"{path} line {rows.line_num}: {error}; take the file again from {_HOME}"
+                    f"{path} line {rows.line_num}: {error}; take the file again from {HOME}"
                 ) from error
     dtypes = {"left_ids": np.int32, "right_ids": np.int32, "scores": np.float32, "methods": str}
     return {key: np.asarray(column, dtypes[key]) for key, column in columns.items()}

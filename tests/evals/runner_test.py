@@ -49,6 +49,11 @@ class TableSet:
             "sits": rated([(9, 40, 2.0), (2, 30, 3.5), (6, 40, 1.0), (3, 20, 2.0), (4, 10, 0.0)]),
         }
     )
+    lists: dict = dataclasses.field(default_factory=dict)
+    categories: None = None
+    caption_categories: None = None
+    folds: None = None
+    partial: str = ""
 
     def images(self, batch_size):
         content = np.arange(4, dtype=np.uint8)[:, None, None, None]

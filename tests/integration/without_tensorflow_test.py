@@ -70,6 +70,11 @@ labels = SimpleNamespace(
     caption_ids=np.arange(16),
     caption_image_ids=batch["image_id"],
     ratings={},
+    lists={},
+    categories=None,
+    caption_categories=None,
+    folds=None,
+    partial="",
 )
 results = evals.evaluate_boards(
     Embeddings(images, images, "cosine"), labels, make_boards(labels), mesh=mesh

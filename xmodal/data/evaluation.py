@@ -29,6 +29,8 @@ class EvalSet:
       caption_texts: UTF-8 bytes [M].
       ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings.
+      lists: none; released lists of positives are read beside saved embeddings only.
+      categories: None, like `caption_categories` and `folds`.
       partial: how much there is of a split that lacks rated items, or "". The pairs of those are
         left out.
     """
@@ -53,6 +55,8 @@ class EvalSet:
         self.caption_image_ids = np.repeat(columns["image_ids"], columns["counts"])
         self.caption_texts = columns["captions"]
         self.ratings = load_ratings(config, split)
+        self.lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+        self.categories = self.caption_categories = self.folds = None
         self.partial = ""
         if not self._source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)

@@ -191,6 +191,25 @@ def test_boards_whose_labels_are_not_there_are_left_out():
     ]
 
 
+def test_why_boards_were_left_out():
+    labels = small_labels()
+    assert make.explain_left_out(labels, make.make_boards(labels)) == {}  # variants were not
+    bare = small_labels(ratings={}, lists={}, categories=None, caption_categories=None, folds=None)
+    rated_by = "'sts' (sts_val.csv or sts_test.csv)"
+    found = make.explain_left_out(bare, make.make_boards(bare))
+    assert list(found.values()) == [[name] for name in list(EXPECTED)[1:-1]]
+    assert f"coco_captions lacks the labels {rated_by} and 'sits' (" in list(found)[1]
+    low = small_labels(ratings={"sits": rated((5, 10, 2.9))}, lists={}, partial="3 of 9 images")
+    assert make.explain_left_out(low, make.make_boards(low)) == {
+        "its folds need the whole split, and this is 3 of 9 images": ["coco1k"],
+        "coco_captions lacks the labels 'sts' (sts_val.csv or sts_test.csv) and 'sis' (sis_val.csv "
+        "or sis_test.csv)": ["cxc"],
+        "neither positives nor ratings are left": ["cxc_sits_only"],
+        "coco_captions lacks the labels 'eccv' (eccv_image_to_caption.json and "
+        "eccv_caption_to_image.json)": ["eccv"],
+    }
+
+
 def test_the_lists_of_cxc_and_the_ratings_say_the_same():
     listed = by_name(small_labels())["cxc_sits_only"]
     from_ratings = by_name(small_labels(lists={}))["cxc_sits_only"]
@@ -306,3 +325,12 @@ def test_hashes_change_with_every_label(changes, affected):
     before, after = hashes(small_labels()), hashes(small_labels(**changes))
     assert {name for name in after if before[name] != after[name]} == affected & set(after)
     assert affected & set(after)
+
+
+@pytest.mark.parametrize("change", [{"cap": 49}, {"cap": None}, {"labelled_gallery": True}])
+def test_hashes_of_plausible_matches_change_with_their_rule(monkeypatch, change):
+    before = hashes(small_labels())["pmrp"]
+    known = make.definitions_of("coco_captions")
+    known["pmrp"] = dataclasses.replace(known["pmrp"], **change)
+    monkeypatch.setattr(make, "definitions_of", lambda name: known)
+    assert hashes(small_labels())["pmrp"] != before

@@ -147,6 +147,30 @@ def test_validation_takes_its_galleries_from_the_ratings(test_split):
     assert not set(labels.caption_ids) & set(test_split.caption_ids)
 
 
+def test_the_released_files_are_told_from_parts_of_them(test_split, tmp_path):
+    assert test_split.differences == ()
+    assert annotations.read_annotations(DATA, "validation").differences == ()
+    for name in ("original_caption_to_image.json", "coco_test_ids.npy"):
+        shutil.copy(DATA / "eccv_caption" / name, tmp_path)
+    lines = (DATA / "cxc/sts_test.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "sts_test.csv").write_text("".join(lines[:3000]))
+    lists = json.loads((DATA / "eccv_caption/eccv_caption_to_image.json").read_text())
+    lists.popitem()
+    (tmp_path / "eccv_caption_to_image.json").write_text(json.dumps(lists))
+    table = {"image_ids": test_split.image_ids[:9], "labels": np.eye(9, 7)}
+    np.savez(tmp_path / "val2014_categories.npz", **table)
+    left = sum(map(len, lists.values()))
+    labels = annotations.read_annotations(tmp_path, "test")
+    assert labels.differences == (
+        "sts_test.csv holds 2,999 pairs instead of 44,045",
+        "val2014_categories.npz holds 7 categories instead of 80 and 7 images instead of 4,952",
+        f"eccv_caption_to_image.json holds 1,331 queries instead of 1,332 and {left:,} positives "
+        "instead of 11,279",
+    )
+    part = annotations.restrict(labels, labels.image_ids[:50])
+    assert part.differences == labels.differences
+
+
 def test_test_galleries_from_the_ratings_alone(test_split, real, tmp_path):
     for task in ("sts", "sis", "sits"):
         shutil.copy(DATA / f"cxc/{task}_test.csv", tmp_path)
@@ -213,6 +237,17 @@ def test_a_tiny_split(tmp_path):
     assert [ids.tolist() for ids in labels.lists["eccv"]["i2t"]] == [[10, 10, 20], [5, 8, 99]]
     assert [ids.tolist() for ids in labels.lists["eccv"]["t2i"]] == [[7, 7], [30, 20]]
     assert labels.partial == ""
+    assert labels.differences == (
+        "sits_test.csv holds 2 pairs instead of 44,833",
+        "original_caption_to_image.json holds 6 queries instead of 25,000 and 6 positives instead "
+        "of 25,000",
+        "coco_test_ids.npy holds 6 captions instead of 25,000",
+        "instances_val2014.json holds 3 categories instead of 80 and 2 images instead of 4,952",
+        "eccv_image_to_caption.json holds 2 queries instead of 1,261 and 3 positives instead of "
+        "22,550",
+        "eccv_caption_to_image.json holds 1 queries instead of 1,332 and 2 positives instead of "
+        "11,279",
+    )
 
 
 def test_both_forms_of_the_categories_agree(tmp_path):
@@ -272,15 +307,19 @@ def test_restricting_to_everything_changes_nothing(tmp_path):
         ("eccv_image_to_caption.json", b"\xff\xfe", r"eccv_image.*cannot be read as JSON"),
         ("eccv_image_to_caption.json", "[1, 2]", "is not an object of id lists"),
         ("eccv_image_to_caption.json", '{"10": ["cat"]}', "'cat' is not an id"),
+        ("eccv_image_to_caption.json", '{"10": [1e30]}', "1e.30 is not an id"),
+        ("eccv_image_to_caption.json", f'{{"10": [{10**30}]}}', "is not an object of id lists"),
         ("eccv_image_to_caption.json", '{"cat": [5]}', "is not an object of id lists.*cat"),
         ("sits_test.csv", "caption,image\n", "lacks the column agg_score"),
         ("sits_test.csv", b"\xff\xfe\x00", r"sits_test\.csv is not text"),
         ("coco_test_ids.npy", "not npy", r"coco_test_ids\.npy cannot be read as npy"),
-        ("coco_test_ids.npy", np.array([0.5]), r"float64 \(1,\), not a list of integer ids"),
-        ("coco_test_ids.npy", np.array([[5, 6]]), r"\(1, 2\), not a list"),
+        ("coco_test_ids.npy", np.array([0.5]), r"float64 \[1\], not a list of integer ids"),
+        ("coco_test_ids.npy", np.array([[5, 6]]), r"\[1, 2\], not a list"),
         ("coco_test_ids.npy", np.array([5, 5]), "lists an id twice"),
         ("coco_test_ids.npy", np.array([5, 6, 1]), "lists 3 captions .* 6, 2 of them the same"),
+        ("coco_test_ids.npy", np.array([{}]), r"cannot be read as npy \(Object arrays"),
         ("instances_val2014.json", '{"annotations": []}', "is not a file of COCO instances"),
+        ("instances_val2014.json", '{"annotations": [{"id": 1}]}', "COCO instances: it lacks"),
         (
             "instances_val2014.json",
             '{"annotations": [{"image_id": 10, "category_id": 2}], "categories": [{"id": 1}]}',
@@ -292,17 +331,32 @@ def test_restricting_to_everything_changes_nothing(tmp_path):
             "names no image of this split",
         ),
         ("val2014_categories.npz", "not npz", r"val2014_categories\.npz lacks image_ids and"),
+        (
+            "val2014_categories.npz",
+            {"labels": np.eye(3)},
+            "lacks image_ids and .*'image_ids is not",
+        ),
+        (
+            "val2014_categories.npz",
+            {"image_ids": [1], "labels": [1]},
+            r"image_ids \[1\] and .*\[1\]",
+        ),
     ],
 )
 def test_damaged_files(tmp_path, name, content, message):
     path = write_files(tmp_path) / name
     if isinstance(content, np.ndarray):
         np.save(path, content)
+    elif isinstance(content, dict):
+        np.savez(path, **content)
     else:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=message) as raised:
         annotations.read_annotations(tmp_path, "test")
     assert isinstance(raised.value, UserError)
+    assert "again from https://" in str(raised.value)
+    assert "load it unsafely" not in str(raised.value)  # numpy's own words
+    assert "\n" not in str(raised.value)
 
 
 def test_missing_files_and_names(tmp_path):
@@ -313,10 +367,10 @@ def test_missing_files_and_names(tmp_path):
     ):
         annotations.read_annotations(tmp_path, "test")
     write_files(tmp_path)
-    with pytest.raises(ValueError, match="Unknown split 'train'; known: test, validation, val"):
+    with pytest.raises(ValueError, match="Unknown split 'train'; known: validation, test"):
         annotations.read_annotations(tmp_path, "train")
-    with pytest.raises(ValueError, match="no released files of 'flickr8k'"):
-        annotations.read_annotations(tmp_path, "test", "flickr8k")
+    with pytest.raises(ValueError, match=r"annotations are None; name the folder"):
+        annotations.read_annotations(None, "test")
     (tmp_path / "original_caption_to_image.json").unlink()
     (tmp_path / "sits_test.csv").unlink()
     with pytest.raises(ValueError, match=r"test split: add sits_test\.csv, or original_caption_to"):

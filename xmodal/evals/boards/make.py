@@ -18,7 +18,16 @@ from xmodal.evals.boards.ragged import Ragged
 from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
 from xmodal.options import UserError
 
-__all__ = ["RETRIEVAL_TASKS", "Board", "GradedPairs", "Labels", "RetrievalTask", "make_boards"]
+__all__ = [
+    "RETRIEVAL_TASKS",
+    "Board",
+    "GradedPairs",
+    "Labels",
+    "RetrievalTask",
+    "explain_left_out",
+    "make_boards",
+]
+_NOTHING_LEFT = "neither positives nor ratings are left"
 
 
 def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Board]:
@@ -42,18 +51,35 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
     maker = _Maker(labels)
     if names is None:
         main = [each for each in known.values() if not each.variant]
-        made = [maker.make(each) for each in main if not maker.lacking(each)]
+        made = [maker.make(each) for each in main if not _lacking(labels, each)]
         return [board for board in made if board.tasks or board.graded]
     made = []
     for name in dict.fromkeys(names):
-        if lacking := maker.lacking(known[name]):
+        if lacking := _lacking(labels, known[name]):
             raise UserError(f"Board {name} cannot be computed: {lacking}.")
         made.append(board := maker.make(known[name]))
         if not (board.tasks or board.graded):
-            raise UserError(
-                f"Board {name} has neither positives nor ratings left: {board.definition}"
-            )
+            raise UserError(f"Board {name} cannot be computed, {_NOTHING_LEFT}: {board.definition}")
     return made
+
+
+def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[str]]:
+    """Why boards of a dataset were left out; variants, which wait to be named, were not.
+
+    Args:
+      labels: of the split.
+      boards: what `make_boards` made of them unasked.
+
+    Returns:
+      Reason -> names of boards.
+    """
+    made = {board.name for board in boards}
+    reasons: dict[str, list[str]] = {}
+    for name, definition in definitions_of(labels.name).items():
+        if name not in made and not definition.variant:
+            reason = _lacking(labels, definition) or _NOTHING_LEFT
+            reasons.setdefault(reason, []).append(name)
+    return reasons
 
 
 class _Maker:
@@ -61,20 +87,14 @@ class _Maker:
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
-        self._lists = getattr(labels, "lists", {})
-        self._folds = getattr(labels, "folds", None)
-        self._partial = getattr(labels, "partial", "")
-        self._categories = {
-            "image": getattr(labels, "categories", None),
-            "text": getattr(labels, "caption_categories", None),
-        }
+        self._categories = {"image": labels.categories, "text": labels.caption_categories}
         self._galleries = {
             "image": Positions("image", labels.image_ids),
             "text": Positions("caption", labels.caption_ids),
         }
         images = self._galleries["image"]
         # On a part of a split, captions may be here without their image.
-        own_image = (images.find if self._partial else images)(labels.caption_image_ids)
+        own_image = (images.find if labels.partial else images)(labels.caption_image_ids)
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
         self._own = own_pairs(own_image, group)
         self._own_image = own_image
@@ -86,26 +106,6 @@ class _Maker:
             for task, pairs in labels.ratings.items()
             if task in used
         }
-
-    def lacking(self, definition: Definition) -> str:
-        """Which labels are missing for a board, "" if none is."""
-        if definition.folded and self._partial:
-            return f"its folds need the whole split, and this is {self._partial}"
-        missing = []
-        if not self._listed(definition):
-            missing += [task for task in definition.thresholds if task not in self._graded]
-            if definition.released and not definition.thresholds:
-                missing.append(definition.released)
-        if definition.zetas and self._categories["text"] is None:
-            missing.append("categories")
-        if definition.folded and self._folds is None:
-            missing.append("folds")
-        wanted = " and ".join(f"{labels!r} ({RELEASED_FILES[labels]})" for labels in missing)
-        return f"{self._labels.name} lacks the labels {wanted}" if missing else ""
-
-    def _listed(self, definition: Definition) -> bool:
-        """Whether the definition's released list is there."""
-        return set(definition.tasks) <= set(self._lists.get(definition.released, ()))
 
     def make(self, definition: Definition) -> Board:
         """Makes one board."""
@@ -127,7 +127,8 @@ class _Maker:
                 graded[task] = pairs
                 ids = (self._labels.ratings[task][f"{side}_ids"] for side in ("left", "right"))
                 label_hash.add(task, *map(np.asarray, ids), pairs.scores)
-        sentence = definition.sentence + (f" Only {self._partial}." if self._partial else "")
+        partial = self._labels.partial
+        sentence = definition.sentence + (f" Only {partial}." if partial else "")
         return Board(definition.name, sentence, tasks, graded, label_hash.digits())
 
     def _paired(
@@ -143,7 +144,8 @@ class _Maker:
         label_hash.add(task, query.ids[rows], gallery.ids[positives.values])
         folds = None
         if definition.folded:
-            by_kind = {"image": self._folds, "text": self._folds[self._own_image]}
+            of_images = self._labels.folds
+            by_kind = {"image": of_images, "text": of_images[self._own_image]}
             folds = tuple(by_kind[kind] for kind in RETRIEVAL_TASKS[task])
             label_hash.add(f"folds of {task}", query.ids, folds[0])
         counts = None
@@ -156,8 +158,8 @@ class _Maker:
         """Positions [2, P] of positive pairs, and ids [2, U] of those beyond the gallery."""
         query, gallery = (self._galleries[kind] for kind in RETRIEVAL_TASKS[task])
         none = np.zeros((2, 0), np.int64)
-        if self._listed(definition):
-            ids = np.stack(self._lists[definition.released][task])
+        if _is_listed(self._labels, definition):
+            ids = np.stack(self._labels.lists[definition.released][task])
             found = gallery.find(ids[1])
             beyond = ids[:, found < 0]
             if beyond.shape[1] > definition.unreachable:
@@ -180,14 +182,37 @@ class _Maker:
         relations = plausible_matches(query, gallery, definition.zetas)
         if not relations[-1].lengths.any():
             return None
-        # The vectors say it all, in far less than the pairs.
+        # The vectors and what is made of them say it all, in far less than the pairs.
         columns = np.packbits(query, axis=1).T
-        label_hash.add(f"{task} {definition.zetas}", self._galleries[kinds[0]].ids, *columns)
+        rule = f"{task} {definition.zetas} {definition.cap} {definition.labelled_gallery}"
+        label_hash.add(rule, self._galleries[kinds[0]].ids, *columns)
         folds = None
         if definition.labelled_gallery:
             folds = tuple((~rows.any(1)).astype(np.int32) for rows in (query, gallery))
         positives = relations[0] if len(relations) == 1 else relations
         return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)
+
+
+def _lacking(labels: Labels, definition: Definition) -> str:
+    """Which labels are missing for a board, "" if none is."""
+    if definition.folded and labels.partial:
+        return f"its folds need the whole split, and this is {labels.partial}"
+    missing = []
+    if not _is_listed(labels, definition):
+        missing += [task for task in definition.thresholds if task not in labels.ratings]
+        if definition.released and not definition.thresholds:
+            missing.append(definition.released)
+    if definition.zetas and labels.caption_categories is None:
+        missing.append("categories")
+    if definition.folded and labels.folds is None:
+        missing.append("folds")
+    wanted = " and ".join(f"{each!r} ({RELEASED_FILES[each]})" for each in missing)
+    return f"{labels.name} lacks the labels {wanted}" if missing else ""
+
+
+def _is_listed(labels: Labels, definition: Definition) -> bool:
+    """Whether the definition's released list is there."""
+    return set(definition.tasks) <= set(labels.lists.get(definition.released, ()))
 
 
 def _make_graded(

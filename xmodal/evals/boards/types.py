@@ -11,7 +11,9 @@ from xmodal.evals.boards.relation import Relation
 
 
 class Labels(Protocol):
-    """The labelled side of an evaluation set (`xmodal.data.EvalSet` is one).
+    """The labelled side of an evaluation set.
+
+    `xmodal.data.EvalSet` and `xmodal.evals.labels.annotations.Annotations` have all of it.
 
     Attributes:
       name: of the dataset.
@@ -20,10 +22,8 @@ class Labels(Protocol):
       caption_image_ids: int32 [M], the image every caption was written for.
       ratings: rating task -> dict of `left_ids`, `right_ids` (int32 [P]) and `scores` (float32
         [P]); may be empty.
-
-    Optional attributes (`xmodal.evals.labels.annotations.Annotations` has them all):
       lists: name of a released list of positives -> retrieval task -> (query ids, gallery ids)
-        int64 [P] each.
+        int64 [P] each; may be empty.
       categories: uint8 0/1 [N, C], objects in every image, or None.
       caption_categories: uint8 0/1 [M, C], objects in the image of every caption, or None.
       folds: int32 [N], fold of every image, or None.
@@ -35,6 +35,11 @@ class Labels(Protocol):
     caption_ids: np.ndarray
     caption_image_ids: np.ndarray
     ratings: Mapping[str, Mapping[str, np.ndarray]]
+    lists: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]
+    categories: np.ndarray | None
+    caption_categories: np.ndarray | None
+    folds: np.ndarray | None
+    partial: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,30 +1,22 @@
 """Labels of the COCO boards, from the files their authors released."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from xmodal import cxc_files
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.boards.positions import Positions
-from xmodal.evals.boards.types import Labels
+from xmodal.evals.labels.known_files import CATEGORIES, LISTS, ORDERS, OWN, home_of, ratings_file
 from xmodal.evals.labels.released import ReleasedFiles, read_categories, read_ids, read_lists
 from xmodal.options import UserError
 
 _DATASET = "coco_captions"
-_SPLITS = {"test": "test", "validation": "validation", "val": "validation"}
-# Split -> caption ids in the order of Karpathy's split; from ECCV Caption and from PCME.
-_ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
 _FOLD_CAPTIONS = 5000
-_OWN = "original_caption_to_image.json"
-# Released lists of the test split: their files start with the name.
-_LISTS = ("eccv", "cxc")
-_DIRECTIONS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
 _ENDS = ("left_ids", "right_ids")
 _NOUNS = {"image": "image", "text": "caption"}
-_CATEGORIES = ("val2014_categories.npz", "instances_val2014.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +35,7 @@ class Annotations:
       caption_categories: uint8 [M, 80], of the images of the captions, or None.
       folds: int32 [N], thousands of images in Karpathy's order, or None.
       partial: how much is here of a split that is not whole, or "".
+      differences: how files differ from those that were released, one phrase per file.
     """
 
     name: str
@@ -56,57 +49,63 @@ class Annotations:
     caption_categories: np.ndarray | None = None
     folds: np.ndarray | None = None
     partial: str = ""
+    differences: tuple[str, ...] = ()
 
 
-def read_annotations(folder: str | Path, split: str, dataset: str = _DATASET) -> Annotations:
+def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
     """Reads what a folder has of the released files, wherever they lie below it.
 
     The galleries are in the released order, not in that of any saved embeddings, so that ties
-    fall alike for everybody.
+    fall alike for everybody. A file may hold a part of what was released, which `differences`
+    then says.
 
     Args:
       folder: of the CSV files of Crisscrossed Captions, the JSON files and `coco_test_ids.npy` of
         ECCV Caption, and COCO's `instances_val2014.json`; some of them may be missing.
-      split: `test` or `validation` (also `val`).
-      dataset: `coco_captions`, the only one with released files.
+      split: `test` or `validation`; also `val`, as in the names of the files.
 
     Raises:
       UserError: the folder or what makes the galleries is missing, or a file is not as released.
     """
-    if dataset != _DATASET:
-        raise UserError(f"There are no released files of {dataset!r}, only of {_DATASET!r}.")
-    if split not in _SPLITS:
-        raise UserError(f"Unknown split {split!r}; known: {', '.join(_SPLITS)}.")
-    split = _SPLITS[split]
-    files = ReleasedFiles(folder, _known_names(split))
+    found = [name for name, part in cxc_files.SPLITS.items() if split in (name, part)]
+    if not found:
+        raise UserError(f"Unknown split {split!r}; known: {', '.join(cxc_files.SPLITS)}.")
+    (split,) = found
+    files = ReleasedFiles(folder, split)
     ratings = {}
     for task in cxc_files.TASKS:
-        if path := files.get(f"{task}_{cxc_files.SPLITS[split]}.csv"):
+        if path := files.get(ratings_file(task, split)):
             ratings[task] = cxc_files.read_cxc_file(path, task)
+            files.count(path, pairs=len(ratings[task]["scores"]))
     caption_ids, caption_image_ids, ordered = _read_galleries(files, split, ratings.get("sits"))
     image_ids, first = np.unique(caption_image_ids, return_index=True)
     image_ids, first = image_ids[np.argsort(first)], np.sort(first)
     categories = caption_categories = None
-    if path := next(filter(None, map(files.get, _CATEGORIES)), None):
+    if path := next(filter(None, map(files.get, CATEGORIES)), None):
         categories = read_categories(path, image_ids)
+        files.count(path, categories=categories.shape[1], images=int(categories.any(1).sum()))
         caption_categories = categories[Positions("image", image_ids)(caption_image_ids)]
+    lists = _read_lists(files)
     return Annotations(
-        name=dataset,
+        name=_DATASET,
         split=split,
         image_ids=image_ids,
         caption_ids=caption_ids,
         caption_image_ids=caption_image_ids,
         ratings=ratings,
-        lists=_read_lists(files),
+        lists=lists,
         categories=categories,
         caption_categories=caption_categories,
         folds=(first // _FOLD_CAPTIONS).astype(np.int32) if ordered else None,
+        differences=tuple(files.differences),
     )
 
 
 def restrict(
-    labels: Labels, image_ids: np.ndarray | None = None, caption_ids: np.ndarray | None = None
-) -> Labels:
+    labels: Annotations,
+    image_ids: np.ndarray | None = None,
+    caption_ids: np.ndarray | None = None,
+) -> Annotations:
     """The same labels on the items that exist; all that mention another item are dropped.
 
     Args:
@@ -132,7 +131,7 @@ def restrict(
         if not kept.any():
             raise UserError(
                 f"None of the {len(given[kind])} {_NOUNS[kind]} ids is among the {len(kept)} of "
-                f"{labels.name} {getattr(labels, 'split', '')}: another split?"
+                f"{labels.name} {labels.split}: another split?"
             )
     if all(kept.all() for kept in keep.values()):
         return labels
@@ -141,9 +140,8 @@ def restrict(
     def rows(kind: str, values: np.ndarray | None) -> np.ndarray | None:
         return None if values is None else values[keep[kind]]
 
-    return Annotations(
-        name=labels.name,
-        split=getattr(labels, "split", ""),
+    return dataclasses.replace(
+        labels,
         image_ids=rows("image", labels.image_ids),
         caption_ids=rows("text", labels.caption_ids),
         caption_image_ids=rows("text", labels.caption_image_ids),
@@ -152,10 +150,11 @@ def restrict(
         },
         lists={
             name: {task: _restrict_list(task, pairs, gone) for task, pairs in tasks.items()}
-            for name, tasks in getattr(labels, "lists", {}).items()
+            for name, tasks in labels.lists.items()
         },
-        categories=rows("image", getattr(labels, "categories", None)),
-        caption_categories=rows("text", getattr(labels, "caption_categories", None)),
+        categories=rows("image", labels.categories),
+        caption_categories=rows("text", labels.caption_categories),
+        folds=None,
         partial=" and ".join(
             f"{kept.sum():,} of {len(kept):,} {_NOUNS[kind]}s"
             for kind, kept in keep.items()
@@ -164,50 +163,44 @@ def restrict(
     )
 
 
-def _known_names(split: str) -> set[str]:
-    ratings = {f"{task}_{cxc_files.SPLITS[split]}.csv" for task in cxc_files.TASKS}
-    names = {_ORDERS[split], *_CATEGORIES, *ratings}
-    if split == "test":
-        names |= {_OWN} | {
-            f"{name}_{side}.json" for name in _LISTS for side in _DIRECTIONS.values()
-        }
-    return names
-
-
 def _read_galleries(
     files: ReleasedFiles, split: str, sits: Mapping[str, np.ndarray] | None
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Captions [M], their images [M], and whether they are in the released order."""
-    order = files.get(_ORDERS[split])
-    if own := files.get(_OWN):
+    order = files.get(ORDERS[split])
+    if own := files.get(OWN):
         captions, images = read_lists(own)
+        files.count(own, queries=len(np.unique(captions)), positives=len(images))
     elif sits is not None:
         original = sits["methods"] == "c2i_original"
         captions, images = (sits[side][original].astype(np.int64) for side in _ENDS)
     else:
         raise UserError(
             f"{files.folder} does not say which captions and images are the {split} split: add "
-            f"sits_{cxc_files.SPLITS[split]}.csv"
-            + (f", or {_OWN} and {_ORDERS[split]}." if split == "test" else ".")
+            f"{ratings_file('sits', split)}"
+            + (f", or {OWN} and {ORDERS[split]}." if split == "test" else ".")
         )
     if order is None:
         return captions, images, False
     ids = read_ids(order)
+    files.count(order, captions=len(ids))
     at = Positions("caption", captions).find(ids)
     if len(ids) != len(captions) or (at < 0).any():
+        homes = sorted({home_of(order), home_of(own) if own else cxc_files.HOME})
         raise UserError(
             f"{order} lists {len(ids)} captions and {own or 'the SITS ratings'} {len(captions)}, "
-            f"{(at >= 0).sum()} of them the same: take both as released."
+            f"{(at >= 0).sum()} of them the same: take both again from {' and '.join(homes)}"
         )
     return ids, images[at], True
 
 
 def _read_lists(files: ReleasedFiles) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
     lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for name in _LISTS:
-        for task, side in _DIRECTIONS.items():
-            if path := files.get(f"{name}_{side}.json"):
-                lists.setdefault(name, {})[task] = read_lists(path)
+    for name, by_task in LISTS.items():
+        for task, file in by_task.items():
+            if path := files.get(file):
+                lists.setdefault(name, {})[task] = queries, items = read_lists(path)
+                files.count(path, queries=len(np.unique(queries)), positives=len(items))
     return lists
 
 

@@ -4,33 +4,39 @@ import filecmp
 import json
 import os
 import zipfile
-from collections.abc import Iterable
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xmodal.evals.inputs.arrays import first_line
+from xmodal.evals.labels.known_files import describe_difference, home_of, names_of
 from xmodal.options import UserError
 
 
 class ReleasedFiles:
-    """Files of known names in a folder or anywhere below it.
+    """The released files of a split in a folder or anywhere below it.
 
     Attributes:
       folder: where they were looked for.
+      differences: how those that were counted differ from what was released.
     """
 
-    def __init__(self, folder: str | Path, known: Iterable[str]) -> None:
+    def __init__(self, folder: str | os.PathLike, split: str) -> None:
         """Looks for the files.
 
         Raises:
           UserError: the folder is not there, none of the files is, or one is there twice with
             different content.
         """
-        self.folder = Path(folder)
+        if not isinstance(folder, str | os.PathLike):
+            raise UserError(f"The annotations are {folder!r}; name the folder they are in.")
+        self.folder, self._split = Path(folder), split
+        self.differences: list[str] = []
         if not self.folder.is_dir():
             raise UserError(f"The annotations folder {self.folder} does not exist.")
-        names = sorted(known)
+        names = names_of(split)
         self._paths: dict[str, Path] = {}
         for where, folders, files in os.walk(self.folder):
             folders.sort()
@@ -49,6 +55,11 @@ class ReleasedFiles:
         """Where the file is, or None."""
         return self._paths.get(name)
 
+    def count(self, path: Path, **found: int) -> None:
+        """Notes how many there are of what a file holds, see `describe_difference`."""
+        if difference := describe_difference(path.name, self._split, found):
+            self.differences.append(difference)
+
 
 def read_ids(path: Path) -> np.ndarray:
     """Ids from an npy file.
@@ -57,14 +68,14 @@ def read_ids(path: Path) -> np.ndarray:
       int64 [M], all different.
     """
     try:
-        ids = np.load(path)
+        with path.open("rb") as file:
+            ids = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as npy: {error}") from error
-    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iu":
-        found = f"{ids.dtype} {ids.shape}" if isinstance(ids, np.ndarray) else "an archive"
-        raise UserError(f"{path} holds {found}, not a list of integer ids: take the released file.")
+        raise _damaged(path, f"cannot be read as npy ({first_line(error)})") from error
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise _damaged(path, f"holds {ids.dtype} {list(ids.shape)}, not a list of integer ids")
     if len(np.unique(ids)) < len(ids):
-        raise UserError(f"{path} lists an id twice: take the released file.")
+        raise _damaged(path, "lists an id twice")
     return ids.astype(np.int64)
 
 
@@ -76,11 +87,10 @@ def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """
     content = _read_json(path)
     try:
-        lists = {int(query): list(map(_whole, items)) for query, items in content.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is not an object of id lists: {error}") from error
-    queries = np.repeat(np.fromiter(lists, np.int64), [len(items) for items in lists.values()])
-    items = np.fromiter((item for items in lists.values() for item in items), np.int64)
+        pairs = [(int(query), _whole(item)) for query, items in content.items() for item in items]
+        queries, items = np.array(pairs, np.int64).reshape(-1, 2).T
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise _damaged(path, f"is not an object of id lists ({first_line(error)})") from error
     return queries, items
 
 
@@ -102,19 +112,23 @@ def read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
     row = rows[image]
     result[row[row >= 0], category[row >= 0]] = 1
     if not result.any():
-        raise UserError(f"{path} names no image of this split: is it the file of val2014?")
+        raise _damaged(path, "names no image of this split: it is not the file of val2014")
     return result
 
 
 def _read_category_table(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Image ids [K]; (row of them, column) of everything that occurs, [P] each; columns."""
     try:
+        if not zipfile.is_zipfile(path):
+            raise zipfile.BadZipFile("no npz file, or cut short")
         with np.load(path) as table:
             ids, labels = table["image_ids"], table["labels"]
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} lacks image_ids and labels: {error}") from error
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        reason = f"lacks image_ids and labels that can be read ({first_line(error)})"
+        raise _damaged(path, reason) from error
     if ids.dtype.kind not in "iu" or labels.ndim != 2 or ids.shape != labels.shape[:1]:
-        raise UserError(f"{path}: image_ids {ids.shape} and labels {labels.shape} do not match.")
+        shapes = f"image_ids {list(ids.shape)} and labels {list(labels.shape)}"
+        raise _damaged(path, f"has {shapes}, not [K] and [K, C]")
     return ids, *np.nonzero(labels), labels.shape[1]
 
 
@@ -124,19 +138,21 @@ def _read_instances(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int
     def shrink(section: dict) -> Any:
         # Outlines of objects are most of the file: they are dropped as soon as they are read.
         if "category_id" in section:
-            return section["image_id"], section["category_id"]
+            return section.get("image_id"), section["category_id"]
         return section
 
+    content = _read_json(path, shrink)
     try:
-        content = _read_json(path, shrink)
         pairs = np.array(sorted(set(content["annotations"])), np.int64).reshape(-1, 2)
         categories = np.array(sorted(each["id"] for each in content["categories"]), np.int64)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a file of COCO instances: {error}") from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        wanted = "'annotations' of an 'image_id' and a 'category_id' each, and 'categories'"
+        reason = f"is not a file of COCO instances: it lacks readable {wanted}"
+        raise _damaged(path, reason) from error
     ids, image = np.unique(pairs[:, 0], return_inverse=True)
     column = np.searchsorted(categories, pairs[:, 1])
     if not np.isin(pairs[:, 1], categories).all():
-        raise UserError(f"{path} has annotations of categories that it does not list.")
+        raise _damaged(path, "has annotations of categories that it does not list")
     return ids, image, column, len(categories)
 
 
@@ -144,7 +160,11 @@ def _read_json(path: Path, object_hook: Any = None) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_hook=object_hook)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as JSON: {error}") from error
+        raise _damaged(path, f"cannot be read as JSON ({first_line(error)})") from error
+
+
+def _damaged(path: Path, what: str) -> UserError:
+    return UserError(f"{path} {what}; take the released file again from {home_of(path)}")
 
 
 def _whole(item: Any) -> int:
