@@ -14,6 +14,7 @@ from xmodal import eval_main
 from xmodal.evals import from_files
 from xmodal.evals.reports import store
 from xmodal.options import UserError
+from xmodal.training import sharding
 
 IMAGE_IDS = np.arange(101, 113)
 CAPTION_IDS = (IMAGE_IDS[:, None] * 10 + np.arange(5)).ravel()
@@ -179,8 +180,15 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
     assert "| CLIP ViT-B/32 " in report
     boards = json.loads((out / "boards.json").read_text())
     assert list(boards) == BOARDS
-    assert boards["cxc"]["galleries"]["t2t"] == {"queries": 60, "gallery": 59}
+    assert boards["cxc"]["galleries"]["t2t"] == {
+        "queries": 60,
+        "gallery": 59,
+        "skipped_queries": 0,
+        "tied_queries": 0,
+    }
+    assert boards["eccv"]["galleries"]["i2t"]["skipped_queries"] == 10  # two of 12 have positives
     assert boards["cxc"]["similarity"] == "cosine"
+    assert boards["cxc"]["bootstrap"] == {"samples": 50, "seed": 0}
     assert store.load_ranks(out / "ranks.npz").results[2].label_hash == boards["cxc"]["label_hash"]
 
 
@@ -197,6 +205,23 @@ def test_tensorboard_shows_the_same_numbers(evaluate, model):
     metrics = metrics_of(out)
     assert set(found) == set(metrics)
     assert found == pytest.approx({tag: np.float32(value) for tag, value in metrics.items()})
+
+
+def test_tensorboard_shows_the_last_evaluation_alone(evaluate, model, tmp_path, monkeypatch):
+    events = "events.out.tfevents.*"
+    theirs = tmp_path / "out" / "events.out.tfevents.1.training.v2"
+    theirs.parent.mkdir()
+    theirs.write_bytes(b"")
+    given = {"embeddings": str(model / "tiny.npz"), "similarity": "dot"}
+    first = set(evaluate(boards=["coco5k"], **given).glob(events))
+    second = set(evaluate(boards=["cxc"], **given).glob(events))
+    assert len(first) == len(second) == 2
+    assert first & second == {theirs}
+    found = EventAccumulator(str(max(second - {theirs}))).Reload().Tags()["tensors"]
+    assert {tag.split("/")[0] for tag in found} == {"cxc"}
+    # Without tensorflow the old numbers go, too.
+    monkeypatch.setitem(sys.modules, "clu", None)
+    assert list(evaluate(boards=["coco5k"], **given).glob(events)) == [theirs]
 
 
 def test_a_machine_without_tensorflow_lacks_only_tensorboard(evaluate, model, monkeypatch, caplog):
@@ -271,7 +296,12 @@ def test_a_model_compared_with_itself_does_not_differ(evaluate, model):
     assert not any(found.values())
     text = (out / "comparison.md").read_text()
     assert "tiny" in text
-    assert " yes " not in text
+    assert "yes |" not in text
+    # Its folder stands for it, too; without it, nothing of the comparison stays.
+    evaluate(compare=str(other.parent), **given)
+    assert (out / "comparison.md").read_text() == text
+    evaluate(**given)
+    assert not list(out.glob("comparison*"))
 
 
 def test_a_worse_model_is_told_from_a_better_one(evaluate, model, tmp_path):
@@ -376,6 +406,37 @@ def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path):
     with pytest.raises(UserError, match="labels of board cxc differ"):
         evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
+    evaluate, model, tmp_path, monkeypatch
+):
+    def work(**given):
+        pytest.fail("evaluated for nothing")
+
+    monkeypatch.setattr(from_files, "evaluate", work)
+    (tmp_path / "out").write_text("mine")
+    for output in ("out", "out/deep"):
+        with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Name another folder"):
+            evaluate(output, embeddings=str(model / "tiny.npz"), similarity="dot")
+    with (
+        flagsaver.flagsaver(models=["a", "b"], output=str(tmp_path / "out")),
+        pytest.raises(UserError, match="Cannot write to .*out: it is a file"),
+    ):
+        eval_main.main(["eval_main"])
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
+    class Connected(Exception):
+        pass
+
+    def connect():
+        raise Connected
+
+    monkeypatch.setattr(sharding, "initialize_processes", connect)
+    with pytest.raises(Connected):
+        evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ r"""Evaluates the checkpoints of a run, published towers, or what any other mode
 
 Prints the tables and writes to --output: `metrics.json`, `report.md`, `boards.json`, `ranks.npz`
 and TensorBoard scalars; of a run those of the checkpoint evaluated last, and `steps/STEP.json` of
-every one. `--compare` adds `comparison.md` and `comparison.json`.
+every one. `--compare=OUT1` adds `comparison.md` and `comparison.json`.
 """
 
 import contextlib
@@ -22,7 +22,6 @@ from xmodal import binary
 from xmodal.options import UserError
 
 if TYPE_CHECKING:
-    from xmodal.evals import Evaluation
     from xmodal.evals.reports.store import StoredResults
 
 flags.adopt_module_key_flags(binary)  # --config
@@ -48,7 +47,9 @@ SIMILARITY = flags.DEFINE_string(
 )
 PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on those items of the split that exist.")
 NAME = flags.DEFINE_string("name", None, "Of the model's row; by default the file's.")
-COMPARE = flags.DEFINE_string("compare", None, "ranks.npz of another model, to compare with.")
+COMPARE = flags.DEFINE_string(
+    "compare", None, "Results of another model to compare with: folder or ranks.npz."
+)
 SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Of every interval.", lower_bound=1)
 SEED = flags.DEFINE_integer("seed", 0, "Of the bootstrap.", lower_bound=0)
 
@@ -80,7 +81,9 @@ def main(argv: list[str]) -> None:
         evaluate_config()
     elif mode == "models":
         from xmodal.evals import meta
+        from xmodal.evals.reports.files import check_writable
 
+        check_writable(OUTPUT.value)
         print(meta.run(MODELS.value, OUTPUT.value, METRICS.value), flush=True)
     else:
         evaluate_files(mode)
@@ -93,11 +96,14 @@ def evaluate_run() -> None:
     from xmodal.training import checkpoints, reporting, sharding
     from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
     from xmodal.training.following import follow
+    from xmodal.training.results import check_output
 
     sharding.initialize_processes()
     run_dir, split = RUN.value, SPLIT.value
     output = OUTPUT.value or os.path.join(run_dir, split)
     last_step = checkpoints.load_run(run_dir).total_steps
+    other = _load_other()
+    check_output(output)
     if FOLLOW.value:
         if jax.process_count() > 1:
             raise UserError("--follow runs in one process: hosts could see different checkpoints.")
@@ -105,7 +111,6 @@ def evaluate_run() -> None:
     else:
         steps = iter([checkpoints.resolve_step(run_dir, STEP.value)])
     evaluator = RunEvaluator.of_run(run_dir)
-    other = _load_other()
     with contextlib.closing(reporting.make_writer(output, log=False)) as writer:
         for step in steps:
             try:
@@ -122,18 +127,24 @@ def evaluate_config() -> None:
     config = binary.read_config()
     from xmodal.training import sharding
     from xmodal.training.baseline import evaluate_baseline
+    from xmodal.training.results import check_output, write_results
 
     sharding.initialize_processes()
     other = _load_other()
-    _save(evaluate_baseline(config, SPLIT.value), other)
+    check_output(OUTPUT.value)
+    evaluation = evaluate_baseline(config, SPLIT.value, other)
+    write_results(evaluation, OUTPUT.value, other=other)
 
 
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
     from xmodal.evals.from_files import evaluate
     from xmodal.training import sharding
+    from xmodal.training.results import check_output, write_results
 
+    sharding.initialize_processes()
     other = _load_other()
+    check_output(OUTPUT.value)
     evaluation = evaluate(
         **{kind: flags.FLAGS[kind].value},
         ids=IDS.value,
@@ -147,7 +158,7 @@ def evaluate_files(kind: str) -> None:
         seed=SEED.value,
         mesh=sharding.make_mesh(),
     )
-    _save(evaluation, other)
+    write_results(evaluation, OUTPUT.value, other=other)
 
 
 def _load_other() -> "StoredResults | None":
@@ -155,29 +166,6 @@ def _load_other() -> "StoredResults | None":
     from xmodal.evals.reports.store import load_ranks
 
     return load_ranks(COMPARE.value) if COMPARE.value else None
-
-
-def _save(evaluation: "Evaluation", other: "StoredResults | None") -> None:
-    """Prints and writes everything there is to an evaluation."""
-    import jax
-
-    from xmodal.evals.reports.compare import format_comparison
-    from xmodal.training import reporting
-
-    comparison = None if other is None else evaluation.compare(other)
-    other_name = COMPARE.value and (os.path.dirname(COMPARE.value) or COMPARE.value)
-    if jax.process_index() == 0:
-        evaluation.save(OUTPUT.value, comparison=comparison, other=other_name)
-        print(evaluation.report(), flush=True)
-        if comparison is not None:
-            print(format_comparison(comparison, name=evaluation.name, other=other_name), flush=True)
-    try:
-        writer = reporting.make_writer(OUTPUT.value, log=False)
-    except ImportError as error:
-        logging.warning("TensorBoard scalars are not written: %s.", error)
-        return
-    with contextlib.closing(writer):
-        writer.write_scalars(0, evaluation.metrics)
 
 
 def _check_flags() -> str:

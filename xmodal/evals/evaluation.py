@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -10,9 +10,15 @@ from etils import epath
 from xmodal.evals.reports.compare import Difference, compare, flatten, format_comparison
 from xmodal.evals.reports.files import format_json, write_files
 from xmodal.evals.reports.report import format_report
-from xmodal.evals.reports.store import StoredResults, load_ranks, save_ranks
+from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.results import BoardResult
+from xmodal.evals.results import BoardResult, TaskResult
+
+_COMPARISON = ("comparison.json", "comparison.md")
+_NOTE_ON_CORRELATIONS = (
+    "Intervals of correlations and their ± are of the protocol's samples, one pair per query. "
+    "Where queries have many pairs, they are too wide: up to six times in a simulation."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +63,7 @@ class Evaluation:
             notes=[
                 f"Similarity: {self.similarity}. Intervals: 95 %, from {self.samples:,} bootstrap "
                 f"samples of the images, or of half of the rated queries; seed {self.seed}.",
+                *([_NOTE_ON_CORRELATIONS] if any(b.correlations for b in self.results) else []),
                 *self.notes,
             ],
         )
@@ -65,7 +72,7 @@ class Evaluation:
         """Paired differences to another model on the same labels.
 
         Args:
-          other: its `ranks.npz`, or what `store.load_ranks` made of it.
+          other: its folder or `ranks.npz` in it, or what `store.load_ranks` made of it.
 
         Raises:
           UserError: the file cannot be read, or belongs to other labels.
@@ -88,36 +95,55 @@ class Evaluation:
 
         Args:
           folder: made if it is not there.
-          comparison: from `compare`; written to `comparison.json` and `comparison.md`.
+          comparison: from `compare`; written to `comparison.json` and `comparison.md`. Without
+            it, those of an earlier evaluation are removed.
           other: name of the other model.
           extra: numbers at the head of `metrics.json`, such as the step.
+
+        Raises:
+          UserError: the folder cannot be written.
         """
-        boards = {board.name: _describe(board, self.similarity) for board in self.results}
-        contents: dict[str, str | Callable[[epath.Path], None]] = {
-            "ranks.npz": self._save_ranks,
-            "boards.json": format_json(boards),
+        contents = {
+            RANKS: pack_ranks(self.results, similarity=self.similarity, seed=self.seed),
+            "boards.json": format_json(
+                {board.name: self._describe(board) for board in self.results}
+            ),
             "report.md": self.report(),
         }
         if comparison is not None:
-            contents["comparison.json"] = format_json(flatten(comparison))
-            contents["comparison.md"] = format_comparison(comparison, name=self.name, other=other)
+            texts = (
+                format_json(flatten(comparison)),
+                format_comparison(comparison, name=self.name, other=other),
+            )
+            contents |= zip(_COMPARISON, texts, strict=True)
         contents["metrics.json"] = format_json({**(extra or {}), **self.metrics})
-        write_files(folder, contents)
+        write_files(folder, contents, stale=set(_COMPARISON) - set(contents))
 
-    def _save_ranks(self, path: epath.Path) -> None:
-        save_ranks(path, self.results, similarity=self.similarity, seed=self.seed)
+    def _describe(self, board: BoardResult) -> dict[str, Any]:
+        """A board for `boards.json`."""
+        return {
+            "definition": board.definition,
+            "label_hash": board.label_hash,
+            "similarity": self.similarity,
+            "bootstrap": {"samples": self.samples, "seed": self.seed},
+            "galleries": {task: _count(result) for task, result in board.tasks.items()},
+            **_lacking(board),
+        }
 
 
-def _describe(board: BoardResult, similarity: str) -> dict[str, Any]:
-    """A board for `boards.json`."""
+def _count(result: TaskResult) -> dict[str, int | None]:
+    """What a task ranked; ties are null where they are unknown."""
     return {
-        "definition": board.definition,
-        "label_hash": board.label_hash,
-        "similarity": similarity,
-        "galleries": {
-            task: {"queries": len(result.query_ids), "gallery": result.gallery}
-            for task, result in board.tasks.items()
-        },
+        "queries": len(result.query_ids),
+        "gallery": int(result.gallery),
+        "skipped_queries": int(result.skipped),
+        "tied_queries": None if result.tied is None else int(result.tied.sum()),
+    }
+
+
+def _lacking(board: BoardResult) -> dict[str, dict[str, str]]:
+    """What could not be computed, with the reasons."""
+    return {
         "skipped": dict(board.skipped),
         "missing": {
             f"{task}/{metric}": reason

@@ -16,7 +16,8 @@ class TaskResult:
         image are resampled together.
       values: metric -> float64 [Q], what every query adds to the mean, in percent.
       rank: int32 [Q], items ahead of the best positive, or None where no rank is known.
-      tied: bool [Q], whether `rank` rests on the tie rule.
+      tied: bool [Q], whether `rank` rests on the tie rule; None where that is unknown, as of
+        ranked lists.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.
@@ -27,7 +28,7 @@ class TaskResult:
     clusters: np.ndarray
     values: Mapping[str, np.ndarray]
     rank: np.ndarray | None
-    tied: np.ndarray
+    tied: np.ndarray | None
     gallery: int
     skipped: int
     has_median: bool = False

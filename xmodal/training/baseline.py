@@ -13,6 +13,9 @@ from xmodal.data.vocabulary import read_vocabulary
 from xmodal.evals import Evaluation, Evaluator
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.make import make_boards
+from xmodal.evals.boards.types import Board
+from xmodal.evals.reports.compare import check_comparable, rated_tasks
+from xmodal.evals.reports.store import StoredResults
 from xmodal.losses.similarity import make_scorer
 from xmodal.models import DualEncoder
 from xmodal.models.tower import Tree
@@ -45,7 +48,9 @@ class Settings:
     seed: int
 
 
-def evaluate_baseline(config: Mapping[str, Any], split: str) -> Evaluation:
+def evaluate_baseline(
+    config: Mapping[str, Any], split: str, other: StoredResults | None = None
+) -> Evaluation:
     """Embeds a split with published towers and evaluates the embeddings.
 
     Args:
@@ -54,13 +59,15 @@ def evaluate_baseline(config: Mapping[str, Any], split: str) -> Evaluation:
         from its folder; those that the config has must agree, but for the pooling.
         `data.text.vocabulary` is the folder's where it is left empty.
       split: of the dataset.
+      other: another model, which will be compared with this one.
 
     Raises:
       UserError: an unknown key or name, no weights, weights of another tower or another
-        vocabulary. All of this is said before the dataset is read.
+        vocabulary; all of this is said before the dataset is read. Or the models cannot be
+        compared, which is said before anything is embedded.
       data.DatasetMissingError: the dataset is not there; says how to get it.
     """
-    return call("config", _evaluate, config, split=split)
+    return call("config", _evaluate, config, split=split, other=other)
 
 
 def _evaluate(
@@ -71,6 +78,7 @@ def _evaluate(
     data: Mapping[str, Any],
     evaluation: Mapping[str, Any],
     split: str,
+    other: StoredResults | None,
 ) -> Evaluation:
     settings = call("config.evaluation", Settings, evaluation)
     inputs = data_lib.parse(data)
@@ -91,7 +99,11 @@ def _evaluate(
     params, model_state = _load(encoder, preflight.make_example_inputs(model, inputs), towers, mesh)
     data_lib.prepare(inputs, splits=[split])
     eval_set = data_lib.eval_set(inputs, split=split)
-    _check_comparable(eval_set, encoder)
+    boards = make_boards(eval_set)
+    _check_answerable(eval_set.name, boards, encoder)
+    if other is not None:
+        draws = settings.bootstrap_samples, settings.seed
+        check_comparable(other, boards, *draws, rated=rated_tasks(encoder.towers))
     notes = [f"{side.capitalize()} tower: {towers[side]}, not trained." for side in described]
     if "text" in described and inputs.text.tokenizer == "words":
         notes.append(_coverage(eval_set.caption_texts, inputs.text))
@@ -198,15 +210,14 @@ def _load(
     return state.params, state.model_state
 
 
-def _check_comparable(eval_set: data_lib.EvalSet, encoder: DualEncoder) -> None:
+def _check_answerable(dataset: str, boards: Sequence[Board], encoder: DualEncoder) -> None:
     """Refuses a dataset of which no board compares what the towers embed."""
-    boards = make_boards(eval_set)
     compared = {RETRIEVAL_TASKS[task] for board in boards for task in board.tasks}
     compared |= {pairs.modalities for board in boards for pairs in board.graded.values()}
     if not any(set(pair) <= set(encoder.towers) for pair in compared):
         given = " and ".join(encoder.towers)
         raise UserError(
-            f"There is a tower for {given} alone, which no board of {eval_set.name} compares: "
+            f"There is a tower for {given} alone, which no board of {dataset} compares: "
             f"{', '.join(board.name for board in boards) or 'it has none'}."
         )
 

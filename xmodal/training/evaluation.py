@@ -3,18 +3,17 @@
 The loop and the evaluation binary both call this, so their numbers cannot differ.
 """
 
-import os
 from typing import TYPE_CHECKING
 
-import jax
 import ml_collections
 
 from xmodal import data
 from xmodal.evals import Evaluation, Evaluator
-from xmodal.evals.reports import files
-from xmodal.evals.reports.compare import format_comparison
+from xmodal.evals.boards.make import make_boards
+from xmodal.evals.reports.compare import check_comparable, rated_tasks
 from xmodal.evals.reports.store import StoredResults
 from xmodal.training import checkpoints, preflight, sharding
+from xmodal.training.results import write_results
 from xmodal.training.state import TrainState
 
 if TYPE_CHECKING:
@@ -57,16 +56,32 @@ class RunEvaluator:
         held_out = self._eval_set(self.config.splits.validation)
         return self._evaluator.run(state.all_params(), state.model_state, held_out)
 
-    def judge_checkpoint(self, run_dir: str, step: int, split: str) -> Evaluation:
+    def judge_checkpoint(
+        self, run_dir: str, step: int, split: str, other: StoredResults | None = None
+    ) -> Evaluation:
         """Evaluates one checkpoint on a split.
 
+        Args:
+          run_dir: the run.
+          step: one of its checkpoints.
+          split: of the run's dataset.
+          other: another model, which will be compared with this one.
+
         Raises:
-          UserError: no such step or split.
+          UserError: no such step or split, or the models cannot be compared.
         """
+        options = self.config.evaluation
+        if other is not None:
+            check_comparable(
+                other,
+                make_boards(self._eval_set(split)),
+                options.bootstrap_samples,
+                options.seed,
+                rated=rated_tasks(self._parts.model.towers),
+            )
         params, model_state = checkpoints.restore_model(
             run_dir, step, self._parts.model, self._parts.example_inputs, self._parts.mesh
         )
-        options = self.config.evaluation
         return Evaluation(
             name=f"{self.config.name} step {step}",
             title=f"{self.config.data.dataset}, {split} split",
@@ -103,16 +118,10 @@ def evaluate_checkpoint(
         of `steps/STEP.json` of every one.
       writer: of TensorBoard scalars.
       other: another model to compare with.
+
+    Raises:
+      UserError: no such step or split, the models cannot be compared, or `output` cannot be
+        written.
     """
-    evaluation = evaluator.judge_checkpoint(run_dir, step, split)
-    comparison = None if other is None else evaluation.compare(other)
-    writer.write_scalars(step, evaluation.metrics)
-    writer.flush()
-    if jax.process_index() == 0:
-        evaluation.save(output, comparison=comparison, extra={"step": step})
-        # Written last: --follow takes this file as the sign that the step is done.
-        done = os.path.join(output, "steps", f"{step}.json")
-        files.write_text(done, files.format_json(evaluation.metrics))
-        print(evaluation.report(), flush=True)
-        if comparison is not None:
-            print(format_comparison(comparison, name=evaluation.name), flush=True)
+    evaluation = evaluator.judge_checkpoint(run_dir, step, split, other)
+    write_results(evaluation, output, other=other, step=step, writer=writer)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from xmodal.evals.boards.types import Board, GradedPairs
 from xmodal.evals.metrics import recall
 from xmodal.evals.reports import compare, summary, uncertainty
 from xmodal.evals.reports.store import StoredResults
@@ -151,6 +152,15 @@ def test_only_what_both_have_counts():
     assert found == compare.compare(ours, theirs)
 
 
+def test_unknown_ties_do_not_matter():
+    ours, theirs = make_model(1), make_model(2)
+    (board,) = theirs.results
+    tasks = {name: dataclasses.replace(task, tied=None) for name, task in board.tasks.items()}
+    unknown = make_model(2, tasks=tasks)
+    assert compare.compare(ours, unknown) == compare.compare(ours, theirs)
+    assert compare.compare(unknown, ours) == compare.compare(theirs, ours)
+
+
 def test_undefined_values_have_no_interval():
     ours = make_model(1, correlations={"sts": CorrelationResult(np.full(400, np.nan), 99, 40)})
     each = compare.compare(ours, make_model(2))["b/sts/spearman"]
@@ -162,6 +172,11 @@ def test_undefined_values_have_no_interval():
 
 def other_seed(model):
     return dataclasses.replace(model, seed=3)
+
+
+def other_task(model):
+    tasks = {"i2i": model.results[0].tasks["i2t"]}
+    return make_model(2, tasks=tasks, correlations={})
 
 
 def fewer_samples(model):
@@ -200,11 +215,40 @@ def other_order(model):
         (fewer_samples, "400 samples against seed 0 and 200 samples"),
         (other_order, "b/sts are of other pairs, as the queries of b/i2t come in another order"),
         (lambda _: make_model(2, name="c"), r"no metric in common: boards \['b'\] against \['c'\]"),
+        (other_task, r"share boards among \['b'\] and \['b'\], but no metric"),
     ],
 )
 def test_what_cannot_be_compared(change, message):
     with pytest.raises(UserError, match=message):
         compare.compare(make_model(1), change(make_model(2)))
+
+
+def make_board(**changes):
+    """The board that `make_model` has results of."""
+    pairs = GradedPairs(("text", "text"), None, None, None, None)
+    return dataclasses.replace(Board("b", "any", {}, {"sts": pairs}, "00ff"), **changes)
+
+
+@pytest.mark.parametrize(
+    ("board", "draws", "message"),
+    [
+        ({"label_hash": "beef"}, (400, 0), "labels of board b differ: beef against 00ff"),
+        ({}, (400, 3), "b/sts are of other pairs: seed 3 and 400 samples against seed 0 and 400"),
+        ({}, (99, 0), "seed 0 and 99 samples against seed 0 and 400 samples"),
+        ({"name": "c"}, (400, 0), r"no metric in common: boards \['c', 'other'\] against"),
+    ],
+)
+def test_what_cannot_be_compared_is_known_before_it_is_computed(board, draws, message):
+    other = make_board(name="other", label_hash="of a board that only one has")
+    with pytest.raises(UserError, match=message):
+        compare.check_comparable(make_model(1), [make_board(**board), other], *draws)
+    compare.check_comparable(make_model(1), [make_board(), other], 400, 0)
+
+
+def test_draws_need_to_agree_only_where_there_are_any():
+    compare.check_comparable(make_model(1), [make_board()], 9, 9, rated=["sis"])
+    compare.check_comparable(make_model(1), [make_board(graded={})], 9, 9)
+    compare.check_comparable(make_model(1, correlations={}), [make_board()], 9, 9)
 
 
 def test_table_and_numbers():
@@ -219,8 +263,10 @@ def test_table_and_numbers():
         "| ----------------- | ----: | ----: | ---------: | -------------: | --------: |\n"
         "| b/t2i/recall@1    | 50.00 | 47.50 |      +2.50 | +0.25 to +4.75 |       yes |\n"
         "| b/t2i/median_rank |     2 |     3 |         -1 |       -1 to +0 |        no |\n\n"
-        "1 of 2 differences are separable"
+        "1 of 2 differences are separable from noise: 0 lies outside of the 95 % interval. "
+        "Intervals of retrieval metrics are of the paired bootstrap over images."
     )
+    assert text.endswith("they are too wide: their rows say yes too rarely.\n")
     assert compare.flatten(differences) == {
         "b/t2i/recall@1_difference": 2.5,
         "b/t2i/recall@1_difference_low": 0.25,

@@ -72,6 +72,12 @@ def test_tables_are_aligned_and_hold_the_numbers():
     ]
 
 
+def test_unknown_ties_are_a_dash():
+    ranked = {tag: value for tag, value in METRICS.items() if not tag.endswith("/tied_queries")}
+    rows = rows_of(report.format_report({"ours": ranked}, title="t"))
+    assert ["I→T", "5,000", "25,000", "0", "-"] in rows
+
+
 def test_published_rows_stand_beside_ours():
     text = report.format_report({"ours": METRICS, "other": METRICS}, title="t", published=True)
     rows = [row[0] for row in rows_of(text)]

@@ -1,5 +1,6 @@
 """Flat numbers of small results, worked by hand and by the slow way."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -57,6 +58,13 @@ def test_numbers_by_hand():
         "b/t2i/gallery": 20,
     }
     assert all(type(value) is float for value in found.values())
+
+
+def test_unknown_ties_are_not_counted():
+    unknown = dataclasses.replace(BOTH["i2t"], tied=None)
+    found = summary.summarize([board(i2t=unknown)], intervals=True, samples=9)
+    known = summary.summarize([board(i2t=BOTH["i2t"])], intervals=True, samples=9)
+    assert found == {tag: value for tag, value in known.items() if tag != "b/i2t/tied_queries"}
 
 
 def test_correlations_over_their_defined_samples():

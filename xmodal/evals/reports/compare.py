@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from xmodal.evals.boards.definitions import RATING_SIDES
+from xmodal.evals.boards.types import Board
 from xmodal.evals.metrics.recall import MEDIAN_RANK
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
@@ -13,6 +15,14 @@ from xmodal.evals.reports.tables import format_table
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, TaskResult
 from xmodal.options import UserError
+
+_HOW_TO_READ = (
+    "Intervals of retrieval metrics are of the paired bootstrap over images. They are not "
+    "corrected for the number of comparisons: of two equally good models, about 5 % of these rows "
+    "would say yes. Intervals of correlations are of the samples that the correlations are means "
+    "of, which draw one pair per query. Where queries have many pairs, they are too wide: their "
+    "rows say yes too rarely."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +54,8 @@ def compare(
     Both models are evaluated on the same resamples of the images, and their correlations were
     drawn from the same pairs, so what is hard for both cancels: intervals of differences are
     shorter than those of the values let expect. Nothing corrects for the number of comparisons:
-    5 % of the metrics of two equally good models look separable.
+    5 % of the retrieval metrics of two equally good models look separable. Of the correlations
+    fewer do, see `summary.compute_samples`.
 
     Args:
       ours: one model.
@@ -61,6 +72,7 @@ def compare(
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
     found = {}
+    _check_shared(_names(ours), _names(theirs))
     for board in ours.results:
         if board.name not in other_boards:
             continue
@@ -74,10 +86,50 @@ def compare(
                 found[tag] = _make_difference(values[tag], others[tag], differences)
     if not found:
         raise UserError(
-            f"The two evaluations have no metric in common: boards {_names(ours)} against "
-            f"{_names(theirs)}; evaluate both on the same boards."
+            f"The two evaluations share boards among {_names(ours)} and {_names(theirs)}, but no "
+            "metric; evaluate both on the same kind of items."
         )
     return found
+
+
+def check_comparable(
+    other: StoredResults,
+    boards: Sequence[Board],
+    samples: int,
+    seed: int,
+    *,
+    rated: Collection[str] | None = None,
+) -> None:
+    """Refuses a model with which `compare` could not compare an evaluation still to be made.
+
+    Args:
+      other: the model.
+      boards: what will be computed.
+      samples: of every correlation.
+      seed: of their draws.
+      rated: rating tasks that will be correlated; None for all of the boards.
+
+    Raises:
+      UserError: labels or draws differ, or there is no board that both have.
+    """
+    theirs = {board.name: board for board in other.results}
+    _check_shared([board.name for board in boards], list(theirs))
+    for board in boards:
+        if board.name not in theirs:
+            continue
+        result = theirs[board.name]
+        _check_labels(board, result)
+        for task in board.graded:
+            if task in result.correlations and (rated is None or task in rated):
+                drawn = len(result.correlations[task].samples)
+                _check_draw(f"{board.name}/{task}", (seed, samples), (other.seed, drawn))
+
+
+def rated_tasks(modalities: Collection[str]) -> set[str]:
+    """Rating tasks that a model with embeddings of these modalities can correlate."""
+    return {
+        task for task, (left, right, _) in RATING_SIDES.items() if {left, right} <= set(modalities)
+    }
 
 
 def flatten(differences: Mapping[str, Difference]) -> dict[str, float]:
@@ -120,9 +172,7 @@ def format_comparison(
     return (
         f"## {name} against {other}\n\n{format_table(rows)}\n\n"
         f"{separable} of {len(differences)} differences are separable from noise: 0 lies outside "
-        "of the 95 % interval of the paired bootstrap over images. The intervals are not corrected "
-        "for the number of comparisons: of two equally good models, about 5 % of the rows would "
-        "say yes.\n"
+        f"of the 95 % interval. {_HOW_TO_READ}\n"
     )
 
 
@@ -137,11 +187,7 @@ def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, B
 
     Resamples depend on the images that tasks ask about, so a task of one side must not count.
     """
-    if ours.label_hash != theirs.label_hash:
-        raise UserError(
-            f"The labels of board {ours.name} differ: {ours.label_hash} against "
-            f"{theirs.label_hash}; evaluate both models with the same annotations and split."
-        )
+    _check_labels(ours, theirs)
     tasks = {name: task for name, task in ours.tasks.items() if name in theirs.tasks}
     aligned = {
         name: _align(ours.name, name, task, theirs.tasks[name]) for name, task in tasks.items()
@@ -157,6 +203,32 @@ def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, B
             correlations={name: theirs.correlations[name] for name in shared},
         ),
     )
+
+
+def _check_shared(names: Sequence[str], others: Sequence[str]) -> None:
+    if not set(names) & set(others):
+        raise UserError(
+            f"The two evaluations have no metric in common: boards {list(names)} against "
+            f"{list(others)}; evaluate both on the same boards."
+        )
+
+
+def _check_labels(ours: Board | BoardResult, theirs: BoardResult) -> None:
+    if ours.label_hash != theirs.label_hash:
+        raise UserError(
+            f"The labels of board {ours.name} differ: {ours.label_hash} against "
+            f"{theirs.label_hash}; evaluate both models with the same annotations and split."
+        )
+
+
+def _check_draw(place: str, ours: tuple[int, int], theirs: tuple[int, int]) -> None:
+    """Refuses draws of another seed or number, both given as (seed, samples)."""
+    if ours != theirs:
+        raise UserError(
+            f"The samples of {place} are of other pairs: seed {ours[0]} and {ours[1]} samples "
+            f"against seed {theirs[0]} and {theirs[1]} samples; evaluate both models with the "
+            "same seed and number of samples."
+        )
 
 
 def _align(board: str, name: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
@@ -177,7 +249,7 @@ def _align(board: str, name: str, ours: TaskResult, theirs: TaskResult) -> TaskR
         clusters=ours.clusters,
         values={metric: values[rows] for metric, values in theirs.values.items()},
         rank=None if theirs.rank is None else theirs.rank[rows],
-        tied=theirs.tied[rows],
+        tied=None if theirs.tied is None else theirs.tied[rows],
     )
 
 
@@ -191,12 +263,7 @@ def _check_draws(
             (each.seed, len(result.correlations[name].samples))
             for each, result in ((ours, board), (theirs, other))
         ]
-        if draws[0] != draws[1]:
-            raise UserError(
-                f"The samples of {board.name}/{name} are of other pairs: seed {draws[0][0]} and "
-                f"{draws[0][1]} samples against seed {draws[1][0]} and {draws[1][1]} samples; "
-                "evaluate both models with the same seed and number of samples."
-            )
+        _check_draw(f"{board.name}/{name}", *draws)
     for name, task in board.tasks.items():
         if (
             shared

@@ -1,8 +1,10 @@
 """Result files: computed before anything is written, and nothing is left half there."""
 
+import contextlib
 import json
 import math
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from etils import epath
@@ -11,49 +13,74 @@ from xmodal.options import UserError
 
 
 def write_files(
-    folder: epath.PathLike, contents: Mapping[str, str | Callable[[epath.Path], None]]
+    folder: epath.PathLike,
+    contents: Mapping[str, str | bytes],
+    *,
+    stale: Collection[str] = (),
 ) -> None:
-    """Writes the files of one evaluation: first all of them beside the folder, then moves them in.
+    """Writes files that belong together: all of them aside, then moves them in.
 
-    A full disk or a kill while writing leaves the folder as it was. Moving is quick and keeps the
-    order, so whoever waits for the last file finds the others.
+    They wait in a folder of their own within the folder, so nothing beside it is touched. A full
+    disk or a kill while writing leaves the files that are there as they were. Moving is quick and
+    keeps the order, so whoever waits for the last file finds the others.
 
     Args:
       folder: made if it is not there; other files in it stay, those of the same names are
         replaced.
-      contents: file name -> its text, or a function that writes it to the path it is given.
+      contents: file name -> what is in it.
+      stale: names of files that would no longer fit; removed before the new ones come.
 
     Raises:
       UserError: the folder cannot be written.
     """
     folder = epath.Path(folder)
-    staging = folder.parent / f"{folder.name}.tmp"
+    with _stage(folder) as staging:
+        for name, content in contents.items():
+            data = content.encode() if isinstance(content, str) else content
+            (staging / name).write_bytes(data)
+        for name in stale:
+            (folder / name).unlink(missing_ok=True)
+        for name in contents:
+            (staging / name).replace(folder / name)
+
+
+def check_writable(folder: epath.PathLike) -> None:
+    """Refuses a folder that `write_files` could not write; leaves nothing in it, nor the folder.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    with _stage(epath.Path(folder)):
+        pass
+
+
+@contextlib.contextmanager
+def _stage(folder: epath.Path) -> Iterator[epath.Path]:
+    """A new folder within `folder`; afterwards it is gone, and so are folders made for nothing."""
+    staging = folder / f".partial-{secrets.token_hex(4)}"
     try:
-        if staging.exists():  # of a process that was killed
-            staging.rmtree()
-        staging.mkdir(parents=True)
+        made = [each for each in (folder, *folder.parents) if not each.exists()]
+        if not made and not folder.is_dir():
+            raise UserError(f"Cannot write to {folder}: it is a file. Name another folder.")
         try:
-            for name, content in contents.items():
-                if isinstance(content, str):
-                    (staging / name).write_text(content)
-                else:
-                    content(staging / name)
-            folder.mkdir(parents=True, exist_ok=True)
-            for name in contents:
-                (staging / name).replace(folder / name)
+            staging.mkdir(parents=True)
+            try:
+                yield staging
+            finally:
+                staging.rmtree()
         finally:
-            staging.rmtree()
+            _remove_empty(made)
     except OSError as error:
         raise UserError(f"Cannot write to {folder}: {error}. Name another folder.") from error
 
 
-def write_text(path: epath.PathLike, text: str) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    path = epath.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f"{path.name}.tmp"
-    temporary.write_text(text)
-    temporary.replace(path)
+def _remove_empty(folders: Collection[epath.Path]) -> None:
+    """Removes folders, innermost first, up to one that holds something."""
+    for folder in folders:
+        if folder.exists():
+            if any(folder.iterdir()):
+                return
+            folder.rmdir()
 
 
 def format_json(content: Mapping[str, Any]) -> str:

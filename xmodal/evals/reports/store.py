@@ -1,8 +1,9 @@
 """`ranks.npz`: what an evaluation found query by query, kept for later statistics and comparison.
 
 The file holds one array per key, readable with `numpy.load` alone. Retrieval tasks have
-`<board>/<task>/query_ids`, `/clusters`, `/rank`, `/tied` and `/values/<metric>`, correlations have
-`<board>/<task>/samples`; `header` is a JSON text with all that is no array.
+`<board>/<task>/query_ids`, `/clusters`, `/values/<metric>` and, where they are known, `/rank` and
+`/tied`; correlations have `<board>/<task>/samples`; `header` is a JSON text with all that is no
+array.
 """
 
 import dataclasses
@@ -16,12 +17,14 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from xmodal.evals.reports.files import write_files
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 from xmodal.options import UserError
 
 _FORMAT = "xmodal ranks"
 _VERSION = 1
 _HEADER = "header"
+RANKS = "ranks.npz"  # in the folder of an evaluation
 # What reading a damaged file can raise, RuntimeError where a flag of the archive is hit.
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -42,11 +45,13 @@ class StoredResults:
       results: one per board.
       similarity: by which items were ranked.
       seed: of the bootstrap samples of correlations.
+      name: of the model in a comparison; the file lacks it, so it is that of its folder.
     """
 
     results: Sequence[BoardResult]
     similarity: str
     seed: int
+    name: str = "theirs"
 
 
 def save_ranks(
@@ -59,7 +64,16 @@ def save_ranks(
       results: one per board.
       similarity: by which items were ranked.
       seed: of the bootstrap samples of correlations.
+
+    Raises:
+      UserError: the file cannot be written.
     """
+    path = epath.Path(path)
+    write_files(path.parent, {path.name: pack_ranks(results, similarity=similarity, seed=seed)})
+
+
+def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) -> bytes:
+    """What `save_ranks` writes; the same results give the same bytes."""
     arrays: dict[str, np.ndarray] = {}
     header = {
         "format": _FORMAT,
@@ -71,25 +85,26 @@ def save_ranks(
     arrays[_HEADER] = np.array(json.dumps(header))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
-    path = epath.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f"{path.name}.tmp"
-    temporary.write_bytes(buffer.getvalue())
-    temporary.replace(path)
+    return buffer.getvalue()
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
     """Reads what `save_ranks` wrote.
 
+    Args:
+      path: the file, or the folder of an evaluation.
+
     Raises:
       UserError: there is no such file, it is not ours, cut off, damaged or of another version.
     """
     path = epath.Path(path)
+    if path.is_dir():
+        path = path / RANKS
     try:
         content = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise UserError(
-            f"There is no file {path}; name the ranks.npz in the output folder of an evaluation."
+            f"There is no file {path}; name the output folder of an evaluation, or its {RANKS}."
         ) from None
     if not content.startswith(b"PK"):
         raise UserError(f"{path} is no npz file; name the ranks.npz of an evaluation.")
@@ -99,7 +114,8 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
         problem = _check_header(header, arrays)
         if not problem:
             boards = [_unpack_board(board, arrays) for board in header["boards"]]
-            return StoredResults(boards, header["similarity"], header["seed"])
+            folder = str(path.parent) if path.parent.name else path.name
+            return StoredResults(boards, header["similarity"], header["seed"], folder)
     except _DAMAGE as error:
         raise UserError(
             f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
@@ -141,7 +157,8 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
         prefix = f"{board.name}/{name}"
         arrays[f"{prefix}/query_ids"] = task.query_ids
         arrays[f"{prefix}/clusters"] = task.clusters
-        arrays[f"{prefix}/tied"] = task.tied
+        if task.tied is not None:
+            arrays[f"{prefix}/tied"] = task.tied
         if task.rank is not None:
             arrays[f"{prefix}/rank"] = task.rank
         for metric, values in task.values.items():
@@ -170,7 +187,7 @@ def _unpack_board(packed: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
             clusters=arrays[f"{board}/{name}/clusters"],
             values={m: arrays[f"{board}/{name}/values/{m}"] for m in task["metrics"]},
             rank=arrays.get(f"{board}/{name}/rank"),
-            tied=arrays[f"{board}/{name}/tied"],
+            tied=arrays.get(f"{board}/{name}/tied"),
             gallery=task["gallery"],
             skipped=task["skipped"],
             has_median=task["has_median"],

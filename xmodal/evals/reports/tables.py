@@ -124,12 +124,12 @@ def format_counts(board: str, ours: Mapping[str, Mapping[str, float]]) -> str:
         prefix = f"{model} " if len(ours) > 1 else ""
         for task in RETRIEVAL_TASKS:
             if f"{board}/{task}/queries" in metrics:
-                counts = [f"{metrics[f'{board}/{task}/{name}']:,.0f}" for name in _COUNTS]
+                counts = [_count(metrics.get(f"{board}/{task}/{name}")) for name in _COUNTS]
                 retrieval.append([prefix + ARROWS[task], *counts])
         for tag in metrics:
             name, _, rest = tag.partition("/")
             if name == board and rest.endswith("/pairs"):
-                counts = [f"{metrics[t]:,.0f}" for t in (tag, f"{tag}_per_sample")]
+                counts = [_count(metrics[each]) for each in (tag, f"{tag}_per_sample")]
                 rated.append([prefix + rest.split("/")[0].upper(), *counts])
     return "\n\n".join(format_table(rows) for rows in (retrieval, rated) if len(rows) > 1)
 
@@ -153,6 +153,10 @@ def _as_printed(metrics: Mapping[str, float], columns: Sequence[Column]) -> list
     if any(round(metrics[c.tag], 1) != metrics[c.tag] for c in columns if c.tag in metrics):
         return list(columns)
     return [dataclasses.replace(column, decimals=1) for column in columns]
+
+
+def _count(number: float | None) -> str:
+    return "-" if number is None else f"{number:,.0f}"  # ties in ranked lists are not known
 
 
 def _cell(metrics: Mapping[str, float], column: Column) -> str:
