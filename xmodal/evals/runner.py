@@ -187,7 +187,7 @@ class _Queries:
             clusters=self._clusters[query][rows].astype(np.int32),
             values=values,
             rank=rank,
-            tied=found.tied[rows],
+            tied=None if found.tied is None else found.tied[rows],
             gallery=items - (query == gallery),
             skipped=len(self._ids[query]) - len(rows),
             has_median="median_rank" in asked.metrics and rank is not None,

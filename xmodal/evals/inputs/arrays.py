@@ -73,7 +73,7 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sav
     Raises:
       UserError: the file cannot be read, or its arrays do not fit together.
     """
-    place, arrays = _open_arrays(source)
+    place, arrays = _open_arrays(source, "embeddings")
     found = {}
     for ids_name, name in _EMBEDDING_NAMES:
         if ids_name in arrays and name in arrays:
@@ -115,20 +115,19 @@ def load_scores(
     Raises:
       UserError: a file cannot be read, or the matrix and the ids do not fit together.
     """
-    if _is_npy(source):
-        place, matrix = os.fspath(source), _map_matrix(os.fspath(source))
+    place = place_of(source, "scores")
+    if place.endswith(".npy"):
+        matrix = _map_matrix(place)
         if ids is None:
             raise UserError(
                 f"{place} is a bare matrix: name the npz file of its image_ids (rows) and "
                 "caption_ids (columns) by --ids."
             )
-        ids_place, arrays = _open_arrays(ids)
+        ids_place, arrays = _open_arrays(ids, "ids")
     else:
         if ids is not None:
-            raise UserError(
-                f"--ids belongs to a matrix in a .npy file; {place_of(source)} holds its own ids."
-            )
-        place, arrays = _open_arrays(source)
+            raise UserError(f"--ids belongs to a matrix in a .npy file; {place} holds its own ids.")
+        _, arrays = _open_arrays(source, "scores")
         ids_place = place
         matrix = _require(arrays, "scores", place)
     image_ids, caption_ids = (
@@ -139,20 +138,33 @@ def load_scores(
     return SavedMatrix(place, image_ids, caption_ids, matrix)
 
 
-def place_of(source: object) -> str:
-    """How messages name what was handed over."""
-    return "<arrays>" if isinstance(source, Mapping) else os.fspath(source)
+def place_of(source: object, name: str) -> str:
+    """How messages name what was handed over.
 
+    Args:
+      source: path of a file, or a mapping of what would be in it.
+      name: of the argument.
 
-def _is_npy(source: object) -> bool:
-    return not isinstance(source, Mapping) and os.fspath(source).endswith(".npy")
-
-
-def _open_arrays(source: str | os.PathLike | Mapping) -> tuple[str, Mapping[str, np.ndarray]]:
-    """The place of some arrays for messages, and the arrays by name."""
-    place = place_of(source)
+    Raises:
+      UserError: it is neither.
+    """
     if isinstance(source, Mapping):
-        return place, {name: np.asarray(array) for name, array in source.items()}
+        return "<arrays>"
+    if not isinstance(source, str | os.PathLike):
+        raise UserError(
+            f"{name} are given as {type(source).__name__}; give the path of a file, or a mapping "
+            "from the names in such a file to what they hold."
+        )
+    return os.fspath(source)
+
+
+def _open_arrays(
+    source: str | os.PathLike | Mapping, name: str
+) -> tuple[str, Mapping[str, np.ndarray]]:
+    """The place of some arrays for messages, and the arrays by name."""
+    place = place_of(source, name)
+    if isinstance(source, Mapping):
+        return place, {key: np.asarray(array) for key, array in source.items()}
     if not os.path.isfile(place):
         raise UserError(f"There is no file {place!r}.")
     if not zipfile.is_zipfile(place):
@@ -161,9 +173,9 @@ def _open_arrays(source: str | os.PathLike | Mapping) -> tuple[str, Mapping[str,
     known = {name for pair in _EMBEDDING_NAMES for name in pair} | {"scores", *_PARAMETERS}
     try:
         with np.load(place, allow_pickle=False) as file:
-            for name in file.files:
+            for key in file.files:
                 # What is not asked for may be anything and stays unread.
-                arrays[name] = file[name] if name in known else np.zeros(0)
+                arrays[key] = file[key] if key in known else np.zeros(0)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(
             f"{place} cannot be read ({first_line(error)}); write it again by numpy.savez with "
@@ -176,7 +188,7 @@ def _map_matrix(path: str) -> np.ndarray:
     if not os.path.isfile(path):
         raise UserError(f"There is no file {path!r}.")
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); write it again by numpy.save as one "

@@ -41,7 +41,7 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> SavedRan
       UserError: the file cannot be read, or a list is empty, names an item twice or holds
         something other than ids.
     """
-    place = place_of(source)
+    place = place_of(source, "rankings")
     content = source if isinstance(source, Mapping) else _read_json(place)
     if not isinstance(content, Mapping) or not {"i2t", "t2i"} & set(content):
         found = sorted(content) if isinstance(content, Mapping) else type(content).__name__

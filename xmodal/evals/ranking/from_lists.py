@@ -59,7 +59,7 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> Found:
         )
         values[metric] = np.zeros(len(asked))
         values[metric][rows] = compute_list_values(task, table, rows, metric)
-    return Found(rank, np.zeros(len(asked), bool), values, missing)
+    return Found(rank, None, values, missing)  # a list does not say what was equal
 
 
 def _pad(lists: Ragged, task: RetrievalTask) -> np.ndarray:

@@ -29,14 +29,14 @@ class Found:
 
     Attributes:
       rank: int32 [Q], items ahead of the best positive; None if that is not known.
-      tied: bool [Q], see `Ranks`.
+      tied: bool [Q], see `Ranks`; None if that is not known.
       values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary where a query
         is not asked.
       missing: metric -> why it could not be computed.
     """
 
     rank: np.ndarray | None
-    tied: np.ndarray
+    tied: np.ndarray | None
     values: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

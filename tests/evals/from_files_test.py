@@ -1,0 +1,162 @@
+"""What `evaluate` refuses and what it says, on labels of four images; numbers are judged elsewhere.
+
+`tests/eval_files_test.py` runs the whole command.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from xmodal.evals import from_files
+from xmodal.evals.labels import known_files
+from xmodal.evals.reports.store import StoredResults
+from xmodal.options import UserError
+
+IMAGES = np.array([10, 20, 30, 40])
+CAPTIONS = np.arange(100, 108)
+OWNER = np.repeat(IMAGES, 2)
+# What the files below hold.
+COUNTS = {
+    "original_caption_to_image.json": {"queries": 8, "positives": 8},
+    "coco_test_ids.npy": {"captions": 8},
+    "sts_test.csv": {"pairs": 2},
+    "val2014_categories.npz": {"categories": 5, "images": 4},
+}
+
+
+@pytest.fixture
+def annotations(tmp_path):
+    folder = tmp_path / "labels"
+    folder.mkdir()
+    own = {str(c): [int(i)] for c, i in zip(CAPTIONS, OWNER, strict=True)}
+    (folder / "original_caption_to_image.json").write_text(json.dumps(own))
+    np.save(folder / "coco_test_ids.npy", CAPTIONS)
+    (folder / "sts_test.csv").write_text(
+        "caption1,caption2,agg_score,sampling_method\n"
+        "COCO_val2014:sentid:100,COCO_val2014:sentid:103,0,x\n"
+        "COCO_val2014:sentid:101,COCO_val2014:sentid:106,4,x\n"
+    )
+    np.savez(folder / "val2014_categories.npz", image_ids=IMAGES, labels=np.ones((4, 5), np.uint8))
+    return folder
+
+
+def embeddings():
+    rng = np.random.default_rng(0)
+    return {
+        "image_ids": IMAGES,
+        "image_embeddings": rng.normal(size=(4, 3)).astype(np.float32),
+        "caption_ids": CAPTIONS,
+        "caption_embeddings": rng.normal(size=(8, 3)).astype(np.float32),
+    }
+
+
+def ranked(depth):
+    """The same list for everybody."""
+    return {
+        "i2t": {int(i): CAPTIONS[:depth] for i in IMAGES},
+        "t2i": {int(c): IMAGES[:depth] for c in CAPTIONS},
+    }
+
+
+def evaluate(annotations, **given):
+    if not {"embeddings", "scores", "rankings"} & set(given):
+        given |= {"embeddings": embeddings(), "similarity": "dot"}
+    return from_files.evaluate(annotations=annotations, bootstrap_samples=5, **given)
+
+
+def test_published_rows_stand_beside_released_labels_only(annotations, monkeypatch):
+    monkeypatch.setattr(known_files, "_COUNTS", COUNTS)
+    assert evaluate(annotations).published
+    lines = (annotations / "sts_test.csv").read_text().splitlines(keepends=True)
+    (annotations / "sts_test.csv").write_text("".join(lines[:2]))
+    evaluation = evaluate(annotations)
+    assert not evaluation.published
+    report = evaluation.report()
+    bold = r"\*\*NOT THE RELEASED LABELS: in .*labels, sts_test.csv holds 1 pairs instead of 2\. "
+    assert re.search(bold, report)
+    assert "CLIP" not in report
+    assert evaluation.metrics["coco5k/i2t/queries"] == 4  # it goes on
+
+
+def test_boards_left_out_have_one_line_per_reason(annotations):
+    notes = [note for note in evaluate(annotations).notes if note.startswith("Left out")]
+    lists = "eccv_image_to_caption.json and eccv_caption_to_image.json"
+    assert notes == [
+        "Left out cxc: coco_captions lacks the labels 'sits' (sits_val.csv or sits_test.csv) and "
+        "'sis' (sis_val.csv or sis_test.csv).",
+        "Left out cxc_sits_only: coco_captions lacks the labels 'sits' (sits_val.csv or "
+        "sits_test.csv).",
+        f"Left out eccv: coco_captions lacks the labels 'eccv' ({lists}).",
+    ]
+    part = {key: each[:3] if "image" in key else each for key, each in embeddings().items()}
+    (annotations / "val2014_categories.npz").unlink()
+    found = evaluate(annotations, embeddings=part, similarity="dot", partial=True)
+    notes = [note for note in found.notes if note.startswith("Left out")]
+    assert notes[0] == "Left out coco1k: its folds need the whole split, and this is 3 of 4 images."
+    assert not any("zeta0" in note or "pcme" in note for note in notes)
+    assert not evaluate(annotations, boards="coco5k").notes
+
+
+def test_lists_that_determine_nothing_are_refused(annotations):
+    with pytest.raises(UserError, match="not enough for any of pmrp: the lists of 4 of 4 queries"):
+        evaluate(annotations, rankings=ranked(1), boards=["pmrp"])
+    # Recall at 1 is a number, if the only one.
+    found = evaluate(annotations, rankings=ranked(1), boards=["pmrp", "coco5k"])
+    assert found.metrics["coco5k/i2t/recall@1"] == 25
+
+
+def test_lists_do_not_say_what_was_tied(annotations):
+    found = evaluate(annotations, rankings=ranked(8), boards=["coco5k"])
+    assert found.metrics["coco5k/t2i/recall@1"] == 25
+    assert all(task.tied is None for task in found.results[0].tasks.values())
+    assert not [tag for tag in found.metrics if "tied" in tag]
+
+
+def test_a_model_that_cannot_be_compared_is_refused_before_the_work(annotations, monkeypatch):
+    other = evaluate(annotations, boards=["coco5k"])
+    stored = StoredResults(other.results, other.similarity, other.seed)
+    assert evaluate(annotations, other=stored).metrics.items() >= other.metrics.items()
+
+    def work(*args, **given):
+        pytest.fail("evaluated for nothing")
+
+    monkeypatch.setattr(from_files, "evaluate_boards", work)
+    part = {key: each[:3] if "image" in key else each for key, each in embeddings().items()}
+    with pytest.raises(UserError, match="labels of board coco5k differ"):
+        evaluate(annotations, embeddings=part, similarity="dot", partial=True, other=stored)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"annotations": None}, "annotations are None; name the folder"),
+        ({"annotations": {"test": 1}}, "annotations are .*; name the folder"),
+        ({"embeddings": np.zeros((3, 4))}, "embeddings are given as ndarray; give the path"),
+        ({"scores": np.zeros((3, 4)), "similarity": None}, "scores are given as ndarray"),
+        ({"scores": {"scores": 1}, "ids": 3, "similarity": None}, "ids belongs to a matrix"),
+        ({"rankings": [[1]], "similarity": None}, "rankings are given as list"),
+        ({"similarity": ["dot"]}, "similarity"),
+        ({"split": None}, "Unknown split None"),
+        ({"split": ["test"]}, r"Unknown split \['test'\]"),
+        ({"boards": 5}, "boards name 5; give a list"),
+        ({"boards": ["coco5k", None]}, "boards name None; give a list"),
+        ({"bootstrap_samples": "5"}, "bootstrap_samples is '5'; give a whole number"),
+        ({"bootstrap_samples": 0}, "0 bootstrap samples are too few"),
+        ({"seed": 0.5}, "seed is 0.5; give a whole number"),
+        ({"seed": -1}, "seed -1 is negative"),
+    ],
+)
+def test_arguments_of_a_wrong_type(annotations, given, message):
+    defaults = {"annotations": annotations, "similarity": "dot"}
+    if not {"scores", "rankings"} & set(given):
+        defaults["embeddings"] = embeddings()
+    with pytest.raises(UserError, match=message):
+        from_files.evaluate(**(defaults | given))
+
+
+def test_ids_of_a_wrong_type(annotations, tmp_path):
+    np.save(tmp_path / "scores.npy", np.zeros((4, 8), np.float32))
+    with pytest.raises(UserError, match="ids are given as ndarray"):
+        evaluate(annotations, scores=tmp_path / "scores.npy", ids=IMAGES)
