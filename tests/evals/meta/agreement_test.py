@@ -113,13 +113,37 @@ def test_undefined_pairs_are_nan_and_explained():
     off_diagonal = found.tau[np.triu_indices(4, 1)]
     assert np.all(np.isnan(off_diagonal))
     assert found.counts.tolist() == [[2, 2, 1, 1], [2, 2, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1]]
-    assert found.notes[:3] == (
-        "Model 'three' has none of these metrics.",
-        "tau between a and b is undefined: b is the same for all 2 models that have both.",
-        "tau between a and c is undefined: only one model has both.",
+    assert found.notes == (
+        "Models with none of these metrics: three.",
+        "Without tau, as fewer than two models have them: c, d.",
+        "Without tau, as all models have the same value: b.",
     )
-    assert found.notes[-1] == "tau between c and d is undefined: no model has both."
-    assert len(found.notes) == 1 + 6
+
+
+def test_what_two_groups_of_models_lack_is_said_by_metric():
+    """Two models have five metrics, two others five others; then one more has all ten."""
+    ours, theirs = [f"ours{i}" for i in range(5)], [f"theirs{i}" for i in range(5)]
+    models = {
+        f"{name}{i}": {tag: float(i) for tag in tags}
+        for name, tags in {"a": ours, "b": theirs}.items()
+        for i in range(2)
+    }
+    found = meta.kendall_tau_b(models, [*ours, *theirs])
+    assert np.isnan(found.tau).sum() == 2 * 25
+    assert found.notes == tuple(
+        f"No tau between {tag} and {', '.join(theirs)}: no model has both." for tag in ours
+    )
+    models["both"] = {tag: 0.0 for tag in [*ours, *theirs]}
+    assert meta.kendall_tau_b(models, [*ours, *theirs]).notes == tuple(
+        note.replace("no model has", "only one model has") for note in found.notes
+    )
+
+
+def test_a_metric_may_be_constant_over_the_models_that_have_another():
+    models = {"a": {"x": 1, "y": 1}, "b": {"x": 1, "y": 2}, "c": {"x": 2}}
+    assert meta.kendall_tau_b(models, ["x", "y"]).notes == (
+        "No tau between x and y: one of the two is the same for all models that have both.",
+    )
 
 
 def test_ties_share_the_mean_of_their_places():

@@ -1,6 +1,8 @@
 """The comparison of metrics from files to files."""
 
 import json
+import re
+import resource
 
 import numpy as np
 import pytest
@@ -51,12 +53,14 @@ def test_the_papers_models_give_its_matrix(tmp_path, table):
 
 
 def test_what_is_undefined_is_said_and_null(tmp_path):
-    for name, metrics in {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"y": 1}}.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "metrics.json").write_text(json.dumps(metrics))
-    text = meta.run([str(tmp_path / name) for name in "abc"], str(tmp_path / "out"))
+    path = tmp_path / "models.json"
+    path.write_text('{"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"y": 1, "z": 2}}')
+    text = meta.run([str(path)], str(tmp_path / "out"))
     assert "rankings of 2 to 3 models" in text
-    assert "- tau between x and y is undefined: x is the same for all 2 models" in text
+    assert (
+        "- Left out, as fewer than two models have them: metrics of z (1).\n"
+        "- Without tau, as all models have the same value: x.\n"
+    ) in text
     assert "| (1) x |     |   - |" in text
     assert "| (1) x |   2 |   2 |" in text
     assert "| c |   - |   3 |" in text
@@ -74,6 +78,36 @@ def test_nothing_is_written_where_something_is_wrong(tmp_path, table):
     with pytest.raises(UserError, match="has only 'one': give two or more"):
         meta.run([str(tmp_path / "one")], str(out))
     assert not out.exists()
+
+
+def test_a_full_disk_leaves_the_earlier_output(tmp_path, table):
+    out = tmp_path / "out"
+    meta.run([table], str(out), METRICS)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    sizes = {name: len(content) for name, content in before.items()}
+    assert sizes["agreement.json"] + sizes["agreement.md"] < 10_000 < sizes["bump_chart.png"]
+    # No file may grow beyond 10,000 bytes: the chart, which comes last, fails.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(UserError, match="Cannot write to .*out: .*too large"):
+            meta.run([table], str(out), METRICS[:2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+@pytest.mark.parametrize("metrics", [METRICS, METRICS[:2]])
+def test_rules_of_the_tables_are_markdown(tmp_path, metrics):
+    path = tmp_path / "models.json"
+    path.write_text(json.dumps({name: dict.fromkeys(METRICS, 1) for name in "ab"}))
+    lines = meta.run([str(path)], str(tmp_path / "out"), metrics).splitlines()
+    # Under every header, a rule of as many cells, each with a dash at least.
+    heads = [i for i, line in enumerate(lines) if line.startswith("|") and not lines[i - 1]]
+    assert len(heads) == 3
+    for i in heads:
+        assert re.fullmatch(r"\|( -+:? \|)+", lines[i + 1])
+        assert lines[i].count("|") == lines[i + 1].count("|") == len(metrics) + 2
 
 
 def test_an_output_that_is_a_file_is_refused(table):

@@ -1,11 +1,10 @@
-"""Tables of models from files, and the choice of metrics."""
+"""Tables of models from files."""
 
 import json
 
 import pytest
 
 from xmodal.evals import meta
-from xmodal.evals.published import ECCV_TABLE_4, ECCV_TABLE_5_METRICS
 from xmodal.options import UserError
 
 
@@ -67,45 +66,3 @@ def test_missing_files_and_doubled_names_are_refused(tmp_path):
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not a readable JSON file"):
         meta.load_models([str(binary)])
-
-
-def test_small_tables_are_compared_whole_but_for_what_stands_behind_metrics():
-    row = {"x/recall@1": 1, "x/recall@1_low": 0, "x/recall@1_high": 2, "x/queries": 7, "human": 3}
-    assert meta.choose_metrics({"a": row, "b": {"sts/spearman": 4}}) == (
-        "x/recall@1",
-        "human",
-        "sts/spearman",
-    )
-
-
-def test_large_tables_are_compared_by_the_metrics_of_the_paper():
-    row = ECCV_TABLE_4["BLIP"] | {f"other/mean/recall@{k}": 1.0 for k in range(30)}
-    chosen = meta.choose_metrics({"a": row})
-    assert chosen == tuple(tag for tag in ECCV_TABLE_5_METRICS if tag in row)
-    assert len(chosen) == 7
-
-
-def test_metrics_asked_for_are_taken_in_their_order():
-    models = {"a": {"m": 1, "n": 2, "m_low": 0}}
-    assert meta.choose_metrics(models, ["n", "m_low"]) == ("n", "m_low")
-
-
-@pytest.mark.parametrize(
-    ("metrics", "message"),
-    [
-        (["m", "nn"], r"No model has the metric\(s\) \['nn'\]; known: \['m', 'n'\]"),
-        (["m"], "two or more metrics"),
-        (["m", "m"], "each once"),
-        ([], "two or more metrics"),
-    ],
-)
-def test_metrics_that_cannot_be_compared_are_refused(metrics, message):
-    with pytest.raises(UserError, match=message):
-        meta.choose_metrics({"a": {"m": 1, "n": 2}}, metrics)
-
-
-def test_a_table_with_nothing_to_choose_asks_for_names():
-    with pytest.raises(UserError, match="Name two or more metrics"):
-        meta.choose_metrics({"a": {"m": 1, "queries": 2}})
-    with pytest.raises(UserError, match="Name two or more metrics"):
-        meta.choose_metrics({"a": {f"own{i}": i for i in range(20)}})

@@ -4,8 +4,9 @@ from xmodal.evals.meta.agreement import Agreement, kendall_tau_b, ranks_of_model
 from xmodal.evals.meta.bradley_terry import bradley_terry, count_wins
 from xmodal.evals.meta.bump_chart import draw_bump_chart
 from xmodal.evals.meta.label_quality import LabelQuality, label_quality, load_positive_lists
+from xmodal.evals.meta.metric_choice import choose_metrics
 from xmodal.evals.meta.metric_report import format_agreement, run, write_meta
-from xmodal.evals.meta.model_table import choose_metrics, load_models
+from xmodal.evals.meta.model_table import load_models
 
 __all__ = [
     "Agreement",

@@ -19,7 +19,7 @@ class Agreement:
       metrics: M tags.
       tau: float64 [M, M] in -1 to 1, symmetric; NaN where it is undefined.
       counts: int64 [M, M], models that have both metrics.
-      notes: a sentence for every pair that is undefined and every model without any metric.
+      notes: sentences on models without any metric and on what is undefined, by metric.
     """
 
     metrics: tuple[str, ...]
@@ -39,27 +39,23 @@ def kendall_tau_b(models: Models, metrics: Sequence[str]) -> Agreement:
       metrics: tags, the rows and columns of the matrix.
 
     Returns:
-      The matrix. A pair is NaN, with a note, when fewer than two models have both metrics or one
-      of them is the same for all.
+      The matrix. A pair is NaN, with a reason in the notes, when fewer than two models have both
+      metrics or one of them is the same for all.
     """
     values = quality_table(models, metrics)
     shape = (len(metrics), len(metrics))
     tau, counts = np.full(shape, np.nan), np.zeros(shape, np.int64)
-    notes = [
-        f"Model {model!r} has none of these metrics."
-        for model, row in zip(models, values, strict=True)
-        if np.all(np.isnan(row))
-    ]
+    reasons: dict[tuple[int, int], str] = {}
     for i in range(len(metrics)):
         for j in range(i, len(metrics)):
             both = ~np.isnan(values[:, i]) & ~np.isnan(values[:, j])
             left, right = values[both, i], values[both, j]
             counts[i, j] = counts[j, i] = len(left)
-            why = _why_undefined(left, right, metrics[i], metrics[j])
-            if not why:
+            if why := _why_undefined(left, right):
+                reasons[i, j] = why
+            else:
                 tau[i, j] = tau[j, i] = stats.kendalltau(left, right, variant="b").statistic
-            elif i != j:
-                notes.append(why)
+    notes = [*_note_models(list(models), values), *_note_metrics(metrics, counts, reasons)]
     return Agreement(tuple(metrics), tau, counts, tuple(notes))
 
 
@@ -98,14 +94,35 @@ def quality_table(models: Models, metrics: Sequence[str]) -> np.ndarray:
     ).reshape(len(models), len(metrics))
 
 
-def _why_undefined(left: np.ndarray, right: np.ndarray, *names: str) -> str:
+def _why_undefined(left: np.ndarray, right: np.ndarray) -> str:
     if len(left) < 2:
-        found = "no model has" if len(left) == 0 else "only one model has"
-        return f"tau between {names[0]} and {names[1]} is undefined: {found} both."
-    for name, values in zip(names, (left, right), strict=True):
-        if np.all(values == values[0]):
-            return (
-                f"tau between {names[0]} and {names[1]} is undefined: {name} is the same for "
-                f"all {len(left)} models that have both."
-            )
+        return f"{'no model has' if len(left) == 0 else 'only one model has'} both"
+    if np.all(left == left[0]) or np.all(right == right[0]):
+        return "one of the two is the same for all models that have both"
     return ""
+
+
+def _note_models(models: Sequence[str], values: np.ndarray) -> list[str]:
+    bare = [model for model, row in zip(models, values, strict=True) if np.all(np.isnan(row))]
+    return [f"Models with none of these metrics: {', '.join(bare)}."] if bare else []
+
+
+def _note_metrics(
+    metrics: Sequence[str], counts: np.ndarray, reasons: Mapping[tuple[int, int], str]
+) -> list[str]:
+    """What is undefined, by metric: one that has no tau even with itself is named only once."""
+    alone = [i for i, j in reasons if i == j]
+    few = [metrics[i] for i in alone if counts[i, i] < 2]
+    same = [metrics[i] for i in alone if counts[i, i] >= 2]
+    notes = []
+    if few:
+        notes.append(f"Without tau, as fewer than two models have them: {', '.join(few)}.")
+    if same:
+        notes.append(f"Without tau, as all models have the same value: {', '.join(same)}.")
+    grouped: dict[tuple[int, str], list[str]] = {}
+    for (i, j), why in reasons.items():
+        if i not in alone and j not in alone:
+            grouped.setdefault((i, why), []).append(metrics[j])
+    for (i, why), others in grouped.items():
+        notes.append(f"No tau between {metrics[i]} and {', '.join(others)}: {why}.")
+    return notes

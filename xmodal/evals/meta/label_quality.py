@@ -79,6 +79,9 @@ def label_quality(
 def load_positive_lists(path: epath.PathLike) -> dict[int, frozenset[int]]:
     """Reads positives as the eccv_caption library releases them: `{"query id": [ids]}`.
 
+    Unlike the pairs of `labels.released.read_lists`, this keeps queries with an empty list: they
+    were judged.
+
     Raises:
       UserError: the file cannot be read or holds something else.
     """

@@ -1,16 +1,18 @@
 """What the comparison of metrics leaves behind: a matrix, a table to read, a chart."""
 
-import json
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from etils import epath
 
 from xmodal.evals.meta.agreement import Agreement, Models, kendall_tau_b, ranks_of_models
 from xmodal.evals.meta.bump_chart import draw_bump_chart
-from xmodal.evals.meta.model_table import choose_metrics, load_models
+from xmodal.evals.meta.metric_choice import choose_metrics, describe_left_out
+from xmodal.evals.meta.model_table import load_models
+from xmodal.evals.meta.same_labels import check_labels
 from xmodal.evals.published import ECCV_TABLE_5
+from xmodal.evals.reports.files import format_json, write_files
 from xmodal.evals.reports.tables import format_table
 from xmodal.options import UserError
 
@@ -27,24 +29,31 @@ def run(paths: Sequence[str], output: str, metrics: Sequence[str] | None = None)
       The Markdown that was written.
 
     Raises:
-      UserError: the models or the metrics cannot be used, or `output` cannot be written.
+      UserError: the models or the metrics cannot be used, labels differ, or `output` cannot be
+        written.
     """
     models = load_models(paths)
+    notes = check_labels(paths)
     if len(models) < 2:
         raise UserError(
             f"Metrics are compared by how they rank models, and {list(paths)} has only "
             f"{next(iter(models))!r}: give two or more."
         )
-    return write_meta(models, choose_metrics(models, metrics), output)
+    if metrics is None and (left_out := describe_left_out(models)):
+        notes = (*notes, left_out)
+    return write_meta(models, choose_metrics(models, metrics), output, notes=notes)
 
 
-def write_meta(models: Models, metrics: Sequence[str], output: str) -> str:
-    """Writes `agreement.json`, `agreement.md` and `bump_chart.png`, each of them whole.
+def write_meta(
+    models: Models, metrics: Sequence[str], output: str, *, notes: Sequence[str] = ()
+) -> str:
+    """Writes `agreement.json`, `agreement.md` and `bump_chart.png`, all of them or none.
 
     Args:
       models: model -> tag -> number.
       metrics: tags, in the order of the tables and of the chart.
       output: folder, made if it is not there.
+      notes: sentences to put before those on the agreement.
 
     Returns:
       The Markdown.
@@ -53,8 +62,8 @@ def write_meta(models: Models, metrics: Sequence[str], output: str) -> str:
       UserError: `output` cannot be written.
     """
     agreement = kendall_tau_b(models, metrics)
+    agreement = dataclasses.replace(agreement, notes=(*notes, *agreement.notes))
     ranks = ranks_of_models(models, metrics)
-    # All is computed before anything is written.
     text = format_agreement(agreement, ranks)
     found = {
         "metrics": list(agreement.metrics),
@@ -65,14 +74,14 @@ def write_meta(models: Models, metrics: Sequence[str], output: str) -> str:
     }
     ranked = {model for column in ranks.values() for model in column}
     chart = draw_bump_chart(ranks, title=f"Ranks of {len(ranked)} models")
-    folder = epath.Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "agreement.json", json.dumps(found, indent=2, allow_nan=False).encode())
-        _write(folder / "agreement.md", text.encode())
-        _write(folder / "bump_chart.png", chart)
-    except OSError as error:
-        raise UserError(f"Cannot write to {output}: {error}. Name another folder.") from error
+    write_files(
+        output,
+        {
+            "agreement.json": format_json(found),
+            "agreement.md": text,
+            "bump_chart.png": chart,
+        },
+    )
     return text
 
 
@@ -130,10 +139,3 @@ def _format_ranks(ranks: Mapping[str, Mapping[str, float]]) -> str:
         places = (column.get(model) for column in ranks.values())
         rows.append([model, *("-" if place is None else f"{place:g}" for place in places)])
     return format_table(rows)
-
-
-def _write(path: epath.Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    temporary = path.parent / f"{path.name}.tmp"
-    temporary.write_bytes(content)
-    temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Tables of models: read from files, and which of their metrics are compared."""
+"""Tables of models, read from files."""
 
 import json
 import math
@@ -7,15 +7,7 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.evals.meta.agreement import Models
-from xmodal.evals.published import ECCV_TABLE_5_METRICS
 from xmodal.options import UserError
-
-# More columns than this are not read at a glance.
-_MOST_METRICS = 12
-# Tags that stand behind a metric and judge no model.
-_SUFFIXES = ("_low", "_high", "_std")
-_COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
 
 
 def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -46,45 +38,14 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
     return models
 
 
-def choose_metrics(models: Models, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The tags to compare.
-
-    Args:
-      models: model -> tag -> number.
-      metrics: tags asked for. None takes all that any model has, counts and interval ends aside;
-        those of table 5 of the ECCV Caption paper, if that is more than twelve.
-
-    Raises:
-      UserError: a tag is in no model or given twice, or there is none, or no short choice.
-    """
-    known = list(dict.fromkeys(tag for row in models.values() for tag in row))
-    if metrics is not None:
-        unknown = [tag for tag in metrics if tag not in known]
-        if unknown:
-            raise UserError(f"No model has the metric(s) {unknown}; known: {known}.")
-        if len(metrics) < 2 or len(set(metrics)) < len(metrics):
-            raise UserError(f"Name two or more metrics to compare, each once, got {list(metrics)}.")
-        return tuple(metrics)
-    judging = [tag for tag in known if not _is_background(tag)]
-    if len(judging) > _MOST_METRICS:
-        judging = [tag for tag in ECCV_TABLE_5_METRICS if tag in judging]
-    if len(judging) < 2:
-        raise UserError(f"Name two or more metrics to compare; the models have {known}.")
-    return tuple(judging)
-
-
-def _is_background(tag: str) -> bool:
-    return tag.endswith(_SUFFIXES) or tag.split("/")[-1] in _COUNTS
-
-
 def _load_path(path: str) -> dict[str, dict[str, float]]:
     place = epath.Path(path)
     if place.is_dir():
         file = place / "metrics.json"
         # `.` and `..` have no name of their own; a link keeps its own.
         model = place.resolve().name if place.name in ("", "..") else place.name
-        return {model: _as_metrics(_load_object(file), str(file))}
-    table = _load_object(place)
+        return {model: _as_metrics(load_object(file), str(file))}
+    table = load_object(place)
     models = {}
     for model, metrics in table.items():
         if not isinstance(metrics, dict):
@@ -96,7 +57,12 @@ def _load_path(path: str) -> dict[str, dict[str, float]]:
     return models
 
 
-def _load_object(path: epath.Path) -> dict[str, Any]:
+def load_object(path: epath.Path) -> dict[str, Any]:
+    """Reads a JSON object that is not empty, in which no name occurs twice.
+
+    Raises:
+      UserError: the file cannot be read or holds something else.
+    """
     try:
         found = json.loads(
             path.read_text(), object_pairs_hook=_without_doubles, parse_constant=_refuse_constant
