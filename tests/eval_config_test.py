@@ -9,6 +9,7 @@ import pytest
 from absl import flags
 
 from xmodal import binary, eval_main
+from xmodal.evals import Evaluator
 from xmodal.evals.reports.store import load_ranks
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_tower
@@ -83,7 +84,23 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     code, said = command(*arguments, *again)
     assert not code
     assert json.loads((tmp_path / "again" / "metrics.json").read_text()) == metrics
-    assert (tmp_path / "again" / "comparison.md").read_text() in said
+    comparison = (tmp_path / "again" / "comparison.md").read_text()
+    assert comparison in said
+    assert comparison.startswith(f"## bow against {out}\n")
+
+
+def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
+    command, arguments, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    assert not command(*arguments)[0]
+    monkeypatch.setattr(Evaluator, "results", lambda *_: pytest.fail("evaluated for nothing"))
+    again = [f"--output={tmp_path / 'again'}", f"--compare={out}"]
+    code, _ = command(*arguments, *again, "--config.evaluation.bootstrap_samples=49")
+    assert "are of other pairs: seed 0 and 49 samples against seed 0 and 50 samples" in code
+    code, _ = command(*arguments, f"--output={out / 'report.md'}")
+    assert "report.md: it is a file" in code
+    assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_a_machine_without_tensorflow_lacks_only_tensorboard(evaluate, model, mo
     assert "TensorBoard scalars are not written" in caplog.text
 
 
-def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model):
+def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path):
     expected = metrics_of(evaluate("dot", embeddings=str(model / "tiny.npz"), similarity="dot"))
     scores = metrics_of(
         evaluate("scores", scores=str(model / "scores.npy"), ids=str(model / "ids.npz"))
@@ -255,6 +255,8 @@ def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model):
     assert set(lists) == set(scores) - correlated - tied
     assert not any(scores[tag] for tag in tied)
     assert lists == pytest.approx({tag: expected[tag] for tag in lists})
+    boards = json.loads((tmp_path / "lists/boards.json").read_text())
+    assert boards["cxc"]["galleries"]["i2t"]["tied_queries"] is None
 
 
 def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
@@ -406,9 +408,12 @@ def test_boards_that_the_model_cannot_answer_at_all(evaluate, model, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path):
+def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path, monkeypatch):
     given = {"similarity": "dot", "boards": ["cxc"]}
     other = evaluate("other", embeddings=str(model / "part.npz"), partial=True, **given)
+    monkeypatch.setattr(
+        from_files, "evaluate_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
+    )
     with pytest.raises(UserError, match="labels of board cxc differ"):
         evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)
     assert not (tmp_path / "out").exists()

@@ -90,6 +90,36 @@ def test_one_checkpoint_agrees_with_the_training_loop(run_dir, tmp_path, capsys)
     assert list(tmp_path.glob("events.out.tfevents.*"))
 
 
+def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
+    given = {"run": str(run_dir), "split": "validation"}
+    evaluate(output=str(tmp_path / "first"), **given)
+    evaluate(output=str(tmp_path / "second"), compare=str(tmp_path / "first"), **given)
+    text = (tmp_path / "second/comparison.md").read_text()
+    assert text.startswith(f"## tiny_quick step 2 against {tmp_path / 'first'}\n")
+    assert text in capsys.readouterr().out
+    assert not any(read(tmp_path / "second/comparison.json").values())
+    evaluate(output=str(tmp_path / "second"), **given)
+    assert not list((tmp_path / "second").glob("comparison*"))
+
+
+def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
+    run_dir, tmp_path, monkeypatch
+):
+    given = {"run": str(run_dir), "split": "validation"}
+    evaluate(output=str(tmp_path / "out"), **given)
+    stored = store.load_ranks(tmp_path / "out")
+    boards = [dataclasses.replace(board, label_hash="beef") for board in stored.results]
+    store.save_ranks(tmp_path / "other/ranks.npz", boards, similarity="dot", seed=0)
+    monkeypatch.setattr(
+        checkpoints, "restore_model", lambda *_: pytest.fail("evaluated for nothing")
+    )
+    with pytest.raises(UserError, match=f"labels of board {TINY} differ: .* against beef"):
+        evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / "other"), **given)
+    with pytest.raises(UserError, match=r"Cannot write to .*report\.md: it is a file"):
+        evaluate(output=str(tmp_path / "out/report.md"), **given)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]
+
+
 def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, monkeypatch):
     """The last checkpoint appears while the follower waits; one was evaluated before."""
     growing, output = tmp_path / "run", tmp_path / "out"
@@ -129,8 +159,8 @@ def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
 )
 def test_mistakes_are_named(run_dir, tmp_path, values, message):
     with pytest.raises(ValueError, match=message):
-        evaluate(**({"run": str(run_dir), "output": str(tmp_path)} | values))
-    assert not (tmp_path / "metrics.json").exists()
+        evaluate(**({"run": str(run_dir), "output": str(tmp_path / "out")} | values))
+    assert list(tmp_path.iterdir()) == []
 
 
 FILES = {"annotations": "labels", "output": "out"}

@@ -111,6 +111,7 @@ def evaluate_run() -> None:
     else:
         steps = iter([checkpoints.resolve_step(run_dir, STEP.value)])
     evaluator = RunEvaluator.of_run(run_dir)
+    evaluator.prepare(split, other)
     with contextlib.closing(reporting.make_writer(output, log=False)) as writer:
         for step in steps:
             try:
@@ -157,6 +158,7 @@ def evaluate_files(kind: str) -> None:
         bootstrap_samples=SAMPLES.value,
         seed=SEED.value,
         mesh=sharding.make_mesh(),
+        other=other,
     )
     write_results(evaluation, OUTPUT.value, other=other)
 

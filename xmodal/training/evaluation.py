@@ -56,32 +56,36 @@ class RunEvaluator:
         held_out = self._eval_set(self.config.splits.validation)
         return self._evaluator.run(state.all_params(), state.model_state, held_out)
 
-    def judge_checkpoint(
-        self, run_dir: str, step: int, split: str, other: StoredResults | None = None
-    ) -> Evaluation:
-        """Evaluates one checkpoint on a split.
+    def prepare(self, split: str, other: StoredResults | None) -> None:
+        """Opens a split ahead of the work, to say what is wrong with it or with a comparison.
 
         Args:
-          run_dir: the run.
-          step: one of its checkpoints.
           split: of the run's dataset.
-          other: another model, which will be compared with this one.
+          other: a model with which checkpoints will be compared.
 
         Raises:
-          UserError: no such step or split, or the models cannot be compared.
+          UserError: no such split, or the models cannot be compared.
         """
-        options = self.config.evaluation
+        held_out, options = self._eval_set(split), self.config.evaluation
         if other is not None:
             check_comparable(
                 other,
-                make_boards(self._eval_set(split)),
+                make_boards(held_out),
                 options.bootstrap_samples,
                 options.seed,
                 rated=rated_tasks(self._parts.model.towers),
             )
+
+    def judge_checkpoint(self, run_dir: str, step: int, split: str) -> Evaluation:
+        """Evaluates one checkpoint on a split.
+
+        Raises:
+          UserError: no such step or split.
+        """
         params, model_state = checkpoints.restore_model(
             run_dir, step, self._parts.model, self._parts.example_inputs, self._parts.mesh
         )
+        options = self.config.evaluation
         return Evaluation(
             name=f"{self.config.name} step {step}",
             title=f"{self.config.data.dataset}, {split} split",
@@ -123,5 +127,5 @@ def evaluate_checkpoint(
       UserError: no such step or split, the models cannot be compared, or `output` cannot be
         written.
     """
-    evaluation = evaluator.judge_checkpoint(run_dir, step, split, other)
+    evaluation = evaluator.judge_checkpoint(run_dir, step, split)
     write_results(evaluation, output, other=other, step=step, writer=writer)
