@@ -180,6 +180,7 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
     assert report.startswith(bold)
     assert "; sis_test.csv holds 12 pairs instead of 46,719; " in report
     assert "\n\nSimilarity: cosine. Intervals: 95 %" in report
+    assert "\n\nIntervals of correlations and their ± are " in report
     assert "| tiny " in report
     assert "CLIP" not in report
     boards = json.loads((out / "boards.json").read_text())
@@ -270,6 +271,7 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
     report = (out / "report.md").read_text()
     assert f"t2i recall@10: {boards['coco5k']['missing']['t2i/recall@10']}." in report
     assert "- Without i2i, sis, sits, sts, t2t: " in report
+    assert "Intervals of correlations" not in report
 
 
 def test_one_modality_gives_what_it_can_and_names_the_rest(evaluate, model):
