@@ -18,9 +18,21 @@ DIMENSION = 512
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """Takes no argument."""
-    if argument:
-        raise ValueError(f"Unknown argument {argument!r} of flickr8k.py; it takes none.")
+    """The text tower from scratch, or a `pretrained` one; `quick` runs on the embedded dataset."""
+    variants = {
+        "": lambda config: config,
+        "pretrained": pretrained,
+        "pretrained_i2t": pretrained_i2t,
+        "pretrained_images": pretrained_images,
+    }
+    if argument not in variants:
+        known = ", ".join(filter(None, variants))
+        raise ValueError(f"Unknown variant {argument!r} of flickr8k; known: {known} or none.")
+    return variants[argument](from_scratch())
+
+
+def from_scratch() -> ConfigDict:
+    """A small text tower and a projection of the features."""
     config = common.experiment("flickr8k")
     config.total_steps, config.batch_size, config.log_every = 600, 256, 50
     config.model.image = {
@@ -64,4 +76,68 @@ def get_config(argument: str = "") -> ConfigDict:
     }
     config.evaluation.every, config.checkpoint.every = 150, 150
     config.checkpoint.best_metric = "flickr8k/mean_recall@10"
+    return config
+
+
+def pretrained(config: ConfigDict) -> ConfigDict:
+    """The last layer of a sentence encoder trained, what the others give computed once."""
+    config.name = "flickr8k_pretrained"
+    config.total_steps, config.log_every = 200, 10
+    # The same path and the same inputs as behind a MobileNetV2 that is trained itself.
+    config.model.image.input_norm = "none"
+    config.model.text = {
+        "name": "bert",
+        "vocab_size": 30522,
+        "width": 384,
+        "depth": 6,
+        "lower_depth": 5,
+        "heads": 12,
+        "mlp_dim": 1536,
+        "max_positions": 512,
+        "dtype": "float32",
+        "pool": "mean",
+        "projection": DIMENSION,
+    }
+    config.init_from.towers.text = "minilm"
+    config.data.text.vocabulary = "minilm/vocab.txt"
+    config.freeze = ["text/bert/(?!layers/)"]
+    config.frozen_cache = "flickr8k_text"
+    config.optimizer.learning_rate = 7e-4
+    config.optimizer.schedule.warmup_steps = 20
+    config.evaluation.every, config.checkpoint.every = 100, 100
+    return config
+
+
+def pretrained_i2t(config: ConfigDict) -> ConfigDict:
+    """The same without captions against captions."""
+    config = pretrained(config)
+    config.name += "_i2t"
+    config.data.captions_per_image = 1
+    del config.tasks.t2t
+    return config
+
+
+def pretrained_images(config: ConfigDict) -> ConfigDict:
+    """Goes on from a run of `pretrained`, with MobileNetV2 itself in place of its features."""
+    config = pretrained(config)
+    config.name += "_images"
+    config.total_steps, config.batch_size = 150, 64
+    config.model.image = {
+        "name": "mobilenet_v2",
+        "batch_norm": "folded",
+        "dtype": "float32",
+        "projection": DIMENSION,
+    }
+    config.data.config = "images"
+    config.data.image = {
+        "size": 160,
+        "augment": {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "colour": True},
+        "eval_crop": 1.0,
+    }
+    config.init_from.towers = {"image": "mobilenet_v2", "text": ""}
+    config.init_from.run = "runs/flickr8k_pretrained"
+    config.init_from.include = ["text/", "image/projection/"]
+    config.init_from.optimizer = False
+    config.optimizer.learning_rate = 1e-4
+    config.evaluation.every, config.checkpoint.every = 75, 75
     return config

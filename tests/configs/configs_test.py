@@ -18,7 +18,7 @@ FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"common", "baselines"})
 ARGUMENTS = {
     "cxc_text_text": ["", "minilm", "quick"],
-    "flickr8k": [""],
+    "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
     "quickstart": ["", "i2t", "t2t"],
 }
 VARIANTS = [(name, argument) for name in NAMES for argument in ARGUMENTS.get(name, ["", "quick"])]
