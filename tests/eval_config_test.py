@@ -23,13 +23,17 @@ WORDS = ("a", "red", "green", "blue", "circle", "square", "triangle", "left", "r
 def command(monkeypatch, capsys):
     """Runs `python -m xmodal.eval_main ARGUMENTS...`; returns how it ended and what it said."""
 
+    def forget_overrides():
+        # A config flag keeps its overrides as flags of their own, of other tests, too.
+        for name in [name for name in flags.FLAGS if name.startswith("config.")]:
+            delattr(flags.FLAGS, name)
+
     def run(*arguments):
+        forget_overrides()
         monkeypatch.setattr(sys, "argv", ["xmodal.eval_main", *arguments])
         with pytest.raises(SystemExit) as ended:
             binary.run(eval_main.main)
-        # A config flag keeps its overrides as flags of their own.
-        for name in [name for name in flags.FLAGS if name.startswith("config.")]:
-            delattr(flags.FLAGS, name)
+        forget_overrides()
         for flag in flags.FLAGS.get_key_flags_for_module(eval_main):
             flag.unparse()
         return ended.value.code, capsys.readouterr().out

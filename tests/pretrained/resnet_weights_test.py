@@ -144,7 +144,7 @@ def _torch_resnet(torch, units):
 
 
 def test_equals_torchvision(small, tmp_path):
-    torch = pytest.importorskip("torch")
+    torch = parity.import_torch()
     model, forward = _torch_resnet(torch, SMALL)
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     save_file(state, tmp_path / "resnet.safetensors")
