@@ -16,7 +16,7 @@ on what the three lower ones give:
 
 Reached, seed 0, on 71,891 captions of 14,369 images (what of restval and train was at hand), full
 CxC test split, T->T R@1/5/10, median rank, STS: 39.8 62.2 71.4, 3, 77.3 +-0.4; before training
-36.2 58.0 67.6, 3, 75.7 +-0.4. 33 minutes of CPU time on two shared cores, the features included.
+36.2 58.0 67.6, 3, 75.7 +-0.4. 35 minutes of CPU time on two shared cores, the features included.
 The encoder's own training data include COCO captions.
 """
 
