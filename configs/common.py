@@ -70,6 +70,23 @@ def frozen_bert(projection: int | None = 1792) -> dict:
     }
 
 
+def minilm(lower_depth: int, projection: int | None = None) -> dict:
+    """The sentence encoder all-MiniLM-L6-v2, its first layers kept apart to be frozen."""
+    return {
+        "name": "bert",
+        "vocab_size": 30522,
+        "width": 384,
+        "depth": 6,
+        "lower_depth": lower_depth,
+        "heads": 12,
+        "mlp_dim": 1536,
+        "max_positions": 512,
+        "dtype": "float32",
+        "pool": "mean",
+        "projection": projection,
+    }
+
+
 def cxc_adam(learning_rate: float) -> dict:
     """Adam as released: the rate falls by 0.1 % every 1000 steps, outlying updates are skipped."""
     return {

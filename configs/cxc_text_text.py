@@ -43,18 +43,7 @@ def minilm(config: ConfigDict) -> ConfigDict:
     """Three of six layers trained, the others computed once for all captions."""
     config.name = "cxc_text_text_minilm"
     config.total_steps, config.batch_size, config.log_every = 300, 256, 10
-    config.model.text = {
-        "name": "bert",
-        "vocab_size": 30522,
-        "width": 384,
-        "depth": 6,
-        "lower_depth": 3,
-        "heads": 12,
-        "mlp_dim": 1536,
-        "max_positions": 512,
-        "dtype": "float32",
-        "pool": "mean",
-    }
+    config.model.text = common.minilm(lower_depth=3)
     config.model.similarity = "cosine"
     config.init_from.towers.text = "minilm"
     config.data.text.vocabulary = "minilm/vocab.txt"

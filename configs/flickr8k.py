@@ -110,19 +110,7 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.total_steps, config.log_every = 200, 10
     # The same path and the same inputs as behind a MobileNetV2 that is trained itself.
     config.model.image.input_norm = "none"
-    config.model.text = {
-        "name": "bert",
-        "vocab_size": 30522,
-        "width": 384,
-        "depth": 6,
-        "lower_depth": 5,
-        "heads": 12,
-        "mlp_dim": 1536,
-        "max_positions": 512,
-        "dtype": "float32",
-        "pool": "mean",
-        "projection": DIMENSION,
-    }
+    config.model.text = common.minilm(lower_depth=5, projection=DIMENSION)
     config.init_from.towers.text = "minilm"
     config.data.text.vocabulary = "minilm/vocab.txt"
     config.freeze = ["text/bert/(?!layers/)"]

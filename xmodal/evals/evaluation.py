@@ -21,6 +21,16 @@ _NOTE_ON_CORRELATIONS = (
 )
 
 
+def warn_of_part(partial: str, split: str) -> list[str]:
+    """The warning of an evaluation on a part of a split; none for the whole split, ""."""
+    if not partial:
+        return []
+    return [
+        f"PARTIAL: {partial} of the {split} split. Numbers among fewer items are higher; they "
+        "compare with no published number."
+    ]
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """All that was found of one model.

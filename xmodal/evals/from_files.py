@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from xmodal.evals.boards.definitions import RATING_SIDES
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
-from xmodal.evals.evaluation import Evaluation
+from xmodal.evals.evaluation import Evaluation, warn_of_part
 from xmodal.evals.inputs import arrays, galleries, lists
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.labels.annotations import Annotations, read_annotations, restrict
@@ -208,12 +208,7 @@ def _check_found(results: Sequence[BoardResult], place: str) -> None:
 
 def _warn(labels: Annotations, annotations: PathLike) -> list[str]:
     """Why the numbers compare with no published one."""
-    warnings = []
-    if labels.partial:
-        warnings.append(
-            f"PARTIAL: {labels.partial} of the {labels.split} split. Numbers among fewer items are "
-            "higher; they compare with no published number."
-        )
+    warnings = warn_of_part(labels.partial, labels.split)
     if labels.differences:
         warnings.append(
             f"NOT THE RELEASED LABELS: in {os.fspath(annotations)}, "

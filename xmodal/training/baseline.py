@@ -14,6 +14,7 @@ from xmodal.evals import Evaluation, Evaluator
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.boards.types import Board
+from xmodal.evals.evaluation import warn_of_part
 from xmodal.evals.reports.compare import check_comparable, rated_tasks
 from xmodal.evals.reports.store import StoredResults
 from xmodal.losses.similarity import make_scorer
@@ -28,9 +29,6 @@ from xmodal.words import find_row, tokenise
 
 # What a config may choose otherwise than the folder of a tower says.
 _FREE = ("pool",)
-_PARTIAL = (
-    "PARTIAL: {} of the {} split. Numbers among fewer items compare with no published number."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +114,7 @@ def _evaluate(
         samples=settings.bootstrap_samples,
         seed=settings.seed,
         published=split == "test" and not eval_set.partial,
-        warnings=[_PARTIAL.format(eval_set.partial, split)] if eval_set.partial else [],
+        warnings=warn_of_part(eval_set.partial, split),
         notes=notes,
     )
 

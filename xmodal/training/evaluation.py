@@ -10,6 +10,7 @@ import ml_collections
 from xmodal import data
 from xmodal.evals import Evaluation, Evaluator
 from xmodal.evals.boards.make import make_boards
+from xmodal.evals.evaluation import warn_of_part
 from xmodal.evals.reports.compare import check_comparable, rated_tasks
 from xmodal.evals.reports.store import StoredResults
 from xmodal.training import checkpoints, preflight, sharding
@@ -85,15 +86,16 @@ class RunEvaluator:
         params, model_state = checkpoints.restore_model(
             run_dir, step, self._parts.model, self._parts.example_inputs, self._parts.mesh
         )
-        options = self.config.evaluation
+        options, held_out = self.config.evaluation, self._eval_set(split)
         return Evaluation(
             name=f"{self.config.name} step {step}",
             title=f"{self.config.data.dataset}, {split} split",
-            results=self._evaluator.results(params, model_state, self._eval_set(split)),
+            results=self._evaluator.results(params, model_state, held_out),
             similarity=self._parts.model.similarity,
             samples=options.bootstrap_samples,
             seed=options.seed,
-            published=split == "test",
+            published=split == "test" and not held_out.partial,
+            warnings=warn_of_part(held_out.partial, split),
         )
 
     def _eval_set(self, split: str) -> data.EvalSet:
