@@ -1,0 +1,205 @@
+"""Readers of what a downloader of images leaves behind: tar shards, parquet tables, loose files.
+
+The shards are those of img2dataset. Its keys are places in shards, which are row numbers of the url
+list for some shard sizes only, so that a sample is known by its url, which stands beside it.
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from data_prep.image_check import BadImageError
+from data_prep.records import LeftOut
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+
+# Rows of a parquet table that are in memory at once.
+_BATCH = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetched:
+    """An image that was fetched, or the note that it could not be.
+
+    Attributes:
+      where: for reports: shard and member, or file.
+      name: file name of the image, with the folders above it; "" in a table.
+      url: where it came from; "" if that is not known.
+      caption: the text that the downloader stored with it; "" if there is none.
+      error: why there is no image; "" if there is one.
+      read: gives the bytes of the image; to be called before the next image is asked for. Raises
+        `BadImageError` if the archive ends before the image does.
+    """
+
+    where: str
+    name: str
+    url: str
+    caption: str
+    error: str
+    read: Callable[[], bytes]
+
+
+def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
+    """Reads the samples of a tar: neighbouring members whose names are equal up to the first dot.
+
+    Images that nobody asks for are passed over without reading them.
+
+    Args:
+      path: the archive, not compressed.
+      where: what reports call it.
+
+    Yields:
+      The samples that have an image; last, if the archive is cut off or damaged, that it is.
+    """
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for _, members in itertools.groupby(_members(archive), _sample_key):
+                endings = {pathlib.PurePosixPath(m.name).suffix.lower(): m for m in members}
+                image = next((endings[end] for end in IMAGE_ENDINGS if end in endings), None)
+                if image is None:
+                    continue
+                meta = _parse_json(_read_member(archive, endings.get(".json")))
+                yield Fetched(
+                    where=f"{where}:{image.name}",
+                    name=image.name,
+                    url=_text(meta, "url"),
+                    caption=_text(meta, "caption"),
+                    error="",
+                    read=_member_reader(archive, image),
+                )
+            # A reader takes damage in the middle for the end; the true end is a block of zeros.
+            archive.fileobj.seek(archive.offset)
+            block = archive.fileobj.read(tarfile.BLOCKSIZE)
+        if len(block) < tarfile.BLOCKSIZE or any(block):
+            yield LeftOut(where, "damaged archive", f"no valid member at byte {archive.offset:,}")
+    except (tarfile.TarError, OSError, ValueError) as error:
+        yield LeftOut(where, "damaged archive", str(error))
+
+
+def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
+    """Reads a parquet table of samples, or the one beside a shard, which has only their fate.
+
+    Args:
+      path: the table, with the column `url` and, where it holds the images, one that is named after
+        their kind, such as `jpg`. `caption`, `status` and `error_message` may be there.
+      where: what reports call it.
+
+    Yields:
+      The samples that the table has an image of and those that could not be fetched. Others of a
+      table without images lie in their shard. Last, if the file is damaged, that it is.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as table:
+            names = table.schema_arrow.names
+            image_column = next((end[1:] for end in IMAGE_ENDINGS if end[1:] in names), None)
+            wanted = {"url", "caption", "status", "error_message", image_column}
+            columns = [name for name in names if name in wanted]
+            row = 0
+            for batch in table.iter_batches(_BATCH, columns=columns):
+                for meta in batch.to_pylist():
+                    image = meta.get(image_column)
+                    failed = meta.get("status", "success") != "success"
+                    if image or failed or image_column:
+                        yield Fetched(
+                            where=f"{where} row {row}",
+                            name="",
+                            url=_text(meta, "url"),
+                            caption=_text(meta, "caption"),
+                            error="" if image else _text(meta, "error_message") or "not fetched",
+                            read=lambda image=image: image,
+                        )
+                    row += 1
+    except (pyarrow.ArrowException, OSError) as error:
+        yield LeftOut(where, "damaged table", str(error).partition("\n")[0])
+
+
+def has_images(path: pathlib.Path) -> bool:
+    """Whether a parquet table has a column of images; False also if it cannot be read."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        names = pyarrow.parquet.read_schema(path).names
+    except (pyarrow.ArrowException, OSError):
+        return False
+    return any(end[1:] in names for end in IMAGE_ENDINGS)
+
+
+def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
+    """Reads loose images, in the folder or in folders below it, in the order of their names.
+
+    A json file of the same name beside an image may tell its url and caption.
+
+    Args:
+      folder: the folder; files with other endings than those of images are passed over.
+      where: what reports call it.
+    """
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        known = frozenset(files)
+        for name in sorted(files):
+            stem, ending = os.path.splitext(name)
+            if ending and ending.lower() not in IMAGE_ENDINGS:
+                continue
+            path = pathlib.Path(parent, name)
+            meta: Mapping[str, Any] = {}
+            if f"{stem}.json" in known:
+                meta = _parse_json(path.with_suffix(".json").read_bytes())
+            relative = path.relative_to(folder).as_posix()
+            yield Fetched(
+                where=f"{where}/{relative}",
+                name=relative,
+                url=_text(meta, "url"),
+                caption=_text(meta, "caption"),
+                error="",
+                read=path.read_bytes,
+            )
+
+
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (member := archive.next()) is not None:
+        archive.members.clear()  # else the headers of the whole archive stay in memory
+        if member.isfile():
+            yield member
+
+
+def _sample_key(member: tarfile.TarInfo) -> str:
+    folder, _, name = member.name.rpartition("/")
+    return f"{folder}/{name.partition('.')[0]}"
+
+
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> bytes:
+    file = archive.extractfile(member) if member is not None else None
+    return file.read() if file is not None else b""
+
+
+def _member_reader(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            return _read_member(archive, member)
+        except (tarfile.TarError, OSError) as error:
+            raise BadImageError("truncated image", str(error)) from error
+
+    return read
+
+
+def _parse_json(data: bytes) -> Mapping[str, Any]:
+    """What a downloader noted; nothing if that is damaged, as the image then has no known url."""
+    try:
+        meta = json.loads(data) if data else {}
+    except ValueError:
+        return {}
+    return meta if isinstance(meta, dict) else {}
+
+
+def _text(meta: Mapping[str, Any], name: str) -> str:
+    value = meta.get(name)
+    return value if isinstance(value, str) else ""

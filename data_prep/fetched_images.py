@@ -1,0 +1,147 @@
+"""Joins a published list of image urls with the images that could be fetched of it.
+
+    urls = RowIndex(url for url, caption in rows)
+    for item in join_rows(read_fetched(folder), len(rows), urls=urls.rows, where=name_of_row):
+        ...  # a LeftOut, or a row number with the image
+
+Nothing is downloaded. Memory is some 20 bytes per row of the list and one image.
+"""
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+from absl import logging
+
+from data_prep.fetched_files import Fetched, has_images, read_folder, read_table, read_tar
+from data_prep.records import LeftOut
+
+__all__ = ["Fetched", "RowIndex", "join_rows", "read_fetched", "row_of_name"]
+
+# Different messages of a downloader that are told apart in a report.
+_MAX_ERRORS = 1000
+
+
+def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
+    """Reads whatever a downloader left in a folder, image by image.
+
+    - img2dataset `webdataset`: `00000.tar`, ... with the tables `00000.parquet`, ... beside them;
+    - img2dataset `parquet`: `00000.parquet`, ... with the images in the column `jpg`;
+    - img2dataset `files`: folders `00000/`, ... of images, each with a json file;
+    - images in the folder itself or in folders below it, under names that a dataset explains.
+
+    Yields:
+      Images, links that could not be fetched, and shards that are damaged.
+
+    Raises:
+      FileNotFoundError: the folder does not exist or is empty.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} does not exist")
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.name.endswith((".tar", ".parquet")))
+    loose = True
+    for name in names:
+        path, where = folder / name, f"{folder.name}/{name}"
+        if path.suffix == ".tar":
+            loose = False
+            yield from read_tar(path, where)
+        else:
+            loose = loose and not has_images(path)
+            yield from read_table(path, where)
+    if loose:
+        yield from read_folder(folder, folder.name)
+
+
+class RowIndex:
+    """Finds the rows of a list by a text that every row has, such as its url.
+
+    The texts themselves are not kept, only 64 bits of their hash: among five million rows two
+    different texts are taken for one another with a probability of one in a million.
+
+    Args:
+      texts: one per row, strings or UTF-8 bytes; spaces around them do not count.
+    """
+
+    def __init__(self, texts: Iterable[str | bytes]) -> None:
+        hashes = np.fromiter(map(text_hash, texts), np.uint64)
+        self._rows = np.argsort(hashes, kind="stable").astype(np.int32)
+        self._hashes = hashes[self._rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self, text: str | bytes) -> Sequence[int]:
+        """Numbers of the rows that have a text, counted from 0, ascending."""
+        key = np.uint64(text_hash(text))
+        start, stop = (np.searchsorted(self._hashes, key, side) for side in ("left", "right"))
+        return self._rows[start:stop].tolist()
+
+
+def text_hash(text: str | bytes) -> int:
+    """64 bits that depend on a text alone, the same on every machine."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return int.from_bytes(hashlib.blake2b(data.strip(), digest_size=8).digest(), "little")
+
+
+def row_of_name(name: str) -> Sequence[int]:
+    """The row that a loose file is named after: `12.jpg` or `00012.png` is row 12."""
+    stem = os.path.splitext(name)[0]
+    # A number in a sub-folder is a place in a shard and no row.
+    return [int(stem)] if stem.isdecimal() and stem.isascii() else []
+
+
+def join_rows(
+    fetched: Iterable[Fetched | LeftOut],
+    count: int,
+    *,
+    where: Callable[[int], str],
+    urls: Callable[[str], Sequence[int]] | None = None,
+    names: Callable[[str], Sequence[int]] | None = None,
+    wanted: np.ndarray | None = None,
+) -> Iterator[tuple[int, Fetched] | LeftOut]:
+    """Gives the rows of a list their images.
+
+    An image whose url is known goes to all rows with this url, another one to the rows that its
+    name stands for. Of several images of a row the first is taken.
+
+    Args:
+      fetched: what `read_fetched` yields.
+      count: rows of the list.
+      where: what reports call a row.
+      urls: rows of a url.
+      names: rows of a file name; `row_of_name` where files are named by row number.
+      wanted: bool [count], the rows to join; all by default. Images of others are passed over.
+
+    Yields:
+      Row numbers with their image, in the order of the images; damaged shards; at the end the
+      wanted rows that have no image, with what the downloader said about them.
+    """
+    open_rows = np.ones(count, bool) if wanted is None else wanted.copy()
+    errors, error_of = {"": 0}, np.zeros(count, np.int16)
+    strangers = 0
+    for item in fetched:
+        if isinstance(item, LeftOut):
+            yield item
+            continue
+        if item.url and urls is not None:
+            rows = urls(item.url)
+        else:
+            rows = names(item.name) if names is not None else []
+        rows = [row for row in rows if row < count]
+        strangers += not rows
+        for row in rows:
+            if item.error:
+                if len(errors) < _MAX_ERRORS:
+                    errors.setdefault(item.error, len(errors))
+                error_of[row] = errors.get(item.error, 0)
+            elif open_rows[row]:
+                open_rows[row] = False
+                yield row, item
+    if strangers:
+        logging.warning("%d fetched images are of no row of the list; they were ignored", strangers)
+    messages = list(errors)
+    for row in np.flatnonzero(open_rows).tolist():
+        yield LeftOut(where(row), "no image", messages[error_of[row]])
