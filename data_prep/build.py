@@ -11,11 +11,17 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 import data_prep
+from data_prep.records import counts_table, short_splits
 from data_prep.schema import UnexpectedFilesError
 
 
 def build(
-    name: str, config: str, *, data_dir: str | None = None, manual_dir: str | None = None
+    name: str,
+    config: str,
+    *,
+    data_dir: str | None = None,
+    manual_dir: str | None = None,
+    min_kept: float | None = None,
 ) -> tfds.core.DatasetBuilder:
     """Prepares one builder config of a dataset, unless that was done before.
 
@@ -27,20 +33,23 @@ def build(
       config: TFDS builder config.
       data_dir: where TFDS keeps datasets.
       manual_dir: folder of files fetched by hand, for the datasets that have instructions.
+      min_kept: share of the records of every split that must be usable, 0 to 1; by default what
+        the dataset asks for.
 
     Returns:
       A builder whose records can be read.
 
     Raises:
       FileNotFoundError: `manual_dir`, or a file that should be in it, is not there.
-      UnexpectedFilesError: files do not hold the published dataset.
+      UnexpectedFilesError: files do not hold the published dataset, or too little of it; also of
+        a dataset that was prepared before.
     """
 
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):
         raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
 
     def make_builder() -> Any:
-        return data_prep.builder_class(name)(config=config, data_dir=data_dir)
+        return data_prep.builder_class(name)(config=config, data_dir=data_dir, min_kept=min_kept)
 
     settings = tfds.download.DownloadConfig(manual_dir=manual_dir)
     try:
@@ -49,7 +58,14 @@ def build(
         # Another process may have renamed its own copy into place first: the two are equal.
         if not make_builder().is_prepared():
             raise
-    return make_builder()
+    builder = make_builder()
+    counts = builder.info.metadata or {}
+    if min_kept is not None and "kept" in counts and (short := short_splits(counts, min_kept)):
+        raise UnexpectedFilesError(
+            f"{builder.data_dir} was prepared before and keeps less than {min_kept:.4g} of the "
+            f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
+        )
+    return builder
 
 
 def main() -> None:
@@ -59,18 +75,32 @@ def main() -> None:
     parser.add_argument("--config", help="one builder config; by default all of them")
     parser.add_argument("--data_dir", help="where datasets are kept; by default where TFDS does")
     parser.add_argument("--manual_dir", help="folder of the files that were fetched by hand")
+    parser.add_argument(
+        "--min_kept",
+        type=float,
+        help="share of the records of every split that must be usable (0 to 1), "
+        "by default what the dataset asks for",
+    )
     args = parser.parse_args()
+    if args.min_kept is not None and not 0 <= args.min_kept <= 1:
+        parser.error(f"--min_kept is {args.min_kept}; a share from 0 to 1")
     known = list(data_prep.builder_class(args.dataset).builder_configs)
     if args.config and args.config not in known:
         parser.error(f"{args.dataset} has no config {args.config!r}; known: {', '.join(known)}")
     for config in [args.config] if args.config else known:
         try:
             builder = build(
-                args.dataset, config, data_dir=args.data_dir, manual_dir=args.manual_dir
+                args.dataset,
+                config,
+                data_dir=args.data_dir,
+                manual_dir=args.manual_dir,
+                min_kept=args.min_kept,
             )
-        except (FileNotFoundError, UnexpectedFilesError) as error:
+        except (OSError, UnexpectedFilesError) as error:
             sys.exit(f"Error: {error}")
         print(f"{args.dataset}/{config}: {builder.data_dir}")
+        if "kept" in (builder.info.metadata or {}):
+            print(counts_table(builder.info.metadata))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """Image files of a dataset, in a folder or still in the archive they were published in."""
 
 import pathlib
-import zipfile
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.image_check import BadImageError
+from data_prep.text_files import open_archive, read_member
 
 
 class ImageFiles:
@@ -12,6 +15,7 @@ class ImageFiles:
 
     Raises:
       FileNotFoundError: none of them exists.
+      UnexpectedFilesError: the archive is cut.
     """
 
     def __init__(self, *candidates: pathlib.Path) -> None:
@@ -19,7 +23,7 @@ class ImageFiles:
         if not present:
             raise FileNotFoundError(f"none of {', '.join(map(str, candidates))} exists")
         self.path = present[0]
-        self._archive = zipfile.ZipFile(self.path) if self.path.is_file() else None
+        self._archive = open_archive(self.path) if self.path.is_file() else None
         if self._archive is not None:
             # Archives put the images into a folder, and macOS adds another with the same names.
             members = (m for m in self._archive.namelist() if not m.startswith("__MACOSX"))
@@ -34,10 +38,13 @@ class ImageFiles:
         """Content of a file.
 
         Raises:
-          FileNotFoundError: there is no such image.
+          BadImageError: there is no such image, or the archive is damaged at this place.
         """
         if name not in self:
-            raise FileNotFoundError(f"{self.path} has no image {name}")
-        if self._archive is not None:
-            return self._archive.read(self._members[name])
-        return (self.path / name).read_bytes()
+            raise BadImageError("no image", f"{self.path} has no {name}")
+        if self._archive is None:
+            return (self.path / name).read_bytes()
+        try:
+            return read_member(self._archive, self._members[name])
+        except UnexpectedFilesError as error:
+            raise BadImageError("damaged in the archive", str(error)) from error

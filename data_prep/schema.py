@@ -12,41 +12,41 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data_prep.errors import UnexpectedFilesError
+from data_prep.random_access import RandomAccessBuilder
 
-class UnexpectedFilesError(ValueError):
-    """The files that were fetched by hand do not hold the published dataset."""
-
-
-class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    """Builder whose records can be read by index: ArrayRecord unless another format is asked for.
-
-    The order of training examples is a permutation of record numbers, so the format that TFDS
-    takes by default (TFRecord, sequential) would not do.
-    """
-
-    def __init__(self, *, file_format: str | None = None, **kwargs: Any) -> None:
-        super().__init__(file_format=file_format or "array_record", **kwargs)
+__all__ = [
+    "RandomAccessBuilder",
+    "UnexpectedFilesError",
+    "captioned_image_features",
+    "check_counts",
+    "feature_vector",
+    "rating_features",
+]
 
 
-def captioned_image_features(image: Any) -> tfds.features.FeaturesDict:
+def captioned_image_features(image: Any, relations: int = 0) -> tfds.features.FeaturesDict:
     """Features of the configs `images`, `features` and `captions`: an image with all its captions.
 
     Args:
       image: feature of the image itself, `tfds.features.Image()` for pixels,
         `feature_vector(...)` for precomputed features, or None to leave it out.
+      relations: number R of labels of the pair of image and caption, 0 for none.
 
     Returns:
       `image` if there is one; `image_id` int32, stable and unique; `captions`, text [C];
-      `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`.
+      `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`;
+      `relations` int32 [R] of 0 and 1, if there are any, whose names `info.metadata` has under
+      the same key.
     """
-    return tfds.features.FeaturesDict(
-        ({} if image is None else {"image": image})
-        | {
-            "image_id": np.int32,
-            "captions": tfds.features.Sequence(tfds.features.Text()),
-            "caption_ids": tfds.features.Sequence(np.int32),
-        }
-    )
+    features = ({} if image is None else {"image": image}) | {
+        "image_id": np.int32,
+        "captions": tfds.features.Sequence(tfds.features.Text()),
+        "caption_ids": tfds.features.Sequence(np.int32),
+    }
+    if relations:
+        features["relations"] = tfds.features.Tensor(shape=(relations,), dtype=np.int32)
+    return tfds.features.FeaturesDict(features)
 
 
 def feature_vector(*shape: int) -> tfds.features.Tensor:

@@ -1,6 +1,5 @@
 """MS-COCO captions in Karpathy's split: 123,287 photographs with five to seven captions each."""
 
-import io
 import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,9 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
+from data_prep.image_check import BadImageError
 from data_prep.image_files import ImageFiles
+from data_prep.records import LeftOut, Record
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
@@ -56,8 +57,7 @@ class Builder(schema.RandomAccessBuilder):
             metadata=tfds.core.MetadataDict(complete=True),
         )
 
-    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
-        folder = pathlib.Path(dl_manager.manual_dir)
+    def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         source, captions_only = folder / "dataset_coco.json", self.builder_config.name == "captions"
         if source.exists():
             records = self._read_karpathy(source)
@@ -81,7 +81,7 @@ class Builder(schema.RandomAccessBuilder):
             "test": (records["test"], _EVALUATION_CAPTIONS),
         }
         return {
-            split: self._generate_examples(images, files, captions)
+            split: self._examples(images, files, captions)
             for split, (images, captions) in splits.items()
             if images
         }
@@ -97,12 +97,12 @@ class Builder(schema.RandomAccessBuilder):
         schema.check_counts(found, self.EXPECTED, str(source))
         return records
 
-    def _generate_examples(
+    def _examples(
         self,
         records: Sequence[Mapping[str, Any]],
         files: Mapping[str, ImageFiles],
         captions: int | None = None,
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
+    ) -> Iterator[Record | LeftOut]:
         """Yields the images of a split, each with its first `captions` captions, None for all.
 
         Without `files` the pixels are left out.
@@ -119,6 +119,9 @@ class Builder(schema.RandomAccessBuilder):
                 "caption_ids": [sentence["sentid"] for sentence in sentences],
             }
             if files:
-                image = files[record["filepath"]].read(record["filename"])
-                example["image"] = io.BytesIO(image)
+                try:
+                    example["image"] = files[record["filepath"]].read(record["filename"])
+                except BadImageError as error:
+                    yield LeftOut(record["filename"], error.reason, error.detail)
+                    continue
             yield record["cocoid"], example

@@ -1,15 +1,13 @@
 """Conceptual Captions: 3.3 million web images, each with its cleaned alt text as the caption."""
 
-import io
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import tensorflow as tf
 import tensorflow_datasets as tfds
-from absl import logging
 
 from data_prep import schema
+from data_prep.records import LeftOut, Record
 
 # Validation ids start here, so that they differ from the row numbers of the training file.
 _VALIDATION_OFFSET = 10_000_000
@@ -20,10 +18,11 @@ class Builder(schema.RandomAccessBuilder):
 
     Image and caption ids are the row numbers of the published files, counted from 0. The files list
     URLs and many of those are dead by now: rows without an image, and images that cannot be
-    decoded, are left out, and their numbers are logged.
+    decoded, are left out, as long as half of them remain.
     """
 
     VERSION = tfds.core.Version("1.0.0")
+    MIN_KEPT = 0.5
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Web images with one caption each."),
     ]
@@ -42,8 +41,7 @@ class Builder(schema.RandomAccessBuilder):
             homepage="https://ai.google.com/research/ConceptualCaptions",
         )
 
-    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
-        folder = pathlib.Path(dl_manager.manual_dir)
+    def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         captions = {
             "train": _read_captions(folder / "Train_GCC-training.tsv"),
             "validation": _read_captions(folder / "Validation_GCC-1.1.0-Validation.tsv"),
@@ -55,36 +53,26 @@ class Builder(schema.RandomAccessBuilder):
             _images_by_row(folder / "validation"),
         )
         return {
-            "train": self._generate_examples(captions["train"], train, 0),
-            "validation": self._generate_examples(
-                captions["validation"], validation, _VALIDATION_OFFSET
-            ),
+            "train": _examples(captions["train"], train, 0),
+            "validation": _examples(captions["validation"], validation, _VALIDATION_OFFSET),
         }
 
-    def _generate_examples(
-        self, captions: list[str], images: Mapping[int, pathlib.Path], first_id: int
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
-        rows = sorted(images.keys() & range(len(captions)))
-        undecodable = 0
-        for row in rows:
-            encoded = images[row].read_bytes()
-            if not _is_decodable(encoded):
-                undecodable += 1
-                continue
-            yield (
-                first_id + row,
-                {
-                    "image": io.BytesIO(encoded),
-                    "image_id": first_id + row,
-                    "captions": [captions[row]],
-                    "caption_ids": [first_id + row],
-                },
-            )
-        logging.info(
-            "Conceptual Captions: of %d rows %d have an image; %d of these could not be decoded.",
-            len(captions),
-            len(rows),
-            undecodable,
+
+def _examples(
+    captions: list[str], images: Mapping[int, pathlib.Path], first_id: int
+) -> Iterator[Record | LeftOut]:
+    for row, caption in enumerate(captions):
+        if row not in images:
+            yield LeftOut(f"row {row}", "no image")
+            continue
+        yield (
+            first_id + row,
+            {
+                "image": images[row].read_bytes(),
+                "image_id": first_id + row,
+                "captions": [caption],
+                "caption_ids": [first_id + row],
+            },
         )
 
 
@@ -99,12 +87,3 @@ def _images_by_row(folder: pathlib.Path) -> dict[int, pathlib.Path]:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist")
     return {int(path.stem): path for path in folder.iterdir() if path.stem.isdecimal()}
-
-
-def _is_decodable(encoded: bytes) -> bool:
-    """Whether the decoder that training uses accepts an image."""
-    try:
-        tf.io.decode_image(encoded, channels=3, expand_animations=False)
-    except tf.errors.InvalidArgumentError:
-        return False
-    return True

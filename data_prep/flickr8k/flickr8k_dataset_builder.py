@@ -1,6 +1,5 @@
 """Flickr8k: 8,091 photographs with five captions each, and graded image-caption pairs."""
 
-import io
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -10,7 +9,9 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.flickr8k import flickr8k_files
+from data_prep.image_check import BadImageError
 from data_prep.image_files import ImageFiles
+from data_prep.records import LeftOut, Record
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -55,8 +56,7 @@ class Builder(schema.RandomAccessBuilder):
             features=features, homepage="https://doi.org/10.1613/jair.3994"
         )
 
-    def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
-        folder = pathlib.Path(dl_manager.manual_dir)
+    def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         captions = flickr8k_files.read_captions(folder)
         image_ids = {name: number for number, name in enumerate(sorted(captions.texts))}
         found = {"images": len(image_ids)} | {k: len(v) for k, v in captions.splits.items()}
@@ -74,28 +74,33 @@ class Builder(schema.RandomAccessBuilder):
         schema.check_counts(found, expected, str(folder))
         read_image = _open_images(folder, self.builder_config.name)
         return {
-            split: self._generate_examples(
+            split: _captioned_images(
                 {name: captions.texts[name] for name in names}, image_ids, read_image
             )
             for split, names in captions.splits.items()
         }
 
-    def _generate_examples(
-        self,
-        captions: Mapping[str, list[str]],
-        image_ids: Mapping[str, int],
-        read_image: Callable[[str], Any],
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        for name, texts in captions.items():
-            yield (
-                name,
-                {
-                    "image": read_image(name),
-                    "image_id": image_ids[name],
-                    "captions": texts,
-                    "caption_ids": [5 * image_ids[name] + k for k in range(5)],
-                },
-            )
+
+def _captioned_images(
+    captions: Mapping[str, list[str]],
+    image_ids: Mapping[str, int],
+    read_image: Callable[[str], Any],
+) -> Iterator[Record | LeftOut]:
+    for name, texts in captions.items():
+        try:
+            image = read_image(name)
+        except BadImageError as error:
+            yield LeftOut(name, error.reason, error.detail)
+            continue
+        yield (
+            name,
+            {
+                "image": image,
+                "image_id": image_ids[name],
+                "captions": texts,
+                "caption_ids": [5 * image_ids[name] + k for k in range(5)],
+            },
+        )
 
 
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
@@ -105,13 +110,12 @@ def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
             features = dict(zip(archive["files"].tolist(), archive["features"], strict=True))
         return features.__getitem__
     names = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Flickr8k_Dataset.zip", "images_160.zip")
-    files = ImageFiles(*(folder / name for name in names))
-    return lambda name: io.BytesIO(files.read(name))
+    return ImageFiles(*(folder / name for name in names)).read
 
 
 def _rating_examples(
     ratings: list[flickr8k_files.Rating], image_ids: Mapping[str, int]
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[Record]:
     for number, rating in enumerate(ratings):
         yield (
             number,

@@ -1,6 +1,7 @@
 """The command that prepares datasets."""
 
 import sys
+import types
 
 import pytest
 
@@ -17,6 +18,7 @@ def test_all_configs_or_one_are_prepared(tmp_path, monkeypatch, capsys):
 
     class Prepared:
         data_dir = "somewhere"
+        info = types.SimpleNamespace(metadata=None)
 
     def record(name, config, **folders):
         prepared.append((name, config, folders["data_dir"], folders["manual_dir"]))

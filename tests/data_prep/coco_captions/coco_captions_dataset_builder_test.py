@@ -9,6 +9,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
+from data_prep.schema import UnexpectedFilesError
 
 # COCO id -> Karpathy split, image folder, number of captions.
 _IMAGES = {
@@ -97,8 +98,12 @@ def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
         _build(manual_dir)
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
     (manual_dir / "train2014" / _file_name("train2014", 25)).unlink()
-    with pytest.raises(FileNotFoundError, match=_file_name("train2014", 25)):
+    with pytest.raises(
+        UnexpectedFilesError, match="less than 1 of the records of train(.|\n)*no im"
+    ):
         _build(manual_dir)
+    listed = (manual_dir / "tfds" / "coco_captions" / "images" / "left_out.csv").read_text()
+    assert f"train,{_file_name('train2014', 25)},no image" in listed
     (manual_dir / "val2014.zip").unlink()
     with pytest.raises(FileNotFoundError, match=r"none of .*val2014, .*val2014\.zip exists"):
         _build(manual_dir)

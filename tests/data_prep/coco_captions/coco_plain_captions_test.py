@@ -121,7 +121,7 @@ def test_karpathys_file_comes_first_and_needs_no_images(tmp_path, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", counts)
     builder = _build(tmp_path)
     assert sorted(_read(builder, "train")) == [10, 20]
-    assert builder.info.metadata == {"complete": True}
+    assert builder.info.metadata["complete"]
 
 
 def _config(folder, **changes):

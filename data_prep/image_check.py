@@ -1,0 +1,133 @@
+"""Decides what becomes of an encoded image: kept byte for byte, converted, or refused."""
+
+import dataclasses
+import io
+import warnings
+
+import numpy as np
+import PIL.Image
+
+# 8,192 x 8,192. Photographs are far below; what is above is a mistake or an attack on the memory.
+MAX_PIXELS = 2**26
+
+# Not every format of Pillow: some (EPS, PDF) start other programs or hold no picture.
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+# An MPO is a JPEG with more pictures behind the first.
+_KEPT_FORMATS = ("JPEG", "MPO", "PNG")
+
+
+class BadImageError(ValueError):
+    """An image that cannot be used.
+
+    Attributes:
+      reason: one of a few, such as "no image", "no bytes", "not an image", "truncated image",
+        "damaged image", "damaged in the archive" and "too many pixels".
+      detail: what else is known.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedImage:
+    """An image that every decoder of this project reads.
+
+    Attributes:
+      encoded: an RGB or grey JPEG or PNG with 8 bits per channel.
+      converted: what it was before, such as "CMYK JPEG" or "16-bit PNG"; "" for bytes as they came.
+    """
+
+    encoded: bytes
+    converted: str = ""
+
+
+def checked_image(encoded: bytes) -> CheckedImage:
+    """Decodes an image once and converts what is not 8-bit RGB or grey JPEG or PNG.
+
+    Converted images are RGB PNGs of the same pixels: 16 bits are scaled to 8, transparent pixels
+    lie on white, and of an animation the first picture is taken. The EXIF orientation is ignored,
+    as the decoders of training ignore it.
+
+    Args:
+      encoded: content of the file.
+
+    Raises:
+      BadImageError: the file cannot be decoded to its end, or is far too large.
+    """
+    if not encoded:
+        raise BadImageError("no bytes")
+    with warnings.catch_warnings():
+        # Pillow warns of large images and of odd tags; what matters is an error below.
+        warnings.simplefilter("ignore")
+        image = _open(encoded)
+        kind = _kind(image, encoded)
+        try:
+            if not kind:
+                # A JPEG decodes at an eighth of its size in a third of the time, and still has to
+                # be read to its end; other formats ignore this.
+                image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
+                image.load()
+                return CheckedImage(encoded)
+            converted = io.BytesIO()
+            _to_rgb(image).save(converted, "PNG")
+        except Exception as error:  # damaged files make Pillow raise errors of every kind
+            raise _bad_image(error) from error
+    return CheckedImage(converted.getvalue(), kind)
+
+
+def _open(encoded: bytes) -> PIL.Image.Image:
+    PIL.Image.init()
+    try:
+        image = PIL.Image.open(
+            io.BytesIO(encoded), formats=[name for name in _FORMATS if name in PIL.Image.OPEN]
+        )
+    except PIL.UnidentifiedImageError as error:
+        raise BadImageError("not an image", f"starts with {encoded[:12]!r}") from error
+    except PIL.Image.DecompressionBombError as error:
+        raise BadImageError("too many pixels", str(error)) from error
+    except Exception as error:  # see above
+        raise _bad_image(error) from error
+    if image.width * image.height > MAX_PIXELS:
+        raise BadImageError(
+            "too many pixels", f"{image.width:,} x {image.height:,}, more than {MAX_PIXELS:,}"
+        )
+    return image
+
+
+def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
+    """What an image is if it has to be converted, "" if it is fine as it is."""
+    name = "JPEG" if image.format == "MPO" else str(image.format)
+    if image.format not in _KEPT_FORMATS:
+        return name
+    # Pillow cuts 16-bit colours without a word; the header of a PNG tells, at a fixed place.
+    if image.format == "PNG" and encoded[24] != 8:
+        return f"{encoded[24]}-bit PNG"
+    if "transparency" in image.info:
+        return f"transparent {name}"
+    return "" if image.mode in ("RGB", "L") else f"{image.mode} {name}"
+
+
+def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
+    if image.mode.startswith("I") or image.mode == "F":
+        return _scaled(image).convert("RGB")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = PIL.Image.new("RGBA", image.size, "white")
+        return PIL.Image.alpha_composite(white, image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _scaled(image: PIL.Image.Image) -> PIL.Image.Image:
+    """Grey images of more than 8 bits, of which Pillow itself would clip all above 255."""
+    pixels = np.asarray(image, np.float64)
+    white = max(65535.0 if image.mode.startswith("I") else 1.0, float(pixels.max()))
+    return PIL.Image.fromarray(np.clip(pixels / white * 255, 0, 255).round().astype(np.uint8))
+
+
+def _bad_image(error: Exception) -> BadImageError:
+    text = f"{type(error).__name__}: {error}"
+    cut = isinstance(error, EOFError) or "truncated" in text.lower()
+    return BadImageError("truncated image" if cut else "damaged image", text)

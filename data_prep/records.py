@@ -1,0 +1,129 @@
+"""What becomes of every record of a build: kept as it is, converted, or left out for a reason."""
+
+import collections
+import csv
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Self
+
+# What a builder yields for a record that can be used: a key that is unique in the split, and an
+# example with the features of the builder.
+Record = tuple[int | str, dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """A record that cannot be used.
+
+    Attributes:
+      where: file and row, or name: "sts_val.csv line 17", "training/00012.tar:0001234.jpg".
+      reason: one of the few of a dataset: "no image", "truncated image", "empty caption", ...
+      detail: what else is known about this one.
+    """
+
+    where: str
+    reason: str
+    detail: str = ""
+
+
+class BuildReport:
+    """Counts the records of a build by split; those left out also go to a csv file as they come.
+
+    The file is opened with the first of them, so that a build without any leaves no file.
+
+    Args:
+      path: the csv file, with the columns `split,where,reason,detail`.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self._file: Any = None
+        self._kept: collections.Counter[str] = collections.Counter()
+        self._left_out: dict[str, collections.Counter[str]] = {}
+        self._converted: dict[str, collections.Counter[str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def has_left_out(self) -> bool:
+        """Whether any record was left out."""
+        return any(self._left_out.values())
+
+    def start(self, split: str) -> None:
+        """Lists a split, which may stay empty."""
+        self._kept[split] += 0
+        self._left_out.setdefault(split, collections.Counter())
+        self._converted.setdefault(split, collections.Counter())
+
+    def keep(self, split: str, converted: str = "") -> None:
+        """Counts a record that was kept, and what its image was if that had to be converted."""
+        self._kept[split] += 1
+        if converted:
+            self._converted[split][converted] += 1
+
+    def leave_out(self, split: str, record: LeftOut) -> None:
+        """Counts a record that was left out and writes its row."""
+        self._left_out[split][record.reason] += 1
+        if self._file is None:
+            # Names of files may hold bytes that are no text.
+            self._file = self.path.open(
+                "w", encoding="utf-8", errors="backslashreplace", newline=""
+            )
+            csv.writer(self._file).writerow(["split", "where", "reason", "detail"])
+        csv.writer(self._file).writerow([split, record.where, record.reason, record.detail])
+
+    def metadata(self) -> dict[str, Any]:
+        """The counts as plain data.
+
+        Returns:
+          `kept`, split -> records; `left_out`, split -> reason -> records; `converted`, split ->
+          what the image was -> records.
+        """
+        return {
+            "kept": dict(self._kept),
+            "left_out": {split: dict(counts) for split, counts in self._left_out.items()},
+            "converted": {split: dict(counts) for split, counts in self._converted.items()},
+        }
+
+    def text(self) -> str:
+        """The counts as a table; see `counts_table`."""
+        return counts_table(self.metadata())
+
+
+def counts_table(metadata: Mapping[str, Any]) -> str:
+    """Table of what was kept and left out, one line per split.
+
+    Args:
+      metadata: what `BuildReport.metadata` returned, also as TFDS stored it.
+    """
+    lines = [f"{'split':<14}{'kept':>11}{'left out':>11}{'converted':>11}  why"]
+    for split, kept in metadata["kept"].items():
+        left_out = metadata["left_out"].get(split, {})
+        converted = metadata["converted"].get(split, {})
+        why = ", ".join(f"{reason} {count:,}" for reason, count in _most_first(left_out))
+        if converted:
+            what = ", ".join(f"{name} {count:,}" for name, count in _most_first(converted))
+            why += f"{'; ' if why else ''}converted: {what}"
+        counts = (kept, sum(left_out.values()), sum(converted.values()))
+        lines.append(f"{split:<14}" + "".join(f"{count:>11,}" for count in counts) + f"  {why}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:
+    """Splits that are empty or kept less than the share `min_kept` of their records."""
+    short = []
+    for split, kept in metadata["kept"].items():
+        total = kept + sum(metadata["left_out"].get(split, {}).values())
+        if not kept or kept < min_kept * total:
+            short.append(split)
+    return short
+
+
+def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

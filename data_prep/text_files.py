@@ -1,0 +1,217 @@
+"""Readers of the files that datasets are published in: csv, JSON and zip, each with its errors.
+
+Damage is told from rows of another form: damage of a file (a cut gzip stream, no JSON) stops a
+build; a bad row of a csv file is a `LeftOut` of `scan_csv`, and an error of `read_csv`.
+"""
+
+import csv
+import gzip
+import json
+import pathlib
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.records import LeftOut
+
+_GZIP = b"\x1f\x8b"
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+def read_csv(
+    path: pathlib.Path,
+    *,
+    columns: Sequence[str],
+    delimiter: str = ",",
+    header: bool = True,
+    quotes: bool = True,
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Reads rows all of which must be good; see `scan_csv`.
+
+    Yields:
+      Where a row begins ("sts_val.csv line 17"), and its fields by column.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: a column is missing, or a row is bad; with file, line and reason.
+    """
+    for row in scan_csv(path, columns=columns, delimiter=delimiter, header=header, quotes=quotes):
+        if isinstance(row, LeftOut):
+            raise UnexpectedFilesError(f"{path.parent / row.where}: {row.reason}, {row.detail}")
+        yield row
+
+
+def scan_csv(
+    path: pathlib.Path,
+    *,
+    columns: Sequence[str],
+    delimiter: str = ",",
+    header: bool = True,
+    quotes: bool = True,
+) -> Iterator[tuple[str, dict[str, str]] | LeftOut]:
+    """Reads rows of which some may be bad: too short or long, no UTF-8, NULs, unbalanced quotes.
+
+    Args:
+      path: of a csv file, packed by gzip or not.
+      columns: names that the header must have; without a header, the names of the first columns.
+      delimiter: what stands between two fields.
+      header: whether the first row names the columns. Rows must then be as long as it is; without
+        one they may be longer than `columns`.
+      quotes: whether fields may stand in double quotes.
+
+    Yields:
+      As `read_csv`, or why a row is bad.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: a column is missing, or the gzip stream is cut or damaged.
+    """
+    lines = _Lines(path)
+    rows = csv.reader(
+        lines,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+        strict=True,
+    )
+    names = list(columns)
+    if header:
+        names = _header(rows, path)
+        if missing := [name for name in columns if name not in names]:
+            raise UnexpectedFilesError(f"{path} lacks the column {', '.join(missing)}")
+    while True:
+        where = f"{path.name} line {rows.line_num + 1}"
+        lines.bad = ""
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield LeftOut(where, "malformed row", str(error))
+            continue
+        if not row:
+            continue
+        if lines.bad:
+            yield LeftOut(where, *lines.bad.split(": ", 1))
+        elif len(row) < len(names) or (header and len(row) > len(names)):
+            yield LeftOut(where, "malformed row", f"{len(row)} fields instead of {len(names)}")
+        else:
+            yield where, dict(zip(names, row, strict=False))
+
+
+def read_json(path: pathlib.Path) -> Any:
+    """Reads a JSON file, packed by gzip or not.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is cut, or no JSON.
+    """
+    return parse_json(b"".join(_raw_lines(path)), str(path))
+
+
+def parse_json(encoded: bytes, source: str) -> Any:
+    """Parses JSON that was read from `source`, which an error names.
+
+    Raises:
+      UnexpectedFilesError: it is cut, or no JSON.
+    """
+    try:
+        return json.loads(encoded)
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise UnexpectedFilesError(f"{source} is cut off or no JSON: {error}") from error
+
+
+def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Reads a file with one JSON value per line, packed by gzip or not.
+
+    Yields:
+      Where the value stands ("captions.jsonl line 3"), and the value.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: a line is no JSON, or the file is cut.
+    """
+    for number, line in enumerate(_raw_lines(path), 1):
+        if line.strip():
+            yield f"{path.name} line {number}", parse_json(line, f"{path} line {number}")
+
+
+def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
+    """Opens a zip archive.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is cut, or no zip archive.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist") from None
+    except (*_ZIP_ERRORS, ValueError, OSError) as error:
+        raise UnexpectedFilesError(
+            f"{path} is cut off or no zip archive ({error}); fetch it again"
+        ) from error
+
+
+def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
+    """Reads a file of an archive.
+
+    Raises:
+      UnexpectedFilesError: it is not there, or its bytes are damaged.
+    """
+    try:
+        return archive.read(member)
+    except (KeyError, ValueError, *_ZIP_ERRORS) as error:
+        raise UnexpectedFilesError(f"{archive.filename}: {member}: {error}") from error
+
+
+def _header(rows: Iterator[list[str]], path: pathlib.Path) -> list[str]:
+    try:
+        return next(rows, [])
+    except csv.Error as error:
+        raise UnexpectedFilesError(f"{path} line 1: {error}") from error
+
+
+class _Lines:
+    """Lines of a file as text.
+
+    Attributes:
+      bad: why a line since the caller last cleared this is no text: "reason: detail", or "".
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._lines = _raw_lines(path)
+        self.bad = ""
+        self._first = True
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        if self._first:
+            self._first, line = False, line.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in line:
+            self.bad = f"not text: a NUL at byte {line.index(0)} of the line"
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.bad = f"not UTF-8: {error.reason} at byte {error.start} of the line"
+            return line.decode("utf-8", "replace")
+
+
+def _raw_lines(path: pathlib.Path) -> Iterator[bytes]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    number = 0
+    with path.open("rb") as file:
+        packed = file.peek(2)[:2] == _GZIP
+        try:
+            for line in gzip.GzipFile(fileobj=file) if packed else file:
+                number += 1
+                yield line
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UnexpectedFilesError(
+                f"{path} is cut off or damaged after line {number:,} ({error}); fetch it again"
+            ) from error
