@@ -8,6 +8,9 @@ import numpy as np
 from data_prep.crisscrossed_shapes import sampling, similarity
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption
 from data_prep.crisscrossed_shapes.graph import Scene, full_content
+from data_prep.sampling import scheme
+from data_prep.sampling.groups import number_groups
+from data_prep.sampling.nearest import nearest
 
 RATERS = 5
 _STEP = 0.1  # of the raters' slider
@@ -84,13 +87,15 @@ def rate_split(
             similar = similarity.fit(said[left], shown[right])
         return RatedPairs(task, method, pairs, rate(similar, task, rng))
 
-    groups = [
-        vectors.reshape(len(scenes), DESCRIBERS, -1).mean(axis=1)
+    groups = number_groups(len(scenes), DESCRIBERS)
+    through_captions = [
+        nearest(groups.means(vectors))
         for vectors in sampling.word_vectors([caption.text for caption in flat])
     ]
-    i2i = rated("sis", "i2i_csim", sampling.image_pairs(groups))
-    isim = rated("sts", "c2c_isim", sampling.caption_pairs(sampling.coarse_pixels(images), rng))
-    cycles = sampling.cocaption_cycles(len(scenes), rng)
+    through_images = [nearest(sampling.coarse_pixels(images))]
+    i2i = rated("sis", "i2i_csim", scheme.image_pairs(through_captions))
+    isim = rated("sts", "c2c_isim", scheme.caption_pairs(through_images, groups, rng))
+    cycles = scheme.cocaption_cycles(groups, rng)
     cross = sampling.cross_pairs(
         i2i.pairs,
         i2i.scores,
@@ -103,4 +108,4 @@ def rate_split(
     yield isim
     yield i2i
     yield rated("sits", "c2i_intrasim", cross)
-    yield rated("sits", "c2i_original", sampling.original_pairs(len(scenes)))
+    yield rated("sits", "c2i_original", scheme.original_pairs(groups))

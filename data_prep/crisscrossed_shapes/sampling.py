@@ -1,18 +1,16 @@
-"""Which pairs are rated: the sampling scheme of Crisscrossed Captions (section 3 of its paper).
+"""What the sampling scheme of Crisscrossed Captions needs here: plain encoders, and a cut.
 
-Pairs within a modality are picked through the other modality, so that they are neither random nor
-chosen by what will be measured. Images and captions are given by position; the captions of image
-i are 5 i to 5 i + 4.
+The scheme itself is `data_prep.sampling.scheme`. Images and captions are given by position; the
+captions of image i are 5 i to 5 i + 4.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS
 
-NEIGHBOURS = 5  # per image or caption group and encoder
 INTRASIM_PER_IMAGE = 4  # caption-image pairs found through ratings; 3.9 and 4.0 in the release
 
 
@@ -51,64 +49,6 @@ def coarse_pixels(images: np.ndarray, cells: int = 8) -> np.ndarray:
     return means - means.mean(axis=0)
 
 
-def nearest(vectors: np.ndarray) -> np.ndarray:
-    """The most similar other items by cosine, int [N, NEIGHBOURS]."""
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    similarity = unit @ unit.T
-    np.fill_diagonal(similarity, -np.inf)
-    return np.argsort(-similarity, axis=1, kind="stable")[:, :NEIGHBOURS]
-
-
-def image_pairs(group_vectors: Iterable[np.ndarray]) -> np.ndarray:
-    """Image pairs (i2i_csim) picked through their captions, int [P, 2].
-
-    Args:
-      group_vectors: for every caption encoder the mean vectors of the caption groups, [N, D].
-
-    Returns:
-      Every image with its nearest by either encoder; without repetition in the same order.
-    """
-    pairs = [
-        (image, int(other))
-        for vectors in group_vectors
-        for image, row in enumerate(nearest(vectors))
-        for other in row
-    ]
-    return np.array(list(dict.fromkeys(pairs)))
-
-
-def caption_pairs(image_vectors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Caption pairs (c2c_isim) picked through their images, int [P, 2].
-
-    Args:
-      image_vectors: [N, D].
-      rng: draws one caption from each of the two groups, anew for every pair.
-
-    Returns:
-      One pair for every two images of which either is among the other's nearest.
-    """
-    groups = {
-        tuple(sorted((image, int(other)))): (image, int(other))
-        for image, row in enumerate(nearest(image_vectors))
-        for other in row
-    }
-    pairs = np.array(list(groups.values()))
-    return pairs * DESCRIBERS + rng.integers(DESCRIBERS, size=pairs.shape)
-
-
-def cocaption_cycles(images: int, rng: np.random.Generator) -> np.ndarray:
-    """Pairs within each caption group (c2c_cocaption): a cycle in random order, int [5 N, 2]."""
-    order = rng.permuted(np.tile(np.arange(DESCRIBERS), (images, 1)), axis=1)
-    first = order + np.arange(images)[:, None] * DESCRIBERS
-    return np.stack([first, np.roll(first, -1, axis=1)], axis=-1).reshape(-1, 2)
-
-
-def original_pairs(images: int) -> np.ndarray:
-    """Every caption with its own image (c2i_original), int [5 N, 2] as (caption, image)."""
-    captions = np.arange(images * DESCRIBERS)
-    return np.stack([captions, captions // DESCRIBERS], axis=1)
-
-
 def cross_pairs(
     pairs_of_images: np.ndarray,
     image_scores: np.ndarray,
@@ -117,10 +57,12 @@ def cross_pairs(
     number: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Caption-image pairs (c2i_intrasim) out of rated pairs, the best rated first.
+    """Caption-image pairs (c2i_intrasim) out of rated pairs, the best rated of the split first.
 
-    Image pairs and caption pairs take turns. An image pair gives one image and a random caption of
-    the other; a caption pair one caption and the image of the other; which way round is random.
+    Version 1 of this dataset is made so; `data_prep.sampling.scheme` is nearer to the released
+    pairs. Image pairs and caption pairs take turns. An image pair gives one image and a random
+    caption of the other; a caption pair one caption and the image of the other; which way round is
+    random.
 
     Args:
       pairs_of_images: int [P, 2] with `image_scores` [P].

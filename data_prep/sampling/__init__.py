@@ -1,0 +1,1 @@
+"""The sampling scheme of Crisscrossed Captions: which pairs of captions and images are rated."""

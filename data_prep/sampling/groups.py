@@ -1,0 +1,99 @@
+"""Which captions describe which image, by position: what every step of the scheme needs to know."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from data_prep.errors import UnexpectedFilesError
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """The images of a split, each with the group of its captions.
+
+    Items are named by position: image n is `image_ids[n]`, and its captions are `sizes[n]`
+    neighbouring entries of `caption_ids`, which has those of image 0 first.
+
+    Attributes:
+      image_ids: int64 [N].
+      caption_ids: int64 [M].
+      sizes: int64 [N], captions of every image, at least one each.
+    """
+
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    sizes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    @functools.cached_property
+    def starts(self) -> np.ndarray:
+        """Position of the first caption of every image, int64 [N]."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @functools.cached_property
+    def owners(self) -> np.ndarray:
+        """The image of every caption, int64 [M]."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def draw(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A random caption of each of these images, all equally likely, in the same shape."""
+        return self.starts[images] + rng.integers(self.sizes[images])
+
+    def means(self, vectors: np.ndarray) -> np.ndarray:
+        """The mean of the caption vectors of every image, [M, D] -> [N, D]."""
+        sums = np.add.reduceat(vectors, self.starts, axis=0)
+        return sums / self.sizes[:, None].astype(vectors.dtype)
+
+    def take(self, images: np.ndarray) -> "Groups":
+        """The groups of these images only.
+
+        Args:
+          images: bool [N].
+        """
+        kept = images[self.owners]
+        return Groups(self.image_ids[images], self.caption_ids[kept], self.sizes[images])
+
+
+def number_groups(images: int, captions: int) -> Groups:
+    """Groups of equal size whose ids are positions: the captions of image i are C i to C i + C - 1.
+
+    Args:
+      images: N of them.
+      captions: C of each.
+    """
+    return Groups(
+        np.arange(images), np.arange(images * captions), np.full(images, captions, np.int64)
+    )
+
+
+def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray, place: str) -> Groups:
+    """Groups captions by their image; images come in the order of their first caption.
+
+    Args:
+      caption_ids: int [M], all different.
+      caption_image_ids: int [M], the image of each.
+      place: where they come from, for the error.
+
+    Raises:
+      UnexpectedFilesError: there are none, or a caption is named twice.
+    """
+    if not len(caption_ids):
+        raise UnexpectedFilesError(f"{place} names no captions; is the split another one?")
+    ids, counts = np.unique(caption_ids, return_counts=True)
+    if counts.max() > 1:
+        raise UnexpectedFilesError(
+            f"{place} names caption {ids[counts.argmax()]} {counts.max()} times; a caption belongs "
+            "to one image and is listed once."
+        )
+    _, first, group = np.unique(caption_image_ids, return_index=True, return_inverse=True)
+    place_of_image = np.argsort(np.argsort(first))  # sorted ids -> order of appearance
+    row = place_of_image[group]
+    order = np.argsort(row, kind="stable")
+    return Groups(
+        image_ids=np.asarray(caption_image_ids, np.int64)[np.sort(first)],
+        caption_ids=np.asarray(caption_ids, np.int64)[order],
+        sizes=np.bincount(row),
+    )

@@ -1,0 +1,45 @@
+"""The nearest neighbours of every item, by cosine."""
+
+import numpy as np
+
+NEIGHBOURS = 5  # per item and encoder
+_ROWS = 1024  # of the similarity matrix at a time
+
+
+def nearest(
+    vectors: np.ndarray, number: int = NEIGHBOURS, decimals: int | None = None
+) -> np.ndarray:
+    """The most similar other items of every item, the most similar first.
+
+    Of equally similar items the earlier ones count as nearer.
+
+    Args:
+      vectors: floats [N, D], none of them zero, N > 1. Cosines are computed in their type.
+      number: of neighbours, K; all others if there are fewer.
+      decimals: cosines are rounded to so many digits before they are compared, so that items
+        with equal vectors tie on every machine; None compares them as computed.
+
+    Returns:
+      int64 [N, min(K, N - 1)].
+    """
+    number = min(number, len(vectors) - 1)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = []
+    for start in range(0, len(unit), _ROWS):
+        similarity = unit[start : start + _ROWS] @ unit.T
+        if decimals is not None:
+            similarity = np.round(similarity, decimals)
+        own = np.arange(len(similarity))
+        similarity[own, start + own] = -np.inf
+        found.append(_largest(similarity, number))
+    return np.concatenate(found)
+
+
+def _largest(values: np.ndarray, number: int) -> np.ndarray:
+    """Columns of the largest values of every row, as a stable sort of the whole would list them."""
+    least = np.partition(values, -number, axis=1)[:, -number]
+    # More than `number` in a row if several are equal to the least.
+    row, column = np.nonzero(values >= least[:, None])
+    order = np.lexsort((column, -values[row, column], row))
+    place = np.arange(len(row)) - np.searchsorted(row, row)  # in its row; `row` is sorted
+    return column[order][place < number].reshape(-1, number)

@@ -1,0 +1,34 @@
+"""Groups of captions."""
+
+import numpy as np
+import pytest
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.sampling.groups import make_groups, number_groups
+
+
+def test_captions_are_brought_together_in_the_order_of_their_images():
+    groups = make_groups(np.array([7, 3, 9, 1, 4]), np.array([20, 10, 20, 30, 10]), "here")
+    assert groups.image_ids.tolist() == [20, 10, 30]
+    assert groups.caption_ids.tolist() == [7, 9, 3, 4, 1]
+    assert groups.sizes.tolist() == [2, 2, 1]
+    assert groups.owners.tolist() == [0, 0, 1, 1, 2]
+    vectors = np.array([[1.0], [3.0], [10.0], [20.0], [5.0]])
+    assert groups.means(vectors).tolist() == [[2.0], [15.0], [5.0]]
+    fewer = groups.take(np.array([True, False, True]))
+    assert (fewer.image_ids.tolist(), fewer.caption_ids.tolist()) == ([20, 30], [7, 9, 1])
+
+
+def test_numbered_groups_are_positions():
+    groups = number_groups(2, 3)
+    assert groups.owners.tolist() == [0, 0, 0, 1, 1, 1]
+    assert groups.starts.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("captions", "message"),
+    [([], "names no captions"), ([1, 2, 1], "caption 1 2 times")],
+)
+def test_captions_must_be_there_once(captions, message):
+    with pytest.raises(UnexpectedFilesError, match=message):
+        make_groups(np.array(captions, int), np.arange(len(captions)), "labels.csv")

@@ -1,0 +1,120 @@
+"""The steps of the sampling scheme, each against its definition."""
+
+import collections
+
+import numpy as np
+
+from data_prep.sampling import scheme
+from data_prep.sampling.groups import make_groups, number_groups
+
+
+def make_neighbours(seed, number=37, width=5):
+    rng = np.random.default_rng(seed)
+    return np.array(
+        [rng.permutation(np.delete(np.arange(number), i))[:width] for i in range(number)]
+    )
+
+
+def uneven_groups(sizes=(3, 1, 5, 2, 5, 1, 4)):
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    return make_groups(np.arange(len(owners)) + 100, owners + 10, "here")
+
+
+def test_image_pairs_are_the_union_of_all_encoders_without_repetition():
+    first, second = make_neighbours(1), make_neighbours(2)
+    pairs = scheme.image_pairs([first, second])
+    expected = {(i, j) for m in (first, second) for i, row in enumerate(m.tolist()) for j in row}
+    assert len(pairs) == len(expected)
+    assert {tuple(pair) for pair in pairs.tolist()} == expected
+
+
+def test_caption_pairs_join_each_pair_of_groups_once():
+    neighbours = make_neighbours(3)
+    groups = number_groups(37, 5)
+    pairs = scheme.caption_pairs([neighbours], groups, np.random.default_rng(0))
+    joined = [frozenset(pair) for pair in groups.owners[pairs].tolist()]
+    expected = {frozenset((i, j)) for i, row in enumerate(neighbours.tolist()) for j in row}
+    assert len(joined) == len(set(joined))
+    assert set(joined) == expected
+    assert set((pairs % 5).ravel()) == set(range(5))
+    assert min(collections.Counter(groups.owners[pairs].ravel().tolist()).values()) >= 5
+
+
+def test_captions_are_drawn_evenly_from_groups_of_any_size():
+    groups = uneven_groups()
+    images = np.tile(np.arange(len(groups)), 4000)
+    drawn = groups.draw(images, np.random.default_rng(0))
+    np.testing.assert_array_equal(groups.owners[drawn], images)
+    share = np.bincount(drawn) / 4000 * groups.sizes[groups.owners]
+    np.testing.assert_allclose(share, 1, atol=0.12)
+
+
+def test_cocaptions_form_one_cycle_through_each_group():
+    groups = uneven_groups()
+    pairs = scheme.cocaption_cycles(groups, np.random.default_rng(0)).tolist()
+    for start, size in zip(groups.starts.tolist(), groups.sizes.tolist(), strict=True):
+        own = [pair for pair in pairs if start <= pair[0] < start + size]
+        if size < 3:
+            assert [sorted(pair) for pair in own] == [[start, start + 1]] * (size == 2)
+            continue
+        successor = dict(own)
+        walk = [start]
+        while len(walk) < size:
+            walk.append(successor[walk[-1]])
+        assert len(own) == size
+        assert sorted(walk) == list(range(start, start + size))
+        assert successor[walk[-1]] == walk[0]
+
+
+def test_orders_of_the_cycles_differ():
+    pairs = scheme.cocaption_cycles(number_groups(23, 5), np.random.default_rng(0))
+    successor = dict(pairs.tolist())
+    steps = {tuple(successor[image * 5 + k] - image * 5 for k in range(5)) for image in range(23)}
+    assert len(steps) > 5
+
+
+def test_original_pairs_hold_each_caption_once_with_its_image():
+    groups = uneven_groups()
+    pairs = scheme.original_pairs(groups)
+    np.testing.assert_array_equal(pairs[:, 0], np.arange(21))
+    np.testing.assert_array_equal(pairs[:, 1], np.repeat(np.arange(7), groups.sizes))
+
+
+def test_every_image_takes_its_best_rated_pairs_from_each_source():
+    rng = np.random.default_rng(0)
+    groups = number_groups(20, 5)
+    sources = []
+    for seed in (4, 5):
+        edges = np.array(
+            [(i, j) for i, row in enumerate(make_neighbours(seed, 20).tolist()) for j in row]
+        )
+        sources.append((edges, np.random.default_rng(seed).permutation(len(edges)) / 20))
+    pairs = scheme.cross_pairs(sources, groups, rng, per_source=1)
+    # The caption belongs to the second image of a row, the other image is the first.
+    rows = {(groups.owners[caption], image) for caption, image in pairs.tolist()}
+    for edges, scores in sources:
+        known = {(k, j): score for (j, k), score in zip(edges.tolist(), scores, strict=True)}
+        for image in range(20):
+            best = max((pair for pair in known if image in pair), key=known.get)
+            assert best in rows
+    assert len(pairs) <= 40
+    assert len(np.unique(pairs, axis=0)) == len(pairs)
+
+
+def test_cross_pairs_skip_what_is_taken_and_end_with_their_sources():
+    source = np.array([(0, 1)]), np.array([3.0])
+    groups = number_groups(2, 1)  # one caption each: nothing to draw
+    pairs = scheme.cross_pairs([source, source], groups, np.random.default_rng(0))
+    assert pairs.tolist() == [[1, 0]]
+    nothing = np.zeros((0, 2), int), np.zeros(0)
+    empty = scheme.cross_pairs([nothing], groups, np.random.default_rng(0))
+    assert empty.shape == (0, 2)
+
+
+def test_cross_pairs_draw_any_caption_of_the_group():
+    groups = number_groups(300, 5)
+    edges = np.stack([np.arange(0, 300, 2), np.arange(1, 300, 2)], axis=1)
+    scores = np.arange(len(edges), dtype=float)
+    pairs = scheme.cross_pairs([(edges, scores)], groups, np.random.default_rng(0))
+    counts = np.bincount(pairs[:, 0] % 5, minlength=5)
+    assert counts.min() > 0.7 * counts.mean()
