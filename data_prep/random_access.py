@@ -118,7 +118,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 example = example | {"image": encoded}
             split_hash.add(example)
         except BadImageError as error:
-            return LeftOut(str(key), error.reason, error.detail), ""
+            # A fetched image knows its place, which says more than the number of its row.
+            where = getattr(example["image"], "where", str(key))
+            return LeftOut(where, error.reason, error.detail), ""
         except (UnicodeEncodeError, OverflowError) as error:
             return LeftOut(str(key), "value that cannot be stored", str(error)), ""
         return (key, example), converted
