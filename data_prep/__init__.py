@@ -13,6 +13,7 @@ BUILDERS = {
         "data_prep.crisscrossed_shapes.crisscrossed_shapes_dataset_builder:Builder"
     ),
     "flickr8k": "data_prep.flickr8k.flickr8k_dataset_builder:Builder",
+    "sbu": "data_prep.sbu.sbu_dataset_builder:Builder",
 }
 
 

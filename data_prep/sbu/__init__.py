@@ -1,0 +1,1 @@
+"""SBU Captioned Photo Dataset."""

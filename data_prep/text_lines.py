@@ -1,0 +1,65 @@
+"""Lines of a text file by number, for lists that are too long to be held in memory."""
+
+import mmap
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from data_prep.records import LeftOut
+
+_CHUNK = 2**24
+_LINE_FEED = 10
+
+
+class TextLines(Sequence[bytes]):
+    """Lines of a file, read where they stand when they are asked for: 8 bytes of memory a line.
+
+    Only line feeds end a line, and the carriage return before one is no part of it.
+
+    Args:
+      path: a text file, not packed. It stays open.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} does not exist")
+        self.path = path
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            # An empty file cannot be mapped.
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        ends = [
+            np.flatnonzero(np.frombuffer(self._bytes[start : start + _CHUNK], np.uint8) == 10)
+            + start
+            for start in range(0, size, _CHUNK)
+        ]
+        self._ends = np.concatenate([np.empty(0, np.int64), *ends])
+        if size and self._bytes[size - 1] != 10:  # the last line may lack its end
+            self._ends = np.append(self._ends, size)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> bytes:
+        if not 0 <= number < len(self):
+            raise IndexError(f"{self.path} has {len(self):,} lines, no number {number:,}")
+        start = self._ends[number - 1] + 1 if number else 0
+        return self._bytes[start : self._ends[number]].removesuffix(b"\r")
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self[number] for number in range(len(self)))
+
+
+def read_caption(line: bytes, where: str) -> str | LeftOut:
+    """A caption as text, or why it is none; `where` is what reports call its line."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return LeftOut(where, "not UTF-8", f"{error.reason} at byte {error.start} of the caption")
+    if "\0" in text:
+        return LeftOut(where, "not text", f"a NUL at character {text.index(chr(0))} of the caption")
+    return text if text.strip() else LeftOut(where, "empty caption")
