@@ -5,6 +5,8 @@ from typing import Any
 
 # Import paths and not classes: importing a builder imports tensorflow and registers the builder.
 BUILDERS = {
+    "cite": "data_prep.cite.cite_dataset_builder:Builder",
+    "clue": "data_prep.clue.clue_dataset_builder:Builder",
     "coco_captions": "data_prep.coco_captions.coco_captions_dataset_builder:Builder",
     "conceptual_captions": (
         "data_prep.conceptual_captions.conceptual_captions_dataset_builder:Builder"
@@ -12,8 +14,11 @@ BUILDERS = {
     "crisscrossed_shapes": (
         "data_prep.crisscrossed_shapes.crisscrossed_shapes_dataset_builder:Builder"
     ),
+    "cxc": "data_prep.cxc.cxc_dataset_builder:Builder",
+    "eccv_labels": "data_prep.eccv_labels.eccv_labels_dataset_builder:Builder",
     "flickr8k": "data_prep.flickr8k.flickr8k_dataset_builder:Builder",
     "sbu": "data_prep.sbu.sbu_dataset_builder:Builder",
+    "semeval_sts": "data_prep.semeval_sts.semeval_sts_dataset_builder:Builder",
 }
 
 

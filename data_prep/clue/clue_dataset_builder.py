@@ -1,0 +1,112 @@
+"""Clue: web images and captions, labelled with the coherence relations between the two."""
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+import tensorflow_datasets as tfds
+
+from data_prep import coherence_pairs, schema
+from data_prep.coherence_pairs import Pair
+from data_prep.records import LeftOut, Record
+from data_prep.text_files import read_json, scan_csv
+
+# CMCM is trained on the first six.
+_RELATIONS = (
+    *("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant"),
+    *("Other", "When", "Where", "How"),
+)
+# The released split has the headers of these two the wrong way round: joined by `index`, its `How`
+# is the `Where` of the annotations (data-both-04-08-cleaned.tsv) in all 7,559 rows, and places are
+# named in the captions of the one and views ("close up of") in those of the other.
+_SWAPPED = {"Where": "How", "How": "Where"}
+_COLUMNS = tuple(_SWAPPED.get(name, name) for name in _RELATIONS)
+_FILES = {"train": "conceptual_train_dis.csv", "test": "conceptual_test_dis.csv"}
+# How many pairs each relation holds for. A release with other headers would be noticed by these.
+_TOTALS = {
+    "train": (4073, 400, 948, 1467, 2364, 525, 524, 585, 1586, 808),
+    "test": (1003, 94, 236, 374, 582, 144, 131, 136, 376, 222),
+}
+_VALUES = {"0": 0, "1": 1}
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of the split that CMCM was trained on, and of its test pairs without leaks.
+
+    Image and caption ids are the row numbers of the annotations; `picture_id` is the number of the
+    url in the released img2idxmap.json, which is the order in which the urls come there first.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="labels", description="Captions, urls and relations."),
+        tfds.core.BuilderConfig(name="images", description="The same, with the images."),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Put into one folder
+      - conceptual_train_dis.csv and conceptual_test_dis.csv (and, to have it compared,
+        img2idxmap.json) from
+        https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval/tree/main/data/conceptual
+      - for the config images: images/ with what could be fetched of the urls in these files, as
+        written by img2dataset (webdataset, parquet or files), or as <number>.jpg with the numbers
+        of img2idxmap.json. What was fetched of Conceptual Captions serves too.
+    """
+    EXPECTED: ClassVar[dict[str, int]] = {"train": 6047, "test": 1512} | {
+        f"{split}/{name}": total
+        for split, totals in _TOTALS.items()
+        for name, total in zip(_RELATIONS, totals, strict=True)
+    }
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        pixels = tfds.features.Image(shape=(None, None, 3))
+        with_images = self.builder_config.name == "images"
+        return self.dataset_info_from_configs(
+            features=coherence_pairs.pair_features(
+                pixels if with_images else None, len(_RELATIONS)
+            ),
+            homepage="https://github.com/malihealikhani/Cross-modal_Coherence_Modeling",
+            metadata=tfds.core.MetadataDict(relations=list(_RELATIONS)),
+        )
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+        pairs = {split: list(_read_pairs(folder / name)) for split, name in _FILES.items()}
+        pairs = coherence_pairs.with_numbers(pairs, _released_numbers(folder / "img2idxmap.json"))
+        coherence_pairs.check_counts(pairs, _RELATIONS, self.EXPECTED, str(folder))
+        pairs["test_deduplicated"], dropped = coherence_pairs.deduplicated(
+            pairs["test"], pairs["train"]
+        )
+        self.info.metadata["deduplicated"] = dict(dropped)
+        if self.builder_config.name == "labels":
+            return {split: coherence_pairs.records(group) for split, group in pairs.items()}
+        return {
+            split: coherence_pairs.records_with_images(
+                group, folder / "images", name=lambda pair: str(pair.picture_id)
+            )
+            for split, group in pairs.items()
+        }
+
+
+def _read_pairs(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
+    """The pairs of a file, without the numbers of their pictures."""
+    for row in scan_csv(path, columns=("index", "caption", "url", *_COLUMNS)):
+        if isinstance(row, LeftOut):
+            yield row
+            continue
+        where, fields = row
+        try:
+            number = int(fields["index"])
+            relations = coherence_pairs.flags(fields, _COLUMNS, _VALUES)
+        except ValueError as error:
+            yield LeftOut(where, "no label", str(error))
+            continue
+        yield Pair(where, number, -1, fields["url"], fields["caption"], relations)
+
+
+def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
+    """Numbers of the urls as released, if the file is there."""
+    if not path.exists():
+        return None
+    released = read_json(path)
+    if not isinstance(released, dict) or not all(type(n) is int for n in released.values()):
+        raise schema.UnexpectedFilesError(f"{path} is no JSON object of urls and their numbers")
+    return released

@@ -1,0 +1,1 @@
+"""Crisscrossed Captions."""

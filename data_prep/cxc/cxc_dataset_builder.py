@@ -1,0 +1,163 @@
+"""Crisscrossed Captions: pairs of COCO's captions and images with human similarity, 0 to 5."""
+
+import collections
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.cxc.caption_texts import read_caption_texts
+from data_prep.cxc.rating_files import SIDES, Rating, read_ratings
+from data_prep.image_check import BadImageError, checked_image
+from data_prep.image_files import ImageFiles
+from data_prep.records import LeftOut, Record
+
+_SPLITS = {"validation": "val", "test": "test"}
+# Task -> what the left and the right side are.
+_KINDS = {
+    task: tuple("caption" if column.startswith("caption") else "image" for column in columns)
+    for task, columns in SIDES.items()
+}
+# What a config adds to the ids of a side, by the kind of the side.
+_ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of the released ratings, one example per row, joined to what they rate.
+
+    Ids are those of COCO. Some pairs of images are rated in both orders, with two scores: both rows
+    are kept. In the configs with captions or images a row whose caption or image is not at hand is
+    left out.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="sts", description="Caption-caption pairs, ids."),
+        tfds.core.BuilderConfig(name="sis", description="Image-image pairs, ids."),
+        tfds.core.BuilderConfig(name="sits", description="Caption-image pairs, ids."),
+        tfds.core.BuilderConfig(name="sts_captions", description="`sts` with both texts."),
+        tfds.core.BuilderConfig(name="sits_captions", description="`sits` with the texts."),
+        tfds.core.BuilderConfig(name="sis_images", description="`sis` with both images."),
+        tfds.core.BuilderConfig(name="sits_images", description="`sits` with texts and images."),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Put into one folder
+      - {sts,sis,sits}_{val,test}.csv from
+        https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data
+      - for the configs *_captions and sits_images: dataset_coco.json from
+        https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip, or
+        captions_val2014.json from https://cocodataset.org/#download, or tables captions*.csv or
+        .csv.gz with the columns caption_id and caption
+      - for the configs *_images: val2014.zip from https://cocodataset.org/#download or the folder
+        val2014/ unpacked from it. Files may also be called <12-digit id>.jpg.
+    """
+    EXPECTED: ClassVar[dict[str, int]] = {
+        "sts/validation/c2c_cocaption": 25_000,
+        "sts/validation/c2c_isim": 19_009,
+        "sts/test/c2c_cocaption": 25_000,
+        "sts/test/c2c_isim": 19_045,
+        "sis/validation/i2i_csim": 42_767,
+        "sis/test/i2i_csim": 46_719,
+        "sits/validation/c2i_original": 25_000,
+        "sits/validation/c2i_intrasim": 19_722,
+        "sits/test/c2i_original": 25_000,
+        "sits/test/c2i_intrasim": 19_833,
+    }
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        parts = {
+            "caption": tfds.features.Text(),
+            "image": tfds.features.Image(shape=(None, None, 3)),
+        }
+        added = {name: parts[kind] for name, kind in self._added.items()}
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict({**schema.rating_features(), **added}),
+            homepage="https://github.com/google-research-datasets/Crisscrossed-Captions",
+        )
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+        ratings = {
+            split: list(read_ratings(folder / f"{self._task}_{part}.csv", self._task))
+            for split, part in _SPLITS.items()
+        }
+        self._check_counts(ratings, folder)
+        kinds = self._added.values()
+        readers: dict[str, Callable[[int], Any]] = {}
+        if "caption" in kinds:
+            readers["caption"] = read_caption_texts(folder).__getitem__
+        if "image" in kinds:
+            readers["image"] = _Images(folder).read
+        return {split: self._examples(rows, readers) for split, rows in ratings.items()}
+
+    @property
+    def _task(self) -> str:
+        return self.builder_config.name.partition("_")[0]
+
+    @property
+    def _added(self) -> dict[str, str]:
+        """Features beside the ids -> what they are of: `{"left_caption": "caption", ...}`."""
+        added = _ADDED[self.builder_config.name.partition("_")[2]]
+        sides = zip(("left", "right"), _KINDS[self._task], strict=True)
+        return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
+
+    def _check_counts(
+        self, ratings: Mapping[str, list[Rating | LeftOut]], folder: pathlib.Path
+    ) -> None:
+        # A row that cannot be read is reported by itself: it is there, but of no known method.
+        found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}
+        expected = collections.Counter()
+        for name, count in self.EXPECTED.items():
+            expected[name.rpartition("/")[0]] += count
+        schema.check_counts(found, {name: expected[name] for name in found}, str(folder))
+
+    def _examples(
+        self, ratings: Iterable[Rating | LeftOut], readers: Mapping[str, Callable[[int], Any]]
+    ) -> Iterator[Record | LeftOut]:
+        for row, rating in enumerate(ratings):
+            if isinstance(rating, LeftOut):
+                yield rating
+                continue
+            example = {
+                "task": self._task,
+                "left_id": rating.left_id,
+                "right_id": rating.right_id,
+                "score": rating.score,
+                "method": rating.method,
+                "rater_scores": [],  # announced, but only the means were released
+            }
+            try:
+                for name, kind in self._added.items():
+                    side = rating.left_id if name.startswith("left") else rating.right_id
+                    example[name] = readers[kind](side)
+            except BadImageError as error:
+                yield LeftOut(rating.where, error.reason, error.detail)
+            except KeyError as error:
+                yield LeftOut(rating.where, "no caption", f"caption {error}")
+            else:
+                yield row, example
+
+
+class _Images:
+    """Images of val2014 by id. Each is in many pairs, and decoded once to see that it is sound."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        names = ("val2014", "val2014.zip", "images_160.zip")
+        self._files = ImageFiles(*(folder / name for name in names))
+        self._sound: set[int] = set()
+
+    def read(self, image_id: int) -> bytes:
+        """The encoded image.
+
+        Raises:
+          BadImageError: it is not there, or cannot be used.
+        """
+        names = (f"COCO_val2014_{image_id:012d}.jpg", f"{image_id:012d}.jpg")
+        encoded = self._files.read(next((n for n in names if n in self._files), names[0]))
+        if image_id in self._sound:
+            return encoded
+        checked = checked_image(encoded)
+        if not checked.converted:
+            self._sound.add(image_id)
+        return checked.encoded

@@ -1,0 +1,1 @@
+"""ECCV Caption labels."""

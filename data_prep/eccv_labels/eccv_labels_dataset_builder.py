@@ -1,0 +1,146 @@
+"""ECCV Caption: which captions and images of the MS-COCO test split belong together."""
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.eccv_labels.label_files import Gallery, read_gallery, read_positives
+from data_prep.records import LeftOut, Record
+
+_FOLD_IMAGES = 1000
+# Builder config -> start of the names of its files.
+_LISTS = {"eccv": "eccv", "cxc": "cxc", "original": "original", "plausible_matches": "pm"}
+_FILES = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of the released lists of positives, one example per query.
+
+    Ids are those of COCO. Positives are kept as released: two captions that ECCV Caption lists are
+    not among the 25,000 of the test split. Nothing can retrieve them, but published figures count
+    them. `unreachable_ids` names them.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="eccv", description="Positives of ECCV Caption."),
+        tfds.core.BuilderConfig(name="cxc", description="Pairs that CxC rates 3 or higher."),
+        tfds.core.BuilderConfig(name="original", description="Captions and their own images."),
+        tfds.core.BuilderConfig(name="gallery", description="Images in order, with caption ids."),
+        tfds.core.BuilderConfig(
+            name="plausible_matches", description="Images with nearly the same objects."
+        ),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Put into one folder the files of
+    https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data
+      - coco_test_ids.npy, original_image_to_caption.json and original_caption_to_image.json
+      - eccv_image_to_caption.json, eccv_caption_to_image.json (for the config eccv)
+      - cxc_image_to_caption.json, cxc_caption_to_image.json (for cxc)
+    and pm_image_to_caption.json, pm_caption_to_image.json (for plausible_matches), to which the
+    README of that repository links.
+    """
+    EXPECTED: ClassVar[dict[str, int]] = {
+        "images": 5000,
+        "captions": 25_000,
+        "eccv/i2t/queries": 1261,
+        "eccv/i2t/positives": 22_550,
+        "eccv/t2i/queries": 1332,
+        "eccv/t2i/positives": 11_279,
+        "cxc/i2t/queries": 5000,
+        "cxc/i2t/positives": 35_585,
+        "cxc/t2i/queries": 24_972,
+        "cxc/t2i/positives": 35_585,
+        "original/i2t/queries": 5000,
+        "original/i2t/positives": 25_000,
+        "original/t2i/queries": 25_000,
+        "original/t2i/positives": 25_000,
+        "eccv/i2t/unreachable": 2,
+        "eccv/t2i/unreachable": 0,
+        "cxc/i2t/unreachable": 0,
+        "cxc/t2i/unreachable": 0,
+        "original/i2t/unreachable": 0,
+        "original/t2i/unreachable": 0,
+        "plausible_matches/i2t/queries": 4726,
+        "plausible_matches/t2i/queries": 24_760,
+    }
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        ids = tfds.features.Sequence(np.int32)
+        if self.builder_config.name == "gallery":
+            features = {"image_id": np.int32, "caption_ids": ids, "fold": np.int32}
+        else:
+            features = {
+                "task": tfds.features.Text(),
+                "query_id": np.int32,
+                "positive_ids": ids,
+                "unreachable_ids": ids,
+            }
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(features),
+            homepage="https://github.com/naver-ai/eccv-caption",
+        )
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+        gallery = read_gallery(folder)
+        found = {"images": len(gallery.captions), "captions": len(gallery.image_of)}
+        name = self.builder_config.name
+        if name == "gallery":
+            self._check_counts(found, folder)
+            return {"test": _gallery_examples(gallery)}
+        lists: dict[str, dict[int, list[int]]] = {}
+        self.info.metadata["unreachable"] = {}
+        for task, ending in _FILES.items():
+            positives = lists[task] = read_positives(folder / f"{_LISTS[name]}_{ending}.json")
+            items = gallery.items(task)
+            unreachable = {
+                str(query): beyond
+                for query, ids in positives.items()
+                if (beyond := [item for item in ids if item not in items])
+            }
+            self.info.metadata["unreachable"][task] = unreachable
+            found[f"{name}/{task}/queries"] = len(positives)
+            found[f"{name}/{task}/positives"] = sum(map(len, positives.values()))
+            found[f"{name}/{task}/unreachable"] = sum(map(len, unreachable.values()))
+        self._check_counts(found, folder)
+        return {"test": _query_examples(f"{folder}/{_LISTS[name]}", lists, gallery)}
+
+    def _check_counts(self, found: Mapping[str, int], folder: pathlib.Path) -> None:
+        expected = {name: count for name, count in self.EXPECTED.items() if name in found}
+        schema.check_counts(found, expected, str(folder))
+
+
+def _query_examples(
+    source: str, lists: Mapping[str, Mapping[int, list[int]]], gallery: Gallery
+) -> Iterator[Record | LeftOut]:
+    for task, positives in lists.items():
+        items = gallery.items(task)
+        queries = gallery.items("t2i" if task == "i2t" else "i2t")
+        for query, ids in positives.items():
+            where = f"{source}_{_FILES[task]}.json query {query}"
+            if query not in queries:
+                yield LeftOut(where, "query outside of the test split")
+            elif len(set(ids)) < len(ids):
+                yield LeftOut(where, "positive comes twice")
+            else:
+                yield (
+                    f"{task}/{query}",
+                    {
+                        "task": task,
+                        "query_id": query,
+                        "positive_ids": ids,
+                        "unreachable_ids": [item for item in ids if item not in items],
+                    },
+                )
+
+
+def _gallery_examples(gallery: Gallery) -> Iterator[Record]:
+    for place, (image, captions) in enumerate(gallery.captions.items()):
+        yield (
+            image,
+            {"image_id": image, "caption_ids": captions, "fold": place // _FOLD_IMAGES},
+        )

@@ -1,0 +1,99 @@
+"""Readers of the label files that are released with ECCV Caption."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from data_prep.schema import UnexpectedFilesError
+from data_prep.text_files import read_json
+
+_CAPTIONS = 5
+_LARGEST_ID = np.iinfo(np.int32).max
+
+
+@dataclasses.dataclass(frozen=True)
+class Gallery:
+    """What queries are searched in.
+
+    Attributes:
+      captions: image id -> its caption ids, both in the order of Karpathy's test split.
+      image_of: caption id -> image id, in the same order.
+    """
+
+    captions: dict[int, list[int]]
+    image_of: dict[int, int]
+
+    def items(self, task: str) -> Mapping[int, Any]:
+        """The items that a task searches, by id: captions for `i2t`, images for `t2i`."""
+        return self.image_of if task == "i2t" else self.captions
+
+
+def read_gallery(folder: pathlib.Path) -> Gallery:
+    """Reads the order of the captions and whose they are.
+
+    Raises:
+      FileNotFoundError: a file is missing.
+      UnexpectedFilesError: the files contradict each other, or an image does not have five captions
+        in a row.
+    """
+    order, pairs = folder / "coco_test_ids.npy", folder / "original_caption_to_image.json"
+    images = read_positives(pairs)
+    ids = _read_ids(order)
+    captions: dict[int, list[int]] = {}
+    for caption in ids:
+        if len(images.get(caption, [])) != 1:
+            raise UnexpectedFilesError(
+                f"{pairs} gives the caption {caption} of {order.name} "
+                f"{len(images.get(caption, []))} images instead of 1. Fetch both files again."
+            )
+        captions.setdefault(images[caption][0], []).append(caption)
+    image_of = {caption: image for image, group in captions.items() for caption in group}
+    if list(image_of) != ids or set(map(len, captions.values())) != {_CAPTIONS}:
+        raise UnexpectedFilesError(
+            f"{order} does not hold the captions of one image after the other, five of each. "
+            "Fetch the file again."
+        )
+    return Gallery(captions, image_of)
+
+
+def read_positives(path: pathlib.Path) -> dict[int, list[int]]:
+    """Reads one list: query id -> ids of the items that are right for it.
+
+    Raises:
+      FileNotFoundError: the file is missing.
+      UnexpectedFilesError: it is not a JSON object of lists of ids.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise UnexpectedFilesError(f"{path} holds no JSON object. Fetch the file again.")
+    return {_id(query, path): _ids(items, path, query) for query, items in content.items()}
+
+
+def _ids(items: Any, path: pathlib.Path, query: str) -> list[int]:
+    if not isinstance(items, list):
+        raise UnexpectedFilesError(f"{path}: query {query!r} has {items!r} and not a list of ids.")
+    return [_id(item, path) for item in items]
+
+
+def _id(value: Any, path: pathlib.Path) -> int:
+    """An id, which is a number among the values and text among the keys of a JSON object."""
+    is_text = isinstance(value, str) and value.isascii() and value.isdecimal()
+    if (is_text or type(value) is int) and 0 <= int(value) <= _LARGEST_ID:
+        return int(value)
+    raise UnexpectedFilesError(f"{path}: {value!r} is not an id. Fetch the file again.")
+
+
+def _read_ids(path: pathlib.Path) -> list[int]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    try:
+        with path.open("rb") as file:
+            ids = np.lib.format.read_array(file, allow_pickle=False)
+    except (EOFError, MemoryError, OSError, OverflowError, ValueError) as error:
+        raise UnexpectedFilesError(f"{path} is damaged ({error}). Fetch it again.") from error
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise UnexpectedFilesError(f"{path} holds {ids.dtype} {list(ids.shape)}, not a list of ids")
+    return ids.tolist()

@@ -1,0 +1,71 @@
+"""The English sets of pairs of SemEval's STS tasks, 2012 to 2016."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class RatedSet:
+    """One set.
+
+    Attributes:
+      year: of the task.
+      name: as in the names of the files.
+      split: `train` or `test`; only 2012 had pairs to train on.
+      pairs: how many have a score. From 2015 on the files list more: they were handed to the
+        participants, but never rated.
+      is_optional: whether people who have the other sets often lack this one.
+    """
+
+    year: int
+    name: str
+    split: str
+    pairs: int
+    is_optional: bool = False
+
+    @property
+    def average(self) -> str:
+        """The average of a year that the set belongs to, as in VETE (Kurach et al. 2017), or ""."""
+        return f"avg{self.year}" if self.year >= 2014 else ""
+
+    def __str__(self) -> str:
+        return f"{self.year} {self.name} ({self.split})"
+
+
+# The place in this table is a part of the ids of the pairs: new sets go to the end.
+SETS = (
+    RatedSet(2012, "MSRpar", "train", 750, is_optional=True),
+    RatedSet(2012, "MSRvid", "train", 750, is_optional=True),
+    RatedSet(2012, "SMTeuroparl", "train", 734, is_optional=True),
+    RatedSet(2012, "MSRpar", "test", 750),
+    # The videos' descriptions come with a licence to agree to, and are left out of most copies.
+    RatedSet(2012, "MSRvid", "test", 750, is_optional=True),
+    RatedSet(2012, "SMTeuroparl", "test", 459),
+    RatedSet(2012, "OnWN", "test", 750),
+    RatedSet(2012, "SMTnews", "test", 399),
+    RatedSet(2013, "FNWN", "test", 189),
+    RatedSet(2013, "OnWN", "test", 561),
+    RatedSet(2013, "headlines", "test", 750),
+    # Handed out by the Linguistic Data Consortium only.
+    RatedSet(2013, "SMT", "test", 750, is_optional=True),
+    RatedSet(2014, "deft-forum", "test", 450),
+    RatedSet(2014, "deft-news", "test", 300),
+    RatedSet(2014, "headlines", "test", 750),
+    RatedSet(2014, "images", "test", 750),
+    RatedSet(2014, "OnWN", "test", 750),
+    RatedSet(2014, "tweet-news", "test", 750),
+    RatedSet(2015, "answers-forums", "test", 375),
+    RatedSet(2015, "answers-students", "test", 750),
+    RatedSet(2015, "belief", "test", 375),
+    RatedSet(2015, "headlines", "test", 750),
+    RatedSet(2015, "images", "test", 750),
+    RatedSet(2016, "answer-answer", "test", 254),
+    RatedSet(2016, "headlines", "test", 249),
+    RatedSet(2016, "plagiarism", "test", 230),
+    RatedSet(2016, "postediting", "test", 244),
+    RatedSet(2016, "question-question", "test", 209),
+)
+
+
+def first_id(rated_set: RatedSet) -> int:
+    """Id of the first scored pair of a set; the others follow in the order of the file."""
+    return SETS.index(rated_set) * 10_000

@@ -1,0 +1,143 @@
+"""Finds and reads the sets of SemEval's STS tasks in the layouts that people have them in."""
+
+import collections
+import dataclasses
+import filecmp
+import pathlib
+import re
+from collections.abc import Iterator
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.records import LeftOut
+from data_prep.semeval_sts.rated_sets import SETS, RatedSet
+from data_prep.text_files import read_csv, scan_csv
+
+_SENTENCES = ("sentence1", "sentence2")
+_TABLE_COLUMNS = ("year", "dataset", "split", "score", *_SENTENCES)
+_YEAR = re.compile(r"(?:20|STS)(1[2-6])(?!\d)")
+# OnWN and SMTnews were a surprise in 2012, and the images of 2014 are called image in its readme.
+_OFFICIAL = re.compile(r"STS(?:2016)?\.input\.(?:surprise\.)?(.+)\.txt")
+_PASTED = re.compile(r"(.+)\.(train|test)\.tsv")
+_ALIASES = {"image": "images"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """One scored pair of sentences.
+
+    Attributes:
+      where: file and line.
+      score: as text.
+      sentences: the two.
+    """
+
+    where: str
+    score: str
+    sentences: tuple[str, str]
+
+
+def find_sets(folder: pathlib.Path) -> dict[RatedSet, list[Scored | LeftOut]]:
+    """Reads every set that a folder has, anywhere below it.
+
+    Of several layouts the first of these counts: the official `STS.input.*.txt` and
+    `STS.gs.*.txt`; `<set>.<train or test>.tsv` with the score first; one table `semeval_sts*.csv`,
+    packed or not. In the first two, folders say the year (`2014`, `STS14-en-test`) and `train`.
+
+    Returns:
+      Set -> its scored pairs in the order of the file, and the rows that are damaged.
+
+    Raises:
+      FileNotFoundError: there are none, or scores are missing.
+      UnexpectedFilesError: a set comes twice, or scores and sentences do not belong together.
+    """
+    for pattern, name in (("*.input.*.txt", _OFFICIAL), ("*.tsv", _PASTED)):
+        files = _files_of_sets(folder, pattern, name)
+        if files:
+            read = _read_official if name is _OFFICIAL else _read_pasted
+            return {rated_set: list(read(path)) for rated_set, path in files.items()}
+    tables = sorted([*folder.rglob("semeval_sts*.csv"), *folder.rglob("semeval_sts*.csv.gz")])
+    if not tables:
+        raise FileNotFoundError(
+            f"{folder} has no STS.input.*.txt, no <set>.test.tsv and no semeval_sts*.csv"
+        )
+    if len(tables) > 1:
+        raise UnexpectedFilesError(f"{folder} has several tables: {', '.join(map(str, tables))}")
+    return _read_table(tables[0])
+
+
+def _files_of_sets(
+    folder: pathlib.Path, pattern: str, name: re.Pattern[str]
+) -> dict[RatedSet, pathlib.Path]:
+    known = {(each.year, each.name.lower(), each.split): each for each in SETS}
+    found: dict[RatedSet, pathlib.Path] = {}
+    for path in sorted(folder.rglob(pattern)):
+        place = path.relative_to(folder)
+        match, year = name.fullmatch(path.name), _YEAR.search(str(place))
+        if not match or not year:
+            continue
+        title = _ALIASES.get(match[1], match[1]).lower()
+        split = "train" if "train" in str(place).lower() else "test"
+        # Other sets are those of other languages, and all of a year in one file.
+        rated_set = known.get((2000 + int(year[1]), title, split))
+        if rated_set is None:
+            continue
+        first = found.setdefault(rated_set, path)
+        if not filecmp.cmp(first, path, shallow=False):
+            raise UnexpectedFilesError(
+                f"{first} and {path} are both {rated_set} and differ: keep the one that is meant."
+            )
+    return found
+
+
+def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
+    """Sentences in one file, scores in another; a blank line for a pair without a score."""
+    gold = path.with_name(path.name.replace(".input.", ".gs."))
+    scores = _lines(gold)
+    first = _lines(path)[:1]
+    # The training sets of 2012 begin with an id of the pair; those of 2016 end with two notes.
+    has_id = bool(first) and first[0].count("\t") == 2
+    columns = ("id", *_SENTENCES) if has_id else _SENTENCES
+    rows = list(scan_csv(path, columns=columns, delimiter="\t", header=False, quotes=False))
+    if len(rows) != len(scores):
+        raise UnexpectedFilesError(
+            f"{path} has {len(rows):,} pairs and {gold.name} {len(scores):,} scores. "
+            "Fetch both again."
+        )
+    for row, score in zip(rows, scores, strict=True):
+        if score.strip():
+            yield _scored(row, score)
+
+
+def _read_pasted(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
+    for row in scan_csv(
+        path, columns=("score", *_SENTENCES), delimiter="\t", header=False, quotes=False
+    ):
+        if isinstance(row, LeftOut) or row[1]["score"].strip():
+            yield _scored(row)
+
+
+def _read_table(path: pathlib.Path) -> dict[RatedSet, list[Scored | LeftOut]]:
+    known = {(str(each.year), each.name, each.split): each for each in SETS}
+    found: dict[RatedSet, list[Scored | LeftOut]] = collections.defaultdict(list)
+    # A row that cannot be read may be of any set.
+    for where, fields in read_csv(path, columns=_TABLE_COLUMNS):
+        key = tuple(fields[column] for column in _TABLE_COLUMNS[:3])
+        if key not in known:
+            raise UnexpectedFilesError(f"{path.parent / where}: unknown set {' '.join(key)}")
+        found[known[key]].append(_scored((where, fields)))
+    return dict(found)
+
+
+def _scored(row: tuple[str, dict[str, str]] | LeftOut, score: str = "") -> Scored | LeftOut:
+    if isinstance(row, LeftOut):
+        return row
+    where, fields = row
+    # Copies differ in the space at the ends of sentences.
+    first, second = (fields[name].strip() for name in _SENTENCES)
+    return Scored(where, (score or fields["score"]).strip(), (first, second))
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist")
+    return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")

@@ -1,0 +1,110 @@
+"""SemEval STS 2012 to 2016: English pairs of sentences with human similarity, 0 to 5."""
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.records import LeftOut, Record
+from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
+from data_prep.semeval_sts.semeval_files import Scored, find_sets
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of the scored pairs.
+
+    Ids are 10,000 times the place of the set in the table `SETS` plus the place of the pair among
+    the scored ones of its set, and do not depend on which sets are there. Pairs that were never
+    rated are not in the dataset.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="pairs", description="Sentences and their similarity."),
+    ]
+    UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("pair_id",)
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Put the sets into one folder, in one of these layouts:
+      - as released, one folder per year with the year in its name (2012 ... 2016, or the folders
+        STS12-en-test ... STS16-en-test of SentEval): STS.input.<set>.txt and STS.gs.<set>.txt; the
+        training sets of 2012 in a folder with `train` in its name
+      - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
+      - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
+        year,dataset,split,score,sentence1,sentence2
+    MSRvid (2012) and SMT (2013) need licences, and the training sets of 2012 are often left out:
+    without them the dataset holds the others. All the rest must be there.
+    """
+    EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        averages: dict[str, list[str]] = {}
+        for each in SETS:
+            if each.average:
+                averages.setdefault(each.average, []).append(each.name)
+        text = tfds.features.Text()
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {
+                    "pair_id": np.int32,
+                    "year": np.int32,
+                    "dataset": text,
+                    "year_average": text,
+                    "sentence1": text,
+                    "sentence2": text,
+                    "score": np.float32,
+                }
+            ),
+            homepage="https://alt.qcri.org/semeval2016/task1/",
+            metadata=tfds.core.MetadataDict(year_averages=averages),
+        )
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+        found = find_sets(folder)
+        absent = [each for each in SETS if each not in found]
+        if needed := [str(each) for each in absent if not each.is_optional]:
+            raise FileNotFoundError(f"{folder} lacks the sets {', '.join(needed)}")
+        counts = {str(each): len(pairs) for each, pairs in found.items()}
+        expected = {name: count for name, count in self.EXPECTED.items() if name in counts}
+        schema.check_counts(counts, expected, str(folder))
+        self.info.metadata["absent"] = [str(each) for each in absent]
+        return {
+            split: _examples(
+                {each: found[each] for each in SETS if each in found and each.split == split}
+            )
+            for split in ("train", "test")
+            if any(each.split == split for each in found)
+        }
+
+
+def _examples(
+    sets: Mapping[RatedSet, Sequence[Scored | LeftOut]],
+) -> Iterator[Record | LeftOut]:
+    for rated_set, pairs in sets.items():
+        for pair_id, pair in enumerate(pairs, first_id(rated_set)):
+            yield pair if isinstance(pair, LeftOut) else _example(pair_id, rated_set, pair)
+
+
+def _example(pair_id: int, rated_set: RatedSet, pair: Scored) -> Record | LeftOut:
+    try:
+        score = float(pair.score)
+    except ValueError:
+        return LeftOut(pair.where, "score is no number", pair.score)
+    if not 0 <= score <= 5:  # NaN neither
+        return LeftOut(pair.where, "score not from 0 to 5", pair.score)
+    if not all(pair.sentences):
+        return LeftOut(pair.where, "empty sentence")
+    return (
+        pair_id,
+        {
+            "pair_id": pair_id,
+            "year": rated_set.year,
+            "dataset": rated_set.name,
+            "year_average": rated_set.average,
+            "sentence1": pair.sentences[0],
+            "sentence2": pair.sentences[1],
+            "score": score,
+        },
+    )
