@@ -94,7 +94,8 @@ def rate_split(
     ]
     through_images = [nearest(sampling.coarse_pixels(images))]
     i2i = rated("sis", "i2i_csim", scheme.image_pairs(through_captions))
-    isim = rated("sts", "c2c_isim", scheme.caption_pairs(through_images, groups, rng))
+    joined = scheme.joined_images(through_images)
+    isim = rated("sts", "c2c_isim", groups.draw(joined, rng))
     cycles = scheme.cocaption_cycles(groups, rng)
     cross = sampling.cross_pairs(
         i2i.pairs,

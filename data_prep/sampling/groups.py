@@ -38,6 +38,11 @@ class Groups:
         """The image of every caption, int64 [M]."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    @functools.cached_property
+    def places(self) -> np.ndarray:
+        """The place of every caption in its group, int64 [M]."""
+        return np.arange(len(self.owners)) - self.starts[self.owners]
+
     def draw(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A random caption of each of these images, all equally likely, in the same shape."""
         return self.starts[images] + rng.integers(self.sizes[images])
@@ -70,7 +75,7 @@ def number_groups(images: int, captions: int) -> Groups:
 
 
 def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray, place: str) -> Groups:
-    """Groups captions by their image; images come in the order of their first caption.
+    """Groups captions by their image, both in the order of their ids, however they were listed.
 
     Args:
       caption_ids: int [M], all different.
@@ -88,12 +93,6 @@ def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray, place: s
             f"{place} names caption {ids[counts.argmax()]} {counts.max()} times; a caption belongs "
             "to one image and is listed once."
         )
-    _, first, group = np.unique(caption_image_ids, return_index=True, return_inverse=True)
-    place_of_image = np.argsort(np.argsort(first))  # sorted ids -> order of appearance
-    row = place_of_image[group]
-    order = np.argsort(row, kind="stable")
-    return Groups(
-        image_ids=np.asarray(caption_image_ids, np.int64)[np.sort(first)],
-        caption_ids=np.asarray(caption_ids, np.int64)[order],
-        sizes=np.bincount(row),
-    )
+    image_ids, sizes = np.unique(caption_image_ids, return_counts=True)
+    order = np.lexsort((caption_ids, caption_image_ids))
+    return Groups(image_ids.astype(np.int64), caption_ids[order].astype(np.int64), sizes)

@@ -29,21 +29,39 @@ def image_pairs(neighbours: Iterable[np.ndarray]) -> np.ndarray:
     return np.array(list(dict.fromkeys(_edges(neighbours))))
 
 
-def caption_pairs(
-    neighbours: Iterable[np.ndarray], groups: Groups, rng: np.random.Generator
-) -> np.ndarray:
-    """Caption pairs (c2c_isim) picked through their images.
+def joined_images(neighbours: Iterable[np.ndarray]) -> np.ndarray:
+    """Pairs of images whose captions will be compared (c2c_isim).
 
     Args:
       neighbours: for every image encoder the nearest other images of every image, int [N, K].
-      groups: of the captions.
-      rng: draws one caption from each of the two groups, anew for every pair.
 
     Returns:
-      int [P, 2], one pair for every two images of which either is among the other's nearest.
+      int [P, 2], every two images of which either is among the other's nearest, once.
     """
-    pairs = {tuple(sorted(edge)): edge for edge in _edges(neighbours)}
-    return groups.draw(np.array(list(pairs.values())), rng)
+    return np.array(list({tuple(sorted(edge)): edge for edge in _edges(neighbours)}.values()))
+
+
+def captions_in_turn(images: np.ndarray, groups: Groups) -> np.ndarray:
+    """One caption for either image of a pair, as the released pairs (c2c_isim) have them.
+
+    The k-th pair of its first image takes the k-th caption of both, and after the last caption the
+    first again. The paper calls this a random draw, but all 38,054 released pairs are so, with the
+    captions of an image in the order of their ids; a draw would have used 19,636 different captions
+    in the test split (standard deviation 48) and not the 20,818 that are there. That is
+    `Groups.draw`.
+
+    Args:
+      images: int [P, 2].
+      groups: of the captions.
+
+    Returns:
+      int [P, 2].
+    """
+    order = np.argsort(images[:, 0], kind="stable")
+    first = images[order, 0]
+    turn = np.empty(len(images), np.int64)
+    turn[order] = np.arange(len(images)) - np.searchsorted(first, first)
+    return groups.starts[images] + turn[:, None] % groups.sizes[images]
 
 
 def _edges(neighbours: Iterable[np.ndarray]) -> Iterable[tuple[int, int]]:

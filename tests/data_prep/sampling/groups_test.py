@@ -7,16 +7,17 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import make_groups, number_groups
 
 
-def test_captions_are_brought_together_in_the_order_of_their_images():
-    groups = make_groups(np.array([7, 3, 9, 1, 4]), np.array([20, 10, 20, 30, 10]), "here")
-    assert groups.image_ids.tolist() == [20, 10, 30]
-    assert groups.caption_ids.tolist() == [7, 9, 3, 4, 1]
+def test_captions_are_brought_together_in_the_order_of_ids():
+    groups = make_groups(np.array([7, 4, 9, 1, 3]), np.array([20, 10, 20, 30, 10]), "here")
+    assert groups.image_ids.tolist() == [10, 20, 30]
+    assert groups.caption_ids.tolist() == [3, 4, 7, 9, 1]
     assert groups.sizes.tolist() == [2, 2, 1]
     assert groups.owners.tolist() == [0, 0, 1, 1, 2]
+    assert groups.places.tolist() == [0, 1, 0, 1, 0]
     vectors = np.array([[1.0], [3.0], [10.0], [20.0], [5.0]])
     assert groups.means(vectors).tolist() == [[2.0], [15.0], [5.0]]
     fewer = groups.take(np.array([True, False, True]))
-    assert (fewer.image_ids.tolist(), fewer.caption_ids.tolist()) == ([20, 30], [7, 9, 1])
+    assert (fewer.image_ids.tolist(), fewer.caption_ids.tolist()) == ([10, 30], [3, 4, 1])
 
 
 def test_numbered_groups_are_positions():

@@ -31,13 +31,22 @@ def test_image_pairs_are_the_union_of_all_encoders_without_repetition():
 def test_caption_pairs_join_each_pair_of_groups_once():
     neighbours = make_neighbours(3)
     groups = number_groups(37, 5)
-    pairs = scheme.caption_pairs([neighbours], groups, np.random.default_rng(0))
+    pairs = groups.draw(scheme.joined_images([neighbours]), np.random.default_rng(0))
     joined = [frozenset(pair) for pair in groups.owners[pairs].tolist()]
     expected = {frozenset((i, j)) for i, row in enumerate(neighbours.tolist()) for j in row}
     assert len(joined) == len(set(joined))
     assert set(joined) == expected
     assert set((pairs % 5).ravel()) == set(range(5))
     assert min(collections.Counter(groups.owners[pairs].ravel().tolist()).values()) >= 5
+
+
+def test_captions_take_turns_over_the_pairs_of_their_first_image():
+    groups = uneven_groups((3, 2, 5))
+    images = np.array([(0, 2), (2, 1), (0, 1), (0, 2), (2, 0), (0, 2)])
+    pairs = scheme.captions_in_turn(images, groups)
+    np.testing.assert_array_equal(groups.owners[pairs], images)
+    places = groups.places[pairs].tolist()
+    assert places == [[0, 0], [0, 0], [1, 1], [2, 2], [1, 1], [0, 3]]
 
 
 def test_captions_are_drawn_evenly_from_groups_of_any_size():
