@@ -14,6 +14,8 @@ MAX_PIXELS = 2**26
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 # An MPO is a JPEG with more pictures behind the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
+# Pillow is content with all pixels, other decoders ask for the last chunk and its checksum.
+_PNG_END = b"IEND\xaeB`\x82"
 
 
 class BadImageError(ValueError):
@@ -70,6 +72,8 @@ def checked_image(encoded: bytes) -> CheckedImage:
                 # be read to its end; other formats ignore this.
                 image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
                 image.load()
+                if image.format == "PNG" and _PNG_END not in encoded:
+                    raise EOFError("a PNG without its end")
                 return CheckedImage(encoded)
             converted = io.BytesIO()
             _to_rgb(image).save(converted, "PNG")

@@ -1,0 +1,228 @@
+"""A build that checks, counts and hashes its records, or stops and leaves nothing but the list."""
+
+import csv
+import errno
+import io
+import pathlib
+import sys
+from typing import ClassVar
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow_datasets as tfds
+
+import data_prep
+from data_prep import build, schema
+from data_prep.records import LeftOut
+from data_prep.split_hash import SplitHash, stored_split_hash
+
+
+def _jpeg(number, mode="RGB"):
+    file = io.BytesIO()
+    PIL.Image.new(mode, (8, 6 + number)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def _record(number, **changes):
+    example = {
+        "image": _jpeg(number),
+        "image_id": number,
+        "captions": [f"caption {number}", "naïve"],
+        "caption_ids": [10 * number, 10 * number + 1],
+        "relations": [0, 1, 1],
+    }
+    return number, example | changes
+
+
+def _opened(record):
+    """Images of odd numbers as open files: builders may give either."""
+    if isinstance(record, LeftOut) or record[0] % 2 == 0:
+        return record
+    return record[0], record[1] | {"image": io.BytesIO(record[1]["image"])}
+
+
+class Pictures(schema.RandomAccessBuilder, skip_registration=True):
+    name = "pictures"
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar = [tfds.core.BuilderConfig(name="images")]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = "Put something somewhere."
+    ROWS: ClassVar = {}
+
+    def _info(self):
+        pixels = tfds.features.Image(shape=(None, None, 3))
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=schema.captioned_image_features(pixels, relations=3),
+            metadata=tfds.core.MetadataDict(relations=["a", "b", "c"]),
+        )
+
+    def _splits(self, folder):
+        return {split: map(_opened, rows) for split, rows in self.ROWS.items()}
+
+
+@pytest.fixture
+def prepare(tmp_path, monkeypatch):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "something").touch()
+    monkeypatch.setitem(data_prep.BUILDERS, "pictures", f"{__name__}:Pictures")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+
+    def run(min_kept=None, **rows):
+        monkeypatch.setattr(Pictures, "ROWS", rows)
+        folders = {"data_dir": str(tmp_path / "tfds"), "manual_dir": str(tmp_path / "files")}
+        return build.build("pictures", "images", min_kept=min_kept, **folders)
+
+    return run
+
+
+def _some():
+    return [
+        _record(1),
+        _record(2, image=_jpeg(2, "CMYK")),
+        LeftOut("3.jpg", "no image"),
+        _record(4, image=_jpeg(4)[:100]),
+        _record(5, captions=["fine", " \n"]),
+        _record(6, captions=[], caption_ids=[]),
+        _record(7, captions=["lone \ud800", "x"]),
+        _record(8, image_id=2**31),
+        _record(9),
+    ]
+
+
+def test_what_is_left_out_is_counted_and_listed(prepare):
+    builder = prepare(min_kept=0.3, train=_some(), test=[_record(1)])
+    metadata = builder.info.metadata
+    assert metadata["kept"] == {"train": 3, "test": 1}
+    assert metadata["left_out"] == {
+        "train": {
+            "no image": 1,
+            "truncated image": 1,
+            "empty caption": 2,
+            "value that cannot be stored": 2,
+        },
+        "test": {},
+    }
+    assert metadata["converted"] == {"train": {"CMYK JPEG": 1}, "test": {}}
+    assert metadata["relations"] == ["a", "b", "c"]
+    with open(builder.data_path / "left_out.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["where"] for row in rows] == ["3.jpg", "4", "5", "6", "7", "8"]
+    stored = {int(e["image_id"]): e for e in builder.as_data_source("train")}
+    assert sorted(stored) == [1, 2, 9]
+    assert stored[9]["relations"].tolist() == [0, 1, 1]
+    assert stored[2]["image"].shape == (8, 8, 3)
+    with pytest.raises(
+        schema.UnexpectedFilesError, match="prepared before and keeps less than 0.5"
+    ):
+        prepare(min_kept=0.5)
+
+
+def test_hashes_are_of_the_records_alone(prepare):
+    rows = [_record(k) for k in range(20)]
+    metadata = prepare(train=rows, test=rows[::-1], other=[*rows[:-1], _record(19, image_id=90)])
+    hashes = metadata.info.metadata["split_hashes"]
+    assert hashes["train"] == hashes["test"] != hashes["other"]
+    for split, expected in hashes.items():
+        assert stored_split_hash(metadata, split) == expected
+
+
+def _refused(prepare, tmp_path, message, **rows):
+    with pytest.raises(schema.UnexpectedFilesError, match=message) as error:
+        prepare(**rows)
+    folder = tmp_path / "tfds" / "pictures" / "images"
+    assert [path.name for path in folder.iterdir()] in ([], ["left_out.csv"])
+    return str(error.value), folder / "left_out.csv"
+
+
+def test_too_little_stops_with_the_report_and_a_better_try_starts_cleanly(prepare, tmp_path):
+    rows = {"train": _some(), "test": [_record(1), LeftOut("2.jpg", "no image")]}
+    text, listed = _refused(
+        prepare, tmp_path, "less than 0.4 of the records of train;", min_kept=0.4, **rows
+    )
+    assert "empty caption 2, value that cannot be stored 2, no image 1, truncated image 1" in text
+    assert str(listed) in text
+    assert len(listed.read_text().splitlines()) == 8
+    builder = prepare(min_kept=0.3, **rows)
+    assert not listed.exists()
+    assert (pathlib.Path(builder.data_path) / "left_out.csv").exists()
+
+
+def test_every_record_counts_unless_the_builder_says_otherwise(prepare, tmp_path, monkeypatch):
+    rows = {"train": [_record(1), LeftOut("2.jpg", "no image")]}
+    _refused(prepare, tmp_path, "less than 1 of the records", **rows)
+    monkeypatch.setattr(Pictures, "MIN_KEPT", 0.5)
+    assert prepare(**rows).info.metadata["kept"] == {"train": 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "pictures/images has no usable record in split train"),
+        ([LeftOut("a", "no image")], "no usable record in split train"),
+        ([_record(1), _record(1)], "split train, record 1: key 1 comes twice"),
+        ([_record(1), _record(2, image_id=1)], "record 2: image_id 1 comes twice"),
+        ([_record(1), _record(2, caption_ids=[11, 20])], "record 2: caption_ids 11 comes twice"),
+        ([_record(1, caption_ids=[3, 3])], "caption_ids 3 comes twice"),
+    ],
+)
+def test_empty_splits_and_repeated_ids_stop_the_build(prepare, tmp_path, rows, message):
+    _refused(prepare, tmp_path, message, train=rows, min_kept=0.0)
+
+
+def test_a_full_disk_leaves_nothing_that_looks_prepared(prepare, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SplitHash, "hexdigest", full)
+        with pytest.raises(OSError, match="No space left"):
+            prepare(train=[_record(1), LeftOut("2.jpg", "no image")])
+    folder = tmp_path / "tfds" / "pictures" / "images"
+    assert [path.name for path in folder.iterdir()] == ["left_out.csv"]
+    assert prepare(train=[_record(1)]).info.splits["train"].num_examples == 1
+
+
+def test_the_command_prints_the_account(prepare, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Pictures, "ROWS", {"train": _some()})
+    command = ["build", "--dataset=pictures", f"--data_dir={tmp_path / 'tfds'}"]
+    command += [f"--manual_dir={tmp_path / 'files'}"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(
+        SystemExit, match=r"Error: pictures/images keeps less than 1 of(.|\n)*--min"
+    ):
+        build.main()
+    monkeypatch.setattr(sys, "argv", [*command, "--min_kept=2"])
+    with pytest.raises(SystemExit):
+        build.main()
+    assert "--min_kept is 2.0; a share from 0 to 1" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*command, "--min_kept=0.25"])
+    build.main()
+    assert "no image 1" in capsys.readouterr().out
+
+
+def test_values_are_hashed_as_they_are_stored():
+    features = tfds.features.FeaturesDict(
+        {
+            "vector": schema.feature_vector(3),
+            "scores": tfds.features.Sequence(np.float32),
+            "flag": np.bool_,
+            "rows": tfds.features.Tensor(shape=(None, 2), dtype=np.uint8),
+        }
+    )
+
+    def hashed(**example):
+        split_hash = SplitHash(features)
+        split_hash.add(example)
+        return split_hash.hexdigest()
+
+    one = {"vector": [1, 2, 3], "scores": (0.1, 2), "flag": 1, "rows": [[1, 2], [3, 4]]}
+    same = {
+        "vector": np.float32([1, 2, 3]),
+        "scores": np.float64([0.1, 2]),
+        "flag": True,
+        "rows": np.array([[1, 2], [3, 4]], ">i8"),
+    }
+    assert hashed(**one) == hashed(**same)
+    for change in ({"vector": [1, 2, 4]}, {"scores": []}, {"flag": 0}, {"rows": [[1, 2]]}):
+        assert hashed(**one | change) != hashed(**one)
