@@ -1,6 +1,6 @@
 """What `evaluate` refuses and what it says, on labels of four images; numbers are judged elsewhere.
 
-`tests/eval_files_test.py` runs the whole command.
+`tests/eval_files` runs the whole command.
 """
 
 import json

@@ -1,14 +1,13 @@
-"""Evaluating what other models hand over, by command and in Python, on a dozen images."""
+"""Evaluating the embeddings of other models, by command and in Python."""
 
-import csv
 import json
 import sys
 
 import numpy as np
 import pytest
-from absl import flags
 from absl.testing import flagsaver
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
 from xmodal import eval_main
 from xmodal.evals import from_files
@@ -16,143 +15,7 @@ from xmodal.evals.reports import store
 from xmodal.options import UserError
 from xmodal.training import sharding
 
-IMAGE_IDS = np.arange(101, 113)
-CAPTION_IDS = (IMAGE_IDS[:, None] * 10 + np.arange(5)).ravel()
-OWN_IMAGE = np.repeat(np.arange(12), 5)
 BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
-
-
-def write_ratings(path, kinds, pairs):
-    """A file as Crisscrossed Captions has it; pairs are (left, right, score, method)."""
-    columns = {"sts": ("caption1", "caption2"), "sis": ("image1", "image2")}
-    names = {"image": "COCO_val2014_{:012d}.jpg", "caption": "COCO_val2014:sentid:{}"}
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        header = columns.get(path.name[:3], ("caption", "image"))
-        rows.writerow([*header, "agg_score", "sampling_method"])
-        for left, right, score, method in pairs:
-            ends = [names[k].format(i) for k, i in zip(kinds, (left, right), strict=True)]
-            rows.writerow([*ends, score, method])
-
-
-@pytest.fixture(scope="session")
-def annotations(tmp_path_factory):
-    """The released files, cut down to twelve images of test and one of validation."""
-    folder = tmp_path_factory.mktemp("annotations")
-    rng = np.random.default_rng(5)
-    own = [
-        (caption, IMAGE_IDS[image], 4.5, "c2i_original")
-        for caption, image in zip(CAPTION_IDS, OWN_IMAGE, strict=True)
-    ]
-    other = [
-        (caption, image, round(float(rng.uniform(0, 5)), 2), "c2i_intrasim")
-        for caption, image in zip(CAPTION_IDS, np.roll(np.repeat(IMAGE_IDS, 5), 7), strict=True)
-    ]
-    write_ratings(folder / "sits_test.csv", ("caption", "image"), own + other)
-    for task, ids in (("sts", CAPTION_IDS), ("sis", IMAGE_IDS)):
-        scores = rng.uniform(0, 5, len(ids)).round(2)
-        pairs = zip(ids, np.roll(ids, 7), scores, [f"{task}_method"] * len(ids), strict=True)
-        kind = "caption" if task == "sts" else "image"
-        write_ratings(folder / f"{task}_test.csv", (kind, kind), list(pairs))
-    write_ratings(folder / "sits_val.csv", ("caption", "image"), [(9001, 901, 4.0, "c2i_original")])
-    lists = {
-        "original_caption_to_image": {
-            c: [IMAGE_IDS[i]] for c, i in zip(CAPTION_IDS, OWN_IMAGE, strict=True)
-        },
-        "eccv_image_to_caption": {101: [1010, 1011, 1032], 104: [1040, 1111, 1112, 1120]},
-        "eccv_caption_to_image": {1010: [101, 103], 1063: [106, 107, 108]},
-    }
-    for name, content in lists.items():
-        plain = {str(query): [int(item) for item in items] for query, items in content.items()}
-        (folder / f"{name}.json").write_text(json.dumps(plain))
-    np.save(folder / "coco_test_ids.npy", CAPTION_IDS)
-    labels = (rng.random((13, 80)) < 0.03).astype(np.uint8)
-    labels[:, 0] = 1
-    labels[11] = 0  # an image without objects
-    np.savez(folder / "val2014_categories.npz", image_ids=[*IMAGE_IDS, 901], labels=labels)
-    return folder
-
-
-def embeddings():
-    """A model that is neither perfect nor blind, its items in no order."""
-    rng = np.random.default_rng(3)
-    images = rng.normal(size=(12, 6)).astype(np.float32)
-    captions = images[OWN_IMAGE] + 0.8 * rng.normal(size=(60, 6)).astype(np.float32)
-    at, caption_at = rng.permutation(12), rng.permutation(60)
-    return {
-        "image_ids": IMAGE_IDS[at],
-        "image_embeddings": images[at],
-        "caption_ids": CAPTION_IDS[caption_at],
-        "caption_embeddings": captions[caption_at],
-    }
-
-
-def in_order(arrays):
-    """Embeddings of images and captions in the order of the split."""
-    return [
-        arrays[f"{kind}_embeddings"][np.argsort(arrays[f"{kind}_ids"])]
-        for kind in ("image", "caption")
-    ]
-
-
-def ranked_lists(scores, depth):
-    order = np.argsort(-scores, axis=1, kind="stable")
-    turned = np.argsort(-scores.T, axis=1, kind="stable")
-    return {
-        "i2t": {
-            str(i): CAPTION_IDS[row[:depth]].tolist()
-            for i, row in zip(IMAGE_IDS, order, strict=True)
-        },
-        "t2i": {
-            str(c): IMAGE_IDS[row[:depth]].tolist()
-            for c, row in zip(CAPTION_IDS, turned, strict=True)
-        },
-    }
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Files of one model: embeddings, and what its dot products give."""
-    folder = tmp_path_factory.mktemp("model")
-    arrays = embeddings()
-    np.savez(folder / "tiny.npz", **arrays)
-    np.savez(folder / "captions.npz", **{k: v for k, v in arrays.items() if "caption" in k})
-    np.savez(
-        folder / "part.npz",
-        **(arrays | {k: arrays[k][:9] for k in ("image_ids", "image_embeddings")}),
-    )
-    np.savez(folder / "ids.npz", image_ids=arrays["image_ids"], caption_ids=arrays["caption_ids"])
-    products = arrays["image_embeddings"] @ arrays["caption_embeddings"].T
-    np.save(folder / "scores.npy", products)
-    images, captions = in_order(arrays)
-    for depth in (3, 60):
-        lists = ranked_lists(images @ captions.T, depth)
-        (folder / f"ranked{depth}.json").write_text(json.dumps(lists))
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _flags():
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver():
-        yield
-
-
-@pytest.fixture
-def evaluate(annotations, tmp_path):
-    """Runs the command; `output` is a folder below the test's own."""
-
-    def run(output="out", **values):
-        given = {"annotations": str(annotations), "bootstrap_samples": 50} | values
-        with flagsaver.flagsaver(output=str(tmp_path / output), **given):
-            eval_main.main(["eval_main"])
-        return tmp_path / output
-
-    return run
-
-
-def metrics_of(folder):
-    return json.loads((folder / "metrics.json").read_text())
 
 
 def test_embeddings_end_to_end(evaluate, model, capsys):
@@ -239,39 +102,6 @@ def test_a_machine_without_tensorflow_lacks_only_tensorboard(evaluate, model, mo
         "report.md",
     ]
     assert "TensorBoard scalars are not written" in caplog.text
-
-
-def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path):
-    expected = metrics_of(evaluate("dot", embeddings=str(model / "tiny.npz"), similarity="dot"))
-    scores = metrics_of(
-        evaluate("scores", scores=str(model / "scores.npy"), ids=str(model / "ids.npz"))
-    )
-    lists = metrics_of(evaluate("lists", rankings=str(model / "ranked60.json")))
-    within = {tag for tag in expected if {"t2t", "i2i", "sts", "sis"} & set(tag.split("/"))}
-    assert set(scores) == set(expected) - within
-    assert scores == pytest.approx({tag: expected[tag] for tag in scores})
-    correlated = {tag for tag in scores if "/sits/" in tag}
-    # Lists do not tell ties from order; there are none here.
-    tied = {tag for tag in scores if tag.endswith("/tied_queries")}
-    assert set(lists) == set(scores) - correlated - tied
-    assert not any(scores[tag] for tag in tied)
-    assert lists == pytest.approx({tag: expected[tag] for tag in lists})
-    boards = json.loads((tmp_path / "lists/boards.json").read_text())
-    assert boards["cxc"]["galleries"]["i2t"]["tied_queries"] is None
-
-
-def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
-    out = evaluate(rankings=str(model / "ranked3.json"))
-    metrics, boards = metrics_of(out), json.loads((out / "boards.json").read_text())
-    assert "coco5k/i2t/recall@1" in metrics
-    assert "coco5k/t2i/recall@10" not in metrics
-    assert "pmrp/i2t" not in metrics
-    assert "lists of" in boards["coco5k"]["missing"]["t2i/recall@10"]
-    assert "lists of" in boards["eccv"]["missing"]["i2t/map@r"]
-    report = (out / "report.md").read_text()
-    assert f"t2i recall@10: {boards['coco5k']['missing']['t2i/recall@10']}." in report
-    assert "- Without i2i, sis, sits, sts, t2t: " in report
-    assert "Intervals of correlations" not in report
 
 
 def test_one_modality_gives_what_it_can_and_names_the_rest(evaluate, model):
@@ -450,18 +280,3 @@ def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
     monkeypatch.setattr(sharding, "initialize_processes", connect)
     with pytest.raises(Connected):
         evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "Give one of embeddings, scores and rankings, not none"),
-        ({"scores": "s.npy", "rankings": "r.json"}, "not scores and rankings"),
-        ({"embeddings": "e.npz", "similarity": "dot", "ids": "i.npz"}, "Ids are for a matrix"),
-        ({"scores": "s.npy", "similarity": "dot"}, "Similarity 'dot' is for embeddings; scores"),
-        ({"rankings": "r.json", "bootstrap_samples": 0}, "0 bootstrap samples are too few"),
-    ],
-)
-def test_arguments_that_do_not_go_together(annotations, given, message):
-    with pytest.raises(UserError, match=message):
-        from_files.evaluate(annotations=annotations, **given)
