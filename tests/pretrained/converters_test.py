@@ -10,6 +10,7 @@ from xmodal.options import UserError
 from xmodal.pretrained import image_towers
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import save_tower
+from xmodal.pretrained.report import Report
 from xmodal.pretrained.sources import Source
 from xmodal.training.init_towers import check_towers
 
@@ -68,6 +69,19 @@ def test_the_depth_of_a_resnet_is_counted(convs, depth):
     description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
     assert description.keywords == {"depth": depth, "variant": "slim"}
     assert description.preprocessing == {"normalization": "inception"}
+
+
+def test_a_slim_checkpoint_with_a_mean_of_pixels_wants_it_subtracted(tmp_path):
+    arrays = {f"resnet_v1_50/c{n}/weights": np.zeros((1, 1, 1, 1)) for n in range(54)}
+    arrays["resnet_v1_50/mean_rgb"] = np.zeros(3)
+    description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
+    assert description.preprocessing == {"normalization": "vgg"}
+    save_tower(tmp_path / "tower", {}, description, Report({}, {}, [], {}))
+    model = {"image": {"name": "resnet", "depth": 50, "variant": "slim"}}
+    with pytest.raises(UserError, match="normalization='vgg', but .*normalization is None"):
+        check_towers({"image": str(tmp_path / "tower")}, model)
+    model["image"]["normalization"] = "vgg"
+    check_towers({"image": str(tmp_path / "tower")}, model)
 
 
 @pytest.mark.parametrize("channels", [112, 448, 300])

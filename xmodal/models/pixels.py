@@ -8,7 +8,7 @@ import jax.numpy as jnp
 # ImageNet statistics of RGB pixels in [0, 1].
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-# ImageNet mean of BGR pixels in [0, 255], from the first Caffe models.
+# ImageNet mean of BGR pixels in [0, 255], from the first Caffe models; VGG's is of RGB.
 CAFFE_MEAN = (103.939, 116.779, 123.68)
 
 
@@ -24,6 +24,10 @@ def _to_caffe(images: jax.Array) -> jax.Array:
     return images[..., ::-1] - jnp.asarray(CAFFE_MEAN)
 
 
+def _to_vgg(images: jax.Array) -> jax.Array:
+    return images - jnp.asarray(CAFFE_MEAN[::-1])
+
+
 def _to_unit(images: jax.Array) -> jax.Array:
     return images / 255.0
 
@@ -34,6 +38,7 @@ NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "inception": _to_symmetric,
     "torch": _standardise,
     "unit": _to_unit,
+    "vgg": _to_vgg,
 }
 
 
@@ -43,8 +48,8 @@ def normalize(images: jax.Array, name: str) -> jax.Array:
     Args:
       images: uint8 [B, H, W, 3], RGB.
       name: "imagenet" or, in another word, "torch" (minus the mean and divided by the standard
-        deviation of ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "unit"
-        ([0, 1]).
+        deviation of ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "vgg" (RGB
+        minus the mean), "unit" ([0, 1]).
 
     Returns:
       float32 [B, H, W, 3].

@@ -175,7 +175,7 @@ def make_tower(
       variant: whose weights fit: "slim" (TF-slim's and TF-Hub's v1), "keras", "torchvision" or
         "simclr" (SimCLRv2 r50_1x_sk0).
       normalization: of the pixels, see `pixels.normalize`; None for what the variant's published
-        weights were trained with.
+        weights were trained with. TF-slim's checkpoints of 2016 want "vgg", TF-Hub's do not.
       dtype: compute dtype; parameters and statistics are float32.
       batch_norm: statistics over the "global" batch or "per_device".
       remat: recompute every unit in the backward pass instead of storing its inside.

@@ -30,7 +30,12 @@ def describe_resnet(source: Source, variant: str) -> Description:
         known = ", ".join(f"{count} (depth {depth})" for depth, count in depths.items())
         raise UserError(f"{source.path} has {convs} convolutions, a ResNet {known}.")
     keywords = {"depth": int(found[0]), "variant": variant}
-    return _describe("resnet", keywords, resnet.VARIANTS[variant].normalization)
+    normalization = resnet.VARIANTS[variant].normalization
+    if variant == "slim" and any(name.split("/")[-1] == "mean_rgb" for name in source.arrays):
+        # TF-slim's checkpoints of 2016 hold the mean that was taken from their pixels. Others of
+        # these names, TF-Hub's among them, saw pixels in [-1, 1].
+        normalization = keywords["normalization"] = "vgg"
+    return _describe("resnet", keywords, normalization)
 
 
 def describe_efficientnet(source: Source, variant: str) -> Description:
