@@ -187,7 +187,7 @@ def records_with_images(
     Args:
       pairs: of one split.
       folder: the images, in any form that `read_fetched` reads.
-      name: gives the name without ending that the image of a pair has where its url is not known.
+      name: gives the file name, with its ending or without, of an image whose url is not known.
 
     Raises:
       FileNotFoundError: the folder does not exist.
@@ -201,11 +201,16 @@ def records_with_images(
     rows_of: dict[str, list[int]] = collections.defaultdict(list)
     for row, pair in enumerate(labelled):
         rows_of[name(pair)].append(row)
+
+    def rows_of_file(path: str) -> Sequence[int]:
+        file = pathlib.PurePosixPath(path)
+        return rows_of.get(file.name) or rows_of.get(file.stem, ())
+
     joined = join_rows(
         read_fetched(folder),
         len(labelled),
         urls=RowIndex(pair.picture for pair in labelled).rows,
-        names=lambda path: rows_of.get(pathlib.PurePosixPath(path).stem, ()),
+        names=rows_of_file,
         where=lambda row: labelled[row].where,
     )
     for item in joined:

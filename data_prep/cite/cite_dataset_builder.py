@@ -44,11 +44,11 @@ class Builder(schema.RandomAccessBuilder):
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
-      - data.csv (or cite_data.csv) from https://github.com/malihealikhani/CITE/tree/master/data
+      - data.csv from https://github.com/malihealikhani/CITE (cite_data.csv is read, too)
       - for the configs plus_*: q2-8_train_dis_11-08.csv and q2-8_test_dis_11-08.csv, to which
         https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval links as CITE++
-      - for *images: images/ with the training images of RecipeQA (images-qa.tar.gz from
-        https://hucvl.github.io/recipeqa), in folders below it or not.
+      - for images and plus_images: images/ with the training images of RecipeQA
+        (https://hucvl.github.io/recipeqa), in folders below it or not.
     """
     EXPECTED: ClassVar[dict[str, int]] = {"train": 2047} | {
         f"train/{name}": total
@@ -93,7 +93,7 @@ class Builder(schema.RandomAccessBuilder):
             return {split: coherence_pairs.records(group) for split, group in pairs.items()}
         return {
             split: coherence_pairs.records_with_images(
-                group, folder / "images", name=lambda pair: pathlib.PurePath(pair.picture).stem
+                group, folder / "images", name=lambda pair: pair.picture
             )
             for split, group in pairs.items()
         }

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
@@ -44,18 +44,24 @@ class Builder(schema.RandomAccessBuilder):
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
-      - conceptual_train_dis.csv and conceptual_test_dis.csv (and, to have it compared,
-        img2idxmap.json) from
-        https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval/tree/main/data/conceptual
+      - conceptual_train_dis.csv and conceptual_test_dis.csv, and img2idxmap.json if it is at hand,
+        from data/conceptual of
+        https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval
       - for the config images: images/ with what could be fetched of the urls in these files, as
-        written by img2dataset (webdataset, parquet or files), or as <number>.jpg with the numbers
-        of img2idxmap.json. What was fetched of Conceptual Captions serves too.
+        img2dataset writes it (webdataset, parquet or files), or as <picture_id>.jpg. What was
+        fetched of Conceptual Captions serves, too.
     """
     EXPECTED: ClassVar[dict[str, int]] = {"train": 6047, "test": 1512} | {
         f"{split}/{name}": total
         for split, totals in _TOTALS.items()
         for name, total in zip(_RELATIONS, totals, strict=True)
     }
+
+    def __init__(self, *, min_kept: float | None = None, **kwargs: Any) -> None:
+        super().__init__(min_kept=min_kept, **kwargs)
+        # Many of the urls are dead by now.
+        if min_kept is None and self.builder_config.name == "images":
+            self.min_kept = 0.5
 
     def _info(self) -> tfds.core.DatasetInfo:
         pixels = tfds.features.Image(shape=(None, None, 3))

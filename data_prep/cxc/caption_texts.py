@@ -1,7 +1,7 @@
 """Texts of COCO's captions by id, from whichever file of captions is at hand."""
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from data_prep.errors import UnexpectedFilesError
@@ -17,7 +17,7 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
     all tables `captions*.csv`, packed or not, with the columns `caption_id` and `caption`.
 
     Returns:
-      Caption id -> text.
+      Caption id -> text as it stands there, which may end in spaces; without those that are blank.
 
     Raises:
       FileNotFoundError: none of them is there.
@@ -29,33 +29,43 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
         (folder / "annotations" / OFFICIAL, _from_coco),
     ):
         if path.exists():
+            content = read_json(path)
             try:
-                return dict(read(read_json(path)))
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                return _without_blank(read(content))
+            except (KeyError, OverflowError, TypeError, ValueError) as error:
                 raise UnexpectedFilesError(
-                    f"{path} does not have the form of {path.name}: {error!r}. Fetch it again."
+                    f"{path} does not have the published form: {error!r}. Fetch it again."
                 ) from error
     tables = sorted([*folder.glob(TABLES), *folder.glob(f"{TABLES}.gz")])
     if not tables:
         raise FileNotFoundError(f"{folder} has no {KARPATHY}, {OFFICIAL} or {TABLES}")
-    return dict(pair for path in tables for pair in _from_table(path))
+    return _without_blank(pair for path in tables for pair in _from_table(path))
+
+
+def _without_blank(captions: Iterable[tuple[int, str]]) -> dict[int, str]:
+    return {number: text for number, text in captions if text.strip()}
 
 
 def _from_karpathy(content: Any) -> Iterator[tuple[int, str]]:
     for image in content["images"]:
         for sentence in image["sentences"]:
-            yield int(sentence["sentid"]), sentence["raw"].strip()
+            yield int(sentence["sentid"]), _text(sentence["raw"])
 
 
 def _from_coco(content: Any) -> Iterator[tuple[int, str]]:
     for annotation in content["annotations"]:
-        yield int(annotation["id"]), annotation["caption"].strip()
+        yield int(annotation["id"]), _text(annotation["caption"])
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def _from_table(path: pathlib.Path) -> Iterator[tuple[int, str]]:
     for where, row in read_csv(path, columns=("caption_id", "caption")):
-        if not row["caption_id"].isdecimal():
-            raise UnexpectedFilesError(
-                f"{path.parent / where}: {row['caption_id']!r} is no caption id"
-            )
-        yield int(row["caption_id"]), row["caption"].strip()
+        number = row["caption_id"]
+        if not number.isdecimal() or len(number) > 10:
+            raise UnexpectedFilesError(f"{path.parent / where}: {number!r} is no caption id")
+        yield int(number), row["caption"]

@@ -82,7 +82,12 @@ class Builder(schema.RandomAccessBuilder):
             split: list(read_ratings(folder / f"{self._task}_{part}.csv", self._task))
             for split, part in _SPLITS.items()
         }
-        self._check_counts(ratings, folder)
+        # Rows are counted and not methods: what a damaged row rates, and how, is not known.
+        found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}
+        expected: collections.Counter[str] = collections.Counter()
+        for name, count in self.EXPECTED.items():
+            expected[name.rpartition("/")[0]] += count
+        schema.check_counts(found, {name: expected[name] for name in found}, str(folder))
         kinds = self._added.values()
         readers: dict[str, Callable[[int], Any]] = {}
         if "caption" in kinds:
@@ -101,16 +106,6 @@ class Builder(schema.RandomAccessBuilder):
         added = _ADDED[self.builder_config.name.partition("_")[2]]
         sides = zip(("left", "right"), _KINDS[self._task], strict=True)
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
-
-    def _check_counts(
-        self, ratings: Mapping[str, list[Rating | LeftOut]], folder: pathlib.Path
-    ) -> None:
-        # A row that cannot be read is reported by itself: it is there, but of no known method.
-        found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}
-        expected = collections.Counter()
-        for name, count in self.EXPECTED.items():
-            expected[name.rpartition("/")[0]] += count
-        schema.check_counts(found, {name: expected[name] for name in found}, str(folder))
 
     def _examples(
         self, ratings: Iterable[Rating | LeftOut], readers: Mapping[str, Callable[[int], Any]]

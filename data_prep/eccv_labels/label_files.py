@@ -80,7 +80,7 @@ def _ids(items: Any, path: pathlib.Path, query: str) -> list[int]:
 
 def _id(value: Any, path: pathlib.Path) -> int:
     """An id, which is a number among the values and text among the keys of a JSON object."""
-    is_text = isinstance(value, str) and value.isascii() and value.isdecimal()
+    is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 10
     if (is_text or type(value) is int) and 0 <= int(value) <= _LARGEST_ID:
         return int(value)
     raise UnexpectedFilesError(f"{path}: {value!r} is not an id. Fetch the file again.")
