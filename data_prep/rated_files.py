@@ -55,6 +55,12 @@ def read_folder(
     return {task: _read_file(path, task, need_scores) for task, path in found.items()}
 
 
+def is_rated(path: pathlib.Path) -> bool:
+    """Whether the header of a file has a column of scores."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return _SCORE in file.readline().strip().split(",")
+
+
 def _read_file(path: pathlib.Path, task: str, need_scores: bool) -> RatedPairs:
     left, right = COLUMNS[task]
     ids: list[tuple[int, int]] = []
@@ -96,3 +102,16 @@ def _read_score(text: str, place: pathlib.Path) -> float:
             f"{place}: the score {text!r} is no number from {lowest:g} to {highest:g}"
         )
     return score
+
+
+def format_rows(task: str, ids: np.ndarray, methods: np.ndarray) -> str:
+    """Content of a file of pairs that are to be rated.
+
+    Args:
+      task: `sts`, `sis` or `sits`.
+      ids: int [P, 2].
+      methods: strings [P].
+    """
+    rows = zip(*ids.T.tolist(), methods.tolist(), strict=True)
+    header = ",".join((*COLUMNS[task], _METHOD))
+    return "\n".join([header, *(f"{left},{right},{method}" for left, right, method in rows), ""])

@@ -43,6 +43,19 @@ class Groups:
         """The place of every caption in its group, int64 [M]."""
         return np.arange(len(self.owners)) - self.starts[self.owners]
 
+    def find(self, kind: str, ids: np.ndarray) -> np.ndarray:
+        """Positions of ids, int64 in the same shape; -1 for those of another split.
+
+        Args:
+          kind: "caption" or "image".
+          ids: integers.
+        """
+        known = self.caption_ids if kind == "caption" else self.image_ids
+        order = np.argsort(known)
+        place = np.searchsorted(known, ids, sorter=order)
+        found = order[np.minimum(place, len(known) - 1)]
+        return np.where(known[found] == ids, found, -1)
+
     def draw(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A random caption of each of these images, all equally likely, in the same shape."""
         return self.starts[images] + rng.integers(self.sizes[images])

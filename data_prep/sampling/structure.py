@@ -1,34 +1,15 @@
 """What the scheme fixes about the pairs it samples, checked on sampled or released pairs."""
 
 import collections
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from data_prep.sampling.facts import Fact, at_least, count
 from data_prep.sampling.groups import Groups
 
 # Of the number of captions drawn: beyond so many standard deviations it is no chance.
 _DEVIATIONS = 5
-
-
-@dataclasses.dataclass(frozen=True)
-class Fact:
-    """One thing that was counted.
-
-    Attributes:
-      method: sampling method.
-      what: was counted.
-      found: the count, as text.
-      expected: what the scheme says of it, "" where it leaves it open.
-      holds: whether found is as expected; None where that is open.
-    """
-
-    method: str
-    what: str
-    found: str
-    expected: str = ""
-    holds: bool | None = None
 
 
 def check_structure(
@@ -66,7 +47,7 @@ def check_structure(
         facts += _check_cross(cross, isim, csim, groups)
     if positive is not None and original is not None:
         union = len(_codes(np.concatenate([positive, original])))
-        facts.append(_count("c2i_original", "original or rated as matching", union))
+        facts.append(count("c2i_original", "original or rated as matching", union))
     return facts
 
 
@@ -79,37 +60,23 @@ def _codes(pairs: np.ndarray) -> np.ndarray:
     return np.unique(pairs, axis=0)
 
 
-def _count(method: str, what: str, found: int, expected: int | None = None) -> Fact:
-    if expected is None:
-        return Fact(method, what, f"{found:,}")
-    return Fact(method, what, f"{found:,}", f"{expected:,}", bool(found == expected))
-
-
-def _at_least(method: str, what: str, found: int, least: int) -> Fact:
-    return Fact(method, what, f"{found:,}", f"at least {least:,}", bool(found >= least))
-
-
-def _at_most(method: str, what: str, found: int, most: int) -> Fact:
-    return Fact(method, what, f"{found:,}", f"at most {most:,}", bool(found <= most))
-
-
 def _repeated(method: str, pairs: np.ndarray) -> Fact:
-    return _count(method, "repeated in the same order", len(pairs) - len(_codes(pairs)), 0)
+    return count(method, "repeated in the same order", len(pairs) - len(_codes(pairs)), 0)
 
 
 def _check_cycles(pairs: np.ndarray, groups: Groups) -> Iterator[Fact]:
     method = "c2c_cocaption"
     in_cycles = groups.sizes > 2
     captions = int(groups.sizes[in_cycles].sum())
-    yield _count(method, "pairs", len(pairs), captions + int(np.sum(groups.sizes == 2)))
+    yield count(method, "pairs", len(pairs), captions + int(np.sum(groups.sizes == 2)))
     owners = groups.owners[pairs]
-    yield _count(method, "pairs across images", int(np.sum(owners[:, 0] != owners[:, 1])), 0)
+    yield count(method, "pairs across images", int(np.sum(owners[:, 0] != owners[:, 1])), 0)
     number = len(groups.caption_ids)
     once = [np.bincount(side, minlength=number) == 1 for side in pairs.T]
     members = in_cycles[groups.owners]
     both = int(np.sum(once[0] & once[1] & members))
-    yield _count(method, "captions once first and once second", both, captions)
-    yield _count(
+    yield count(method, "captions once first and once second", both, captions)
+    yield count(
         method, "images whose captions form one cycle", _cycles(pairs, groups), int(in_cycles.sum())
     )
 
@@ -138,13 +105,13 @@ def _check_caption_pairs(
 ) -> Iterator[Fact]:
     method = "c2c_isim"
     images = groups.owners[pairs]
-    yield _at_least(method, "pairs", len(pairs), -(-len(groups) * least // 2))
-    yield _count(method, "pairs within one image", int(np.sum(images[:, 0] == images[:, 1])), 0)
+    yield at_least(method, "pairs", len(pairs), -(-len(groups) * least // 2))
+    yield count(method, "pairs within one image", int(np.sum(images[:, 0] == images[:, 1])), 0)
     joined = unordered(images)
-    yield _count(method, "images joined twice, in any order", len(pairs) - len(joined), 0)
+    yield count(method, "images joined twice, in any order", len(pairs) - len(joined), 0)
     degrees = np.bincount(joined.ravel(), minlength=len(groups))
-    yield _at_least(method, "pairs of an image, fewest", int(degrees.min()), least)
-    yield _count(method, "pairs of an image, most", int(degrees.max()))
+    yield at_least(method, "pairs of an image, fewest", int(degrees.min()), least)
+    yield count(method, "pairs of an image, most", int(degrees.max()))
     yield from (_check_draw if drawn else _check_turns)(pairs, images, groups)
 
 
@@ -155,17 +122,17 @@ def _check_turns(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Itera
     same = int(np.sum(places[pairs[:, 0]] == places[pairs[:, 1]]))
     equal_groups = groups.sizes.min() == groups.sizes.max()
     what = "captions at the same place of their groups"
-    yield _count(method, what, same, len(pairs) if equal_groups else None)
+    yield count(method, what, same, len(pairs) if equal_groups else None)
     first = np.bincount(images[:, 0], minlength=len(groups))
     turns = np.maximum(0, -((places - first[groups.owners]) // sizes))
     wrong = np.bincount(pairs[:, 0], minlength=len(turns)) != turns
-    yield _count(
+    yield count(
         method,
         "first images whose captions take turns",
         int(np.sum(first > 0)) - len(np.unique(groups.owners[wrong])),
         int(np.sum(first > 0)),
     )
-    yield _count(method, "captions used", len(np.unique(pairs)))
+    yield count(method, "captions used", len(np.unique(pairs)))
 
 
 def _check_draw(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Iterator[Fact]:
@@ -193,23 +160,23 @@ def _drawn_captions(sizes: np.ndarray, draws: np.ndarray) -> tuple[float, float]
 def _check_image_pairs(pairs: np.ndarray, least: int) -> Iterator[Fact]:
     method = "i2i_csim"
     joined = unordered(pairs)
-    yield _count(method, "pairs", len(pairs))
-    yield _count(method, "images with themselves", int(np.sum(pairs[:, 0] == pairs[:, 1])), 0)
+    yield count(method, "pairs", len(pairs))
+    yield count(method, "images with themselves", int(np.sum(pairs[:, 0] == pairs[:, 1])), 0)
     yield _repeated(method, pairs)
-    yield _count(method, "different pairs, in any order", len(joined))
-    yield _count(method, "pairs in both orders", len(pairs) - len(joined))
+    yield count(method, "different pairs, in any order", len(joined))
+    yield count(method, "pairs in both orders", len(pairs) - len(joined))
     degrees = np.bincount(joined.ravel())
-    yield _at_least(method, "pairs of an image, fewest", int(degrees[degrees > 0].min()), least)
-    yield _count(method, "pairs of an image, most", int(degrees.max()))
+    yield at_least(method, "pairs of an image, fewest", int(degrees[degrees > 0].min()), least)
+    yield count(method, "pairs of an image, most", int(degrees.max()))
 
 
 def _check_original(pairs: np.ndarray, groups: Groups) -> Iterator[Fact]:
     method = "c2i_original"
     captions = len(groups.caption_ids)
-    yield _count(method, "pairs", len(pairs), captions)
+    yield count(method, "pairs", len(pairs), captions)
     own = groups.owners[pairs[:, 0]] == pairs[:, 1]
     found = len(np.unique(pairs[own, 0]))
-    yield _count(method, "captions with their own image", found, captions)
+    yield count(method, "captions with their own image", found, captions)
 
 
 def _check_cross(
@@ -217,15 +184,15 @@ def _check_cross(
 ) -> Iterator[Fact]:
     method = "c2i_intrasim"
     images = np.stack([groups.owners[pairs[:, 0]], pairs[:, 1]], axis=1)
-    yield _count(method, "pairs", len(pairs))
+    yield count(method, "pairs", len(pairs))
     yield _repeated(method, pairs)
-    yield _count(
+    yield count(
         method, "captions with their own image", int(np.sum(images[:, 0] == images[:, 1])), 0
     )
     taking_part = np.bincount(images.ravel(), minlength=len(groups))
-    yield _count(method, "images without any", int(np.sum(taking_part == 0)), 0)
-    yield _count(method, "pairs of an image on either side, most", int(taking_part.max()))
-    yield _count(method, "captions used", len(np.unique(pairs[:, 0])))
+    yield count(method, "images without any", int(np.sum(taking_part == 0)), 0)
+    yield count(method, "pairs of an image on either side, most", int(taking_part.max()))
+    yield count(method, "captions used", len(np.unique(pairs[:, 0])))
     if isim is not None and csim is not None:
         yield from _check_sources(images, groups.owners[isim], csim)
 
@@ -238,31 +205,15 @@ def _check_sources(images: np.ndarray, isim: np.ndarray, csim: np.ndarray) -> It
         (pair in by_captions, pair in by_images)
         for pair in map(tuple, np.sort(images, axis=1).tolist())
     )
-    yield _count(method, "from caption pairs only", sources[True, False])
-    yield _count(method, "from image pairs only", sources[False, True])
-    yield _count(method, "from both", sources[True, True])
-    yield _count(method, "from neither", sources[False, False], 0)
+    yield count(method, "from caption pairs only", sources[True, False])
+    yield count(method, "from image pairs only", sources[False, True])
+    yield count(method, "from both", sources[True, True])
+    yield count(method, "from neither", sources[False, False], 0)
     rows = collections.Counter(map(tuple, np.concatenate([isim, csim]).tolist()))
     forward = backward = 0
     for caption_of, image in images.tolist():
         if rows[caption_of, image] + rows[image, caption_of] == 1:
             forward += rows[image, caption_of]
             backward += rows[caption_of, image]
-    yield _count(method, "caption of a row's second item, image of its first", forward)
-    yield _count(method, "the other way round", backward)
-
-
-def format_facts(facts: Iterable[Fact]) -> str:
-    """A table of the facts; those that do not hold are marked."""
-    rows = [("sampling method", "what", "found", "expected", "")]
-    marks = {True: "ok", False: "DIFFERS", None: ""}
-    rows += [(f.method, f.what, f.found, f.expected, marks[f.holds]) for f in facts]
-    widths = [max(len(row[k]) for row in rows) for k in range(5)]
-    right = (2, 3)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if k in right else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    yield count(method, "caption of a row's second item, image of its first", forward)
+    yield count(method, "the other way round", backward)

@@ -1,0 +1,263 @@
+r"""Samples pairs of captions and images to be rated, as Crisscrossed Captions (CxC) did.
+
+    python -m data_prep.sample_pairs within --groups=LABELS --images=CNN.npz \
+        --captions=A.npz,B.npz --output=PAIRS
+    python -m data_prep.sample_pairs across --groups=LABELS --ratings=RATED --output=PAIRS
+    python -m data_prep.sample_pairs check RELEASED --groups=LABELS
+
+`within` writes the pairs that are rated first: `sts_*.csv`, captions of images that --images finds
+similar and captions of one image, and `sis_*.csv`, images whose captions --captions finds similar.
+Embeddings are npz files as `python -m xmodal.eval_main --embeddings` reads them. When a column
+`agg_score` was added, `across` picks pairs of captions and images out of them: `sits_*.csv`. All
+three print which facts of the scheme hold for the pairs, and end with 1 if one does not.
+
+LABELS is a folder with CxC's `sits` file, or a csv file with the columns caption_id, image_id and
+split; --dataset names a prepared dataset instead.
+"""
+
+import argparse
+import hashlib
+import json
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import data_prep
+from data_prep.checks.prepared import NotPreparedError
+from data_prep.errors import UnexpectedFilesError
+from data_prep.rated_files import file_name, format_rows, is_rated, read_folder
+from data_prep.sampling.encoders import Encoder, embedded_groups
+from data_prep.sampling.facts import Fact, format_facts
+from data_prep.sampling.group_files import read_dataset_groups, read_groups
+from data_prep.sampling.groups import Groups
+from data_prep.sampling.nearest import NEIGHBOURS
+from data_prep.sampling.overlap import format_overlap
+from data_prep.sampling.sample import METHODS, by_method, sample_across, sample_within
+from data_prep.sampling.scheme import PER_SOURCE
+from data_prep.sampling.structure import check_structure
+from xmodal.evals.inputs.arrays import load_embeddings
+from xmodal.evals.reports.files import check_writable, write_files
+from xmodal.options import UserError
+
+_POSITIVE = 3.0  # score from which a caption and an image match
+
+
+def main() -> None:
+    """Samples or checks what the command line says."""
+    args = _parse()
+    try:
+        groups = _read_groups(args)
+        facts = args.run(args, groups)
+    except (FileNotFoundError, NotPreparedError, UnexpectedFilesError, UserError) as error:
+        sys.exit(f"Error: {error}")
+    if any(fact.holds is False for fact in facts):
+        sys.exit(1)
+
+
+def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
+    """Samples and writes pairs within a modality."""
+    paths = {"image": args.images, "caption": args.captions}
+    if not any(paths.values()):
+        raise UserError("Give --images, --captions or both: pairs come from embeddings.")
+    _check_output(args, ("sts", "sis"))
+    encoders = [_read_encoder(kind, path) for kind, each in paths.items() for path in each]
+    total = len(groups)
+    groups, vectors = embedded_groups(encoders, groups, partial=args.partial)
+    if len(groups) < total:
+        print(f"{len(groups):,} of {total:,} images have all embeddings; the others are left out.")
+    pairs = sample_within(
+        groups,
+        vectors["image"],
+        vectors["caption"],
+        seed=args.seed,
+        neighbours=args.neighbours,
+        drawn=args.draw,
+    )
+    settings = {"neighbours": args.neighbours, "draw": args.draw, "files": _hashes(paths)}
+    return _report(args, groups, pairs, pairs, settings)
+
+
+def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
+    """Samples and writes pairs of captions and images."""
+    _check_output(args, ("sits",))
+    rated = read_folder(pathlib.Path(args.ratings), args.split)
+    rated = {task: pairs for task, pairs in rated.items() if task != "sits"}
+    pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
+    paths = [pathlib.Path(args.ratings) / file_name(task, args.split) for task in rated]
+    settings = {"per_source": args.per_source, "files": _hashes({"ratings": map(str, paths)})}
+    return _report(args, groups, pairs, pairs | by_method(rated, groups), settings)
+
+
+def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
+    """Reports on pairs that are there."""
+    rated = read_folder(pathlib.Path(args.pairs), args.split, need_scores=False)
+    pairs = by_method(rated, groups)
+    positive = None
+    if (sits := rated.get("sits")) is not None and sits.scores is not None:
+        positive = np.concatenate([pairs[method] for method in sits.by_method()])
+        scores = np.concatenate([sits.scores[rows] for rows in sits.by_method().values()])
+        positive = positive[scores >= _POSITIVE]
+    facts = check_structure(
+        pairs, groups, neighbours=args.neighbours, drawn=args.draw, positive=positive
+    )
+    print(format_facts(facts))
+    _compare(args, groups, pairs)
+    return facts
+
+
+def _report(
+    args: argparse.Namespace,
+    groups: Groups,
+    sampled: Mapping[str, np.ndarray],
+    known: Mapping[str, np.ndarray],
+    settings: Mapping[str, Any],
+) -> list[Fact]:
+    """Writes sampled pairs and prints what holds for them; `known` are those and their sources."""
+    facts = [
+        fact
+        for fact in check_structure(
+            known, groups, neighbours=getattr(args, "neighbours", 1), drawn=getattr(args, "draw", 0)
+        )
+        if fact.method in sampled
+    ]
+    table = format_facts(facts)
+    settings = {"split": args.split, "seed": args.seed, **settings}
+    settings["pairs"] = {method: len(pairs) for method, pairs in sampled.items()}
+    contents = _files(args.split, groups, sampled)
+    contents[f"structure_{args.command}_{args.split}.txt"] = table + "\n"
+    contents[f"sampling_{args.command}_{args.split}.json"] = json.dumps(settings, indent=2) + "\n"
+    write_files(args.output, contents)
+    print(table)
+    _compare(args, groups, sampled)
+    print(f"\n{args.output}: {', '.join(contents)}")
+    return facts
+
+
+def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.ndarray]) -> None:
+    if args.compare:
+        others = read_folder(pathlib.Path(args.compare), args.split, need_scores=False)
+        print(f"\nIn common with {args.compare}, without regard to order:")
+        print(format_overlap(pairs, by_method(others, groups, partial=True), groups))
+
+
+def _files(split: str, groups: Groups, sampled: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """File name -> content, one file per task."""
+    ids = {"caption": groups.caption_ids, "image": groups.image_ids}
+    by_task: dict[str, list[tuple[np.ndarray, str]]] = {}
+    for method, pairs in sampled.items():
+        task, kinds = METHODS[method]
+        named = np.stack([ids[k][side] for k, side in zip(kinds, pairs.T, strict=True)], axis=1)
+        by_task.setdefault(task, []).append((named, method))
+    return {
+        file_name(task, split): format_rows(
+            task,
+            np.concatenate([named for named, _ in parts]),
+            np.repeat([method for _, method in parts], [len(named) for named, _ in parts]),
+        )
+        for task, parts in by_task.items()
+    }
+
+
+def _read_groups(args: argparse.Namespace) -> Groups:
+    if args.dataset:
+        return read_dataset_groups(args.dataset, args.config, args.data_dir, args.split)
+    return read_groups(pathlib.Path(args.groups), args.split)
+
+
+def _read_encoder(kind: str, path: str) -> Encoder:
+    saved = load_embeddings(path)
+    ids, vectors = {
+        "image": (saved.image_ids, saved.image),
+        "caption": (saved.caption_ids, saved.captions),
+    }[kind]
+    if vectors is None:
+        raise UserError(f"{path} has no {kind}_ids and {kind}_embeddings; name another --{kind}s.")
+    return Encoder(path, kind, ids, vectors)
+
+
+def _check_output(args: argparse.Namespace, tasks: tuple[str, ...]) -> None:
+    """Refuses, before any work, to write where it cannot or over ratings."""
+    check_writable(args.output)
+    for task in tasks:
+        path = pathlib.Path(args.output) / file_name(task, args.split)
+        if path.exists() and is_rated(path):
+            raise UserError(f"{path} holds ratings, which would be lost; name another --output.")
+
+
+def _hashes(paths: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Kind -> path of a file -> SHA-256 of its bytes."""
+    hashes: dict[str, dict[str, str]] = {}
+    for kind, each in paths.items():
+        for path in each:
+            with open(path, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            hashes.setdefault(kind, {})[path] = digest
+    return hashes
+
+
+def _parse() -> argparse.Namespace:
+    shared = argparse.ArgumentParser(add_help=False)
+    place = shared.add_mutually_exclusive_group(required=True)
+    place.add_argument("--groups", help="folder or csv file: which caption is of which image")
+    place.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="says the same")
+    shared.add_argument("--config", help="of --dataset; by default one that has captions")
+    shared.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
+    shared.add_argument("--split", default="test", choices=("train", "validation", "test"))
+    shared.add_argument("--compare", help="folder of other pairs: how many are in common")
+
+    sampling = argparse.ArgumentParser(add_help=False)
+    sampling.add_argument("--output", required=True, help="folder for the pairs")
+    sampling.add_argument("--seed", type=_natural, default=0, help="of every draw")
+
+    nearest = argparse.ArgumentParser(add_help=False)
+    nearest.add_argument(
+        "--neighbours", type=_positive, default=NEIGHBOURS, help="of an item, from every encoder"
+    )
+    nearest.add_argument(
+        "--draw",
+        action="store_true",
+        help="c2c_isim: captions at random, as the paper says, and not in turn, as released",
+    )
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    within = commands.add_parser("within", parents=[shared, sampling, nearest])
+    within.add_argument("--images", type=_paths, default=[], help="embeddings of images, FILE,...")
+    within.add_argument("--captions", type=_paths, default=[], help="of captions, FILE,...")
+    within.add_argument("--partial", action="store_true", help="leave out what is not embedded")
+    within.set_defaults(run=_within)
+    across = commands.add_parser("across", parents=[shared, sampling])
+    across.add_argument("--ratings", required=True, help="folder of rated pairs")
+    across.add_argument(
+        "--per_source", type=_positive, default=PER_SOURCE, help="pairs of an image, per task"
+    )
+    across.set_defaults(run=_across)
+    check = commands.add_parser("check", parents=[shared, nearest])
+    check.add_argument("pairs", help="folder of sampled or released pairs")
+    check.set_defaults(run=_check)
+    return parser.parse_args()
+
+
+def _paths(text: str) -> list[str]:
+    return [path for path in text.split(",") if path]
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _natural(text):
+        raise argparse.ArgumentTypeError("at least 1")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

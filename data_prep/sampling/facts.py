@@ -1,0 +1,51 @@
+"""What was counted about sampled pairs, beside what the scheme says of it."""
+
+import dataclasses
+from collections.abc import Iterable
+
+
+@dataclasses.dataclass(frozen=True)
+class Fact:
+    """One thing that was counted.
+
+    Attributes:
+      method: sampling method.
+      what: was counted.
+      found: the count, as text.
+      expected: what the scheme says of it, "" where it leaves it open.
+      holds: whether found is as expected; None where that is open.
+    """
+
+    method: str
+    what: str
+    found: str
+    expected: str = ""
+    holds: bool | None = None
+
+
+def count(method: str, what: str, found: int, expected: int | None = None) -> Fact:
+    """A number, which must be `expected` if that is given."""
+    if expected is None:
+        return Fact(method, what, f"{found:,}")
+    return Fact(method, what, f"{found:,}", f"{expected:,}", bool(found == expected))
+
+
+def at_least(method: str, what: str, found: int, least: int) -> Fact:
+    """A number that must not be smaller than `least`."""
+    return Fact(method, what, f"{found:,}", f"at least {least:,}", bool(found >= least))
+
+
+def format_facts(facts: Iterable[Fact]) -> str:
+    """A table of the facts; those that do not hold are marked."""
+    rows = [("sampling method", "what", "found", "expected", "")]
+    marks = {True: "ok", False: "DIFFERS", None: ""}
+    rows += [(f.method, f.what, f.found, f.expected, marks[f.holds]) for f in facts]
+    widths = [max(len(row[k]) for row in rows) for k in range(5)]
+    right = (2, 3)
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if k in right else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
