@@ -16,7 +16,10 @@ BUILDERS = {
     ),
     "cxc": "data_prep.cxc.cxc_dataset_builder:Builder",
     "eccv_labels": "data_prep.eccv_labels.eccv_labels_dataset_builder:Builder",
+    "flickr30k": "data_prep.flickr30k.flickr30k_dataset_builder:Builder",
     "flickr8k": "data_prep.flickr8k.flickr8k_dataset_builder:Builder",
+    "pinterest": "data_prep.pinterest.pinterest_dataset_builder:Builder",
+    "region_features": "data_prep.region_features.region_features_dataset_builder:Builder",
     "sbu": "data_prep.sbu.sbu_dataset_builder:Builder",
     "semeval_sts": "data_prep.semeval_sts.semeval_sts_dataset_builder:Builder",
 }

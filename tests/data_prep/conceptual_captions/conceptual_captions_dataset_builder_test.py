@@ -1,19 +1,41 @@
-"""Conceptual Captions from a small stand-in with dead URLs and broken images."""
+"""Conceptual Captions from small stand-ins with dead urls, broken images and broken captions."""
+
+import csv
 
 import PIL.Image
 import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.conceptual_captions.conceptual_captions_dataset_builder import Builder
+from tests.data_prep import img2dataset
+from tests.data_prep.img2dataset import jpeg
+
+_TRAIN, _VALIDATION = "Train_GCC-training.tsv", "Validation_GCC-1.1.0-Validation.tsv"
+
+
+def _write_lists(folder, train=6, validation=2):
+    for name, count in {_TRAIN: train, _VALIDATION: validation}.items():
+        lines = [f"caption {row} of naïve things\thttp://x/{row}\n" for row in range(count)]
+        (folder / name).write_text("".join(lines), encoding="utf-8")
+
+
+def _build(folder, **kwargs):
+    builder = Builder(data_dir=folder / "tfds", **kwargs)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _captions(builder, split):
+    source = builder.as_data_source(split)
+    return {int(e["image_id"]): [c.decode() for c in e["captions"]] for e in source}
 
 
 @pytest.fixture
-def manual_dir(tmp_path, monkeypatch):
+def loose_images(tmp_path, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", {"train": 6, "validation": 2})
-    rows = {"Train_GCC-training.tsv": 6, "Validation_GCC-1.1.0-Validation.tsv": 2}
-    for name, count in rows.items():
-        lines = [f"caption {row} of naïve things\thttp://x/{row}\n" for row in range(count)]
-        (tmp_path / name).write_text("".join(lines), encoding="utf-8")
+    _write_lists(tmp_path)
     for folder in ("training", "validation"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "index.html").write_text("not an image of any row")
@@ -29,40 +51,66 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder):
-    builder = Builder(data_dir=folder / "tfds")
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
-    )
-    return builder
-
-
-def test_rows_with_a_good_image_are_kept_under_their_row_number(manual_dir):
-    builder = _build(manual_dir)
-    captions = {
-        split: {
-            int(e["image_id"]): e["captions"][0].decode() for e in builder.as_data_source(split)
-        }
-        for split in ("train", "validation")
+def test_rows_with_a_good_image_are_kept_under_their_row_number(loose_images):
+    builder = _build(loose_images)
+    assert _captions(builder, "train") == {
+        row: [f"caption {row} of naïve things"] for row in (0, 3, 5)
     }
-    assert captions == {
-        "train": {row: f"caption {row} of naïve things" for row in (0, 3, 5)},
-        "validation": {10_000_001: "caption 1 of naïve things"},
-    }
+    assert _captions(builder, "validation") == {10_000_001: ["caption 1 of naïve things"]}
     for example in builder.as_data_source("train"):
         assert list(example["caption_ids"]) == [example["image_id"]]
-    assert builder.info.metadata["left_out"]["train"] == {
-        "no image": 1,
-        "not an image": 1,
-        "truncated image": 1,
+    with (builder.data_path / "left_out.csv").open() as file:
+        rows = {row["where"]: row["reason"] for row in csv.DictReader(file)}
+    assert rows == {
+        "training/1.jpg": "not an image",
+        "training/4.jpg": "truncated image",
+        f"{_TRAIN} line 3": "no image",
+        f"{_VALIDATION} line 1": "no image",
     }
 
 
-def test_short_or_missing_files_are_named(manual_dir):
-    path = manual_dir / "Train_GCC-training.tsv"
+def test_shards_and_tables_of_img2dataset_and_bad_captions(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", {"train": 6, "validation": 2})
+    _write_lists(tmp_path)
+    lines = (tmp_path / _TRAIN).read_bytes().splitlines(keepends=True)
+    lines[1] = b" \thttp://x/1\n"
+    lines[4] = b"na\xefve\thttp://x/4\r\n"
+    # What img2dataset's own guide puts on top of the list.
+    (tmp_path / _TRAIN).write_bytes(b"".join([b"caption\turl\n", *lines]))
+    # Captions come from the list, whatever the shards say.
+    rows = [(f"http://x/{n}", "another", jpeg(n + 3) if n != 2 else None) for n in range(6)]
+    img2dataset.write(tmp_path / "training", rows, "webdataset")
+    img2dataset.write(tmp_path / "validation", rows[:2], "parquet")
+    builder = _build(tmp_path)
+    assert _captions(builder, "train") == {
+        row: [f"caption {row} of naïve things"] for row in (0, 3, 5)
+    }
+    assert [e["image"].shape[:2] for e in builder.as_data_source("validation")] in (
+        [(4, 3), (4, 4)],
+        [(4, 4), (4, 3)],
+    )
+    left_out = builder.info.metadata["left_out"]
+    assert left_out["train"] == {"empty caption": 1, "not UTF-8": 1, "no image": 1}
+    assert left_out["validation"] == {}
+
+
+def test_below_the_threshold_nothing_is_left_but_the_report(loose_images):
+    with pytest.raises(ValueError, match=r"keeps less than 0\.6 of the records of train") as error:
+        _build(loose_images, min_kept=0.6)
+    assert "not an image 1" in str(error.value)
+    folder = loose_images / "tfds" / "conceptual_captions" / "images"
+    assert [path.name for path in folder.iterdir()] == ["left_out.csv"]
+
+
+def test_short_or_missing_files_are_named(loose_images):
+    path = loose_images / _TRAIN
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(ValueError, match="train: 5 instead of 6"):
-        _build(manual_dir)
+        _build(loose_images)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"Train_GCC-training\.tsv"):
-        _build(manual_dir)
+        _build(loose_images)
+    _write_lists(loose_images)
+    (loose_images / "training").rename(loose_images / "train")
+    with pytest.raises(FileNotFoundError, match="training does not exist"):
+        _build(loose_images)

@@ -1,0 +1,83 @@
+"""Flickr30k: some 31,000 photographs of people and animals with five captions each."""
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.flickr30k import flickr30k_files
+from data_prep.flickr30k.flickr30k_files import Photograph
+from data_prep.image_check import BadImageError
+from data_prep.image_files import ImageFiles
+from data_prep.records import LeftOut, Record
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of Flickr30k, in either of the two splits that are in use."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="images", description="Karpathy's split."),
+        tfds.core.BuilderConfig(
+            name="captions", description="The captions of `images` for text-only models, no images."
+        ),
+        tfds.core.BuilderConfig(
+            name="entities", description="The split of Flickr30k Entities, with more images."
+        ),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Flickr30k is handed out for research and education, on request at
+    https://shannon.cs.illinois.edu/DenotationGraph/. Put into one folder
+      - flickr30k-images/ unpacked from flickr30k-images.tar.gz, or flickr30k-images.zip
+      - for the configs `images` and `captions`, dataset_flickr30k.json from
+        https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip
+      - for the config `entities`, results_20130124.token from flickr30k.tar.gz, and train.txt,
+        val.txt and test.txt from https://github.com/BryanPlummer/flickr30k_entities.
+    """
+    EXPECTED: ClassVar[dict[str, dict[str, int]]] = {
+        "karpathy": {"train": 29_000, "validation": 1_014, "test": 1_000, "captions": 155_070},
+        "entities": {"train": 29_783, "validation": 1_000, "test": 1_000, "captions": 158_915},
+    }
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        pixels = tfds.features.Image(shape=(None, None, 3))
+        return self.dataset_info_from_configs(
+            features=schema.captioned_image_features(pixels if self._with_images else None),
+            homepage="https://shannon.cs.illinois.edu/DenotationGraph/",
+        )
+
+    @property
+    def _with_images(self) -> bool:
+        return self.builder_config.name != "captions"
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+        if self.builder_config.name == "entities":
+            source, expected = folder / flickr30k_files.TOKENS, self.EXPECTED["entities"]
+            splits = flickr30k_files.read_entities(folder)
+        else:
+            source, expected = folder / "dataset_flickr30k.json", self.EXPECTED["karpathy"]
+            splits = flickr30k_files.read_karpathy(source)
+        schema.check_counts(flickr30k_files.count(splits), expected, str(source))
+        files = None
+        if self._with_images:
+            names = ("flickr30k-images", "flickr30k_images", "flickr30k-images.zip")
+            files = ImageFiles(*(folder / name for name in names))
+        return {split: _examples(images, files) for split, images in splits.items()}
+
+
+def _examples(images: Iterable[Photograph], files: ImageFiles | None) -> Iterator[Record | LeftOut]:
+    for image in images:
+        example: dict[str, Any] = {
+            "image_id": image.image_id,
+            "captions": [text for _, text in image.captions],
+            "caption_ids": [id_ for id_, _ in image.captions],
+        }
+        if files is not None:
+            try:
+                example["image"] = files.read(image.name)
+            except BadImageError as error:
+                yield LeftOut(image.name, error.reason, error.detail)
+                continue
+        yield image.image_id, example

@@ -1,0 +1,1 @@
+"""The released part of Pinterest40M."""

@@ -1,0 +1,1 @@
+"""Region and grid features in SCAN's layout."""

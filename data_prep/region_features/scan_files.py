@@ -1,0 +1,121 @@
+"""SCAN's layout of precomputed features: `train_ims.npy`, `train_caps.txt`, `train_ids.txt`."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.text_lines import TextLines
+
+CAPTIONS_PER_IMAGE = 5
+# The largest number of float16; region features stay below 100.
+_LARGEST = float(np.finfo(np.float16).max)
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureFiles:
+    """One split.
+
+    Attributes:
+      features: [N, ...] or, if every image stands there once per caption, [5N, ...]; mapped, not
+        read.
+      captions: 5N lines.
+      image_ids: int64 [N], from the published list, or None.
+      caption_ids: int64 [5N], from the published list, or None.
+    """
+
+    features: np.ndarray
+    captions: TextLines
+    image_ids: np.ndarray | None
+    caption_ids: np.ndarray | None
+
+    @property
+    def num_images(self) -> int:
+        """Number N of images."""
+        return len(self.captions) // CAPTIONS_PER_IMAGE
+
+    def image(self, number: int, shape: tuple[int, ...]) -> np.ndarray | str:
+        """Features of an image as float16 [*shape], or what is wrong with them.
+
+        Args:
+          number: from 0 to N - 1.
+          shape: rows and channels. A map with the channels first, as PyTorch has it, is turned.
+        """
+        copies = len(self.features) // self.num_images
+        first = np.asarray(self.features[number * copies])
+        if copies > 1 and not np.array_equal(first, self.features[(number + 1) * copies - 1]):
+            return f"row {number * copies} and the four behind it are not the same image"
+        if not np.isfinite(first).all() or np.abs(first).max() > _LARGEST:
+            return f"not finite, or beyond {_LARGEST:,.0f}, the largest float16"
+        return as_rows(first, shape).astype(np.float16)
+
+
+def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> FeatureFiles:
+    """Opens one split and checks that its files belong together.
+
+    Args:
+      folder: where `{split}_ims.npy` and `{split}_caps.txt` are, perhaps also `{split}_ids.txt`
+        (one image id per image or per caption) and `{split}_capids.txt`.
+      split: SCAN's name: train, dev, test or testall.
+      shape: rows and channels of an image.
+
+    Raises:
+      FileNotFoundError: a file is missing.
+      UnexpectedFilesError: a file is cut off, or lengths or shapes do not fit.
+    """
+    path = folder / f"{split}_ims.npy"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist")
+    try:
+        features = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise UnexpectedFilesError(f"{path} is cut off or no array: {error}") from error
+    if features.dtype.kind != "f" or not _fits(features.shape[1:], shape):
+        raise UnexpectedFilesError(
+            f"{path} holds {features.dtype} {list(features.shape)}; this config takes floating "
+            f"point numbers [N, {', '.join(map(str, shape))}]; take another config"
+        )
+    captions = TextLines(folder / f"{split}_caps.txt")
+    images, rest = divmod(len(captions), CAPTIONS_PER_IMAGE)
+    if rest or not images or len(features) not in (images, len(captions)):
+        raise UnexpectedFilesError(
+            f"{path} has {len(features):,} rows and {captions.path.name} {len(captions):,} lines; "
+            "there must be five lines per image, and one row per image or per line"
+        )
+    image_ids = _read_ids(folder / f"{split}_ids.txt", (images, len(captions)))
+    if image_ids is not None and len(image_ids) != images:
+        image_ids = image_ids[::CAPTIONS_PER_IMAGE]
+    caption_ids = _read_ids(folder / f"{split}_capids.txt", (len(captions),))
+    return FeatureFiles(features, captions, image_ids, caption_ids)
+
+
+def as_rows(features: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Brings the features of one image, rows or a map [H, W, C] or [C, H, W], into [*shape]."""
+    if features.ndim == 3 and features.shape[-1] != shape[-1]:
+        features = np.moveaxis(features, 0, -1)
+    return features.reshape(shape)
+
+
+def _fits(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    rows, channels = shape
+    maps = [(*found[:2], found[2]), (*found[1:], found[0])] if len(found) == 3 else []
+    return found == shape or any(h * w == rows and c == channels for h, w, c in maps)
+
+
+def _read_ids(path: pathlib.Path, lengths: tuple[int, ...]) -> np.ndarray | None:
+    if not path.exists():
+        return None
+    lines = TextLines(path)
+    if len(lines) not in lengths:
+        raise UnexpectedFilesError(
+            f"{path} has {len(lines):,} lines instead of "
+            f"{' or '.join(f'{length:,}' for length in lengths)}"
+        )
+    try:
+        ids = np.array([int(line) for line in lines], np.int64)
+    except (ValueError, OverflowError) as error:
+        raise UnexpectedFilesError(f"{path}: {error}") from error
+    if len(ids) and not 0 <= ids.min() <= ids.max() < 2**31:
+        raise UnexpectedFilesError(f"{path} has ids from {ids.min()} to {ids.max()}; 0 to 2^31 - 1")
+    return ids

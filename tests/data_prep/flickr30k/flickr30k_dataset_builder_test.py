@@ -1,0 +1,138 @@
+"""Flickr30k from small stand-ins, in Karpathy's split and in that of Flickr30k Entities."""
+
+import json
+import zipfile
+
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.flickr30k.flickr30k_dataset_builder import Builder
+from tests.data_prep.img2dataset import jpeg
+
+_KARPATHY = {"train": ["11.jpg", "300.jpg"], "val": ["2.jpg"], "test": ["5.jpg"]}
+_ENTITIES = {"train": ["300", "11", "1000"], "val": ["5"], "test": ["2"]}
+_NAMES = ["1000.jpg", "11.jpg", "2.jpg", "300.jpg", "5.jpg"]
+_EXPECTED = {
+    "karpathy": {"train": 2, "validation": 1, "test": 1, "captions": 20},
+    "entities": {"train": 3, "validation": 1, "test": 1, "captions": 25},
+}
+
+
+def _caption(name, k):
+    return f'Two "naïve" men , {k} of {name} .'
+
+
+def _write_karpathy(folder):
+    names = [(split, name) for split, names in _KARPATHY.items() for name in names]
+    images = [
+        {
+            "sentids": [5 * number + k for k in range(5)],
+            "imgid": number,
+            "sentences": [
+                {
+                    "tokens": ["two", "men"],
+                    "raw": _caption(name, k),
+                    "imgid": number,
+                    "sentid": 5 * number + k,
+                }
+                for k in range(5)
+            ],
+            "split": split,
+            "filename": name,
+        }
+        for number, (split, name) in enumerate(names)
+    ]
+    source = {"images": images, "dataset": "flickr30k"}
+    (folder / "dataset_flickr30k.json").write_text(json.dumps(source))
+
+
+def _write_entities(folder):
+    lines = [f"{name}#{k}\t{_caption(name, k)}\n" for name in _NAMES for k in range(5)]
+    (folder / "results_20130124.token").write_text("".join(lines), encoding="utf-8")
+    for split, names in _ENTITIES.items():
+        (folder / f"{split}.txt").write_text("\n".join(names) + "\n")
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
+    _write_karpathy(tmp_path)
+    _write_entities(tmp_path)
+    (tmp_path / "flickr30k-images").mkdir()
+    for name in _NAMES:
+        (tmp_path / "flickr30k-images" / name).write_bytes(jpeg(3 + _NAMES.index(name)))
+    return tmp_path
+
+
+def _build(folder, config, name="tfds"):
+    builder = Builder(config=config, data_dir=folder / name)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _examples(builder, split):
+    return {int(e["image_id"]): e for e in builder.as_data_source(split)}
+
+
+def test_karpathys_split_with_and_without_images(manual_dir):
+    builder = _build(manual_dir, "images")
+    expected = {"train": {0: "11.jpg", 1: "300.jpg"}, "validation": {2: "2.jpg"}}
+    for split, names in expected.items():
+        examples = _examples(builder, split)
+        assert sorted(examples) == sorted(names)
+        for image_id, name in names.items():
+            example = examples[image_id]
+            captions = [caption.decode() for caption in example["captions"]]
+            assert captions == [_caption(name, k) for k in range(5)]
+            assert list(example["caption_ids"]) == [5 * image_id + k for k in range(5)]
+            assert example["image"].shape == (4, 3 + _NAMES.index(name), 3)
+    texts = _build(manual_dir, "captions")
+    assert "image" not in texts.info.features
+    assert _examples(texts, "test")[3]["captions"][4].decode() == _caption("5.jpg", 4)
+
+
+def test_the_split_of_entities_from_a_zip(manual_dir):
+    with zipfile.ZipFile(manual_dir / "flickr30k-images.zip", "w") as archive:
+        for path in (manual_dir / "flickr30k-images").iterdir():
+            archive.write(path, f"flickr30k-images/{path.name}")
+            path.unlink()
+    (manual_dir / "flickr30k-images").rmdir()
+    builder = _build(manual_dir, "entities")
+    assert sorted(_examples(builder, "train")) == [0, 1, 3]
+    (example,) = _examples(builder, "test").values()
+    assert example["image_id"] == 2
+    assert example["captions"][1].decode() == _caption("2.jpg", 1)
+    assert list(example["caption_ids"]) == [10, 11, 12, 13, 14]
+    assert example["image"].shape == (4, 5, 3)
+
+
+def test_a_missing_image_stops_the_build_with_a_list(manual_dir):
+    (manual_dir / "flickr30k-images" / "11.jpg").unlink()
+    with pytest.raises(ValueError, match=r"(?s)less than 1 of the records of train.*no image 1"):
+        _build(manual_dir, "images")
+    left_out = manual_dir / "tfds" / "flickr30k" / "images" / "left_out.csv"
+    assert "train,11.jpg,no image" in left_out.read_text()
+
+
+def test_files_that_are_not_the_published_ones_are_named(manual_dir):
+    path = manual_dir / "dataset_flickr30k.json"
+    whole = path.read_text()
+    path.write_text(whole[:-40])
+    with pytest.raises(ValueError, match=r"dataset_flickr30k\.json is cut off"):
+        _build(manual_dir, "captions")
+    path.write_text(whole.replace('"imgid": 3, "sentences"', '"sentences"'))
+    with pytest.raises(ValueError, match="image 3 is not as Karpathy wrote it"):
+        _build(manual_dir, "captions")
+    path.write_text(whole.replace('"split": "val"', '"split": "test"'))
+    with pytest.raises(ValueError, match="validation: 0 instead of 1; test: 2 instead of 1"):
+        _build(manual_dir, "captions")
+    path = manual_dir / "results_20130124.token"
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(whole.replace("5.jpg#4", "5.jpg#3"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"line 25: '5\.jpg#3' is not a new"):
+        _build(manual_dir, "entities")
+    path.write_text(whole.rpartition("5.jpg#4")[0], encoding="utf-8")
+    with pytest.raises(ValueError, match=r"val\.txt names 5\.jpg, which has not five captions"):
+        _build(manual_dir, "entities")

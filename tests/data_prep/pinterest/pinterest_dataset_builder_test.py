@@ -1,0 +1,149 @@
+"""Pinterest40M's released part from small stand-ins of its lists."""
+
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.pinterest.object_arrays import read_objects
+from data_prep.pinterest.pins import PinSpool, read_pins
+from data_prep.pinterest.pinterest_dataset_builder import Builder
+from data_prep.records import LeftOut
+from tests.data_prep import img2dataset
+from tests.data_prep.img2dataset import jpeg
+from tests.data_prep.pinterest import python2_arrays
+
+_FILES = {"train": range(2), "validation": range(2, 3), "test": range(3, 4)}
+_PINS = 4
+
+
+def _pin(file, place):
+    number = 1_000_000 * (file + 1) + place
+    return {
+        "image_name": f"pin_image_{number:09d}.jpg",
+        "url": f"http://media-cache.pinimg.com/{number}.jpg",
+        "sentences": [f"Pencil drawing {place} of an owl", "naïve hibou", "an owl"][: place + 1],
+    }
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "FILES", _FILES)
+    monkeypatch.setattr(Builder, "EXPECTED", {"pin_2016_v1_0000.npy": _PINS})
+    lists = tmp_path / "pinterest_multimodal_2016_v1"
+    lists.mkdir()
+    for file in range(4):
+        pins = [_pin(file, place) for place in range(_PINS)]
+        python2_arrays.write(lists / f"pin_2016_v1_{file:04d}.npy", pins)
+    return tmp_path
+
+
+def _build(folder, config):
+    builder = Builder(config=config, data_dir=folder / "tfds")
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def test_pins_of_the_toolbox_and_of_img2dataset(manual_dir):
+    images = manual_dir / "images"
+    images.mkdir()
+    for file in range(4):
+        for place in range(1, _PINS):
+            (images / _pin(file, place)["image_name"]).write_bytes(jpeg(4 + place))
+    builder = _build(manual_dir, "images")
+    assert {k: v.num_examples for k, v in builder.info.splits.items()} == {
+        "train": 6,
+        "validation": 3,
+        "test": 3,
+    }
+    examples = {int(e["image_id"]): e for e in builder.as_data_source("test")}
+    assert sorted(examples) == [4_000_001, 4_000_002, 4_000_003]
+    example = examples[4_000_002]
+    assert [caption.decode() for caption in example["captions"]] == _pin(3, 2)["sentences"]
+    # The sentences of the pins before it count, with or without an image.
+    assert list(example["caption_ids"]) == [(3 << 24) + 3 + k for k in range(3)]
+    assert example["image"].shape == (4, 6, 3)
+    assert builder.info.metadata["left_out"]["train"] == {"no image": 2}
+
+    images.rename(manual_dir / "before")
+    pins = [_pin(file, place) for file in range(4) for place in range(_PINS)]
+    img2dataset.write(images, [(pin["url"], "", jpeg(4)) for pin in pins], "webdataset", 10)
+    builder = _build(manual_dir, "one_caption")
+    first = [(f"Pencil drawing {place} of an owl", place) for place in range(_PINS)]
+    found = [
+        (e["captions"][0].decode(), e["image_id"] % 10) for e in builder.as_data_source("test")
+    ]
+    assert sorted(found) == first
+    assert {len(e["caption_ids"]) for e in builder.as_data_source("train")} == {1}
+
+
+def test_missing_lists_and_folders_are_named(manual_dir):
+    with pytest.raises(FileNotFoundError, match="images does not exist"):
+        _build(manual_dir, "images")
+    (manual_dir / "images").mkdir()
+    (manual_dir / "pinterest_multimodal_2016_v1" / "pin_2016_v1_0001.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"pin_2016_v1_0001\.npy does not exist \(1 are"):
+        _build(manual_dir, "images")
+
+
+def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
+    path = tmp_path / "pin_2016_v1_0005.npy"
+    good = _pin(0, 2)
+    pins = [
+        good | {"sentences": [b"\xff\xfe", " ", "a\0b", "caf\N{LATIN SMALL LETTER E WITH ACUTE}"]},
+        "no dict",
+        {"image_name": "owl.jpg", "url": "http://x", "sentences": ["no number"]},
+        {"image_name": "pin_9999999999.jpg", "url": "http://x", "sentences": ["not int32"]},
+        good | {"sentences": []},
+        good,
+    ]
+    python2_arrays.write(path, pins)
+    found = list(read_pins(path, 5))
+    left_out = [(item.where.split(" ", 1)[1], item.reason) for item in found[:3] + found[4:8]]
+    assert left_out == [
+        *((f"entry 0 sentence {k}", "empty caption or no text") for k in range(3)),
+        *((f"entry {k}", "malformed entry") for k in (1, 2, 3)),
+        ("entry 4", "empty caption or no text"),
+    ]
+    assert found[3].sentences == [((5 << 24) + 3, "café")]
+    assert found[8].sentences[0] == ((5 << 24) + 4, "Pencil drawing 2 of an owl")
+    spool = PinSpool()
+    for item in found:
+        if not isinstance(item, LeftOut):
+            spool.add(item)
+    assert list(spool) == [found[3], found[8]]
+
+
+class _Attack:
+    def __reduce__(self):
+        return (print, ("the pickle ran code",))
+
+
+def test_a_pickle_that_asks_for_anything_else_is_refused(tmp_path, capsys):
+    path = tmp_path / "pins.npy"
+    np.save(path, np.array([_Attack()]), allow_pickle=True)
+    with pytest.raises(UnexpectedFilesError, match=r"it asks for builtins\.print"):
+        read_objects(path)
+    assert capsys.readouterr().out == ""
+
+
+def test_arrays_of_python_3_are_read_and_cut_ones_refused(tmp_path):
+    path = tmp_path / "pins.npy"
+    pins = np.array([_pin(0, 0), _pin(0, 1)])
+    np.save(path, pins, allow_pickle=True)
+    assert read_objects(path) == pins.tolist()
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UnexpectedFilesError, match="pins.npy is cut off, or not the array"):
+            read_objects(path)
+    np.save(path, np.zeros(3))
+    with pytest.raises(UnexpectedFilesError, match="an array of float64, not of objects"):
+        read_objects(path)
+    path.write_bytes(whole[:128] + pickle.dumps([1, 2]))
+    with pytest.raises(UnexpectedFilesError, match=r"no array of the shape \(2,\)"):
+        read_objects(path)

@@ -1,0 +1,133 @@
+"""Features in SCAN's layout: one or five rows per image, ids or none, regions and maps."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.region_features import scan_files
+from data_prep.region_features.region_features_dataset_builder import Builder
+
+_IMAGES = {"train": 4, "dev": 2, "test": 1}
+
+
+def _features(split, shape=(36, 2048)):
+    generator = np.random.default_rng(len(split))
+    return generator.random((_IMAGES[split], *shape), np.float32) * 30
+
+
+def _write(folder, shape=(36, 2048), copies=1):
+    for split, images in _IMAGES.items():
+        np.save(folder / f"{split}_ims.npy", np.repeat(_features(split, shape), copies, axis=0))
+        lines = [f"a naïve caption {n} of {split} .\n" for n in range(5 * images)]
+        (folder / f"{split}_caps.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def _build(folder, config="regions", **kwargs):
+    builder = Builder(config=config, data_dir=folder / "tfds", **kwargs)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _examples(builder, split):
+    return {int(e["image_id"]): e for e in builder.as_data_source(split)}
+
+
+def test_regions_five_times_per_image_without_ids(tmp_path):
+    _write(tmp_path, copies=5)
+    builder = _build(tmp_path)
+    assert list(builder.info.splits) == ["train", "validation", "test"]
+    expected = _features("train").astype(np.float16)
+    examples = _examples(builder, "train")
+    assert sorted(examples) == [0, 1, 2, 3]
+    for number, example in examples.items():
+        np.testing.assert_array_equal(example["image"], expected[number])
+        captions = [caption.decode() for caption in example["captions"]]
+        assert captions == [f"a naïve caption {5 * number + k} of train ." for k in range(5)]
+        assert list(example["caption_ids"]) == [5 * number + k for k in range(5)]
+    validation = _examples(builder, "validation")
+    assert sorted(validation) == [10_000_000, 10_000_001]
+    assert list(validation[10_000_001]["caption_ids"]) == list(range(10_000_005, 10_000_010))
+
+
+def test_published_ids_and_the_split_testall(tmp_path):
+    _write(tmp_path)
+    for kind in ("ims.npy", "caps.txt"):
+        (tmp_path / f"testall_{kind}").write_bytes((tmp_path / f"dev_{kind}").read_bytes())
+    (tmp_path / "train_ids.txt").write_text("57870\n384029\n222016\n520950\n")
+    (tmp_path / "testall_ids.txt").write_text("391895\n" * 5 + "60623\n" * 5)
+    capids = [770337, 771687, 772707, 776154, 781998, 681330, 681333, 681336, 681339, 681342]
+    (tmp_path / "testall_capids.txt").write_text("".join(f"{n}\n" for n in capids))
+    builder = _build(tmp_path)
+    assert sorted(_examples(builder, "train")) == [57870, 222016, 384029, 520950]
+    testall = _examples(builder, "testall")
+    assert sorted(testall) == [60623, 391895]
+    assert list(testall[60623]["caption_ids"]) == capids[5:]
+
+
+@pytest.mark.parametrize("shape", [(7, 7, 2048), (2048, 7, 7), (49, 2048)])
+def test_maps_become_rows_of_channels(tmp_path, shape):
+    _write(tmp_path, shape)
+    files = scan_files.open_split(tmp_path, "train", (49, 2048))
+    features = _features("train", shape)[2]
+    rows = np.moveaxis(features, 0, -1) if shape[0] == 2048 else features
+    expected = rows.reshape(49, 2048).astype(np.float16)
+    np.testing.assert_array_equal(files.image(2, (49, 2048)), expected)
+
+
+def test_published_counts_and_shapes_are_checked(tmp_path):
+    _write(tmp_path)
+    with pytest.raises(ValueError, match=r"train: 4 instead of 29,000; dev: 2 instead of 1,014"):
+        _build(tmp_path, "flickr30k")
+    with pytest.raises(FileNotFoundError, match=r"testall_ims\.npy"):
+        _build(tmp_path, "coco")
+    with pytest.raises(ValueError, match=re.escape("[4, 36, 2048]; this config takes")):
+        _build(tmp_path, "grid_7x7")
+    captions = {c.name: sum(c.images.values()) * 5 for c in Builder.BUILDER_CONFIGS}
+    assert captions["flickr30k"] == 155_070
+    assert captions["coco"] == 5 * (113_287 + 5_000 + 1_000 + 5_000)
+
+
+def test_files_that_do_not_fit_are_named(tmp_path):
+    _write(tmp_path)
+    path = tmp_path / "train_ims.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1000])
+    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or no array"):
+        _build(tmp_path)
+    np.save(path, np.array([{"a": 1}]), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or no array"):
+        _build(tmp_path)
+    path.write_bytes(whole)
+    for name, content, message in (
+        ("train_ids.txt", "1\n2\n3\n", "has 3 lines instead of 4 or 20"),
+        ("train_ids.txt", "1\n2\nx\n4\n", "invalid literal"),
+        ("train_ids.txt", "1\n2\n3\n-4\n", "has ids from -4 to 3"),
+        ("train_caps.txt", "one\n" * 19, "has 4 rows and train_caps.txt 19 lines"),
+        ("train_caps.txt", "one\n" * 25, "has 4 rows and train_caps.txt 25 lines"),
+        ("train_caps.txt", "", "has 4 rows and train_caps.txt 0 lines"),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=message):
+            _build(tmp_path)
+        (tmp_path / "train_ids.txt").unlink(missing_ok=True)
+
+
+def test_bad_features_and_captions_leave_their_image_out(tmp_path):
+    _write(tmp_path, copies=5)
+    features = np.repeat(_features("train"), 5, axis=0)
+    features[5, 3, 5] = np.inf
+    features[14] += 1  # the last of image 2 is another image
+    np.save(tmp_path / "train_ims.npy", features)
+    path = tmp_path / "train_caps.txt"
+    path.write_bytes(
+        path.read_bytes().replace("a naïve caption 3 ".encode(), b"a na\xefve caption ")
+    )
+    with pytest.raises(ValueError, match=r"bad features 2, not UTF-8 1") as error:
+        _build(tmp_path)
+    assert "regions/left_out.csv" in str(error.value)
+    builder = _build(tmp_path, min_kept=0.25)
+    assert sorted(_examples(builder, "train")) == [3]

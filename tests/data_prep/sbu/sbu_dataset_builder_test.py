@@ -1,0 +1,89 @@
+"""SBU Captioned Photos from a small stand-in of the published files."""
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.sbu import sbu_dataset_builder
+from data_prep.sbu.sbu_dataset_builder import Builder
+from tests.data_prep import img2dataset
+from tests.data_prep.img2dataset import jpeg
+
+_COUNT = 20
+_URLS = [
+    f"http://static.flickr.com/27{n:02d}/43850589{n:02d}_b0f291553e.jpg" for n in range(_COUNT)
+]
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", {"rows": _COUNT})
+    monkeypatch.setattr(Builder, "HELD_OUT", 4)
+    (tmp_path / "SBU_captioned_photo_dataset_urls.txt").write_text("\n".join(_URLS) + "\n")
+    captions = "".join(f"My dog {n} , in front of it\n" for n in range(_COUNT))
+    (tmp_path / "SBU_captioned_photo_dataset_captions.txt").write_text(captions)
+    return tmp_path
+
+
+def _build(folder, name="tfds"):
+    builder = Builder(data_dir=folder / name)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _ids(builder):
+    return {
+        split: sorted(int(e["image_id"]) for e in builder.as_data_source(split))
+        for split in ("train", "validation", "test")
+    }
+
+
+def test_splits_depend_on_the_urls_and_not_on_the_images(manual_dir):
+    rows = [(url, "x", jpeg(4 + n)) for n, url in enumerate(_URLS)]
+    img2dataset.write(manual_dir / "images", rows, "files")
+    builder = _build(manual_dir)
+    complete = _ids(builder)
+    assert {split: len(ids) for split, ids in complete.items()} == {
+        "train": 12,
+        "validation": 4,
+        "test": 4,
+    }
+    assert sorted(n for ids in complete.values() for n in ids) == list(range(_COUNT))
+    for example in builder.as_data_source("test"):
+        number = int(example["image_id"])
+        assert example["captions"] == [f"My dog {number} , in front of it".encode()]
+        assert list(example["caption_ids"]) == [number]
+        assert example["image"].shape == (4, 4 + number, 3)
+
+    # Another downloader, which got less: files named as in the url, or by line.
+    (manual_dir / "images").rename(manual_dir / "before")
+    (manual_dir / "images").mkdir()
+    lost = {complete["train"][0], complete["test"][1]}
+    for n, url in enumerate(_URLS):
+        if n not in lost:
+            name = url.rpartition("/")[2] if n % 2 else f"{n:07d}.jpg"
+            (manual_dir / "images" / name).write_bytes(jpeg(4 + n))
+    fewer = _ids(_build(manual_dir, "fewer"))
+    assert fewer == {split: sorted(set(ids) - lost) for split, ids in complete.items()}
+
+
+def test_urls_that_come_twice_share_a_split_and_the_published_sizes_hold():
+    urls = [f"http://x/{n % 600}".encode() for n in range(1000)]
+    splits = sbu_dataset_builder.split_rows(urls, 50)
+    assert [int(rows.sum()) for rows in splits.values()] == [900, 50, 50]
+    assert (np.sum(list(splits.values()), axis=0) == 1).all()
+    of_split = {split: {urls[n] for n in np.flatnonzero(rows)} for split, rows in splits.items()}
+    assert len(of_split["train"] & of_split["validation"]) <= 1
+    assert len(of_split["validation"] & of_split["test"]) <= 1
+    assert not of_split["train"] & of_split["test"]
+
+
+def test_files_that_do_not_belong_together_are_named(manual_dir):
+    with pytest.raises(FileNotFoundError, match="images does not exist"):
+        _build(manual_dir)
+    path = manual_dir / "SBU_captioned_photo_dataset_captions.txt"
+    path.write_text(path.read_text().rpartition("My")[0])
+    with pytest.raises(ValueError, match=r"20 lines and SBU_.*captions.txt 19"):
+        _build(manual_dir)
