@@ -32,6 +32,8 @@ setuptools.setup(
         "optax>=0.2.5,<0.3",
         "orbax-checkpoint>=0.12,<0.13",
         "pillow>=10,<14",
+        # tensorflow-datasets brings it; data_prep reads img2dataset's tables with it.
+        "pyarrow>=16,<30",
         "safetensors>=0.5,<1",
         "scipy>=1.13,<2",
         "tensorboard>=2.19,<2.22",
