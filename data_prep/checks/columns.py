@@ -1,0 +1,190 @@
+"""What the checks need of a split, gathered in one walk and small enough to be kept.
+
+Texts and images are kept as 8 bytes of their BLAKE2b hash, ids as 8 bytes: 3.3 million pairs of an
+image and a caption take about 130 MB. That two of as many different texts share a hash has a chance
+of three in ten million.
+"""
+
+import array
+import collections
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+# Features that tell kinds of rows apart: rows and scores are counted for each combination.
+CATEGORIES = ("task", "method", "year", "dataset", "fold")
+# Ids of other datasets by task: what the left and the right side of a pair are. Other tasks are
+# caption-image pairs with the caption on the left.
+_SIDES = {
+    "sts": ("caption_ids", "caption_ids"),
+    "sis": ("image_id", "image_id"),
+    "i2t": ("image_id", "caption_ids"),
+}
+_OTHER_SIDES = ("caption_ids", "image_id")
+_LEFT_RIGHT = (("left_id", "right_id"), ("query_id", "positive_ids"))
+# Rows that differ in more ways than this are not kinds of rows.
+_MOST_GROUPS = 1000
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
+
+
+def digest(value: bytes) -> int:
+    """8 bytes of the BLAKE2b hash of some bytes, as an unsigned number."""
+    return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little")
+
+
+def image_names(features: Mapping[str, Any]) -> list[str]:
+    """Features with pixels, or with stored image features in their place."""
+    return [
+        name
+        for name, feature in features.items()
+        if name == "image" or isinstance(feature, tfds.features.Image)
+    ]
+
+
+class Column:
+    """Numbers of one feature, one or several per record.
+
+    Args:
+      typecode: of `array.array`: `Q` for hashes, `q` for ids.
+    """
+
+    def __init__(self, typecode: str) -> None:
+        self._values, self._lengths = array.array(typecode), array.array("i")
+
+    def add(self, values: Sequence[int]) -> None:
+        """Appends the values of a record."""
+        self._values.extend(values)
+        self._lengths.append(len(values))
+
+    @property
+    def values(self) -> np.ndarray:
+        """All values one after another, uint64 or int64 [V]."""
+        return np.frombuffer(self._values, self._values.typecode)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of values of each record, int32 [N]."""
+        return np.frombuffer(self._lengths, np.int32)
+
+
+class Scores:
+    """Number of the rows of a group, with the range and the sum of their scores."""
+
+    def __init__(self) -> None:
+        self.rows = self.finite = self.not_finite = 0
+        self.total = 0.0
+        self.low, self.high = math.inf, -math.inf
+
+    def add(self, score: float | None) -> None:
+        """Counts a row, with its score if it has one."""
+        self.rows += 1
+        if score is None:
+            return
+        if not math.isfinite(score):
+            self.not_finite += 1
+            return
+        self.finite += 1
+        self.total += score
+        self.low, self.high = min(self.low, score), max(self.high, score)
+
+
+class Columns:
+    """One split, record by record.
+
+    Args:
+      features: the features of the dataset.
+
+    Attributes:
+      records: number of records.
+      ids: feature (`..._id`, `..._ids`) -> column.
+      references: feature of another dataset (`image_id`, `caption_ids`) -> column of the ids that
+        rated pairs and lists of positives refer to.
+      texts: feature -> column of hashes.
+      empty: feature -> number of texts without a visible character.
+      replaced: feature -> number of texts with the mark of undecodable bytes.
+      images: feature -> column of hashes of encoded images or stored image features.
+      groups: values of `CATEGORIES` as `name=value` -> rows and scores.
+      group_of: number of the group (in the order of `groups`) of each record, array of uint16 [N].
+      positives: number of records in which each relation holds, int64 [R], or None.
+      odd_relations: relations that are neither 0 nor 1.
+    """
+
+    def __init__(self, features: Mapping[str, Any]) -> None:
+        self.records = 0
+        self.ids: dict[str, Column] = {}
+        self.references: dict[str, Column] = {}
+        self.texts: dict[str, Column] = {}
+        self.empty: collections.Counter[str] = collections.Counter()
+        self.replaced: collections.Counter[str] = collections.Counter()
+        self.images: dict[str, Column] = {}
+        self.groups: dict[str, Scores] = {}
+        self.group_of = array.array("H")
+        self.positives: np.ndarray | None = None
+        self.odd_relations = 0
+        self._categories = [name for name in CATEGORIES if name in features]
+        self._id_names = [name for name in features if name.endswith(("_id", "_ids"))]
+        self._text_names = [
+            name
+            for name, feature in features.items()
+            if _is_text(feature) and name not in CATEGORIES
+        ]
+        self._image_names = image_names(features)
+        self._sides = next((s for s in _LEFT_RIGHT if all(name in features for name in s)), None)
+
+    def add(self, example: Mapping[str, Any]) -> None:
+        """Adds a record as it is stored, its image still encoded."""
+        self.records += 1
+        for name in self._id_names:
+            self.ids.setdefault(name, Column("q")).add(_as_list(example[name]))
+        for name in self._text_names:
+            self._add_texts(name, _as_list(example[name]))
+        for name in self._image_names:
+            image = example[name]
+            encoded = image if isinstance(image, bytes) else image.tobytes()
+            self.images.setdefault(name, Column("Q")).add([digest(encoded)])
+        if self._categories:
+            self._add_to_group(example)
+        if self._sides:
+            self._add_references(example)
+        if "relations" in example:
+            self._add_relations(np.asarray(example["relations"]))
+
+    def _add_texts(self, name: str, texts: Sequence[bytes]) -> None:
+        self.texts.setdefault(name, Column("Q")).add([digest(text) for text in texts])
+        self.empty[name] += sum(not text.decode(errors="replace").strip() for text in texts)
+        self.replaced[name] += sum(_REPLACEMENT in text for text in texts)
+
+    def _add_to_group(self, example: Mapping[str, Any]) -> None:
+        parts = ((name, example[name]) for name in self._categories)
+        key = ", ".join(
+            f"{name}={value.decode() if isinstance(value, bytes) else value}"
+            for name, value in parts
+        )
+        if key not in self.groups and len(self.groups) >= _MOST_GROUPS:
+            raise ValueError(f"more than {_MOST_GROUPS} kinds of rows; the next is {key}")
+        self.groups.setdefault(key, Scores()).add(example.get("score"))
+        self.group_of.append(list(self.groups).index(key))
+
+    def _add_references(self, example: Mapping[str, Any]) -> None:
+        task = example.get("task", b"").decode()
+        for name, kind in zip(self._sides, _SIDES.get(task, _OTHER_SIDES), strict=True):
+            self.references.setdefault(kind, Column("q")).add(_as_list(example[name]))
+
+    def _add_relations(self, flags: np.ndarray) -> None:
+        self.odd_relations += int(np.isin(flags, (0, 1), invert=True).sum())
+        held = (flags == 1).astype(np.int64)
+        self.positives = held if self.positives is None else self.positives + held
+
+
+def _is_text(feature: Any) -> bool:
+    return isinstance(getattr(feature, "feature", feature), tfds.features.Text)
+
+
+def _as_list(value: Any) -> Iterable[Any]:
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.ndim else [value.item()]
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,71 @@
+"""Checks a prepared dataset: `python -m data_prep.validate flickr8k --data_dir=FOLDER`.
+
+Prints one table per builder config and ends with 1 if anything is not as expected, with 2 if there
+is nothing to check.
+"""
+
+import argparse
+import sys
+
+import data_prep
+from data_prep import checks
+from data_prep.checks import rows
+from data_prep.checks.prepared import NotPreparedError, Prepared, prepared_configs
+
+
+def main() -> None:
+    """Checks what the command line names."""
+    args = _parse()
+    found = []
+    try:
+        for config in _configs(args):
+            dataset = Prepared(
+                args.dataset,
+                config,
+                data_dir=args.data_dir,
+                check_images=not args.skip_images,
+            )
+            found.append((f"{args.dataset}/{config}", checks.check(dataset)))
+            if not args.json:
+                print(f"{found[-1][0]} in {dataset.builder.data_dir}")
+                print(rows.table(found[-1][1]), end="\n\n", flush=True)
+    except NotPreparedError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+    if args.json:
+        print(rows.as_json(found))
+    if any(rows.has_differences(found_rows) for _, found_rows in found):
+        sys.exit(1)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("dataset", choices=sorted(data_prep.BUILDERS))
+    parser.add_argument("--config", help="one builder config; by default all that are prepared")
+    parser.add_argument("--data_dir", help="where datasets are kept; by default where TFDS does")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument(
+        "--skip_images",
+        action="store_true",
+        help="do not decode images again; their bytes are hashed and compared all the same",
+    )
+    args = parser.parse_args()
+    known = list(data_prep.builder_class(args.dataset).builder_configs)
+    if args.config and args.config not in known:
+        parser.error(f"{args.dataset} has no config {args.config!r}; known: {', '.join(known)}")
+    return args
+
+
+def _configs(args: argparse.Namespace) -> list[str]:
+    if args.config:
+        return [args.config]
+    if found := prepared_configs(args.dataset, args.data_dir):
+        return found
+    raise NotPreparedError(
+        f"no config of {args.dataset} is prepared in {args.data_dir or 'the folder of TFDS'}; run "
+        f"python -m data_prep.build --dataset={args.dataset}"
+    )
+
+
+if __name__ == "__main__":
+    main()
