@@ -1,5 +1,9 @@
 """Features come back as they were put, or their absence is noticed."""
 
+import multiprocessing
+import os
+import signal
+
 import numpy as np
 import pytest
 
@@ -73,6 +77,39 @@ def test_an_interrupted_writer_leaves_nothing(tmp_path, error):
     with pytest.raises(error):
         dying()
     assert not list(tmp_path.iterdir())
+
+
+def die_writing(folder):
+    with feature_store.writing(folder, KEY, IDS, int(LENGTHS.sum()), WIDTH):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_a_killed_writer_left_goes_with_the_next(tmp_path):
+    folder = str(tmp_path / "text")
+    process = multiprocessing.get_context("spawn").Process(target=die_writing, args=(folder,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".text.")
+    (tmp_path / f".text.{32 * '0'}").mkdir()  # Killed even earlier.
+    others = {tmp_path / ".text.mine", tmp_path / f".texts.{32 * '0'}"}
+    for other in others:
+        other.mkdir()
+    write(folder)
+    assert set(tmp_path.iterdir()) == {tmp_path / "text"} | others
+
+
+def test_a_living_writer_is_left_alone(tmp_path, caplog):
+    with feature_store.writing(
+        str(tmp_path / "text"), KEY, IDS, int(LENGTHS.sum()), WIDTH
+    ) as first:
+        write(tmp_path / "text", key=KEY | {"weights": "of the second"})
+        assert "Another run writes" in caplog.text
+        for place in range(len(IDS)):
+            first.put(np.array([place]), padded(place)[None], masks(LENGTHS[[place]]))
+    assert FeatureStore(str(tmp_path / "text")).key["weights"] == "of the second"
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
 def test_an_item_that_was_forgotten_is_noticed(tmp_path):

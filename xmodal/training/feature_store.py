@@ -1,6 +1,8 @@
 """Features of many items on disk: rows of bfloat16 in one memory-mapped file, found by item id."""
 
 import contextlib
+import fcntl
+import glob
 import json
 import os
 import shutil
@@ -11,6 +13,7 @@ from typing import BinaryIO
 
 import ml_dtypes
 import numpy as np
+from absl import logging
 
 from xmodal.options import UserError
 
@@ -118,6 +121,8 @@ def writing(
 ) -> Iterator[Writer]:
     """Makes `folder` appear with all features, or not at all.
 
+    What a killed process left beside it is removed.
+
     Args:
       folder: where `FeatureStore` will find them.
       key: what the features are computed from.
@@ -130,18 +135,16 @@ def writing(
     """
     parent, name = os.path.split(os.path.abspath(folder))
     os.makedirs(parent, exist_ok=True)
-    needed, free = rows * width * DTYPE.itemsize, shutil.disk_usage(parent).free
-    if needed > free:
-        raise UserError(
-            f"The features need {needed / 2**30:.1f} GiB, {parent} has {free / 2**30:.1f} GiB "
-            "left; give config.frozen_cache a folder on a larger disk."
-        )
-    temporary = os.path.join(parent, f".{name}.{uuid.uuid4().hex}")
-    os.mkdir(temporary)
-    try:
-        with open(os.path.join(temporary, _FEATURES), "wb") as file:
-            writer = Writer(file, ids, width)
-            yield writer
+    with _hidden_folder(parent, name) as (temporary, features):
+        needed, free = rows * width * DTYPE.itemsize, shutil.disk_usage(parent).free
+        if needed > free:
+            raise UserError(
+                f"The features need {needed / 2**30:.1f} GiB, {parent} has {free / 2**30:.1f} GiB "
+                "left; give config.frozen_cache a folder on a larger disk."
+            )
+        writer = Writer(features, ids, width)
+        yield writer
+        features.flush()
         np.savez(os.path.join(temporary, _INDEX), **writer.index())
         with open(os.path.join(temporary, _KEY), "w", encoding="utf-8") as file:
             json.dump(dict(key), file, indent=2)
@@ -151,5 +154,51 @@ def writing(
             # Another run may have renamed its own copy into place first; the caller checks its key.
             if not os.path.isdir(folder):
                 raise
+
+
+@contextlib.contextmanager
+def _hidden_folder(parent: str, name: str) -> Iterator[tuple[str, BinaryIO]]:
+    """A new folder with an open file of features; removed at the end if it is still there.
+
+    The file is locked while its writer lives: a folder with another is one of a killed writer.
+    """
+    temporary = os.path.join(parent, f".{name}.{uuid.uuid4().hex}")
+    directory = os.open(parent, os.O_RDONLY)
+    try:
+        # No one else looks before the new file is locked, where the file system can do that.
+        with contextlib.suppress(OSError):
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        _remove_dead(os.path.join(glob.escape(parent), f".{glob.escape(name)}.{32 * '[0-9a-f]'}"))
+        os.mkdir(temporary)
+        file = open(os.path.join(temporary, _FEATURES), "wb")  # noqa: SIM115
+        _lock(file)
+    finally:
+        os.close(directory)
+    try:
+        with file:
+            yield temporary, file
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_dead(pattern: str) -> None:
+    for folder in glob.glob(pattern):
+        try:
+            with open(os.path.join(folder, _FEATURES), "r+b") as file:
+                is_dead = _lock(file)
+        except FileNotFoundError:
+            is_dead = True
+        if is_dead:
+            logging.info("Removing %s, which a killed run left.", folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            logging.warning("Another run writes %s; if there is none, delete it.", folder)
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Locks a file until it is closed; False where another has or the file system cannot."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
