@@ -1,0 +1,203 @@
+"""Clue from stand-ins of the released split with fetched images, and from the real files."""
+
+import csv
+import json
+import pathlib
+
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.clue.clue_dataset_builder import Builder
+from data_prep.records import LeftOut
+from tests.data_prep import img2dataset
+from tests.data_prep.img2dataset import jpeg
+
+_REAL = pathlib.Path("../shared/data/clue")
+_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
+_HEADER = ["", "index", "caption", "url", "Visible", "Subjective", "Action", "Story", "Meta"] + [
+    "Irrelevant",
+    "Other",
+    "When",
+    "How",
+    "Where",
+    "Comment",
+]
+# Split -> index, caption, url, the header of the columns that hold 1.
+_ROWS = {
+    "train": [
+        (4, "the end of the road", "http://x/4", ["Visible", "How"]),
+        (0, "a leaf", "http://x/0", ["Meta"]),
+        (6, "close up of a leaf", "http://x/0", ["Visible", "Where"]),
+    ],
+    "test": [
+        (2, "a leaf on a tree", "http://x/0", []),  # its picture is in train
+        (3, "at the bay , naïve", "http://x/3", ["How", "Where", "When"]),
+    ],
+}
+_TOTALS = {
+    "train": 3,
+    "test": 2,
+    "train/Visible": 2,
+    "train/Where": 1,
+    "train/How": 1,
+    "train/When": 0,
+    "test/When": 1,
+}
+
+
+def _write(folder):
+    for split, rows in _ROWS.items():
+        with (folder / f"conceptual_{split}_dis.csv").open(
+            "w", encoding="utf-8", newline=""
+        ) as file:
+            writer = csv.writer(file)
+            writer.writerow(_HEADER)
+            for number, (index, caption, url, relations) in enumerate(rows):
+                labels = [int(name in relations) for name in _HEADER[4:-1]]
+                writer.writerow([number, index, caption, url, *labels, False])
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _TOTALS)
+    _write(tmp_path)
+    return tmp_path
+
+
+def _build(folder, config, data_dir, **kwargs):
+    builder = Builder(config=config, data_dir=data_dir, **kwargs)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _splits(folder, config="labels"):
+    builder = Builder(config=config, data_dir=folder / "tfds")
+    return {split: list(rows) for split, rows in builder._splits(folder).items()}
+
+
+def test_where_and_how_are_put_right(manual_dir):
+    examples = {key: example for rows in _splits(manual_dir).values() for key, example in rows}
+    names = Builder(config="labels", data_dir=manual_dir).info.metadata["relations"]
+
+    def relations(pair):
+        flags = examples[pair]["relations"]
+        return [name for name, holds in zip(names, flags, strict=True) if holds]
+
+    assert relations(4) == ["Visible", "Where"]
+    assert relations(6) == ["Visible", "How"]
+    assert relations(3) == ["When", "Where", "How"]
+    assert examples[3] | {"relations": None} == {
+        "image_id": 3,
+        "captions": ["at the bay , naïve"],
+        "caption_ids": [3],
+        "relations": None,
+        "picture_id": 1,
+        "picture": "http://x/3",
+    }
+    # By the ids of the pairs: 0 (http://x/0), 3, 4.
+    assert [examples[pair]["picture_id"] for pair in (0, 2, 6, 4)] == [0, 0, 0, 2]
+
+
+def test_pictures_come_by_url_or_number_and_the_missing_ones_are_listed(manual_dir):
+    fetched = [("http://x/4", "x", None), ("http://x/0", "x", jpeg(5)), ("http://y", "x", jpeg(6))]
+    img2dataset.write(manual_dir / "images", [*fetched, ("http://x/3", "x", jpeg(7))], "webdataset")
+    builder = _build(manual_dir, "images", manual_dir / "tfds")
+    shown = {
+        split: {int(e["image_id"]): e["image"].shape[1] for e in builder.as_data_source(split)}
+        for split in ("train", "test", "test_deduplicated")
+    }
+    assert shown == {"train": {0: 5, 6: 5}, "test": {2: 5, 3: 7}, "test_deduplicated": {3: 7}}
+    assert builder.info.metadata["left_out"]["train"] == {"no image": 1}
+    assert builder.info.metadata["deduplicated"] == {"picture also in train": 1}
+    listed = (pathlib.Path(builder.data_dir) / "left_out.csv").read_text()
+    assert f"conceptual_train_dis.csv line 2,no image,{img2dataset.NOT_FOUND}" in listed
+
+    (manual_dir / "images").rename(manual_dir / "before")
+    (manual_dir / "images").mkdir()
+    for number in (0, 1):  # and not picture 2, http://x/4
+        (manual_dir / "images" / f"{number}.jpg").write_bytes(jpeg(5 + 2 * number))
+    by_number = _splits(manual_dir, "images")
+    assert {
+        split: {row[0] for row in rows if not isinstance(row, LeftOut)}
+        for split, rows in by_number.items()
+    } == {split: set(widths) for split, widths in shown.items()}
+    with pytest.raises(
+        ValueError, match=r"(?s)keeps less than 0\.9 of the records of train.*no image"
+    ):
+        _build(manual_dir, "images", manual_dir / "strict", min_kept=0.9)
+
+
+def test_other_files_are_refused(manual_dir):
+    numbers = manual_dir / "img2idxmap.json"
+    numbers.write_text(json.dumps({"http://x/0": 11, "http://x/3": 12, "http://x/4": 13}))
+    released = dict(_splits(manual_dir)["test"])
+    assert [released[pair]["picture_id"] for pair in (2, 3)] == [11, 12]
+    numbers.write_text(json.dumps({"http://x/0": 11, "http://x/3": 12}))
+    with pytest.raises(ValueError, match="the first is http://x/4"):
+        _splits(manual_dir)
+    numbers.write_text('{"http://x/0": "11"}')
+    with pytest.raises(ValueError, match=r"img2idxmap\.json is no JSON object of urls"):
+        _splits(manual_dir)
+    numbers.unlink()
+
+    path = manual_dir / "conceptual_train_dis.csv"
+    text = path.read_text()
+    path.write_text(text.replace("How,Where", "Where,How").replace("1,0,False", "1,1,False"))
+    with pytest.raises(ValueError, match="train/Where: 2 instead of 1"):
+        _splits(manual_dir)
+    path.write_text(text.replace("0,4,", "0,x,").replace(",1,False", ",2,False"))
+    rows = _splits(manual_dir)["train"]
+    left_out = [(row.where, row.reason, row.detail) for row in rows if isinstance(row, LeftOut)]
+    assert left_out == [
+        (
+            "conceptual_train_dis.csv line 2",
+            "no label",
+            "invalid literal for int() with base 10: 'x'",
+        ),
+        ("conceptual_train_dis.csv line 4", "no label", "Where is '2'"),
+    ]
+    path.write_text("".join(text.splitlines(keepends=True)[:3]))
+    with pytest.raises(ValueError, match="train: 2 instead of 3"):
+        _splits(manual_dir)
+    path.write_text(text.replace("How", "Why"))
+    with pytest.raises(ValueError, match="lacks the column How"):
+        _splits(manual_dir)
+
+
+@_real
+def test_the_real_split_agrees_with_the_annotations(tmp_path):
+    builder = Builder(config="labels", data_dir=tmp_path)
+    splits = {split: dict(rows) for split, rows in builder._splits(_REAL).items()}
+    assert {split: len(rows) for split, rows in splits.items()} == {
+        "train": 6047,
+        "test": 1512,
+        "test_deduplicated": 869,
+    }
+    assert builder.info.metadata["deduplicated"] == {
+        "picture also in train": 610,
+        "caption also in train": 22,
+        "picture also in an earlier row of test": 10,
+        "caption also in an earlier row of test": 1,
+    }
+    with (_REAL / "data-both-04-08-cleaned.tsv").open(encoding="utf-8", newline="") as file:
+        annotations = list(csv.DictReader(file, delimiter="\t"))
+    names = builder.info.metadata["relations"]
+    pairs = splits["train"] | splits["test"]
+    assert len(pairs) == 7559
+    for key, example in pairs.items():
+        row = annotations[key]
+        assert (example["captions"], example["picture"]) == ([row["caption"]], row["url"])
+        assert example["relations"].tolist() == [int(row[name]) for name in names]
+    # Pairs without any of the six relations of CMCM.
+    assert sum(not example["relations"][:6].any() for example in pairs.values()) == 379
+
+
+@_real
+def test_the_numbers_of_the_pictures_follow_from_the_rows(tmp_path):
+    for split in ("train", "test"):
+        name = f"conceptual_{split}_dis.csv"
+        (tmp_path / name).symlink_to((_REAL / name).resolve())
+    released = {e["picture"]: e["picture_id"] for _, e in _splits(_REAL)["train"]}
+    assert {e["picture"]: e["picture_id"] for _, e in _splits(tmp_path)["train"]} == released

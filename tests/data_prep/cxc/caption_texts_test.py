@@ -1,0 +1,51 @@
+"""Texts of captions by id, from every file that people have them in."""
+
+import gzip
+import json
+
+import pytest
+
+from data_prep.cxc.caption_texts import read_caption_texts
+
+_KARPATHY = {
+    "images": [
+        {"sentences": [{"sentid": 7, "raw": "A dog. "}, {"sentid": 8, "raw": " "}]},
+        {"sentences": [{"sentid": 9, "raw": "naïve"}]},
+    ]
+}
+_OFFICIAL = {"annotations": [{"id": 7, "image_id": 1, "caption": "A cat."}]}
+_TABLE = 'caption_id,image_id,caption\n7,1,"A bird, flying"\n'
+
+
+def test_the_first_file_that_is_there_counts(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no dataset_coco\.json, captions_val2014\.json"):
+        read_caption_texts(tmp_path)
+    with gzip.open(tmp_path / "captions_val.csv.gz", "wt") as file:
+        file.write(_TABLE)
+    (tmp_path / "captions_more.csv").write_text("caption,caption_id\nmore,10\n")
+    assert read_caption_texts(tmp_path) == {7: "A bird, flying", 10: "more"}
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "annotations" / "captions_val2014.json").write_text(json.dumps(_OFFICIAL))
+    assert read_caption_texts(tmp_path) == {7: "A cat."}
+    (tmp_path / "dataset_coco.json").write_text(json.dumps(_KARPATHY))
+    assert read_caption_texts(tmp_path) == {7: "A dog. ", 9: "naïve"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"images": 3}', "[]", '{"images": [{"sentences": [{"sentid": "x", "raw": ""}]}]}']
+    + ['{"images": [{"sentences": [{"sentid": 1, "raw": 2}]}]}', '{"images": [{}]}'],
+)
+def test_json_of_another_form_is_named(tmp_path, content):
+    (tmp_path / "dataset_coco.json").write_text(content)
+    with pytest.raises(ValueError, match=r"dataset_coco\.json does not have the published form"):
+        read_caption_texts(tmp_path)
+
+
+def test_damaged_files_are_named(tmp_path):
+    (tmp_path / "captions.csv").write_text("caption_id,caption\nseven,text\n")
+    with pytest.raises(ValueError, match=r"captions\.csv line 2: 'seven' is no caption id"):
+        read_caption_texts(tmp_path)
+    (tmp_path / "captions_val2014.json").write_text('{"annotations": [')
+    with pytest.raises(ValueError, match=r"captions_val2014\.json is cut off or no JSON"):
+        read_caption_texts(tmp_path)

@@ -1,0 +1,216 @@
+"""CxC from stand-ins of the released files with captions and images, and from the real files."""
+
+import collections
+import io
+import pathlib
+import zipfile
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.cxc import rating_files
+from data_prep.cxc.cxc_dataset_builder import Builder
+from data_prep.records import LeftOut
+
+_REAL = pathlib.Path("../shared/data/cxc")
+_COCO = pathlib.Path("../shared/data/coco")
+_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
+# Captions 11 to 14 describe images 1 to 4; of image 4 there are no pixels, 3 is cut, 2 is CMYK.
+_HEADERS = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
+_ROWS = {
+    "sts_val": [(11, 12, 4.5, "c2c_cocaption")],
+    "sts_test": [(13, 14, 0, "c2c_isim"), (14, 15, 5, "c2c_isim")],
+    "sis_val": [(1, 2, 1.96, "i2i_csim"), (2, 1, 2.5, "i2i_csim")],
+    "sis_test": [(1, 2, 3, "i2i_csim"), (1, 3, 3, "i2i_csim"), (4, 1, 3, "i2i_csim")],
+    "sits_val": [(11, 1, 5, "c2i_original")],
+    "sits_test": [(12, 1, 3.1, "c2i_intrasim"), (15, 1, 2, "c2i_intrasim")],
+}
+_EXPECTED = {
+    "sts/validation/c2c_cocaption": 1,
+    "sts/test/c2c_isim": 2,
+    "sis/validation/i2i_csim": 2,
+    "sis/test/i2i_csim": 3,
+    "sits/validation/c2i_original": 1,
+    "sits/test/c2i_intrasim": 2,
+}
+
+
+def _name(kind, number):
+    if kind.startswith("image"):
+        return f"COCO_val2014_{number:012d}.jpg"
+    return f"COCO_val2014:sentid:{number}"
+
+
+def _jpeg(mode, width):
+    file = io.BytesIO()
+    PIL.Image.new(mode, (width, 30)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def _write_ratings(folder):
+    for name, rows in _ROWS.items():
+        kinds = _HEADERS[name.partition("_")[0]].split(",")
+        lines = [f"{','.join(kinds)},agg_score,sampling_method"]
+        for left, right, score, method in rows:
+            names = map(_name, kinds, (left, right))
+            lines.append(f"{','.join(names)},{score},{method}")
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
+    _write_ratings(tmp_path)
+    captions = "".join(f"{number},Caption {number}\n" for number in range(11, 15))
+    (tmp_path / "captions.csv").write_text(f"caption_id,caption\n{captions}")
+    with zipfile.ZipFile(tmp_path / "val2014.zip", "w") as archive:
+        archive.writestr(f"val2014/{_name('image', 1)}", _jpeg("RGB", 21))
+        archive.writestr(f"val2014/{_name('image', 2)}", _jpeg("CMYK", 22))
+        archive.writestr("val2014/000000000003.jpg", _jpeg("RGB", 23)[:-60])
+    return tmp_path
+
+
+def _build(folder, config, **kwargs):
+    builder = Builder(config=config, data_dir=folder / "tfds", **kwargs)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _splits(folder, config, data_dir=None):
+    builder = Builder(config=config, data_dir=data_dir or folder / "tfds")
+    return {split: list(rows) for split, rows in builder._splits(folder).items()}
+
+
+def test_pairs_in_both_orders_are_two_rows(manual_dir):
+    builder = _build(manual_dir, "sis")
+    pairs = [
+        (int(e["left_id"]), int(e["right_id"]), float(e["score"]), e["task"], e["method"])
+        for e in builder.as_data_source("validation")
+    ]
+    assert sorted(pairs) == [
+        (1, 2, float(np.float32(1.96)), b"sis", b"i2i_csim"),
+        (2, 1, 2.5, b"sis", b"i2i_csim"),
+    ]
+
+
+def test_rows_are_joined_to_their_images(manual_dir):
+    builder = _build(manual_dir, "sis_images", min_kept=0.3)
+    shapes = {
+        (int(e["left_id"]), int(e["right_id"])): (e["left_image"].shape, e["right_image"].shape)
+        for split in ("validation", "test")
+        for e in builder.as_data_source(split)
+    }
+    assert shapes == {
+        (1, 2): ((30, 21, 3), (30, 22, 3)),
+        (2, 1): ((30, 22, 3), (30, 21, 3)),
+    }
+    assert builder.info.metadata["left_out"]["test"] == {"no image": 1, "truncated image": 1}
+    builder = Builder(config="sis_images", data_dir=manual_dir / "again")
+    with pytest.raises(ValueError, match="keeps less than 1 of the records of test"):
+        builder.download_and_prepare(
+            download_config=tfds.download.DownloadConfig(manual_dir=str(manual_dir))
+        )
+
+
+def test_rows_are_joined_to_their_captions(manual_dir):
+    rows = _splits(manual_dir, "sts_captions")
+    ((_, example),) = rows["validation"]
+    assert (example["left_caption"], example["right_caption"]) == ("Caption 11", "Caption 12")
+    assert [(row.where, row.reason) for row in rows["test"] if isinstance(row, LeftOut)] == [
+        ("sts_test.csv line 3", "no caption")
+    ]
+    ((_, kept), left_out) = _splits(manual_dir, "sits_images")["test"]
+    assert (kept["left_caption"], kept["right_id"]) == ("Caption 12", 1)
+    assert kept["right_image"] == _jpeg("RGB", 21)
+    assert (left_out.reason, left_out.detail) == ("no caption", "caption 15")
+    (manual_dir / "captions.csv").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no dataset_coco\.json"):
+        _splits(manual_dir, "sits_captions")
+    (manual_dir / "val2014.zip").unlink()
+    with pytest.raises(FileNotFoundError, match=r"val2014\.zip"):
+        _splits(manual_dir, "sis_images")
+
+
+def test_rows_that_cannot_be_used_are_named(tmp_path):
+    good = f"{_name('caption', 5)},{_name('image', 6)}"
+    lines = [
+        "caption,image,agg_score,sampling_method",
+        f"{good},4.2,c2i_original",
+        f"{good},4.3,c2i_original",
+        f"{good},nan,c2i_original",
+        f"{good},5.01,c2i_original",
+        f"{good},many,c2i_original",
+        f"{good},4.2,c2c_isim",
+        f"{_name('image', 6)},{_name('image', 6)},4.2,c2i_original",
+        f"{_name('caption', 99999999999)},{_name('image', 6)},4.2,c2i_original",
+        good,
+    ]
+    path = tmp_path / "sits_val.csv"
+    path.write_text("\n".join(lines))
+    rows = list(rating_files.read_ratings(path, "sits"))
+    assert rows[0] == rating_files.Rating("sits_val.csv line 2", 5, 6, 4.2, "c2i_original")
+    assert [row.reason for row in rows[1:]] == [
+        "pair comes twice",
+        "score not from 0 to 5",
+        "score not from 0 to 5",
+        "score is no number",
+        "unknown sampling method",
+        "no COCO name",
+        "no COCO name",
+        "malformed row",
+    ]
+    assert rows[1].detail == "first in sits_val.csv line 2"
+
+
+def test_a_cut_file_is_refused(manual_dir):
+    path = manual_dir / "sts_test.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(ValueError, match="sts/test: 1 instead of 2"):
+        _splits(manual_dir, "sts")
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"sts_test\.csv"):
+        _splits(manual_dir, "sts")
+
+
+@pytest.fixture(scope="module")
+def real_folder(tmp_path_factory):
+    """The real ratings beside the captions and images that are at hand."""
+    folder = tmp_path_factory.mktemp("cxc")
+    coco = [_COCO / "captions_val2014_known.csv.gz", _COCO / "images_160.zip"]
+    for path in [*_REAL.glob("*.csv"), *coco]:
+        (folder / path.name).symlink_to(path.resolve())
+    return folder
+
+
+@_real
+def test_the_real_ratings_meet_the_real_captions_and_images(real_folder, tmp_path):
+    for split, rows in _splits(real_folder, "sits_images", tmp_path).items():
+        kept = [row[1] for row in rows if not isinstance(row, LeftOut)]
+        methods = collections.Counter(example["method"] for example in kept)
+        expected = {"validation": (757, 282, 44_722), "test": (1643, 738, 44_833)}[split]
+        assert (len(kept), methods["c2i_intrasim"], len(rows)) == expected
+        assert all(example["left_caption"] for example in kept)
+
+
+@_real
+def test_the_real_ratings_have_the_published_structure(tmp_path):
+    twice = {}
+    for split, rows in _splits(_REAL, "sis", tmp_path).items():
+        pairs = {(example["left_id"], example["right_id"]) for _, example in rows}
+        assert len(pairs) == len(rows)
+        twice[split] = sum((b, a) in pairs for a, b in pairs) // 2
+    assert twice == {"validation": 2253, "test": 2863}
+    ratings = list(rating_files.read_ratings(_REAL / "sts_test.csv", "sts"))
+    means = collections.defaultdict(list)
+    for rating in ratings:
+        means[rating.method].append(rating.score)
+    assert {method: len(scores) for method, scores in means.items()} == {
+        "c2c_cocaption": 25_000,
+        "c2c_isim": 19_045,
+    }
+    assert np.mean(means["c2c_cocaption"]) == pytest.approx(3.14, abs=0.005)
+    assert np.mean(means["c2c_isim"]) == pytest.approx(1.375, abs=0.005)

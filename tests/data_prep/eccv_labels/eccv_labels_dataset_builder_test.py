@@ -1,0 +1,151 @@
+"""The labels of ECCV Caption from stand-ins of the released files, and from the real ones."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.eccv_labels.eccv_labels_dataset_builder import Builder
+from data_prep.eccv_labels.label_files import read_gallery
+from data_prep.records import LeftOut
+
+_REAL = pathlib.Path("../shared/data/eccv_caption")
+_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
+# Images 9 and 7 with their captions; 99 is a sixth caption of image 9.
+_CAPTIONS = {9: [90, 91, 92, 93, 94], 7: [70, 71, 72, 73, 74]}
+_ORDER = [*_CAPTIONS[9], *_CAPTIONS[7]]
+_FILES = {
+    "eccv_image_to_caption.json": {"9": [90, 72, 99], "7": [70]},
+    "eccv_caption_to_image.json": {"91": [9, 7]},
+    "pm_image_to_caption.json": {"7": [90]},
+    "pm_caption_to_image.json": {"70": [], "90": [7]},
+    "original_caption_to_image.json": {
+        str(caption): [image] for image, captions in _CAPTIONS.items() for caption in captions
+    },
+}
+_EXPECTED = {
+    "images": 2,
+    "captions": 10,
+    "eccv/i2t/queries": 2,
+    "eccv/i2t/positives": 4,
+    "eccv/i2t/unreachable": 1,
+    "eccv/t2i/unreachable": 0,
+}
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", dict(_EXPECTED))
+    for name, content in _FILES.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    np.save(tmp_path / "coco_test_ids.npy", np.array(_ORDER))
+    return tmp_path
+
+
+def _build(folder, config, data_dir):
+    builder = Builder(config=config, data_dir=data_dir)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _examples(folder, config="eccv"):
+    return list(Builder(config=config, data_dir=folder / "tfds")._splits(folder)["test"])
+
+
+def test_positives_beyond_the_gallery_are_kept_and_named(manual_dir):
+    builder = _build(manual_dir, "eccv", manual_dir / "tfds")
+    found = {
+        (e["task"].decode(), int(e["query_id"])): [
+            list(e[name]) for name in ("positive_ids", "unreachable_ids")
+        ]
+        for e in builder.as_data_source("test")
+    }
+    assert found == {
+        ("i2t", 9): [[90, 72, 99], [99]],
+        ("i2t", 7): [[70], []],
+        ("t2i", 91): [[9, 7], []],
+    }
+    assert builder.info.metadata["unreachable"] == {"i2t": {"9": [99]}, "t2i": {}}
+
+
+def test_the_other_lists(manual_dir):
+    positives = {
+        key: example["positive_ids"] for key, example in _examples(manual_dir, "plausible_matches")
+    }
+    assert positives == {"i2t/7": [90], "t2i/70": [], "t2i/90": [7]}
+    gallery = [example for _, example in _examples(manual_dir, "gallery")]
+    assert gallery == [
+        {"image_id": image, "caption_ids": captions, "fold": 0}
+        for image, captions in _CAPTIONS.items()
+    ]
+
+
+def test_odd_queries_are_named(manual_dir):
+    changed = {"8": [90, 72, 99], "7": [70], "9": [91, 91]}
+    (manual_dir / "eccv_image_to_caption.json").write_text(json.dumps(changed))
+    Builder.EXPECTED.update({"eccv/i2t/queries": 3, "eccv/i2t/positives": 6})
+    left_out = [row for row in _examples(manual_dir) if isinstance(row, LeftOut)]
+    assert [(row.where.rpartition("/")[2], row.reason) for row in left_out] == [
+        ("eccv_image_to_caption.json query 8", "query outside of the test split"),
+        ("eccv_image_to_caption.json query 9", "positive comes twice"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("eccv_image_to_caption.json", b'{"9": [90, 72]}', "eccv/i2t/queries: 1 instead of 2"),
+        ("eccv_image_to_caption.json", b'{"9": [90, 72', "cut off or no JSON"),
+        ("eccv_image_to_caption.json", b"[1, 2]", "holds no JSON object"),
+        ("eccv_image_to_caption.json", b'{"9": 90}', "'9' has 90 and not a list of ids"),
+        ("eccv_image_to_caption.json", b'{"9": [90.5]}', "90.5 is not an id"),
+        ("eccv_image_to_caption.json", b'{"99999999999": []}', "'99999999999' is not an id"),
+        ("original_caption_to_image.json", b"{}", r"caption 90 of coco_test_ids\.npy 0 images"),
+        ("coco_test_ids.npy", b"\x93NUMPY\x01", r"coco_test_ids\.npy is damaged"),
+    ],
+)
+def test_damaged_files_are_named(manual_dir, name, content, message):
+    (manual_dir / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        _examples(manual_dir)
+
+
+def test_orders_that_are_none_and_missing_files_are_named(manual_dir):
+    order = manual_dir / "coco_test_ids.npy"
+    for ids, message in (
+        (np.array([90, 70, 91, 71, 92, 72, 93, 73, 94, 74]), "one image after the other"),
+        (np.array(_CAPTIONS[9][:4]), "one image after the other"),
+        (np.array(_CAPTIONS[9] * 2), "one image after the other"),
+        (np.ones((2, 5)), r"float64 \[2, 5\]"),
+    ):
+        np.save(order, ids)
+        with pytest.raises(ValueError, match=message):
+            read_gallery(manual_dir)
+    order.unlink()
+    with pytest.raises(FileNotFoundError, match=r"coco_test_ids\.npy"):
+        read_gallery(manual_dir)
+    np.save(order, np.array(_ORDER))
+    with pytest.raises(FileNotFoundError, match=r"cxc_image_to_caption\.json"):
+        _examples(manual_dir, "cxc")
+
+
+@_real
+def test_the_real_files_hold_what_was_published(tmp_path):
+    builder = _build(_REAL, "eccv", tmp_path)
+    assert builder.info.splits["test"].num_examples == 1261 + 1332
+    unreachable = builder.info.metadata["unreachable"]
+    assert unreachable == {"i2t": {"575916": [144675], "421999": [467259]}, "t2i": {}}
+    lengths = {"i2t": [], "t2i": []}
+    for example in builder.as_data_source("test"):
+        lengths[example["task"].decode()].append(len(example["positive_ids"]))
+    assert {task: (min(n), max(n), sum(n)) for task, n in lengths.items()} == {
+        "i2t": (6, 48, 22_550),
+        "t2i": (1, 19, 11_279),
+    }
+    gallery = _examples(_REAL, "gallery")
+    assert [image for image, _ in gallery[:2]] == [391895, 60623]
+    assert [example["fold"] for _, example in gallery] == [n // 1000 for n in range(5000)]

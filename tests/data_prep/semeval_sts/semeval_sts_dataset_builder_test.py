@@ -1,0 +1,172 @@
+"""SemEval STS from the real files in two layouts, and from stand-ins of the official one."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.records import LeftOut
+from data_prep.semeval_sts import semeval_sts_dataset_builder
+from data_prep.semeval_sts.rated_sets import SETS, RatedSet
+from data_prep.semeval_sts.semeval_files import find_sets
+from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder
+
+_REAL = pathlib.Path("../shared/data/sts")
+_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
+# Set -> its listed pairs; those without a score are not in the dataset.
+_LISTED = {
+    RatedSet(2012, "MSRpar", "train", 1, is_optional=True): [
+        ("4.25", "A dog ran .", 'He said "yes" .')
+    ],
+    RatedSet(2012, "SMT", "train", 1, is_optional=True): [],
+    RatedSet(2014, "images", "test", 2): [("0", "a", "b"), ("5.000", "c", "d")],
+    RatedSet(2016, "headlines", "test", 2): [
+        ("", "never", "rated"),
+        ("2.5", " ends of sentences ", "differ\u00a0"),
+        ("", "nor", "this"),
+        ("3", "e", "f"),
+    ],
+}
+
+
+def _write_official(folder):
+    for rated_set, pairs in _LISTED.items():
+        if not pairs:
+            continue
+        year, name, prefix = rated_set.year, rated_set.name, "STS"
+        place = folder / f"STS{year % 100}-en-test"
+        lines = [f"{first}\t{second}\n" for _, first, second in pairs]
+        if rated_set.split == "train":  # these come with ids
+            place = folder / str(year) / "train"
+            lines = [f"MSR-{n}\t{line}" for n, line in enumerate(lines)]
+        elif year == 2014:
+            name = "image"
+        elif year == 2016:  # these with notes
+            prefix, lines = "STS2016", [f"{line[:-1]}\tfrom x\tfrom y\n" for line in lines]
+        place.mkdir(parents=True)
+        (place / f"{prefix}.input.{name}.txt").write_text("".join(lines), encoding="utf-8")
+        gold = "".join(f"{score}\n" for score, _, _ in pairs)
+        (place / f"{prefix}.gs.{name}.txt").write_text(gold)
+    (folder / "STS14-en-test" / "STS.input.news.txt").write_text("una\ttarea\n")  # Spanish
+
+
+@pytest.fixture
+def official(tmp_path, monkeypatch):
+    for module in ("rated_sets", "semeval_files", "semeval_sts_dataset_builder"):
+        monkeypatch.setattr(f"data_prep.semeval_sts.{module}.SETS", tuple(_LISTED))
+    monkeypatch.setattr(Builder, "EXPECTED", {str(each): each.pairs for each in _LISTED})
+    _write_official(tmp_path)
+    return tmp_path
+
+
+def _build(folder, tmp_path):
+    builder = Builder(data_dir=tmp_path / "tfds")
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
+    )
+    return builder
+
+
+def _splits(folder):
+    return {k: list(v) for k, v in Builder(data_dir=folder / "tfds")._splits(folder).items()}
+
+
+def test_the_official_layout(official):
+    builder = _build(official, official)
+    examples = {int(e["pair_id"]): e for e in builder.as_data_source("test")}
+    # Ids do not depend on the set that is not there, nor on pairs without a score.
+    assert sorted(examples) == [20_000, 20_001, 30_000, 30_001]
+    assert [examples[i]["dataset"] for i in sorted(examples)] == [b"images"] * 2 + [
+        b"headlines"
+    ] * 2
+    assert [examples[i]["year_average"] for i in (20_000, 30_000)] == [b"avg2014", b"avg2016"]
+    pair = examples[30_000]
+    assert (pair["year"], pair["score"]) == (2016, 2.5)
+    assert pair["sentence1"].decode() == "ends of sentences"
+    assert pair["sentence2"].decode() == "differ"
+    (train,) = builder.as_data_source("train")
+    assert (train["sentence1"], train["sentence2"]) == (b"A dog ran .", b'He said "yes" .')
+    assert (train["pair_id"], train["year_average"]) == (0, b"")
+    assert builder.info.metadata["absent"] == ["2012 SMT (train)"]
+
+
+def test_rows_that_cannot_be_used_are_named(official):
+    gold = official / "STS14-en-test" / "STS.gs.image.txt"
+    gold.write_text("5.5\nmany\n")
+    lines = official / "STS16-en-test" / "STS2016.input.headlines.txt"
+    lines.write_bytes(lines.read_bytes().replace(b"never", b"\xff").replace(b"f\tfrom", b"\tfrom"))
+    left_out = [row for row in _splits(official)["test"] if isinstance(row, LeftOut)]
+    assert [(row.where, row.reason) for row in left_out] == [
+        ("STS.input.image.txt line 1", "score not from 0 to 5"),
+        ("STS.input.image.txt line 2", "score is no number"),
+        ("STS2016.input.headlines.txt line 4", "empty sentence"),
+    ]
+
+
+def test_files_that_are_short_missing_or_twice_are_named(official):
+    gold = official / "STS14-en-test" / "STS.gs.image.txt"
+    text = gold.read_text()
+    gold.write_text("0\n")
+    with pytest.raises(ValueError, match=r"STS\.input\.image\.txt has 2 pairs and .* 1 scores"):
+        _splits(official)
+    gold.write_text("0\n\n")
+    with pytest.raises(ValueError, match=r"2014 images \(test\): 1 instead of 2"):
+        _splits(official)
+    gold.write_text(text)
+    copy = official / "again" / "2014"
+    copy.mkdir(parents=True)
+    (copy / "STS.input.images.txt").write_text("a\tb\nc\tD\n")
+    with pytest.raises(ValueError, match=r"are both 2014 images \(test\) and differ"):
+        _splits(official)
+    (copy / "STS.input.images.txt").unlink()
+    gold.unlink()
+    with pytest.raises(FileNotFoundError, match=r"STS\.gs\.image\.txt"):
+        _splits(official)
+    (official / "STS14-en-test" / "STS.input.image.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks the sets 2014 images \(test\)"):
+        _splits(official)
+    (official / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no STS\.input"):
+        find_sets(official / "empty")
+
+
+@_real
+def test_the_real_files_hold_what_was_published_in_both_layouts(tmp_path):
+    pasted = find_sets(_REAL)
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "semeval_sts.csv.gz").symlink_to(
+        (_REAL / "semeval_sts_2012_2016.csv.gz").resolve()
+    )
+    builder = _build(tmp_path / "table", tmp_path)
+    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
+    assert counts == {"train": 1484, "test": 11_794}
+    assert builder.info.metadata["absent"] == [
+        "2012 MSRvid (train)",
+        "2012 MSRvid (test)",
+        "2013 SMT (test)",
+    ]
+    assert len(pasted) == 25
+    known = {
+        SETS.index(rated_set) * 10_000 + n: (rated_set, pair)
+        for rated_set, pairs in pasted.items()
+        for n, pair in enumerate(pairs)
+    }
+    assert len(known) == sum(counts.values())
+    for split in counts:
+        source = builder.as_data_source(split)
+        for example in source.__getitems__(range(0, len(source), 5)):
+            rated_set, pair = known[int(example["pair_id"])]
+            assert (example["year"], split) == (rated_set.year, rated_set.split)
+            assert example["dataset"].decode() == rated_set.name
+            texts = (example["sentence1"].decode(), example["sentence2"].decode())
+            assert (texts, example["score"]) == (pair.sentences, np.float32(pair.score))
+    assert sum(len(pairs) for each, pairs in pasted.items() if each.year == 2014) == 3750
+    averages = {k: len(v) for k, v in builder.info.metadata["year_averages"].items()}
+    assert averages == {"avg2014": 6, "avg2015": 5, "avg2016": 5}
+
+
+def test_every_set_has_room_for_its_ids():
+    assert max(each.pairs for each in SETS) < 10_000
+    assert len({(each.year, each.name, each.split) for each in SETS}) == len(SETS)
+    assert semeval_sts_dataset_builder.first_id(SETS[3]) == 30_000
