@@ -8,6 +8,7 @@ a Hugging Face folder, or a .safetensors, .h5, .keras or .npz file. A config the
 """
 
 import argparse
+import re
 import sys
 
 from xmodal.options import UserError
@@ -25,25 +26,39 @@ def main() -> None:
     for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
         parser.add_argument(
             f"--allow_{kind}",
-            default="",
+            default=[],
+            type=_patterns,
             metavar="REGEX,...",
             help=f"{kind} arrays that are no error, by {whose} names",
         )
     args = parser.parse_args()
-    allowed = {
-        name: [pattern for pattern in getattr(args, name).split(",") if pattern]
-        for name in ("allow_missing", "allow_unexpected")
-    }
     try:
         check_new(args.output)
         arrays, description, report = convert(
-            args.tower, args.source, args.variant, show=print, **allowed
+            args.tower,
+            args.source,
+            args.variant,
+            allow_missing=args.allow_missing,
+            allow_unexpected=args.allow_unexpected,
+            show=print,
         )
         save_tower(args.output, arrays, description, report)
     except UserError as error:
         sys.exit(f"Error: {error}")
     size = sum(array.nbytes for array in arrays.values()) / 2**20
     print(f"{args.output}: {len(arrays)} arrays, {size:.1f} MiB, {dict(description.keywords)}")
+
+
+def _patterns(text: str) -> list[str]:
+    patterns = [pattern for pattern in text.split(",") if pattern]
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise argparse.ArgumentTypeError(
+                f"{pattern!r} is no regular expression ({error})"
+            ) from error
+    return patterns
 
 
 if __name__ == "__main__":

@@ -158,6 +158,13 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
         assert description.preprocessing == {
             "tokenizer": "wordpiece", "lower_case": True, "max_length": 8, "similarity": "cosine",
         }  # fmt: skip
+    pooling.unlink()
+    with pytest.raises(UserError, match="half downloaded: .* 1_Pooling/config.json is not there"):
+        bert.describe_bert(load_source(tmp_path))
+    (tmp_path / "modules.json").rename(tmp_path / "later")
+    with pytest.raises(UserError, match="half downloaded: .* 1_Pooling/config.json is not there"):
+        bert.describe_bert(load_source(tmp_path))
+    (tmp_path / "later").rename(tmp_path / "modules.json")
     pooling.write_text('{"pooling_mode_max_tokens": true}')
     with pytest.raises(UserError, match=r"pools by \['max_tokens'\]; known"):
         bert.describe_bert(load_source(tmp_path))
@@ -186,9 +193,10 @@ def test_a_tokenizer_json_is_a_vocabulary_too(tmp_path):
         ({"model_type": "roberta"}, "config has model_type='roberta'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"vocab_size": 36}, "the config has 36 word pieces but the embeddings have 37 rows"),
+        ({"num_attention_heads": 5}, "5 heads do not divide the width of 24; take the config"),
         ({"hidden_size": 12}, r"shape \[37, 24\], which does not give \[37, 12\]"),
         ({"intermediate_size": 41}, r"intermediate.dense.weight has the shape \[40, 24\]"),
-        ({"num_hidden_layers": 4}, "encoder.layer.3.attention.self.query.weight"),
+        ({"num_hidden_layers": 4}, r"are missing:\n .*encoder.layer.3.attention.output"),
         ({"num_hidden_layers": 2}, "not expected:\n  encoder.layer.2.attention.output.LayerNorm"),
     ],
 )

@@ -157,6 +157,9 @@ def test_shards(tmp_path):
     (tmp_path / f"{names[1]}.incomplete").unlink()
     with pytest.raises(UserError, match="half downloaded.* names 2 files, of which model-00002"):
         load_source(tmp_path)
+    table.unlink()
+    with pytest.raises(UserError, match="half downloaded: it has model-00001-.*not the .*index"):
+        load_source(tmp_path)
 
 
 @pytest.mark.parametrize("end", [".h5", ".weights.h5", ".keras"])
@@ -192,6 +195,10 @@ def test_npz(tmp_path):
     (tmp_path / "model.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:-30])
     with pytest.raises(UserError, match=r"model.npz cannot be read .* cut off, get it again"):
         load_source(tmp_path)
+    np.save(tmp_path / "array.npy", ARRAYS["conv/bias"])
+    (tmp_path / "array.npy").rename(tmp_path / "model.npz")
+    with pytest.raises(UserError, match=r"model.npz cannot be read \(it is no archive\)"):
+        load_source(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +220,11 @@ def test_what_is_not_there_or_not_known(tmp_path, asked, there, message):
         (tmp_path / there).write_bytes(b"x")
     with pytest.raises(UserError, match=message):
         load_source(tmp_path / asked)
+
+
+def test_an_address_is_no_path():
+    with pytest.raises(UserError, match="https://x.org/model.h5 is read by no tool here: download"):
+        load_source("https://x.org/model.h5")
 
 
 def test_a_zip_of_something_else(tmp_path):

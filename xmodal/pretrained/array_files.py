@@ -48,8 +48,12 @@ def read_safetensors(path: epath.Path) -> dict[str, np.ndarray]:
 def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
     """All arrays of a .npz file."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is no archive")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
     except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
 

@@ -240,6 +240,11 @@ def describe_bert(source: Source) -> Description:
                 f"{source.path}: the {place} has {count:,} word pieces but the embeddings have "
                 f"{rows:,} rows; take the one that was published with the weights."
             )
+    if sizes["width"] % sizes["heads"]:
+        raise UserError(
+            f"{source.path}: {sizes['heads']} heads do not divide the width of {sizes['width']}; "
+            "take the config that was published with the weights."
+        )
     _check_uncased(source, vocabulary)
     pool, is_normalized = _pooling(source)
     longest = source.files.get("sentence_bert_config.json", {}).get("max_seq_length")
@@ -361,6 +366,13 @@ def _pooling(source: Source) -> tuple[str, bool]:
         raise UserError(f"{source.path} has modules after BERT that are not known: {others}.")
     settings = source.files.get("1_Pooling/config.json")
     if settings is None:
+        # With another pooling than its own it would be another sentence encoder.
+        is_part = "sentence_bert_config.json" in source.files and "modules.json" not in source.files
+        if "Pooling" in kinds or is_part:
+            raise UserError(
+                f"{source.path} is half downloaded: it is a sentence encoder, but "
+                "1_Pooling/config.json is not there."
+            )
         return "first", False
     start = "pooling_mode_"
     modes = [

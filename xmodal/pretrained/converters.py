@@ -104,7 +104,7 @@ def convert(
 
     Raises:
       UserError: the source is unreadable or not of this architecture, or an array of it is not
-        accounted for.
+        accounted for, or not finite.
     """
     converter = lookup("--tower", tower, CONVERTERS)
     if variant not in (converter.variants or ("",)):
@@ -112,10 +112,16 @@ def convert(
         raise UserError(f"--variant={variant!r} is none of {tower}; known: {known}.")
     source = converter.load(path)
     description = converter.describe(source, variant)
-    arrays, report = converter.convert(source.arrays, **description.keywords)
-    show(report.text())
-    report.check(
-        (*converter.expected_missing, *allow_missing),
-        (*converter.expected_unexpected, *allow_unexpected),
-    )
+    try:
+        arrays, report = converter.convert(source.arrays, **description.keywords)
+        if not arrays:
+            names = ", ".join(sorted(source.arrays)[:4]) or "nothing at all"
+            raise UserError(f"it has no array of the tower {tower!r}: it holds {names}, ...")
+        show(report.text())
+        report.check(
+            (*converter.expected_missing, *allow_missing),
+            (*converter.expected_unexpected, *allow_unexpected),
+        )
+    except UserError as error:
+        raise UserError(f"{source.path}: {error}") from error
     return arrays, description, report

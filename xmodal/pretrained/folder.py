@@ -71,13 +71,17 @@ def save_tower(
 
 
 def check_new(folder: str | os.PathLike) -> None:
-    """Refuses a folder that exists.
+    """Refuses a folder that exists or cannot be made.
 
     Raises:
-      UserError: it does.
+      UserError: it does, or a file is where one of its parents should be.
     """
-    if epath.Path(folder).exists():
+    path = epath.Path(folder)
+    if path.exists():
         raise UserError(f"{folder} exists already: give another --output, or remove it.")
+    parent = next((parent for parent in path.parents if parent.exists()), None)
+    if parent is not None and not parent.is_dir():
+        raise UserError(f"{folder} cannot be made, {parent} is a file: give another --output.")
 
 
 def read_description(folder: str | os.PathLike) -> Description:

@@ -47,14 +47,14 @@ class Report:
     def check(
         self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
     ) -> None:
-        """Refuses a source that is not accounted for, array by array.
+        """Refuses a source that is not accounted for, array by array; `text` has every name.
 
         Args:
           expected_missing: regular expressions, matched from the start of our names.
           expected_unexpected: the same of the source's names.
 
         Raises:
-          UserError: names every array that is missing or unexpected and matches no expression.
+          UserError: names arrays that are missing or unexpected and match no expression.
         """
         missing = [
             f"{name} (from {_shorten(self.missing[name])})"
@@ -66,11 +66,9 @@ class Report:
         ]
         parts = []
         if missing:
-            parts.append(f"{len(missing)} array(s) are missing:\n  " + "\n  ".join(missing))
+            parts.append(f"{len(missing)} array(s) are missing:{_list(missing)}")
         if unexpected:
-            parts.append(
-                f"{len(unexpected)} array(s) are not expected:\n  " + "\n  ".join(unexpected)
-            )
+            parts.append(f"{len(unexpected)} array(s) are not expected:{_list(unexpected)}")
         if parts:
             raise UserError(
                 "The source is not the architecture asked for. "
@@ -109,7 +107,7 @@ class Mapper:
           how: what `change` does, in words.
 
         Raises:
-          UserError: another shape comes out.
+          UserError: another shape comes out, or a number that is not finite.
         """
         stacked = not isinstance(sources, str)
         sources = tuple(sources) if stacked else (sources,)
@@ -129,6 +127,10 @@ class Mapper:
                     f"{source} has the shape {list(array.shape)}, which does not give "
                     f"{list(wanted)} for {name}: the source has another size or architecture "
                     "than asked for."
+                )
+            if not np.isfinite(changed[-1]).all():
+                raise UserError(
+                    f"{source} has numbers that are not finite: it is damaged, get it again."
                 )
         self._flat[name] = np.ascontiguousarray(
             np.stack(changed) if stacked else changed[0], np.float32
@@ -153,6 +155,11 @@ class Mapper:
 
 def _matches(name: str, patterns: Collection[str]) -> bool:
     return any(re.match(pattern, name) for pattern in patterns)
+
+
+def _list(names: Sequence[str]) -> str:
+    more = [f"... and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return "".join(f"\n  {name}" for name in [*names[:_SHOWN], *more])
 
 
 def _shorten(names: Sequence[str]) -> str:

@@ -36,6 +36,8 @@ FORMATS = (
 _PARTIAL = (".part", ".partial", ".incomplete", ".crdownload", ".download", ".tmp", ".aria2")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt.tar", ".pth.tar")
 _SHARD = re.compile(r"(.*)\.data-(\d{5})-of-(\d{5})$")
+_TORCH_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors$")
+_SCHEMES = ("gs", "s3", "az")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,9 @@ def load_source(path: str | os.PathLike) -> Source:
       UserError: nothing is there, it is in none of `FORMATS`, or a part of it is missing or
         damaged.
     """
+    scheme, colon, _ = os.fspath(path).partition("://")
+    if colon and scheme not in _SCHEMES:
+        raise UserError(f"{path} is read by no tool here: download it, or give a gs:// path.")
     path = epath.Path(path)
     if path.name == "saved_model.pb":
         path = path.parent
@@ -111,6 +116,11 @@ def _recognise_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
     if tables := [name for name in names if name.endswith(".safetensors.index.json")]:
         return lambda: _read_shards(folder, _one(folder, tables))
     if files := [name for name in names if name.endswith(".safetensors")]:
+        if any(map(_TORCH_SHARD.match, files)):
+            raise UserError(
+                f"{folder} is half downloaded: it has {files[0]}, but not the "
+                ".safetensors.index.json that lists all parts."
+            )
         return lambda: array_files.read_safetensors(folder / _one(folder, files))
     prefixes = sorted({name.removesuffix(".index") for name in names if name.endswith(".index")})
     prefixes = prefixes or sorted({found[1] for name in names if (found := _SHARD.match(name))})
