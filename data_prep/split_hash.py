@@ -2,13 +2,14 @@
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 
 _MODULUS = 2**256
+_SIZE = struct.Struct("<q")
 
 
 class SplitHash:
@@ -23,7 +24,10 @@ class SplitHash:
     """
 
     def __init__(self, features: Mapping[str, Any]) -> None:
-        self._features = sorted(features.items())
+        self._encoders = [
+            (name, name.encode() + b"\0", _encoder(feature))
+            for name, feature in sorted(features.items())
+        ]
         self._count = 0
         self._sum = 0
 
@@ -33,12 +37,12 @@ class SplitHash:
         Raises:
           UnicodeEncodeError: a text cannot be written as UTF-8.
         """
-        digest = hashlib.sha256()
-        for name, feature in self._features:
-            digest.update(name.encode() + b"\0")
-            _update(digest, feature, example[name])
+        parts = []
+        for name, label, encode in self._encoders:
+            parts += (label, encode(example[name]))
+        digest = hashlib.sha256(b"".join(parts)).digest()
         self._count += 1
-        self._sum = (self._sum + int.from_bytes(digest.digest(), "big")) % _MODULUS
+        self._sum = (self._sum + int.from_bytes(digest, "big")) % _MODULUS
 
     def hexdigest(self) -> str:
         """The hash of what was added so far, 64 hexadecimal digits."""
@@ -70,36 +74,38 @@ def _is_image(feature: Any) -> bool:
     return isinstance(feature, tfds.features.Image)
 
 
-def _update(digest: Any, feature: Any, value: Any) -> None:
-    """Adds one feature: its kind, its size, its bytes."""
+def _encoder(feature: Any) -> Callable[[Any], bytes]:
+    """Function that writes a value of a feature so that no other value gives the same bytes."""
     if isinstance(feature, tfds.features.Text):
-        digest.update(b"text")
-        _update_bytes(digest, _as_bytes(value))
-    elif _is_image(feature):
-        digest.update(b"image")
-        _update_bytes(digest, value if isinstance(value, bytes) else value.getvalue())
-    elif isinstance(feature, tfds.features.Tensor):
-        _update_array(digest, np.asarray(value, feature.np_dtype))
-    elif not isinstance(feature, tfds.features.Sequence):
+        return lambda text: _sized(_as_bytes(text))
+    if _is_image(feature):
+        return lambda image: _sized(image if isinstance(image, bytes) else image.getvalue())
+    if isinstance(feature, tfds.features.Tensor):
+        return _array_encoder(feature.np_dtype, len(feature.shape))
+    if not isinstance(feature, tfds.features.Sequence):
         raise TypeError(f"{type(feature).__name__} has no canonical bytes; add them here")
-    elif isinstance(feature.feature, tfds.features.Text):
-        digest.update(b"texts" + struct.pack("<q", len(value)))
-        for text in value:
-            _update_bytes(digest, _as_bytes(text))
-    else:
-        array = np.asarray(value, feature.feature.np_dtype)
-        # An empty list does not tell the shape of its items.
-        _update_array(digest, array if array.size else array.reshape(0))
+    if isinstance(feature.feature, tfds.features.Text):
+        return lambda texts: b"".join(
+            [_SIZE.pack(len(texts)), *(_sized(_as_bytes(text)) for text in texts)]
+        )
+    return _array_encoder(feature.feature.np_dtype, 1 + len(feature.feature.shape))
 
 
-def _update_array(digest: Any, array: np.ndarray) -> None:
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    digest.update(f"{array.dtype.name} {array.shape}\0".encode() + little.tobytes())
+def _array_encoder(dtype: Any, axes: int) -> Callable[[Any], bytes]:
+    stored = np.dtype(dtype).newbyteorder("<")
+    kind, shape = f"{stored.name} {axes}\0".encode(), struct.Struct(f"<{axes}q")
+
+    def encode(value: Any) -> bytes:
+        array = np.asarray(value, stored)
+        if not array.size:  # an empty list does not tell the shape of its items
+            array = array.reshape([0] * axes)
+        return b"".join((kind, shape.pack(*array.shape), array.tobytes()))
+
+    return encode
 
 
-def _update_bytes(digest: Any, data: bytes) -> None:
-    digest.update(struct.pack("<q", len(data)))
-    digest.update(data)
+def _sized(data: bytes) -> bytes:
+    return _SIZE.pack(len(data)) + data
 
 
 def _as_bytes(text: str | bytes) -> bytes:
