@@ -11,8 +11,8 @@ import pyarrow.parquet
 
 _SCHEMA = pyarrow.schema(
     [
-        ("url", pyarrow.string()),
         ("caption", pyarrow.string()),
+        ("url", pyarrow.string()),
         ("key", pyarrow.string()),
         ("status", pyarrow.string()),
         ("error_message", pyarrow.string()),
@@ -84,9 +84,9 @@ def _write_webdataset(shard, samples):
 
 
 def _write_parquet(shard, samples):
-    samples = [(meta | {"txt": meta["caption"], "jpg": image}, image) for meta, image in samples]
-    schema = _SCHEMA.append(pyarrow.field("txt", pyarrow.string()))
-    _write_table(f"{shard}.parquet", samples, schema.append(pyarrow.field("jpg", pyarrow.binary())))
+    samples = [(meta | {"jpg": image}, image) for meta, image in samples]
+    schema = _SCHEMA.append(pyarrow.field("jpg", pyarrow.binary()))
+    _write_table(f"{shard}.parquet", samples, schema)
 
 
 def _write_files(shard, samples):
