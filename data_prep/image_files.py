@@ -32,7 +32,7 @@ class ImageFiles:
     def __contains__(self, name: str) -> bool:
         if self._archive is not None:
             return name in self._members
-        return (self.path / name).exists()
+        return (self.path / name).is_file()
 
     def read(self, name: str) -> bytes:
         """Content of a file.

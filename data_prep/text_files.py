@@ -10,7 +10,7 @@ import json
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from data_prep.errors import UnexpectedFilesError
@@ -100,24 +100,37 @@ def scan_csv(
             yield where, dict(zip(names, row, strict=False))
 
 
-def read_json(path: pathlib.Path) -> Any:
+def read_json(
+    path: pathlib.Path, *, object_hook: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
     """Reads a JSON file, packed by gzip or not.
+
+    Args:
+      path: of the file.
+      object_hook: see `json.loads`.
 
     Raises:
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is cut, or no JSON.
     """
-    return parse_json(b"".join(_raw_lines(path)), str(path))
+    return parse_json(b"".join(_raw_lines(path)), str(path), object_hook=object_hook)
 
 
-def parse_json(encoded: bytes, source: str) -> Any:
+def parse_json(
+    encoded: bytes, source: str, *, object_hook: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
     """Parses JSON that was read from `source`, which an error names.
+
+    Args:
+      encoded: the text as UTF-8.
+      source: of the text.
+      object_hook: see `json.loads`.
 
     Raises:
       UnexpectedFilesError: it is cut, or no JSON.
     """
     try:
-        return json.loads(encoded)
+        return json.loads(encoded, object_hook=object_hook)
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
         raise UnexpectedFilesError(f"{source} is cut off or no JSON: {error}") from error
 
@@ -162,7 +175,7 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
     """
     try:
         return archive.read(member)
-    except (KeyError, ValueError, *_ZIP_ERRORS) as error:
+    except (KeyError, ValueError, OSError, *_ZIP_ERRORS) as error:
         raise UnexpectedFilesError(f"{archive.filename}: {member}: {error}") from error
 
 
@@ -202,8 +215,8 @@ class _Lines:
 
 
 def _raw_lines(path: pathlib.Path) -> Iterator[bytes]:
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist, or is no file")
     number = 0
     with path.open("rb") as file:
         packed = file.peek(2)[:2] == _GZIP
