@@ -25,7 +25,7 @@ def scores(dataset: Prepared) -> Iterator[Row]:
             if found.finite:
                 yield dataset.row(f"{split}/lowest score with {kind}", found.low)
                 yield dataset.row(f"{split}/highest score with {kind}", found.high)
-                mean = round(found.total / found.finite, 2)
+                mean = round(found.total / found.finite, 3)
                 yield dataset.row(f"{split}/mean score with {kind}", mean)
 
 

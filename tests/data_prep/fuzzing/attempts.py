@@ -1,0 +1,98 @@
+"""Runs a builder over files as a build does, up to the serialised records, but writes nothing."""
+
+import contextlib
+import dataclasses
+import io
+import types
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+import data_prep
+from data_prep.errors import UnexpectedFilesError
+from data_prep.records import BuildReport
+
+
+_SHARDS = ("damaged archive", "damaged table")
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What came of it.
+
+    Attributes:
+      error: the one clear error, or None.
+      kept: split -> key -> serialised example.
+      left_out: split -> reason -> number.
+      converted: number of images that were converted.
+      rows: number of rows of the listing of what was left out.
+    """
+
+    error: Exception | None = None
+    kept: dict[str, dict[Any, bytes]] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    converted: int = 0
+    rows: int = 0
+
+    def records(self) -> dict[str, int]:
+        """Records of every published split, kept or not; a damaged shard is no record."""
+        return {
+            split: len(kept)
+            + sum(n for reason, n in self.left_out[split].items() if reason not in _SHARDS)
+            for split, kept in self.kept.items()
+            if split != "test_deduplicated"
+        }
+
+
+def attempt(stand_in: Any, folder: Any, scratch: Any) -> Outcome:
+    """Reads all splits of a stand-in. Errors that no user should see are raised.
+
+    Args:
+      stand_in: see `stand_ins`.
+      folder: its files, broken or not.
+      scratch: an empty folder.
+    """
+    cls = data_prep.builder_class(stand_in.dataset)
+    builder = cls(config=stand_in.config, data_dir=scratch / "tfds", min_kept=0.0)
+    outcome = Outcome()
+    with BuildReport(scratch / "left_out.csv") as report:
+        builder._report = report
+        try:
+            manager = types.SimpleNamespace(manual_dir=str(folder))
+            for split, records in builder._split_generators(manager).items():
+                outcome.kept[split] = {}
+                for key, example in records:
+                    _check(example, builder)
+                    outcome.kept[split][key] = builder.info.features.serialize_example(example)
+        except (UnexpectedFilesError, FileNotFoundError) as error:
+            return Outcome(error=error)
+        counts = report.metadata()
+    outcome.left_out = counts["left_out"]
+    outcome.converted = sum(sum(found.values()) for found in counts["converted"].values())
+    with contextlib.suppress(FileNotFoundError):
+        outcome.rows = (scratch / "left_out.csv").read_text(encoding="utf-8").count("\n") - 1
+    return outcome
+
+
+def _check(example: dict[str, Any], builder: Any) -> None:
+    """What must hold of every record, whatever the files were."""
+    for name, value in example.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        if name.endswith(("_id", "_ids")):
+            assert all(0 <= int(item) < 2**31 for item in values), f"{name} {value}"
+        elif name == "relations":
+            assert set(np.asarray(value).tolist()) <= {0, 1}, f"{name} {value}"
+        elif name == "score":
+            low, high = (1, 4) if example.get("task") == "expert" else (0, 5)
+            assert low <= value <= high, f"score {value}"
+        elif "image" in name and isinstance(value, bytes):
+            image = PIL.Image.open(io.BytesIO(value))
+            image.load()
+            assert image.mode in ("RGB", "L"), image.mode
+        elif isinstance(value, np.ndarray):
+            assert np.isfinite(value).all()
+        for text in values:
+            if isinstance(text, str) and name != "year_average":
+                assert text.strip(), f"{name} is empty"
+                assert "\0" not in text, f"{name} has a NUL"

@@ -1,0 +1,265 @@
+"""Ways in which files that people have on disk are broken: drawn from a seed, one per case."""
+
+import gzip
+import io
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+from tests.data_prep.fuzzing.stand_ins import photograph
+
+_TEXTS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".token", ".csv.gz")
+_JSON = (".json", ".jsonl")
+
+
+class NotApplicableError(Exception):
+    """No file of a stand-in can be broken in this way."""
+
+
+def mutate(folder: Any, kind: str, rng: np.random.Generator) -> str:
+    """Breaks one file.
+
+    Args:
+      folder: files of a stand-in.
+      kind: a key of `BYTES`, `LINES`, `VALUES` or `FILES`.
+      rng: draws the file and the place.
+
+    Returns:
+      The file's name.
+
+    Raises:
+      NotApplicableError: there is no such file.
+    """
+    endings = _TEXTS if kind in LINES else _JSON if kind in VALUES else ("",)
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name.endswith(endings) and not path.name.endswith("_stats.json")
+    ]
+    if not files:
+        raise NotApplicableError
+    path = files[rng.integers(len(files))]
+    if kind in FILES:
+        FILES[kind](path)
+        return path.name
+    content = path.read_bytes()
+    packed = kind in LINES and content[:2] == b"\x1f\x8b"
+    if packed:
+        content = gzip.decompress(content)
+    content = (BYTES | LINES | VALUES)[kind](content, rng)
+    path.write_bytes(gzip.compress(content, mtime=0) if packed else content)
+    return path.name
+
+
+def _place(content: bytes, rng: np.random.Generator) -> int:
+    return int(rng.integers(max(len(content), 1)))
+
+
+def _bit(content: bytes, rng: np.random.Generator) -> bytes:
+    if not content:
+        return b"\x01"
+    place = _place(content, rng)
+    return (
+        content[:place] + bytes([content[place] ^ 1 << int(rng.integers(8))]) + content[place + 1 :]
+    )
+
+
+def _zeroed(content: bytes, rng: np.random.Generator) -> bytes:
+    place = _place(content, rng)
+    length = min(64, len(content) - place)
+    return content[:place] + bytes(length) + content[place + length :]
+
+
+def _block_gone(content: bytes, rng: np.random.Generator) -> bytes:
+    place = _place(content, rng)
+    return content[:place] + content[place + 1 + int(rng.integers(200)) :]
+
+
+def _block_twice(content: bytes, rng: np.random.Generator) -> bytes:
+    place = _place(content, rng)
+    return content[: place + 1 + int(rng.integers(200))] + content[place:]
+
+
+# On the bytes of any file, packed or not.
+BYTES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
+    "cut": lambda content, rng: content[: _place(content, rng)],
+    "cut_at_the_end": lambda content, rng: content[: -1 - int(rng.integers(30))],
+    "bit_flipped": _bit,
+    "zeroed": _zeroed,
+    "block_gone": _block_gone,
+    "block_twice": _block_twice,
+    "noise_behind": lambda content, rng: content + rng.bytes(100),
+    "noise_before": lambda content, rng: rng.bytes(10) + content,
+    "all_noise": lambda content, rng: rng.bytes(len(content)),
+}
+
+
+def _insert(what: bytes) -> Callable[[bytes, np.random.Generator], bytes]:
+    def insert(content: bytes, rng: np.random.Generator) -> bytes:
+        place = _place(content, rng)
+        return content[:place] + what + content[place:]
+
+    return insert
+
+
+def _line_twice(content: bytes, rng: np.random.Generator) -> bytes:
+    lines = content.splitlines(keepends=True)
+    place = int(rng.integers(len(lines)))
+    return b"".join([*lines[: place + 1], *lines[place:]])
+
+
+def _line_gone(content: bytes, rng: np.random.Generator) -> bytes:
+    lines = content.splitlines(keepends=True)
+    del lines[int(rng.integers(len(lines)))]
+    return b"".join(lines)
+
+
+def _lines_joined(content: bytes, rng: np.random.Generator) -> bytes:
+    ends = [n for n, byte in enumerate(content) if byte == 10]
+    if not ends:
+        return content + b" "
+    place = ends[int(rng.integers(len(ends)))]
+    return content[:place] + content[place + 1 :]
+
+
+def _field(value: bytes) -> Callable[[bytes, np.random.Generator], bytes]:
+    """Puts something else in place of one field of one line."""
+
+    def change(content: bytes, rng: np.random.Generator) -> bytes:
+        lines = content.split(b"\n")
+        separator = max(b"\t,|#", key=lambda byte: content.count(byte))
+        place = int(rng.integers(max(len(lines) - 1, 1)))
+        fields = lines[place].split(bytes([separator]))
+        fields[int(rng.integers(len(fields)))] = value
+        lines[place] = bytes([separator]).join(fields)
+        return b"\n".join(lines)
+
+    return change
+
+
+# On the text of files with lines; packed ones are packed again.
+LINES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
+    "not_utf8": _insert(b"\xff\xfe\xc3"),
+    "nul": _insert(b"\0"),
+    "quote": _insert(b'"'),
+    "right_to_left": _insert("\N{RIGHT-TO-LEFT OVERRIDE}\N{ARABIC LETTER SHEEN}".encode()),
+    "encoded_surrogate": _insert(b"\xed\xa0\x80"),
+    "line_break": _insert(b"\n"),
+    "line_twice": _line_twice,
+    "line_gone": _line_gone,
+    "lines_joined": _lines_joined,
+    "field_empty": _field(b""),
+    "field_huge": _field(b"99999999999999999999"),
+    "field_negative": _field(b"-7"),
+    "field_nan": _field(b"nan"),
+    "field_word": _field(b"word"),
+    "byte_order_mark": lambda content, rng: b"\xef\xbb\xbf" + content,
+    "utf16": lambda content, rng: content.decode(errors="replace").encode("utf-16"),
+    "latin1": lambda content, rng: content.decode().encode("latin1", "replace"),
+    "carriage_returns": lambda content, rng: content.replace(b"\n", b"\r\n"),
+    "header_only": lambda content, rng: content.split(b"\n")[0] + b"\n",
+}
+
+_ODD = (None, [], {}, "", "word", -1, 2**40, 1.5, True, [None], {"a": 1}, "\ud800", 10**400)
+
+
+def _json_value(content: bytes, rng: np.random.Generator) -> bytes:
+    """Puts something odd in place of a value anywhere in the first line that is JSON."""
+    lines = content.split(b"\n")
+    place = int(rng.integers(max(len(lines) - 1, 1)))
+    holder = [json.loads(lines[place])]
+    parent, key = holder, 0
+    while isinstance(parent[key], list | dict) and parent[key] and rng.random() < 0.8:
+        parent = parent[key]
+        keys = list(range(len(parent))) if isinstance(parent, list) else list(parent)
+        key = keys[int(rng.integers(len(keys)))]
+    parent[key] = _ODD[int(rng.integers(len(_ODD)))]
+    lines[place] = json.dumps(holder[0]).encode()
+    return b"\n".join(lines)
+
+
+def _json_gone(content: bytes, rng: np.random.Generator) -> bytes:
+    """Removes a key or an item anywhere."""
+    lines = content.split(b"\n")
+    place = int(rng.integers(max(len(lines) - 1, 1)))
+    value = parent = json.loads(lines[place])
+    while True:
+        keys = list(range(len(parent))) if isinstance(parent, list) else list(parent)
+        if not keys:
+            break
+        key = keys[int(rng.integers(len(keys)))]
+        if not isinstance(parent[key], list | dict) or rng.random() < 0.2:
+            del parent[key]
+            break
+        parent = parent[key]
+    lines[place] = json.dumps(value).encode()
+    return b"\n".join(lines)
+
+
+# On the values of JSON files.
+VALUES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
+    "value_odd": _json_value,
+    "value_odd_too": _json_value,
+    "value_gone": _json_gone,
+    "nested_deeply": lambda content, rng: b"[" * 100_000 + content,
+}
+
+
+def _a_folder_instead(path: Any) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+# On the file itself.
+FILES: dict[str, Callable[[Any], None]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "gone": lambda path: path.unlink(),
+    "a_folder_instead": _a_folder_instead,
+    "a_page_instead": lambda path: path.write_text("<html>404 Not Found</html>\n"),
+}
+
+
+def _encoded(image: PIL.Image.Image, format_: str) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format_)
+    return file.getvalue()
+
+
+def _sound() -> PIL.Image.Image:
+    return PIL.Image.open(io.BytesIO(photograph(99)))
+
+
+def _png_of_size(side: int) -> bytes:
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IEND", b"")
+
+
+# One image of a dataset -> whether it can be used after all, converted if it has to be.
+IMAGES: dict[str, tuple[Callable[[], bytes], bool]] = {
+    "no_bytes": (lambda: b"", False),
+    "no_image": (lambda: b"<html>404 Not Found</html>", False),
+    "half": (lambda: photograph(99)[: len(photograph(99)) // 2], False),
+    "header_only": (lambda: photograph(99)[:20], False),
+    "cmyk": (lambda: _encoded(_sound().convert("CMYK"), "JPEG"), True),
+    "grey": (lambda: _encoded(_sound().convert("L"), "JPEG"), True),
+    "sixteen_bit": (
+        lambda: _encoded(PIL.Image.fromarray(np.full((9, 9), 40_000, np.uint16)), "PNG"),
+        True,
+    ),
+    "palette": (lambda: _encoded(_sound().convert("P"), "PNG"), True),
+    "transparent": (lambda: _encoded(_sound().convert("RGBA"), "PNG"), True),
+    "gif": (lambda: _encoded(_sound(), "GIF"), True),
+    "webp": (lambda: _encoded(_sound(), "WEBP"), True),
+    "huge": (lambda: _png_of_size(60_000), False),
+    "empty_png": (lambda: _png_of_size(20), False),
+}
