@@ -88,8 +88,13 @@ class Builder(schema.RandomAccessBuilder):
         found = {name: split.num_images for name, split in files.items()}
         schema.check_counts(found, config.images, str(folder))
         return {
-            _SPLITS[name][0]: _examples(split, name, config.shape) for name, split in files.items()
+            split_name(name): _examples(split, name, config.shape) for name, split in files.items()
         }
+
+
+def split_name(scan_name: str) -> str:
+    """Our name of one of SCAN's splits."""
+    return _SPLITS[scan_name][0]
 
 
 def _examples(
