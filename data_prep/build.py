@@ -4,7 +4,10 @@
 """
 
 import argparse
+import contextlib
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow_datasets as tfds
@@ -13,6 +16,8 @@ from etils import epath
 import data_prep
 from data_prep.records import counts_table, short_splits
 from data_prep.schema import UnexpectedFilesError
+
+_WRITER_ERROR = re.compile(r"\b(open|write|close|fsync)\(\) failed")
 
 
 def build(
@@ -43,6 +48,7 @@ def build(
       FileNotFoundError: `manual_dir`, or a file that should be in it, is not there.
       UnexpectedFilesError: files do not hold the published dataset, or too little of it; also of
         a dataset that was prepared before.
+      OSError: the dataset cannot be written, as on a full disk.
     """
 
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):
@@ -53,7 +59,8 @@ def build(
 
     settings = tfds.download.DownloadConfig(manual_dir=manual_dir)
     try:
-        make_builder().download_and_prepare(download_config=settings)
+        with _writer_errors():
+            make_builder().download_and_prepare(download_config=settings)
     except OSError:
         # Another process may have renamed its own copy into place first: the two are equal.
         if not make_builder().is_prepared():
@@ -66,6 +73,17 @@ def build(
             f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
         )
     return builder
+
+
+@contextlib.contextmanager
+def _writer_errors() -> Iterator[None]:
+    """Makes errors of the system out of those of ArrayRecord's writer, which is not in Python."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not _WRITER_ERROR.search(str(error)):
+            raise
+        raise OSError(str(error)) from error
 
 
 def main() -> None:
