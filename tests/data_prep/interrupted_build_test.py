@@ -1,0 +1,132 @@
+"""Builds that cannot end: full disks, kill -9, too many bad records. Nothing looks finished."""
+
+import csv
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
+
+import data_prep
+from data_prep.build import build
+from data_prep.checks.prepared import prepared_configs
+from data_prep.errors import UnexpectedFilesError
+from data_prep.split_hash import stored_split_hash
+from tests.data_prep.fuzzing.stand_ins import STAND_INS, photograph
+
+_STAND_IN = next(s for s in STAND_INS if str(s) == "flickr30k-images")
+_FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    for target, value in _STAND_IN.patches.items():
+        monkeypatch.setattr(target, value)
+    (tmp_path / "files").mkdir()
+    _STAND_IN.write(tmp_path / "files", photograph)
+    return tmp_path / "files"
+
+
+def _build(files, **settings):
+    folders = {"data_dir": str(files.parent / "tfds"), "manual_dir": str(files)}
+    return build(_STAND_IN.dataset, _STAND_IN.config, **folders, **settings)
+
+
+def _left(files):
+    """What lies where datasets are kept, but for what TFDS notes about configs."""
+    folder = files.parent / "tfds" / _STAND_IN.dataset / _STAND_IN.config
+    return sorted(path.name for path in folder.glob("*"))
+
+
+def _is_sound(builder):
+    hashes = builder.info.metadata["split_hashes"]
+    return len(hashes) == 3 and all(stored_split_hash(builder, s) == hashes[s] for s in hashes)
+
+
+def _record(*args, **kwargs):
+    raise _FULL
+
+
+def _shard(path, iterator):
+    with open(path, "wb") as file:
+        file.write(next(iter(iterator))[1])
+    # The writer of ArrayRecord files is in C++ and knows only this class of errors.
+    raise RuntimeError(f"write() failed: No space left on device; writing {path}; at byte 65536")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "fails"),
+    [
+        (shuffle.Shuffler, "add", _record),
+        (file_adapters.ArrayRecordFileAdapter, "write_examples", staticmethod(_shard)),
+        (dataset_info.DatasetInfo, "write_to_directory", _record),
+    ],
+)
+def test_a_full_disk_is_named_and_leaves_nothing(files, monkeypatch, owner, name, fails):
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fails)
+        with pytest.raises(OSError, match="No space left on device"):
+            _build(files)
+    assert _left(files) == []
+    assert _is_sound(_build(files))
+
+
+# Kills itself when the second split is half written.
+_KILLED = """
+    import os, signal, sys
+    import data_prep
+    from data_prep.build import build
+    from data_prep.flickr30k.flickr30k_dataset_builder import Builder
+
+    Builder.EXPECTED = {"karpathy": {"train": 2, "validation": 1, "test": 1, "captions": 20}}
+    real = Builder._splits
+
+    def splits(self, folder):
+        def until_killed(records):
+            yield next(iter(records))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        found = real(self, folder)
+        return found | {"validation": until_killed(found["validation"])}
+
+    Builder._splits = splits
+    build("flickr30k", "images", data_dir=sys.argv[1], manual_dir=sys.argv[2])
+"""
+
+
+def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
+    data_dir = files.parent / "tfds"
+    killed = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_KILLED), str(data_dir), str(files)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
+    assert _left(files) != ["1.0.0"]  # what it left is under another name
+    assert not data_prep.builder_class("flickr30k")(
+        config="images", data_dir=str(data_dir)
+    ).is_prepared()
+    assert prepared_configs("flickr30k", str(data_dir)) == []
+    assert _is_sound(_build(files))
+
+
+def test_too_many_bad_records_stop_the_build_with_a_listing_of_all(files):
+    _STAND_IN.write(files, lambda n: b"" if n < 1 else photograph(n))
+    with pytest.raises(UnexpectedFilesError, match=r"keeps less than 1 .* train") as caught:
+        _build(files)
+    assert _left(files) == ["left_out.csv"]
+    listing = files.parent / "tfds" / "flickr30k" / "images" / "left_out.csv"
+    assert str(caught.value).endswith(f"Every record that was left out: {listing}")
+    assert "no bytes 1" in str(caught.value)
+    with listing.open(newline="") as file:
+        assert [row["reason"] for row in csv.DictReader(file)] == ["no bytes"]
+    builder = _build(files, min_kept=0.5)
+    assert _left(files) == ["1.0.0"]
+    assert _is_sound(builder)
+    assert builder.info.metadata["left_out"]["train"] == {"no bytes": 1}
+    assert (builder.data_path / "left_out.csv").exists()
