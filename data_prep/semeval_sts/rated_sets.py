@@ -23,9 +23,9 @@ class RatedSet:
     is_optional: bool = False
 
     @property
-    def average(self) -> str:
-        """The average of a year that the set belongs to, as in VETE (Kurach et al. 2017), or ""."""
-        return f"avg{self.year}" if self.year >= 2014 else ""
+    def average(self) -> int:
+        """The year whose average the set belongs to, as in VETE (Kurach et al. 2017), or 0."""
+        return self.year if self.year >= 2014 else 0
 
     def __str__(self) -> str:
         return f"{self.year} {self.name} ({self.split})"

@@ -43,7 +43,7 @@ class Builder(schema.RandomAccessBuilder):
         averages: dict[str, list[str]] = {}
         for each in SETS:
             if each.average:
-                averages.setdefault(each.average, []).append(each.name)
+                averages.setdefault(str(each.average), []).append(each.name)
         text = tfds.features.Text()
         return self.dataset_info_from_configs(
             features=tfds.features.FeaturesDict(
@@ -51,7 +51,7 @@ class Builder(schema.RandomAccessBuilder):
                     "pair_id": np.int32,
                     "year": np.int32,
                     "dataset": text,
-                    "year_average": text,
+                    "year_average": np.int32,
                     "sentence1": text,
                     "sentence2": text,
                     "score": np.float32,

@@ -106,6 +106,7 @@ def test_odd_queries_are_named(manual_dir):
         ("eccv_image_to_caption.json", b'{"99999999999": []}', "'99999999999' is not an id"),
         ("original_caption_to_image.json", b"{}", r"caption 90 of coco_test_ids\.npy 0 images"),
         ("coco_test_ids.npy", b"\x93NUMPY\x01", r"coco_test_ids\.npy is damaged"),
+        ("coco_test_ids.npy", b"\x93NUMPY\x01\0\x04\0{'a\0", r"coco_test_ids\.npy is damaged"),
     ],
 )
 def test_damaged_files_are_named(manual_dir, name, content, message):
