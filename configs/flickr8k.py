@@ -43,7 +43,7 @@ DIMENSION = 512
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """The text tower from scratch, or a `pretrained` one; `quick` runs on the embedded dataset."""
+    """The text tower from scratch, or one of the `pretrained` variants."""
     variants = {
         "": lambda config: config,
         "pretrained": pretrained,

@@ -220,6 +220,7 @@ def test_a_dry_run_computes_no_features(config, tmp_path):
         ({"model__text__lower_depth": 0}, "text/bert/layers/.*, but it is trained"),
         ({"model__text__dropout": 0.1}, "config.model.text.dropout=0.1 changes what"),
         ({"frozen_cache": "gs://bucket/cache"}, "'gs://bucket/cache' cannot be memory-mapped"),
+        ({"frozen_cache": __file__}, "_test.py' is a file or holds a file 'text'; give a new"),
     ],
 )
 def test_what_cannot_be_cached_is_said_without_data(config, monkeypatch, changes, message):

@@ -50,6 +50,11 @@ def check(
             f"config.frozen_cache={config.frozen_cache!r} cannot be memory-mapped; give a folder "
             "of a file system that every process sees, or '' for no cache."
         )
+    if any(os.path.isfile(path) for path in (config.frozen_cache, _folder(config))):
+        raise UserError(
+            f"config.frozen_cache={config.frozen_cache!r} is a file or holds a file 'text'; give "
+            "a new folder, or one that an earlier run made."
+        )
     tower = model.towers.get("text")
     if tower is None or not hasattr(tower.module, "features"):
         raise UserError(
@@ -90,7 +95,7 @@ def open_or_build(parts: "Parts", state: TrainState) -> feature_store.FeatureSto
     Raises:
       UserError: the folder holds features of other weights, captions or another tokeniser.
     """
-    config, folder = parts.config, os.path.join(parts.config.frozen_cache, "text")
+    config, folder = parts.config, _folder(parts.config)
     captions = data.split_captions(config.data, split=config.splits.train)
     tower = parts.model.towers["text"]
     weights = sharding.to_host(_lower_part(tower, state.all_params()), parts.mesh)
@@ -108,6 +113,10 @@ def open_or_build(parts: "Parts", state: TrainState) -> feature_store.FeatureSto
         )
     logging.info("Features of %d captions from %s.", len(store.ids), folder)
     return store
+
+
+def _folder(config: ml_collections.ConfigDict) -> str:
+    return os.path.join(config.frozen_cache, "text")
 
 
 def replace_ids(batches: Batches, store: feature_store.FeatureStore) -> Batches:
