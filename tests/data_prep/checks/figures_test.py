@@ -1,0 +1,159 @@
+"""How what was found compares with what is known, and what checks say of rated pairs."""
+
+import math
+import tracemalloc
+
+import pytest
+import tensorflow_datasets as tfds
+
+import data_prep
+from data_prep import schema
+from data_prep.checks import contents, rated_pairs
+from data_prep.checks.columns import Columns
+from data_prep.checks.figures import (
+    IfThere,
+    Known,
+    Unknown,
+    Within,
+    figures_of,
+    joins_of,
+    judged,
+    lookup,
+    missing,
+)
+from data_prep.checks.rows import DIFFERS, KNOWN, NOTED, OK, PART, Row, summary, table
+
+
+@pytest.mark.parametrize(
+    ("found", "figure", "part", "verdict"),
+    [
+        (5, 5, False, OK),
+        (4, 5, False, DIFFERS),
+        (4, 5, True, PART),
+        (6, 5, True, DIFFERS),
+        ("5", "5", False, OK),
+        ("4 to 5", "5", True, DIFFERS),
+        (5, None, False, NOTED),
+        (5, Unknown("why"), False, NOTED),
+        (610, Known(610, "leak"), False, KNOWN),
+        (609, Known(610, "leak"), False, DIFFERS),
+        (609, Known(610, "leak"), True, PART),
+        (0, Within(0, 5), False, OK),
+        (5.0, Within(0, 5), False, OK),
+        (5.1, Within(0, 5), True, DIFFERS),
+        (-0.1, Within(0, 5), False, DIFFERS),
+        (math.nan, Within(0, 5), False, DIFFERS),
+        (7, IfThere(7), False, OK),
+        (6, IfThere(7), False, DIFFERS),
+    ],
+)
+def test_verdicts(found, figure, part, verdict):
+    assert judged("row", found, figure, part=part).verdict == verdict
+
+
+def test_names_come_before_patterns_and_missing_rows_are_named():
+    figures = {"test/a*": 1, "test/ab": 2, "test/optional": IfThere(3), "test/?": 4}
+    assert lookup(figures, "test/ab", None) == 2
+    assert lookup(figures, "test/ac", None) == 1
+    assert lookup(figures, "test/x", None) == 4
+    assert lookup(figures, "train/x", 5) == 5
+    (row,) = missing(figures, [Row("test/ac", 1, 1, OK)], part=False)
+    assert (row.name, row.found, row.expected, row.verdict) == ("test/ab", 0, 2, DIFFERS)
+
+
+@pytest.mark.parametrize("dataset", sorted(data_prep.BUILDERS))
+def test_every_dataset_says_what_it_should_hold(dataset):
+    configs = list(data_prep.builder_class(dataset).builder_configs)
+    for config in configs:
+        figures = figures_of(dataset, config)
+        assert figures, f"{dataset}/{config} has no figures"
+        for name in joins_of(dataset, config):
+            joined, _, joined_config = name.partition("/")
+            assert joined_config in data_prep.builder_class(joined).builder_configs
+
+
+def _rated(*pairs):
+    columns = Columns(dict(schema.rating_features().items()))
+    for task, method, left, right, score in pairs:
+        columns.add(
+            {
+                "task": task.encode(),
+                "method": method.encode(),
+                "left_id": left,
+                "right_id": right,
+                "score": score,
+                "rater_scores": [],
+            }
+        )
+    return _Dataset(columns)
+
+
+class _Dataset:
+    """A prepared dataset with one split and without figures."""
+
+    def __init__(self, columns):
+        self.splits = {"test": columns}
+
+    def row(self, name, found, default=None, *, note=""):
+        return judged(name.removeprefix("test/"), found, default, part=False, note=note)
+
+
+def test_pairs_in_both_orders_and_broken_circles():
+    circle = [("sts", "c2c_cocaption", k, (k + 1) % 5, 3.0) for k in range(5)]
+    dataset = _rated(*circle, ("sis", "i2i_csim", 1, 2, 1.0), ("sis", "i2i_csim", 2, 1, 4.0))
+    rows = {row.name: row.found for row in rated_pairs.pairs(dataset)}
+    assert rows["pairs in both orders with task=sis, method=i2i_csim"] == 1
+    assert rows["pairs in both orders with task=sts, method=c2c_cocaption"] == 0
+    assert not any(row.found for row in rated_pairs.structure(dataset))
+    broken = _rated(*circle[:4], ("sts", "c2c_cocaption", 4, 2, 3.0), circle[0])
+    (row,) = rated_pairs.structure(broken)
+    # 0 is never right, 2 is it twice; the first pair comes again: 0 left and 1 right twice.
+    assert (row.found, row.verdict) == (4, DIFFERS)
+    rows = {row.name: row.found for row in rated_pairs.pairs(broken)}
+    assert rows["pairs repeated with task=sts, method=c2c_cocaption"] == 1
+
+
+def test_ranges_and_means_of_scores_by_kind():
+    dataset = _rated(("a", "m", 0, 0, 1.0), ("a", "m", 1, 1, 2.0), ("b", "m", 2, 2, math.nan))
+    rows = {row.name: row.found for row in contents.scores(dataset)}
+    assert rows == {
+        "scores not finite with task=a, method=m": 0,
+        "lowest score with task=a, method=m": 1.0,
+        "highest score with task=a, method=m": 2.0,
+        "mean score with task=a, method=m": 1.5,
+        "scores not finite with task=b, method=m": 1,
+    }
+
+
+def test_memory_is_a_few_bytes_per_record():
+    features = dict(schema.captioned_image_features(tfds.features.Image()).items())
+    columns, count = Columns(features), 4_000
+    image = bytes(10_000)
+    tracemalloc.start()
+    for number in range(count):
+        columns.add(
+            {
+                "image": image,
+                "image_id": number,
+                "captions": [b"some words %d" % number],
+                "caption_ids": [number],
+            }
+        )
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert columns.records == count
+    assert used / count < 80  # 48, and what arrays hold in reserve
+
+
+def test_the_table_has_a_line_per_row_and_counts_verdicts():
+    rows = [
+        Row("test/records", 12345, 12345, OK),
+        Row("test/hash", "a" * 64, "b" * 64, DIFFERS, "changed"),
+        Row("test/mean", 1.5, None, NOTED),
+    ]
+    text = table(rows)
+    assert "12,345" in text
+    assert f"{'a' * 16}…" in text
+    assert "a" * 17 not in text
+    assert summary(rows).startswith("1 ok")
+    assert len(text.splitlines()) == 1 + len(rows) + 2
