@@ -9,16 +9,11 @@ import re
 
 import numpy as np
 
+from data_prep.cxc.rating_files import SIDES
 from data_prep.errors import UnexpectedFilesError
 from data_prep.rated_pairs import RatedPairs
 from data_prep.text_files import read_csv
 
-# Task -> the columns of its file that hold the left and the right side, and what they are.
-COLUMNS = {
-    "sts": ("caption1", "caption2"),
-    "sis": ("image1", "image2"),
-    "sits": ("caption", "image"),
-}
 _SCORE, _METHOD = "agg_score", "sampling_method"
 _SCALE = (0.0, 5.0)
 # Other datasets have bare numbers.
@@ -47,7 +42,7 @@ def read_folder(
       FileNotFoundError: none of them is.
       UnexpectedFilesError: a file is empty or damaged, a row is no rated pair, or scores lack.
     """
-    files = {task: folder / file_name(task, split) for task in COLUMNS}
+    files = {task: folder / file_name(task, split) for task in SIDES}
     found = {task: path for task, path in files.items() if path.exists()}
     if not found:
         wanted = ", ".join(path.name for path in files.values())
@@ -62,7 +57,7 @@ def is_rated(path: pathlib.Path) -> bool:
 
 
 def _read_file(path: pathlib.Path, task: str, need_scores: bool) -> RatedPairs:
-    left, right = COLUMNS[task]
+    left, right = SIDES[task]
     ids: list[tuple[int, int]] = []
     methods, scores = [], []
     columns = (left, right, *([_SCORE] if need_scores else []), _METHOD)
@@ -113,5 +108,5 @@ def format_rows(task: str, ids: np.ndarray, methods: np.ndarray) -> str:
       methods: strings [P].
     """
     rows = zip(*ids.T.tolist(), methods.tolist(), strict=True)
-    header = ",".join((*COLUMNS[task], _METHOD))
+    header = ",".join((*SIDES[task], _METHOD))
     return "\n".join([header, *(f"{left},{right},{method}" for left, right, method in rows), ""])

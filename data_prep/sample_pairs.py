@@ -16,26 +16,25 @@ split; --dataset names a prepared dataset instead.
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import data_prep
-from data_prep.checks.prepared import NotPreparedError
 from data_prep.errors import UnexpectedFilesError
-from data_prep.rated_files import file_name, format_rows, is_rated, read_folder
+from data_prep.rated_files import file_name, is_rated, read_folder
 from data_prep.sampling.encoders import Encoder, embedded_groups
 from data_prep.sampling.facts import Fact, format_facts
 from data_prep.sampling.group_files import read_dataset_groups, read_groups
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest import NEIGHBOURS
+from data_prep.sampling.outcome import file_contents, hash_files
 from data_prep.sampling.overlap import format_overlap
-from data_prep.sampling.sample import METHODS, by_method, sample_across, sample_within
+from data_prep.sampling.sample import by_method, only_named, sample_across, sample_within
 from data_prep.sampling.scheme import PER_SOURCE
 from data_prep.sampling.structure import check_structure
 from xmodal.evals.inputs.arrays import load_embeddings
@@ -51,7 +50,7 @@ def main() -> None:
     try:
         groups = _read_groups(args)
         facts = args.run(args, groups)
-    except (FileNotFoundError, NotPreparedError, UnexpectedFilesError, UserError) as error:
+    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
         sys.exit(f"Error: {error}")
     if any(fact.holds is False for fact in facts):
         sys.exit(1)
@@ -76,8 +75,10 @@ def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
         neighbours=args.neighbours,
         drawn=args.draw,
     )
-    settings = {"neighbours": args.neighbours, "draw": args.draw, "files": _hashes(paths)}
-    return _report(args, groups, pairs, pairs, settings)
+    facts = check_structure(pairs, groups, neighbours=args.neighbours, drawn=args.draw)
+    settings = {"neighbours": args.neighbours, "draw": args.draw, "files": hash_files(paths)}
+    _report(args, groups, pairs, facts, settings)
+    return facts
 
 
 def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
@@ -85,15 +86,21 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     _check_output(args, ("sits",))
     rated = read_folder(pathlib.Path(args.ratings), args.split)
     rated = {task: pairs for task, pairs in rated.items() if task != "sits"}
+    groups = only_named(rated, groups) if args.partial else groups
     pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
-    paths = [pathlib.Path(args.ratings) / file_name(task, args.split) for task in rated]
-    settings = {"per_source": args.per_source, "files": _hashes({"ratings": map(str, paths)})}
-    return _report(args, groups, pairs, pairs | by_method(rated, groups), settings)
+    # The rated pairs are there as sources; what they are like is another matter.
+    known = pairs | by_method(rated, groups)
+    facts = [f for f in check_structure(known, groups, neighbours=1) if f.method in pairs]
+    paths = [f"{args.ratings}/{file_name(task, args.split)}" for task in rated]
+    settings = {"per_source": args.per_source, "files": hash_files({"ratings": paths})}
+    _report(args, groups, pairs, facts, settings)
+    return facts
 
 
 def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     """Reports on pairs that are there."""
     rated = read_folder(pathlib.Path(args.pairs), args.split, need_scores=False)
+    groups = only_named(rated, groups) if args.partial else groups
     pairs = by_method(rated, groups)
     positive = None
     if (sits := rated.get("sits")) is not None and sits.scores is not None:
@@ -111,29 +118,21 @@ def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
 def _report(
     args: argparse.Namespace,
     groups: Groups,
-    sampled: Mapping[str, np.ndarray],
-    known: Mapping[str, np.ndarray],
+    pairs: Mapping[str, np.ndarray],
+    facts: Sequence[Fact],
     settings: Mapping[str, Any],
-) -> list[Fact]:
-    """Writes sampled pairs and prints what holds for them; `known` are those and their sources."""
-    facts = [
-        fact
-        for fact in check_structure(
-            known, groups, neighbours=getattr(args, "neighbours", 1), drawn=getattr(args, "draw", 0)
-        )
-        if fact.method in sampled
-    ]
+) -> None:
+    """Writes sampled pairs and prints what holds for them."""
     table = format_facts(facts)
     settings = {"split": args.split, "seed": args.seed, **settings}
-    settings["pairs"] = {method: len(pairs) for method, pairs in sampled.items()}
-    contents = _files(args.split, groups, sampled)
+    settings["pairs"] = {method: len(rows) for method, rows in pairs.items()}
+    contents = file_contents(args.split, groups, pairs)
     contents[f"structure_{args.command}_{args.split}.txt"] = table + "\n"
     contents[f"sampling_{args.command}_{args.split}.json"] = json.dumps(settings, indent=2) + "\n"
     write_files(args.output, contents)
     print(table)
-    _compare(args, groups, sampled)
+    _compare(args, groups, pairs)
     print(f"\n{args.output}: {', '.join(contents)}")
-    return facts
 
 
 def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.ndarray]) -> None:
@@ -141,24 +140,6 @@ def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.nd
         others = read_folder(pathlib.Path(args.compare), args.split, need_scores=False)
         print(f"\nIn common with {args.compare}, without regard to order:")
         print(format_overlap(pairs, by_method(others, groups, partial=True), groups))
-
-
-def _files(split: str, groups: Groups, sampled: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """File name -> content, one file per task."""
-    ids = {"caption": groups.caption_ids, "image": groups.image_ids}
-    by_task: dict[str, list[tuple[np.ndarray, str]]] = {}
-    for method, pairs in sampled.items():
-        task, kinds = METHODS[method]
-        named = np.stack([ids[k][side] for k, side in zip(kinds, pairs.T, strict=True)], axis=1)
-        by_task.setdefault(task, []).append((named, method))
-    return {
-        file_name(task, split): format_rows(
-            task,
-            np.concatenate([named for named, _ in parts]),
-            np.repeat([method for _, method in parts], [len(named) for named, _ in parts]),
-        )
-        for task, parts in by_task.items()
-    }
 
 
 def _read_groups(args: argparse.Namespace) -> Groups:
@@ -187,17 +168,6 @@ def _check_output(args: argparse.Namespace, tasks: tuple[str, ...]) -> None:
             raise UserError(f"{path} holds ratings, which would be lost; name another --output.")
 
 
-def _hashes(paths: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Kind -> path of a file -> SHA-256 of its bytes."""
-    hashes: dict[str, dict[str, str]] = {}
-    for kind, each in paths.items():
-        for path in each:
-            with open(path, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            hashes.setdefault(kind, {})[path] = digest
-    return hashes
-
-
 def _parse() -> argparse.Namespace:
     shared = argparse.ArgumentParser(add_help=False)
     place = shared.add_mutually_exclusive_group(required=True)
@@ -206,6 +176,11 @@ def _parse() -> argparse.Namespace:
     shared.add_argument("--config", help="of --dataset; by default one that has captions")
     shared.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
     shared.add_argument("--split", default="test", choices=("train", "validation", "test"))
+    shared.add_argument(
+        "--partial",
+        action="store_true",
+        help="leave out images that are not embedded, or that the given pairs do not name",
+    )
     shared.add_argument("--compare", help="folder of other pairs: how many are in common")
 
     sampling = argparse.ArgumentParser(add_help=False)
@@ -229,7 +204,6 @@ def _parse() -> argparse.Namespace:
     within = commands.add_parser("within", parents=[shared, sampling, nearest])
     within.add_argument("--images", type=_paths, default=[], help="embeddings of images, FILE,...")
     within.add_argument("--captions", type=_paths, default=[], help="of captions, FILE,...")
-    within.add_argument("--partial", action="store_true", help="leave out what is not embedded")
     within.set_defaults(run=_within)
     across = commands.add_parser("across", parents=[shared, sampling])
     across.add_argument("--ratings", required=True, help="folder of rated pairs")

@@ -50,8 +50,7 @@ def draw_distributions(rated: Mapping[str, RatedPairs], *, title: str = "") -> b
                 pad=2,
                 parse_math=False,
             )
-            if row == len(rows[task]) - 1:
-                label(axes, x="score")
+    figure.supxlabel("score", fontsize=9, color=GREY)
     return to_png(figure)
 
 
@@ -137,3 +136,4 @@ def _draw_per_item(axes: "Axes", counts: np.ndarray, shade: str) -> None:
     axes.set_xticks(range(tail + 1), names)
     axes.set_yticks([])
     strip(axes)
+    axes.tick_params(labelsize=7)

@@ -15,8 +15,10 @@ def write_images(folder: str | os.PathLike, images: Mapping[str, bytes]) -> None
       folder: of the file.
       images: tag -> bytes of a PNG.
     """
-    # Imports tensorflow.
+    import tensorflow as tf
     from clu import metric_writers
+
+    tf.config.set_visible_devices([], "GPU")  # it would take all of its memory to write a file
 
     pixels = {
         tag: np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))[None]

@@ -66,16 +66,19 @@ def read_dataset_groups(
       split: its name.
 
     Raises:
-      NotPreparedError: the dataset is not there, with the command that prepares it.
+      FileNotFoundError: the dataset is not there, with the command that prepares it.
       UnexpectedFilesError: it has no such split, or no captions of images.
     """
     # These import tensorflow, which files do not need.
-    from data_prep.checks.prepared import open_prepared, prepared_configs
+    from data_prep.checks.prepared import NotPreparedError, open_prepared, prepared_configs
     from data_prep.prepared_columns import read_columns
 
     configs = [config] if config else prepared_configs(dataset, data_dir)
     for name in configs or list(data_prep.builder_class(dataset).builder_configs)[:1]:
-        builder = open_prepared(dataset, name, data_dir)
+        try:
+            builder = open_prepared(dataset, name, data_dir)
+        except NotPreparedError as error:
+            raise FileNotFoundError(str(error)) from error
         if {"image_id", "caption_ids"} <= set(builder.info.features):
             columns = read_columns(builder, split, ("image_id", "caption_ids"))
             sizes = [len(ids) for ids in columns["caption_ids"]]

@@ -136,3 +136,13 @@ def by_method(
         for method, rows in pairs.by_method().items():
             found[method] = located[rows & (located >= 0).all(axis=1)]
     return found
+
+
+def only_named(rated: Mapping[str, RatedPairs], groups: Groups) -> Groups:
+    """The groups of the images that pairs name, themselves or by a caption."""
+    named = np.zeros(len(groups), bool)
+    for pairs in rated.values():
+        kinds = next(sides for task, sides in METHODS.values() if task == pairs.task)
+        for kind, positions in zip(kinds, locate(pairs, groups).T, strict=True):
+            named[groups.owners[positions] if kind == "caption" else positions] = True
+    return groups.take(named)
