@@ -3,8 +3,9 @@
     python -m data_prep.convert_weights --tower=bert --source=PATH --output=DIR
 
 PATH is what was downloaded, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
-a Hugging Face folder, or a .safetensors, .h5, .keras or .npz file. A config then says
-`init_from.towers.text = DIR` and has the keywords of DIR/tower.json in `model.text`.
+a Hugging Face folder, or a .safetensors, .h5, .keras or .npz file. ResNet and EfficientNet want
+a --variant. A config then says `init_from.towers.text = DIR` and has the keywords of
+DIR/tower.json in `model.text`.
 """
 
 import argparse
@@ -22,7 +23,10 @@ def main() -> None:
     parser.add_argument("--tower", required=True, choices=sorted(CONVERTERS))
     parser.add_argument("--source", required=True, help="the published weights, local or gs://")
     parser.add_argument("--output", required=True, help="the new folder")
-    parser.add_argument("--variant", default="", help="of towers that have several")
+    variants = "; ".join(
+        f"{name}: {', '.join(row.variants)}" for name, row in CONVERTERS.items() if row.variants
+    )
+    parser.add_argument("--variant", default="", help=f"of towers that have several: {variants}")
     for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
         parser.add_argument(
             f"--allow_{kind}",
