@@ -48,7 +48,7 @@ def draw_cosines(
     widest = max(map(len, plots))
     figure = new_figure(3.5 * widest, 0.5 + 3.3 * len(plots))
     figure.suptitle(title, fontsize=12, parse_math=False)
-    grid = figure.subplots(len(plots), widest, squeeze=False)
+    grid = figure.subplots(len(plots), widest, squeeze=False, sharex="row", sharey="row")
     for axes in grid.ravel():
         axes.set_axis_off()
     for plotted, row in zip(grid, plots, strict=True):

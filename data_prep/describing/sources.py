@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep.checks.prepared import open_prepared, prepared_configs
+from data_prep.cxc.rating_files import SIDES
 from data_prep.errors import UnexpectedFilesError
 from data_prep.prepared_columns import read_columns
 from data_prep.rated_pairs import RatedPairs
@@ -43,7 +44,9 @@ def read_ratings(
         raise UnexpectedFilesError(
             f"{dataset} (config {config or 'any that is prepared'}) has no scores"
         )
-    return found
+    # Records are in no order; the tasks of CxC have one.
+    first = [task for task in SIDES if task in found]
+    return {task: found[task] for task in [*first, *sorted(found.keys() - SIDES.keys())]}
 
 
 def read_texts(dataset: str, data_dir: str | None, split: str) -> dict[int, str]:
