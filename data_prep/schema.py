@@ -25,19 +25,23 @@ __all__ = [
 ]
 
 
-def captioned_image_features(image: Any, relations: int = 0) -> tfds.features.FeaturesDict:
+def captioned_image_features(
+    image: Any, *, relations: int = 0, categories: bool = False
+) -> tfds.features.FeaturesDict:
     """Features of the configs `images`, `features` and `captions`: an image with all its captions.
 
     Args:
       image: feature of the image itself, `tfds.features.Image()` for pixels,
         `feature_vector(...)` for precomputed features, or None to leave it out.
       relations: number R of labels of the pair of image and caption, 0 for none.
+      categories: whether it is known of some images what they show.
 
     Returns:
       `image` if there is one; `image_id` int32, stable and unique; `captions`, text [C];
       `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`;
       `relations` int32 [R] of 0 and 1, if there are any, whose names `info.metadata` has under
-      the same key.
+      the same key; `categories` uint8 [K] of 0 and 1, with the names there too, or [0] for an
+      image of which they are not known.
     """
     features = ({} if image is None else {"image": image}) | {
         "image_id": np.int32,
@@ -46,6 +50,8 @@ def captioned_image_features(image: Any, relations: int = 0) -> tfds.features.Fe
     }
     if relations:
         features["relations"] = tfds.features.Tensor(shape=(relations,), dtype=np.int32)
+    if categories:
+        features["categories"] = tfds.features.Sequence(np.uint8)
     return tfds.features.FeaturesDict(features)
 
 

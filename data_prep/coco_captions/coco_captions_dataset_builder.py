@@ -1,6 +1,5 @@
-"""MS-COCO captions in Karpathy's split: 123,287 photographs with five to seven captions each."""
+"""MS-COCO captions: 123,287 photographs with five to seven captions each."""
 
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -8,19 +7,28 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.coco_captions.categories import Categories, read_categories
+from data_prep.coco_captions.coco_files import Pictures, has_json
+from data_prep.coco_captions.im2txt_split import read_im2txt_split
+from data_prep.coco_captions.karpathy_split import SOURCE, read_karpathy_split
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
 from data_prep.image_check import BadImageError
-from data_prep.image_files import ImageFiles
 from data_prep.records import LeftOut, Record
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
 
+Records = Sequence[Mapping[str, Any]]
+
 
 class Builder(schema.RandomAccessBuilder):
     """TFDS builder of MS-COCO captions; image and caption ids are those of COCO."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
+    RELEASE_NOTES: ClassVar[dict[str, str]] = {
+        "1.1.0": "Categories of objects.",
+        "1.0.0": "Initial release.",
+    }
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(
             name="images", description="Karpathy's train and restval images for training."
@@ -31,97 +39,127 @@ class Builder(schema.RandomAccessBuilder):
         tfds.core.BuilderConfig(
             name="captions", description="The captions of `images` for text-only models, no images."
         ),
+        tfds.core.BuilderConfig(
+            name="im2txt", description="The split of im2txt, with all captions."
+        ),
+        tfds.core.BuilderConfig(
+            name="im2txt_one_caption",
+            description="The split of im2txt, with the first caption of every image, as VETE has.",
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
-      - dataset_coco.json from https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip
       - train2014.zip and val2014.zip from https://cocodataset.org/#download, or the folders
-        train2014/ and val2014/ unpacked from them.
-    The config `captions` reads no images. Without dataset_coco.json it takes as many captions as
-    there are in plain caption files (data_prep/coco_captions/README.md has their form).
+        train2014/ and val2014/ unpacked from them
+      - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or the
+        file dataset_coco.json in it: Karpathy's split
+      - for the configs im2txt and im2txt_one_caption, annotations_trainval2014.zip from
+        cocodataset.org, or captions_train2014.json and captions_val2014.json in it. Its
+        instances_*.json, where they are there, name the objects in the images of every config.
+    The config `captions` reads no images. Without Karpathy's file it takes as many captions as
+    there are in plain caption files, and `images` as many as there are images of those
+    (data_prep/coco_captions/README.md has their form).
     """
     EXPECTED: ClassVar[dict[str, int]] = {
         "train": 82783,
         "restval": 30504,
         "val": 5000,
         "test": 5000,
+        "train2014": 82783,
+        "val2014": 40504,
         "captions": 616767,
     }
 
     def _info(self) -> tfds.core.DatasetInfo:
-        pixels = tfds.features.Image(shape=(None, None, 3))
-        with_images = self.builder_config.name != "captions"
+        pixels = tfds.features.Image(shape=(None, None, 3)) if self._with_images else None
         return self.dataset_info_from_configs(
-            features=schema.captioned_image_features(pixels if with_images else None),
+            features=schema.captioned_image_features(pixels, categories=True),
             homepage="https://cocodataset.org",
             metadata=tfds.core.MetadataDict(complete=True),
         )
 
+    @property
+    def _with_images(self) -> bool:
+        return self.builder_config.name != "captions"
+
+    @property
+    def _is_im2txt(self) -> bool:
+        return self.builder_config.name.startswith("im2txt")
+
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
-        source, captions_only = folder / "dataset_coco.json", self.builder_config.name == "captions"
-        if source.exists():
-            records = self._read_karpathy(source)
-        elif captions_only and has_plain_captions(folder):
+        splits = self._read_im2txt(folder) if self._is_im2txt else self._read_karpathy(folder)
+        pictures = None
+        if self._with_images:
+            pictures = Pictures(folder, partial=not self.info.metadata["complete"])
+        categories = read_categories(folder)
+        if categories is not None:
+            self.info.metadata["categories"] = list(categories.names)
+        return {
+            split: _examples(records, pictures, categories, self._captions_of(split))
+            for split, records in splits.items()
+            if records
+        }
+
+    def _captions_of(self, split: str) -> int | None:
+        """How many captions every image of a split has, None for all there are."""
+        if self._is_im2txt:
+            return 1 if self.builder_config.name == "im2txt_one_caption" else None
+        return None if split == "train" else _EVALUATION_CAPTIONS
+
+    def _read_im2txt(self, folder: pathlib.Path) -> dict[str, Records]:
+        splits, found = read_im2txt_split(folder)
+        schema.check_counts(found, self._expected(*found), f"{folder} (captions_*2014.json)")
+        return splits
+
+    def _read_karpathy(self, folder: pathlib.Path) -> dict[str, Records]:
+        if has_json(folder, SOURCE) or not has_plain_captions(folder):
+            records, found = read_karpathy_split(folder)
+            names = ("train", "restval", "val", "test", "captions")
+            schema.check_counts(found, self._expected(*names), f"{folder} ({SOURCE})")
+        else:
             records = read_plain_captions(folder)
             self.info.metadata["complete"] = False
-        else:
-            raise FileNotFoundError(f"{source} does not exist")
-        files = {}
-        if not captions_only:
-            files = {
-                name: ImageFiles(folder / name, folder / f"{name}.zip")
-                for name in ("train2014", "val2014")
-            }
-        train = records["train"]
+        train = records.get("train", [])
         if self.builder_config.name != "images_without_restval":
-            train = train + records["restval"]
-        splits = {
-            "train": (train, None),
-            "validation": (records["val"], _EVALUATION_CAPTIONS),
-            "test": (records["test"], _EVALUATION_CAPTIONS),
-        }
+            train = [*train, *records.get("restval", [])]
         return {
-            split: self._examples(images, files, captions)
-            for split, (images, captions) in splits.items()
-            if images
+            "train": train,
+            "validation": records.get("val", []),
+            "test": records.get("test", []),
         }
 
-    def _read_karpathy(self, source: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
-        records: dict[str, list[dict[str, Any]]] = {}
-        for record in json.loads(source.read_text(encoding="utf-8"))["images"]:
-            records.setdefault(record["split"], []).append(record)
-        found = {split: len(images) for split, images in records.items()}
-        found["captions"] = sum(
-            len(image["sentences"]) for images in records.values() for image in images
-        )
-        schema.check_counts(found, self.EXPECTED, str(source))
-        return records
+    def _expected(self, *names: str) -> dict[str, int]:
+        return {name: self.EXPECTED[name] for name in names}
 
-    def _examples(
-        self,
-        records: Sequence[Mapping[str, Any]],
-        files: Mapping[str, ImageFiles],
-        captions: int | None = None,
-    ) -> Iterator[Record | LeftOut]:
-        """Yields the images of a split, each with its first `captions` captions, None for all.
 
-        Without `files` the pixels are left out.
-        """
-        for record in records:
-            sentences = record["sentences"][:captions]
-            if captions is not None and len(sentences) < captions:
-                raise schema.UnexpectedFilesError(
-                    f"image {record['cocoid']} has {len(sentences)} captions instead of {captions}"
-                )
-            example = {
-                "image_id": record["cocoid"],
-                "captions": [sentence["raw"] for sentence in sentences],
-                "caption_ids": [sentence["sentid"] for sentence in sentences],
-            }
-            if files:
-                try:
-                    example["image"] = files[record["filepath"]].read(record["filename"])
-                except BadImageError as error:
-                    yield LeftOut(record["filename"], error.reason, error.detail)
-                    continue
-            yield record["cocoid"], example
+def _examples(
+    records: Records,
+    pictures: Pictures | None,
+    categories: Categories | None,
+    captions: int | None,
+) -> Iterator[Record | LeftOut]:
+    """Yields the images of a split, each with its first `captions` captions, None for all.
+
+    Without `pictures` the pixels are left out.
+    """
+    for record in records:
+        image_id = record["cocoid"]
+        where = record.get("filename", f"image {image_id}")
+        sentences = record["sentences"][:captions]
+        if captions is not None and len(sentences) < captions:
+            detail = f"image {image_id} has {len(sentences)} instead of {captions}"
+            yield LeftOut(where, "too few captions", detail)
+            continue
+        example = {
+            "image_id": image_id,
+            "captions": [sentence["raw"] for sentence in sentences],
+            "caption_ids": [sentence["sentid"] for sentence in sentences],
+            "categories": categories.of(image_id) if categories else [],
+        }
+        if pictures is not None:
+            try:
+                example["image"] = pictures.read(record)
+            except BadImageError as error:
+                yield LeftOut(where, error.reason, error.detail)
+                continue
+        yield image_id, example

@@ -3,15 +3,12 @@
 The form is described in README.md beside this file.
 """
 
-import csv
-import gzip
 import itertools
-import json
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any
 
-from data_prep.schema import UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
+from data_prep.text_files import read_csv, read_jsonl
 
 COLUMNS = ("caption_id", "image_id", "karpathy_split", "caption")
 SPLITS = ("train", "restval", "val", "test")
@@ -39,34 +36,36 @@ def read_plain_captions(folder: pathlib.Path) -> dict[str, list[dict[str, Any]]]
     images: dict[int, dict[str, Any]] = {}
     seen: set[int] = set()
     for path in _find(folder, "csv"):
-        with _open(path) as file:
-            rows = csv.DictReader(file)
-            if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
-                raise UnexpectedFilesError(f"{path} lacks the column {', '.join(missing)}")
-            for row in rows:
-                where = f"{path} line {rows.line_num}"
-                try:
-                    caption_id, image_id = int(row["caption_id"]), int(row["image_id"])
-                except (TypeError, ValueError) as error:
-                    raise UnexpectedFilesError(f"{where}: {error}") from error
-                if caption_id in seen:
-                    raise UnexpectedFilesError(f"{where}: caption id {caption_id} comes twice")
-                seen.add(caption_id)
-                image = _image(images, image_id, row["karpathy_split"], where)
-                # Retrieval knows five captions per image; COCO has a sixth and seventh of some.
-                if image["split"] in SPLITS[:2] or row.get("in_karpathy5") != "0":
-                    image["sentences"].append({"raw": row["caption"], "sentid": caption_id})
+        for place, row in read_csv(path, columns=COLUMNS):
+            where = path.parent / place
+            try:
+                caption_id, image_id = int(row["caption_id"]), int(row["image_id"])
+            except ValueError as error:
+                raise UnexpectedFilesError(f"{where}: {error}") from error
+            if caption_id in seen:
+                raise UnexpectedFilesError(f"{where}: caption id {caption_id} comes twice")
+            seen.add(caption_id)
+            image = _image(images, image_id, row["karpathy_split"], where)
+            # Retrieval knows five captions per image; COCO has a sixth and seventh of some.
+            if image["split"] in SPLITS[:2] or row.get("in_karpathy5") != "0":
+                image["sentences"].append({"raw": row["caption"], "sentid": caption_id})
     with_ids, new_ids = set(images), itertools.count(FIRST_NEW_ID)
-    for path, where, line in _read_lines(folder):
-        try:
-            image_id, split, captions = (
-                line[key] for key in ("image_id", "karpathy_split", "captions")
-            )
-        except (KeyError, TypeError) as error:
-            raise UnexpectedFilesError(f"{where}: {error} is missing in {path.name}") from error
-        if image_id not in with_ids:
-            image = _image(images, image_id, split, where)
-            image["sentences"] += [{"raw": text, "sentid": next(new_ids)} for text in captions]
+    for path in _find(folder, "jsonl"):
+        for place, line in read_jsonl(path):
+            where = path.parent / place
+            try:
+                image_id, split = int(line["image_id"]), str(line["karpathy_split"])
+                captions = line["captions"]
+                if not isinstance(captions, list) or not all(isinstance(t, str) for t in captions):
+                    raise TypeError(f"captions {captions!r:.40}")
+            except (KeyError, OverflowError, TypeError, ValueError) as error:
+                raise UnexpectedFilesError(
+                    f"{where}: {type(error).__name__} {error}, where image_id, karpathy_split and "
+                    "a list of captions are needed"
+                ) from error
+            if image_id not in with_ids:
+                image = _image(images, image_id, split, where)
+                image["sentences"] += [{"raw": text, "sentid": next(new_ids)} for text in captions]
     records: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     for image in images.values():
         records[image["split"]].append(image)
@@ -74,7 +73,7 @@ def read_plain_captions(folder: pathlib.Path) -> dict[str, list[dict[str, Any]]]
 
 
 def _image(
-    images: dict[int, dict[str, Any]], image_id: int, split: str, where: str
+    images: dict[int, dict[str, Any]], image_id: int, split: str, where: pathlib.Path
 ) -> dict[str, Any]:
     if split not in SPLITS:
         raise UnexpectedFilesError(f"{where}: split {split!r}; known: {', '.join(SPLITS)}")
@@ -86,19 +85,3 @@ def _image(
 
 def _find(folder: pathlib.Path, ending: str) -> list[pathlib.Path]:
     return sorted([*folder.glob(f"captions*.{ending}"), *folder.glob(f"captions*.{ending}.gz")])
-
-
-def _open(path: pathlib.Path) -> TextIO:
-    opener = gzip.open if path.suffix == ".gz" else open
-    return opener(path, "rt", encoding="utf-8", newline="")
-
-
-def _read_lines(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str, Mapping[str, Any]]]:
-    for path in _find(folder, "jsonl"):
-        with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                where = f"{path} line {number}"
-                try:
-                    yield path, where, json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise UnexpectedFilesError(f"{where}: {error}") from error

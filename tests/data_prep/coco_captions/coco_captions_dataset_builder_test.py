@@ -2,6 +2,7 @@
 
 import io
 import json
+import pathlib
 import zipfile
 
 import PIL.Image
@@ -10,6 +11,8 @@ import tensorflow_datasets as tfds
 
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
 from data_prep.schema import UnexpectedFilesError
+
+_REAL = pathlib.Path("../shared/data/coco")
 
 # COCO id -> Karpathy split, image folder, number of captions.
 _IMAGES = {
@@ -66,8 +69,8 @@ def manual_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _build(folder, config="images"):
-    builder = Builder(config=config, data_dir=folder / "tfds")
+def _build(folder, config="images", *, data_dir=None, min_kept=None):
+    builder = Builder(config=config, data_dir=data_dir or folder / "tfds", min_kept=min_kept)
     builder.download_and_prepare(
         download_config=tfds.download.DownloadConfig(manual_dir=str(folder))
     )
@@ -108,14 +111,73 @@ def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"none of .*val2014, .*val2014\.zip exists"):
         _build(manual_dir)
     (manual_dir / "dataset_coco.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"dataset_coco\.json"):
+    with pytest.raises(
+        FileNotFoundError, match=r"dataset_coco\.json does not exist, nor is it in annot"
+    ):
         _build(manual_dir)
 
 
-def test_an_evaluation_image_with_too_few_captions_is_refused(manual_dir, monkeypatch):
+def test_an_evaluation_image_with_too_few_captions_is_left_out(manual_dir, monkeypatch):
     records = _records()
-    records[3]["sentences"] = records[3]["sentences"][:4]
+    records[4]["sentences"] = records[4]["sentences"][:4]
     (manual_dir / "dataset_coco.json").write_text(json.dumps({"images": records}))
-    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"captions": 33})
-    with pytest.raises(ValueError, match="image 73 has 4 captions instead of 5"):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"captions": 34})
+    with pytest.raises(UnexpectedFilesError, match="records of test(.|\n)*too few captions 1"):
         _build(manual_dir)
+    builder = _build(manual_dir, min_kept=0.5)
+    assert [int(example["image_id"]) for example in builder.as_data_source("test")] == [133]
+    listed = (builder.data_path / "left_out.csv").read_text()
+    assert "too few captions,image 74 has 4 instead of 5" in listed
+
+
+def test_karpathys_file_is_found_in_its_archive(manual_dir):
+    packed = manual_dir / "caption_datasets.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.write(manual_dir / "dataset_coco.json", "dataset_coco.json")
+    (manual_dir / "dataset_coco.json").unlink()
+    assert _build(manual_dir, "captions").info.metadata["kept"]["train"] == 3
+    packed.write_bytes(packed.read_bytes()[:500])
+    with pytest.raises(UnexpectedFilesError, match=rf"{packed} is cut off or no zip archive"):
+        _build(manual_dir, "images")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "published form .TypeError"),
+        ('{"images": [{"cocoid": 1}]}', "published form .KeyError: 'filepath'"),
+        ('{"images": [', "cut off or no JSON"),
+    ],
+)
+def test_another_json_is_refused(manual_dir, content, message):
+    (manual_dir / "dataset_coco.json").write_text(content)
+    with pytest.raises(UnexpectedFilesError, match=f"dataset_coco.json.*{message}"):
+        _build(manual_dir)
+
+
+def test_a_damaged_archive_loses_the_pictures_of_that_place_only(manual_dir):
+    packed = manual_dir / "val2014.zip"
+    content = bytearray(packed.read_bytes())
+    place = content.index(b"\xff\xd8", content.index(_file_name("val2014", 74).encode()))
+    content[place : place + 40] = bytes(40)
+    packed.write_bytes(content)
+    builder = _build(manual_dir, min_kept=0.5)
+    assert builder.info.metadata["left_out"]["test"] == {"damaged in the archive": 1}
+    assert builder.info.metadata["kept"] == {"train": 3, "validation": 1, "test": 1}
+
+
+@pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
+def test_the_real_captions_and_images_that_are_at_hand(tmp_path):
+    builder = _build(_REAL, data_dir=tmp_path, min_kept=0.03)
+    metadata = builder.info.metadata
+    # 1,060 images, of which 66 of CxC's validation split have no caption.
+    assert metadata["kept"] == {"train": 479 + 239, "validation": 161 - 66, "test": 181}
+    assert metadata["left_out"]["test"] == {"no image": 5000 - 181}
+    assert not metadata["complete"]
+    assert [metadata["categories"][k] for k in (0, 79)] == ["person", "toothbrush"]
+    test = list(builder.as_data_source("test"))
+    assert {len(example["captions"]) for example in test} == {5}
+    # The table has 99 % of the test images, and none of train2014.
+    assert sum(len(example["categories"]) == 80 for example in test) >= 175
+    train = builder.as_data_source("train")
+    assert 400 < sum(len(example["categories"]) == 80 for example in train) <= 479

@@ -1,0 +1,89 @@
+"""Which of COCO's 80 kinds of objects an image shows, from the annotations of instances."""
+
+import dataclasses
+import pathlib
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
+from data_prep.errors import UnexpectedFilesError
+
+_INSTANCES = ("instances_train2014.json", "instances_val2014.json")
+_TABLE = "val2014_categories.npz"
+_NONE = np.zeros(0, np.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Categories:
+    """Categories of those images that were annotated.
+
+    Attributes:
+      names: of the K categories, in the order of their ids.
+      labels: image id -> uint8 [K], 1 for what it shows.
+    """
+
+    names: tuple[str, ...]
+    labels: dict[int, np.ndarray]
+
+    def of(self, image_id: int) -> np.ndarray:
+        """Labels of an image, uint8 [K], or [0] where they are not known."""
+        return self.labels.get(image_id, _NONE)
+
+
+def read_categories(folder: pathlib.Path) -> Categories | None:
+    """Reads the annotations of instances, or else the table made from those of val2014.
+
+    An image that is listed without any instance shows none of the categories.
+
+    Args:
+      folder: may hold `instances_train2014.json` and `instances_val2014.json`, unpacked or in
+        `annotations_trainval2014.zip`, or `val2014_categories.npz` with `image_ids` int [N],
+        `labels` [N, K] and `category_names` [K].
+
+    Returns:
+      The categories; None if there is no such file.
+
+    Raises:
+      UnexpectedFilesError: a file is damaged or of another form, or two list other categories.
+    """
+    found = [_read_instances(folder, name) for name in _INSTANCES if has_json(folder, name)]
+    if not found:
+        return _read_table(folder / _TABLE) if (folder / _TABLE).exists() else None
+    if len({categories.names for categories in found}) > 1:
+        raise UnexpectedFilesError(f"{' and '.join(_INSTANCES)} in {folder} list other categories")
+    labels = {image: row for categories in found for image, row in categories.labels.items()}
+    return Categories(found[0].names, labels)
+
+
+def _read_instances(folder: pathlib.Path, name: str) -> Categories:
+    content, source = read_coco_json(folder, name, object_hook=_without_outline)
+    try:
+        names = {item["id"]: str(item["name"]) for item in content["categories"]}
+        place = {category: number for number, category in enumerate(sorted(names))}
+        labels = {image["id"]: np.zeros(len(names), np.uint8) for image in content["images"]}
+        for image, category in content["annotations"]:
+            labels[image][place[category]] = 1
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise wrong_form(source, error) from error
+    return Categories(tuple(names[category] for category in sorted(names)), labels)
+
+
+def _without_outline(value: dict[str, Any]) -> Any:
+    """Image and category of an instance; its outline would fill gigabytes before all is read."""
+    if "category_id" in value and "image_id" in value:
+        return value["image_id"], value["category_id"]
+    return value
+
+
+def _read_table(path: pathlib.Path) -> Categories:
+    try:
+        with np.load(path) as archive:
+            ids, labels = archive["image_ids"], archive["labels"].astype(np.uint8)
+            names = tuple(map(str, archive["category_names"]))
+        if labels.shape != (len(ids), len(names)):
+            raise ValueError(f"labels have the shape {labels.shape}")
+    except (EOFError, KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
+        raise wrong_form(str(path), error) from error
+    return Categories(names, dict(zip(ids.tolist(), labels, strict=True)))
