@@ -1,6 +1,8 @@
 """Flickr8k: 8,091 photographs with five captions each, and graded image-caption pairs."""
 
 import pathlib
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -12,6 +14,9 @@ from data_prep.flickr8k import flickr8k_files
 from data_prep.image_check import BadImageError
 from data_prep.image_files import ImageFiles
 from data_prep.records import LeftOut, Record
+
+# Of MobileNetV2.
+_CHANNELS = 1280
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -49,7 +54,7 @@ class Builder(schema.RandomAccessBuilder):
         if self.builder_config.name == "ratings":
             features = schema.rating_features()
         elif self.builder_config.name == "features":
-            features = schema.captioned_image_features(schema.feature_vector(1280))
+            features = schema.captioned_image_features(schema.feature_vector(_CHANNELS))
         else:
             features = schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3)))
         return self.dataset_info_from_configs(
@@ -67,6 +72,12 @@ class Builder(schema.RandomAccessBuilder):
                 for rating in flickr8k_files.read_ratings(folder)
                 if rating.task != "expert" or rating.image != rating.caption_image
             ]
+            rated = {r.image for r in ratings} | {r.caption_image for r in ratings}
+            if unknown := rated - image_ids.keys():
+                raise schema.UnexpectedFilesError(
+                    f"{len(unknown):,} rated images of {folder} have no captions, the first is "
+                    f"{min(unknown)}"
+                )
             found["expert"] = sum(rating.task == "expert" for rating in ratings)
             schema.check_counts(found, self.EXPECTED, str(folder))
             return {"test": _rating_examples(ratings, image_ids)}
@@ -92,6 +103,9 @@ def _captioned_images(
         except BadImageError as error:
             yield LeftOut(name, error.reason, error.detail)
             continue
+        except KeyError:
+            yield LeftOut(name, "no features")
+            continue
         yield (
             name,
             {
@@ -106,11 +120,28 @@ def _captioned_images(
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
     """Function of the file name that gives what the builder config stores of an image."""
     if config == "features":
-        with np.load(folder / "mobilenet_v2_features.npz") as archive:
-            features = dict(zip(archive["files"].tolist(), archive["features"], strict=True))
-        return features.__getitem__
+        return _read_features(folder / "mobilenet_v2_features.npz").__getitem__
     names = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Flickr8k_Dataset.zip", "images_160.zip")
     return ImageFiles(*(folder / name for name in names)).read
+
+
+def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Features by file name."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names, features = archive["files"].tolist(), archive["features"]
+    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise schema.UnexpectedFilesError(
+            f"{path} is cut off, or no archive with `files` and `features`: {error}"
+        ) from error
+    if features.shape != (len(names), _CHANNELS) or not np.isfinite(features).all():
+        raise schema.UnexpectedFilesError(
+            f"{path} holds {features.dtype} {list(features.shape)} for {len(names):,} files, not "
+            f"finite numbers [{len(names)}, {_CHANNELS}]"
+        )
+    return dict(zip(names, features, strict=True))
 
 
 def _rating_examples(

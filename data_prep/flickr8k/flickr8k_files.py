@@ -4,13 +4,13 @@ Two layouts are understood, told apart by the file of captions: the original rel
 (`Flickr8k.token.txt`) and a tidied one (`captions.csv.gz`).
 """
 
-import csv
+import collections
 import dataclasses
-import gzip
 import pathlib
 from collections.abc import Iterator
 
 from data_prep.schema import UnexpectedFilesError
+from data_prep.text_files import read_csv
 
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 TIDY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -31,6 +31,12 @@ class Captions:
     splits: dict[str, list[str]]
 
     def __post_init__(self) -> None:
+        uses = collections.Counter(name for names in self.splits.values() for name in names)
+        for name, count in uses.items():
+            if name not in self.texts:
+                raise UnexpectedFilesError(f"Flickr8k image {name} of the splits has no captions")
+            if count > 1:
+                raise UnexpectedFilesError(f"Flickr8k image {name} is {count} times in the splits")
         for name, texts in self.texts.items():
             if len(texts) != 5 or not all(texts):
                 raise UnexpectedFilesError(
@@ -55,23 +61,23 @@ def read_captions(folder: pathlib.Path) -> Captions:
 
     Raises:
       FileNotFoundError: a file of the layout that was found is missing.
-      UnexpectedFilesError: an image does not have exactly five captions.
+      UnexpectedFilesError: a file is damaged, an image does not have exactly five captions, or is
+        in two splits.
     """
-    texts: dict[str, list[str]] = {}
-    splits: dict[str, list[str]] = {split: [] for split in ORIGINAL_SPLITS.values()}
     if (folder / "captions.csv.gz").exists():
-        for row in _read_csv(folder / "captions.csv.gz"):
-            captions = texts.setdefault(row["image"], [""] * 5)
-            captions[int(row["caption_idx"])] = row["caption"]
-            if row["caption_idx"] == "0" and row["split"] in TIDY_SPLITS:
-                splits[TIDY_SPLITS[row["split"]]].append(row["image"])
-        return Captions(texts, splits)
-    for key, caption in _read_tsv(folder / "Flickr8k.token.txt"):
-        image, number = key.split("#")
+        return _read_tidy_captions(folder / "captions.csv.gz")
+    texts: dict[str, list[str]] = {}
+    for where, row in _read_original(folder / "Flickr8k.token.txt", "key", "caption"):
+        image, number = _caption_key(row["key"], where)
         if image != _WITHOUT_IMAGE:
-            texts.setdefault(image, [""] * 5)[int(number)] = caption
-    for name, split in ORIGINAL_SPLITS.items():
-        splits[split] = [image for (image,) in _read_tsv(folder / f"Flickr_8k.{name}Images.txt")]
+            _add(texts, image, number, row["caption"], where)
+    splits = {
+        split: [
+            row["image"]
+            for _, row in _read_original(folder / f"Flickr_8k.{name}Images.txt", "image")
+        ]
+        for name, split in ORIGINAL_SPLITS.items()
+    }
     return Captions(texts, splits)
 
 
@@ -82,33 +88,71 @@ def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
 
     Raises:
       FileNotFoundError: a file is missing.
+      UnexpectedFilesError: a file is damaged, or a score is none.
     """
     if (folder / "expert_annotations.csv").exists():
-        for row in _read_csv(folder / "expert_annotations.csv"):
-            raters = tuple(float(row[f"rating{k}"]) for k in (1, 2, 3))
-            caption = (row["caption_image"], int(row["caption_idx"]))
-            yield Rating("expert", row["image"], *caption, sum(raters) / 3, raters)
-        for row in _read_csv(folder / "crowdflower_annotations.csv.gz"):
-            caption = (row["caption_image"], int(row["caption_idx"]))
-            yield Rating("crowd", row["image"], *caption, float(row["yes_fraction"]), ())
+        pair = ("image", "caption_image", "caption_idx")
+        raters = tuple(f"rating{k}" for k in (1, 2, 3))
+        for where, row in read_csv(folder / "expert_annotations.csv", columns=(*pair, *raters)):
+            key = f"{row['caption_image']}#{row['caption_idx']}"
+            yield _expert(row["image"], key, [row[name] for name in raters], where)
+        path = folder / "crowdflower_annotations.csv.gz"
+        for where, row in read_csv(path, columns=(*pair, "yes_fraction")):
+            key = f"{row['caption_image']}#{row['caption_idx']}"
+            yield _crowd(row["image"], key, row["yes_fraction"], where)
         return
-    for image, key, *scores in _read_tsv(folder / "ExpertAnnotations.txt"):
-        caption_image, number = key.split("#")
-        raters = tuple(float(score) for score in scores)
-        yield Rating("expert", image, caption_image, int(number), sum(raters) / 3, raters)
-    for image, key, fraction, *_ in _read_tsv(folder / "CrowdFlowerAnnotations.txt"):
-        caption_image, number = key.split("#")
-        yield Rating("crowd", image, caption_image, int(number), float(fraction), ())
+    names = ("image", "key", "first", "second", "third")
+    for where, row in _read_original(folder / "ExpertAnnotations.txt", *names):
+        yield _expert(row["image"], row["key"], [row[name] for name in names[2:]], where)
+    names = ("image", "key", "yes_fraction")
+    for where, row in _read_original(folder / "CrowdFlowerAnnotations.txt", *names):
+        yield _crowd(row["image"], row["key"], row["yes_fraction"], where)
 
 
-def _read_csv(path: pathlib.Path) -> Iterator[dict[str, str]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
+def _read_tidy_captions(path: pathlib.Path) -> Captions:
+    texts: dict[str, list[str]] = {}
+    splits: dict[str, list[str]] = {split: [] for split in TIDY_SPLITS.values()}
+    for where, row in read_csv(path, columns=("image", "caption_idx", "split", "caption")):
+        image, number = _caption_key(f"{row['image']}#{row['caption_idx']}", where)
+        _add(texts, image, number, row["caption"], where)
+        if number == 0 and row["split"] in TIDY_SPLITS:
+            splits[TIDY_SPLITS[row["split"]]].append(image)
+    return Captions(texts, splits)
 
 
-def _read_tsv(path: pathlib.Path) -> Iterator[list[str]]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.strip():
-                yield line.rstrip("\n").split("\t")
+def _read_original(path: pathlib.Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
+    return read_csv(path, columns=columns, delimiter="\t", header=False, quotes=False)
+
+
+def _caption_key(key: str, where: str) -> tuple[str, int]:
+    """File name and number of a caption, `12345_abc.jpg#0` to `#4`."""
+    image, _, number = key.rpartition("#")
+    if not image or number not in ("0", "1", "2", "3", "4"):
+        raise UnexpectedFilesError(f"{where}: {key!r} is not an image name with #0 to #4")
+    return image, int(number)
+
+
+def _add(texts: dict[str, list[str]], image: str, number: int, caption: str, where: str) -> None:
+    captions = texts.setdefault(image, [""] * 5)
+    if captions[number]:
+        raise UnexpectedFilesError(f"{where}: caption {number} of {image} comes twice")
+    captions[number] = caption
+
+
+def _expert(image: str, key: str, scores: list[str], where: str) -> Rating:
+    raters = tuple(_score(score, 1, 4, where) for score in scores)
+    return Rating("expert", image, *_caption_key(key, where), sum(raters) / 3, raters)
+
+
+def _crowd(image: str, key: str, fraction: str, where: str) -> Rating:
+    return Rating("crowd", image, *_caption_key(key, where), _score(fraction, 0, 1, where), ())
+
+
+def _score(text: str, low: int, high: int, where: str) -> float:
+    try:
+        score = float(text)
+    except ValueError:
+        score = float("nan")
+    if not low <= score <= high:  # NaN neither
+        raise UnexpectedFilesError(f"{where}: the score {text!r} is not from {low} to {high}")
+    return score

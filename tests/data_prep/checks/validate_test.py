@@ -154,7 +154,7 @@ def test_what_was_left_out_is_a_part_and_adds_up(tmp_path, validated, monkeypatc
     assert code == 0
     assert _figures(rows["train/records"]) == (1, 2, PART)
     assert rows["train/records left out"]["note"] == "no bytes 1"
-    assert _figures(rows["train/records, with those left out"]) == (2, 2, OK)
+    assert _figures(rows["train/records with those left out"]) == (2, 2, OK)
 
 
 def test_what_is_not_there_or_damaged_ends_in_two(tmp_path, monkeypatch, capsys):
