@@ -4,8 +4,9 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
 from data_prep.errors import UnexpectedFilesError
-from data_prep.text_files import read_csv, read_json
+from data_prep.text_files import read_csv
 
 KARPATHY, OFFICIAL, TABLES = "dataset_coco.json", "captions_val2014.json", "captions*.csv"
 
@@ -13,8 +14,9 @@ KARPATHY, OFFICIAL, TABLES = "dataset_coco.json", "captions_val2014.json", "capt
 def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
     """Reads every caption of the first of these files that is there.
 
-    Karpathy's `dataset_coco.json`; COCO's `captions_val2014.json`, also in a folder `annotations`;
-    all tables `captions*.csv`, packed or not, with the columns `caption_id` and `caption`.
+    Karpathy's `dataset_coco.json` or COCO's `captions_val2014.json`, also in the archives that they
+    are handed out in; all tables `captions*.csv`, packed or not, with the columns `caption_id` and
+    `caption`.
 
     Returns:
       Caption id -> text as it stands there, which may end in spaces; without those that are blank.
@@ -23,19 +25,13 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
       FileNotFoundError: none of them is there.
       UnexpectedFilesError: a file is damaged or of another form.
     """
-    for path, read in (
-        (folder / KARPATHY, _from_karpathy),
-        (folder / OFFICIAL, _from_coco),
-        (folder / "annotations" / OFFICIAL, _from_coco),
-    ):
-        if path.exists():
-            content = read_json(path)
+    for name, read in ((KARPATHY, _from_karpathy), (OFFICIAL, _from_coco)):
+        if has_json(folder, name):
+            content, source = read_coco_json(folder, name)
             try:
                 return _without_blank(read(content))
             except (KeyError, OverflowError, TypeError, ValueError) as error:
-                raise UnexpectedFilesError(
-                    f"{path} does not have the published form: {error!r}. Fetch it again."
-                ) from error
+                raise wrong_form(source, error) from error
     tables = sorted([*folder.glob(TABLES), *folder.glob(f"{TABLES}.gz")])
     if not tables:
         raise FileNotFoundError(f"{folder} has no {KARPATHY}, {OFFICIAL} or {TABLES}")

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.coco_captions.coco_files import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import SIDES, Rating, read_ratings
 from data_prep.image_check import BadImageError, checked_image
-from data_prep.image_files import ImageFiles
 from data_prep.records import LeftOut, Record
 
 _SPLITS = {"validation": "val", "test": "test"}
@@ -46,12 +46,14 @@ class Builder(schema.RandomAccessBuilder):
     Put into one folder
       - {sts,sis,sits}_{val,test}.csv from
         https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data
-      - for the configs *_captions and sits_images: dataset_coco.json from
-        https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip, or
-        captions_val2014.json from https://cocodataset.org/#download, or tables captions*.csv or
-        .csv.gz with the columns caption_id and caption
-      - for the configs *_images: val2014.zip from https://cocodataset.org/#download or the folder
-        val2014/ unpacked from it. Files may also be called <12-digit id>.jpg.
+      - for the configs *_captions and sits_images: caption_datasets.zip from
+        https://cs.stanford.edu/people/karpathy/deepimagesent, or dataset_coco.json out of it; or
+        annotations_trainval2014.zip from https://cocodataset.org/#download, or
+        captions_val2014.json out of it; or tables captions*.csv or .csv.gz with the columns
+        caption_id and caption
+      - for the configs *_images: val2014.zip from https://cocodataset.org/#download, or the folder
+        val2014/ unpacked from it; or some of these images in images/ or images.zip, where they may
+        also be called <12-digit id>.jpg.
     """
     EXPECTED: ClassVar[dict[str, int]] = {
         "sts/validation/c2c_cocaption": 25_000,
@@ -135,11 +137,10 @@ class Builder(schema.RandomAccessBuilder):
 
 
 class _Images:
-    """Images of val2014 by id. Each is in many pairs, and decoded once to see that it is sound."""
+    """Photographs by id. Each is in many pairs, and decoded once to see that it is sound."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        names = ("val2014", "val2014.zip", "images_160.zip")
-        self._files = ImageFiles(*(folder / name for name in names))
+        self._pictures = Pictures(folder, partial=True)
         self._sound: set[int] = set()
 
     def read(self, image_id: int) -> bytes:
@@ -148,8 +149,7 @@ class _Images:
         Raises:
           BadImageError: it is not there, or cannot be used.
         """
-        names = (f"COCO_val2014_{image_id:012d}.jpg", f"{image_id:012d}.jpg")
-        encoded = self._files.read(next((n for n in names if n in self._files), names[0]))
+        encoded = self._pictures.read({"cocoid": image_id})
         if image_id in self._sound:
             return encoded
         checked = checked_image(encoded)

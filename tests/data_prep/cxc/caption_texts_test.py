@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zipfile
 
 import pytest
 
@@ -24,8 +25,8 @@ def test_the_first_file_that_is_there_counts(tmp_path):
         file.write(_TABLE)
     (tmp_path / "captions_more.csv").write_text("caption,caption_id\nmore,10\n")
     assert read_caption_texts(tmp_path) == {7: "A bird, flying", 10: "more"}
-    (tmp_path / "annotations").mkdir()
-    (tmp_path / "annotations" / "captions_val2014.json").write_text(json.dumps(_OFFICIAL))
+    with zipfile.ZipFile(tmp_path / "annotations_trainval2014.zip", "w") as archive:
+        archive.writestr("annotations/captions_val2014.json", json.dumps(_OFFICIAL))
     assert read_caption_texts(tmp_path) == {7: "A cat."}
     (tmp_path / "dataset_coco.json").write_text(json.dumps(_KARPATHY))
     assert read_caption_texts(tmp_path) == {7: "A dog. ", 9: "naïve"}
