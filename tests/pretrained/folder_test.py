@@ -65,7 +65,7 @@ def test_damage_is_named(saved, tmp_path):
     with pytest.raises(UserError, match="tower is incomplete: weights.safetensors is missing"):
         folder.load_tower(saved)
     safetensors.numpy.save_file(ARRAYS, weights)
-    for text in ('{"name"', "{}"):
+    for text in ('{"name"', "{}", "[]"):
         (saved / "tower.json").write_text(text)
         with pytest.raises(UserError, match=r"tower.json is damaged \(.*convert the weights again"):
             folder.read_description(saved)

@@ -79,9 +79,11 @@ def check_new(folder: str | os.PathLike) -> None:
     path = epath.Path(folder)
     if path.exists():
         raise UserError(f"{folder} exists already: give another --output, or remove it.")
-    parent = next((parent for parent in path.parents if parent.exists()), None)
-    if parent is not None and not parent.is_dir():
-        raise UserError(f"{folder} cannot be made, {parent} is a file: give another --output.")
+    # A bucket has no folders that could be files.
+    if "://" not in os.fspath(folder):
+        parent = next(parent for parent in path.parents if parent.exists())
+        if not parent.is_dir():
+            raise UserError(f"{folder} cannot be made, {parent} is a file: give another --output.")
 
 
 def read_description(folder: str | os.PathLike) -> Description:
@@ -103,7 +105,7 @@ def read_description(folder: str | os.PathLike) -> Description:
         content = json.loads(path.read_text())
         name, keywords = content["name"], content["keywords"]
         preprocessing = content["preprocessing"]
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
     vocabulary = root / "vocab.txt"
     files = {"vocab.txt": vocabulary.read_text(encoding="utf-8")} if vocabulary.exists() else {}

@@ -23,12 +23,9 @@ from xmodal.models.tower import Tree
 from xmodal.options import UserError, call, check_keys
 from xmodal.pretrained.folder import Description, read_description
 from xmodal.training import init_towers, preflight, sharding
-from xmodal.training.init_towers import SIDES
+from xmodal.training.init_towers import FREE, SIDES
 from xmodal.training.state import TrainState, flatten
 from xmodal.words import find_row, tokenise
-
-# What a config may choose otherwise than the folder of a tower says.
-_FREE = ("pool",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +113,7 @@ def _evaluate(
         published=split == "test" and not eval_set.partial,
         warnings=warn_of_part(eval_set.partial, split),
         notes=notes,
+        records=eval_set.hashes,
     )
 
 
@@ -150,7 +148,7 @@ def _complete(
     own = {key: value for key, value in tower.items() if value != ""}
     theirs = {"name": description.name, **description.keywords}
     for key, value in theirs.items():
-        if key not in _FREE and own.get(key, value) != value:
+        if key not in FREE and own.get(key, value) != value:
             raise UserError(
                 f"{folder} holds a tower with {key}={value!r}, but {where}.{key} is {own[key]!r}."
             )

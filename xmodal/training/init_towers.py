@@ -15,12 +15,12 @@ from xmodal.pretrained.folder import Description, read_description, read_weights
 from xmodal.training.state import TrainState, flatten
 
 SIDES = ("image", "text")
+FREE = ("pool",)
+"""Keywords that change no weight and that a config may choose."""
 
 _SECTION = "config.init_from.towers"
 # Parts of a tower that no published weights have: they start at random.
 _OWN_PARTS = ("adapter", "projection")
-# Keywords that change no weight and that a config may choose.
-_FREE = ("pool",)
 _SHOWN = 5
 
 
@@ -77,7 +77,7 @@ def check_towers(towers: Mapping[str, str], model: Mapping[str, Any]) -> dict[st
         for key, value in description.keywords.items():
             given = own.get(key, parameters[key].default) if key in parameters else None
             follows = key == "vocab_size" and given == 0
-            if key not in _FREE and not follows and _plain(given) != _plain(value):
+            if key not in FREE and not follows and _plain(given) != _plain(value):
                 raise UserError(
                     f"{where} has {key}={value!r}, but config.model.{side}.{key} is {given!r}; "
                     f"set config.model.{side} to the keywords in {folder}/tower.json."
