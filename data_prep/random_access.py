@@ -70,8 +70,13 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def _split_generators(
         self, dl_manager: tfds.download.DownloadManager
     ) -> dict[str, Iterator[Record]]:
-        by_hand = bool(self.MANUAL_DOWNLOAD_INSTRUCTIONS)
-        splits = self._splits(pathlib.Path(dl_manager.manual_dir if by_hand else "."))
+        folder = "."
+        if self.MANUAL_DOWNLOAD_INSTRUCTIONS:
+            try:
+                folder = dl_manager.manual_dir
+            except AssertionError as error:  # TFDS's way to say what has to be fetched
+                raise FileNotFoundError(str(error)) from error
+        splits = self._splits(pathlib.Path(folder))
         return {split: self._generate_examples(split, rows) for split, rows in splits.items()}
 
     def _generate_examples(

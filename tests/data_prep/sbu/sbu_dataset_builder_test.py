@@ -87,3 +87,8 @@ def test_files_that_do_not_belong_together_are_named(manual_dir):
     path.write_text(path.read_text().rpartition("My")[0])
     with pytest.raises(ValueError, match=r"20 lines and SBU_.*captions.txt 19"):
         _build(manual_dir)
+
+
+def test_without_a_folder_of_files_the_instructions_are_shown(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"SBU_captioned_photo_dataset_urls\.txt and"):
+        Builder(data_dir=tmp_path).download_and_prepare()
