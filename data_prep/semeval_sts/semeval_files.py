@@ -138,6 +138,6 @@ def _scored(row: tuple[str, dict[str, str]] | LeftOut, score: str = "") -> Score
 
 
 def _lines(path: pathlib.Path) -> list[str]:
-    if not path.exists():
+    if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
     return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
