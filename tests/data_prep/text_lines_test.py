@@ -1,0 +1,40 @@
+"""Lines by number."""
+
+import pytest
+
+from data_prep import text_lines
+from data_prep.records import LeftOut
+from data_prep.text_lines import TextLines, read_caption
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 2**20])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_lines_are_those_of_the_file_however_it_is_read(tmp_path, monkeypatch, chunk, end):
+    monkeypatch.setattr(text_lines, "_CHUNK", chunk)
+    lines = [b"one", b"", b"two\rhalves", b"na\xefve\ttab", b" spaces ", b"last"]
+    path = tmp_path / "list.txt"
+    path.write_bytes(b"one\n\ntwo\rhalves\r\nna\xefve\ttab\n spaces \nlast" + end)
+    found = TextLines(path)
+    assert len(found) == 6
+    assert list(found) == lines
+    assert [found[n] for n in (5, 0, 3)] == [b"last", b"one", b"na\xefve\ttab"]
+    for number in (-1, 6):
+        with pytest.raises(IndexError, match="has 6 lines, no number"):
+            found[number]
+
+
+def test_empty_and_missing_files(tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    assert list(TextLines(tmp_path / "empty")) == []
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(FileNotFoundError, match="does not exist"):
+            TextLines(path)
+
+
+def test_captions_are_text_or_have_a_reason():
+    assert read_caption("a naïve owl ".encode(), "x") == "a naïve owl "
+    assert read_caption(b" \t", "list line 3") == LeftOut("list line 3", "empty caption")
+    assert read_caption(b"na\xefve", "x").reason == "not UTF-8"
+    assert read_caption(b"an\0owl", "x") == LeftOut(
+        "x", "not text", "a NUL at character 2 of the caption"
+    )
