@@ -31,8 +31,8 @@ class Builder(schema.RandomAccessBuilder):
     Flickr30k is handed out for research and education, on request at
     https://shannon.cs.illinois.edu/DenotationGraph/. Put into one folder
       - flickr30k-images/ unpacked from flickr30k-images.tar.gz, or flickr30k-images.zip
-      - for the configs `images` and `captions`, dataset_flickr30k.json from
-        https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip
+      - for the configs `images` and `captions`, caption_datasets.zip from
+        https://cs.stanford.edu/people/karpathy/deepimagesent/, or dataset_flickr30k.json out of it
       - for the config `entities`, results_20130124.token from flickr30k.tar.gz, and train.txt,
         val.txt and test.txt from https://github.com/BryanPlummer/flickr30k_entities.
     """
@@ -54,12 +54,12 @@ class Builder(schema.RandomAccessBuilder):
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         if self.builder_config.name == "entities":
-            source, expected = folder / flickr30k_files.TOKENS, self.EXPECTED["entities"]
-            splits = flickr30k_files.read_entities(folder)
+            splits, source = flickr30k_files.read_entities(folder), str(folder)
+            expected = self.EXPECTED["entities"]
         else:
-            source, expected = folder / "dataset_flickr30k.json", self.EXPECTED["karpathy"]
-            splits = flickr30k_files.read_karpathy(source)
-        schema.check_counts(flickr30k_files.count(splits), expected, str(source))
+            splits, source = flickr30k_files.read_karpathy(folder)
+            expected = self.EXPECTED["karpathy"]
+        schema.check_counts(flickr30k_files.count(splits), expected, source)
         files = None
         if self._with_images:
             names = ("flickr30k-images", "flickr30k_images", "flickr30k-images.zip")

@@ -5,10 +5,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from data_prep.coco_captions.coco_files import read_coco_json
 from data_prep.errors import UnexpectedFilesError
-from data_prep.text_files import read_csv, read_json
+from data_prep.text_files import read_csv
 
 KARPATHY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
+KARPATHY = "dataset_flickr30k.json"
 TOKENS = "results_20130124.token"
 
 
@@ -27,29 +29,31 @@ class Photograph:
     captions: tuple[tuple[int, str], ...]
 
 
-def read_karpathy(path: pathlib.Path) -> dict[str, list[Photograph]]:
-    """Reads `dataset_flickr30k.json`. Ids are its `imgid` and `sentid`.
+def read_karpathy(folder: pathlib.Path) -> tuple[dict[str, list[Photograph]], str]:
+    """Reads `dataset_flickr30k.json`, which may lie in `caption_datasets.zip`.
+
+    Ids are its `imgid` and `sentid`.
 
     Returns:
-      Split -> its images.
+      Split -> its images, and where the file was found.
 
     Raises:
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is damaged, or no such file.
     """
     splits: dict[str, list[Photograph]] = {split: [] for split in KARPATHY_SPLITS.values()}
-    data = read_json(path)
+    data, source = read_coco_json(folder, KARPATHY)
     images = data.get("images") if isinstance(data, dict) else None
     if not isinstance(images, list):
-        raise UnexpectedFilesError(f"{path} has no list of images")
+        raise UnexpectedFilesError(f"{source} has no list of images")
     for number, image in enumerate(images):
         try:
             splits[KARPATHY_SPLITS[image["split"]]].append(_photograph(image))
         except (KeyError, TypeError, ValueError) as error:
             raise UnexpectedFilesError(
-                f"{path}: image {number} is not as Karpathy wrote it ({error!r}); fetch it again"
+                f"{source}: image {number} is not as Karpathy wrote it ({error!r}); fetch it again"
             ) from error
-    return splits
+    return splits, source
 
 
 def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:

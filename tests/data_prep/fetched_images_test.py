@@ -61,7 +61,7 @@ def test_only_the_images_of_wanted_rows_are_read(tmp_path, monkeypatch):
 
 def test_a_cut_archive_gives_what_lies_before_the_cut_and_is_listed(tmp_path):
     out, urls = tmp_path / "out", [f"http://x/{n}" for n in range(5)]
-    img2dataset.write(out, [(url, "a caption", jpeg(9)) for url in urls], "webdataset", per_shard=10)
+    img2dataset.write(out, [(url, "a caption", jpeg(9)) for url in urls], "webdataset", 10)
     path = out / "00000.tar"
     with tarfile.open(path) as archive:
         members = archive.getmembers()

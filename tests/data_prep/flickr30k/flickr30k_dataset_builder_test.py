@@ -88,6 +88,9 @@ def test_karpathys_split_with_and_without_images(manual_dir):
             assert captions == [_caption(name, k) for k in range(5)]
             assert list(example["caption_ids"]) == [5 * image_id + k for k in range(5)]
             assert example["image"].shape == (4, 3 + _NAMES.index(name), 3)
+    with zipfile.ZipFile(manual_dir / "caption_datasets.zip", "w") as archive:
+        archive.write(manual_dir / "dataset_flickr30k.json", "dataset_flickr30k.json")
+    (manual_dir / "dataset_flickr30k.json").unlink()
     texts = _build(manual_dir, "captions")
     assert "image" not in texts.info.features
     assert _examples(texts, "test")[3]["captions"][4].decode() == _caption("5.jpg", 4)
