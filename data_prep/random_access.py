@@ -12,6 +12,7 @@ from data_prep.id_set import IdSet
 from data_prep.image_check import BadImageError, checked_image
 from data_prep.records import BuildReport, LeftOut, Record, short_splits
 from data_prep.split_hash import SplitHash
+from data_prep.unfinished import claimed
 
 
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -45,6 +46,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         super().__init__(file_format=file_format or "array_record", **kwargs)
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self._report: BuildReport | None = None
+        self._claims = contextlib.ExitStack()
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         """The records of every split.
@@ -130,10 +132,16 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             return LeftOut(str(key), "value that cannot be stored", str(error)), ""
         return (key, example), converted
 
+    def download_and_prepare(self, **settings: Any) -> None:
+        """As TFDS does it; what killed builds of the same config left is removed."""
+        with contextlib.ExitStack() as self._claims:
+            super().download_and_prepare(**settings)
+
     def _download_and_prepare(self, dl_manager: Any, download_config: Any) -> None:
         # TFDS calls this inside a folder of its own, renames the folder after success and removes
         # it after failure: then the list of what was left out moves up.
         folder = pathlib.Path(self.data_path)
+        self._claims.enter_context(claimed(folder))
         listed = folder.parent / "left_out.csv"
         listed.unlink(missing_ok=True)
         try:

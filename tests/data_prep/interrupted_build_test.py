@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -107,12 +108,23 @@ def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
-    assert _left(files) != ["1.0.0"]  # what it left is under another name
+    (left,) = _left(files)
+    assert left.startswith("incomplete.")
+    folder = data_dir / "flickr30k" / "images"
+    assert any((folder / left).iterdir())
     assert not data_prep.builder_class("flickr30k")(
         config="images", data_dir=str(data_dir)
     ).is_prepared()
     assert prepared_configs("flickr30k", str(data_dir)) == []
+    # Another process that builds at this moment, and one that is about to begin.
+    (folder / "incomplete.LIVING_1.0.0").mkdir()
+    (folder / "incomplete.LIVING_1.0.0" / "shard").touch()
+    (folder / "incomplete.JUSTNO_1.0.0").mkdir()
+    living = os.open(folder / "incomplete.LIVING_1.0.0", os.O_RDONLY)
+    fcntl.flock(living, fcntl.LOCK_EX)
     assert _is_sound(_build(files))
+    os.close(living)
+    assert _left(files) == ["1.0.0", "incomplete.JUSTNO_1.0.0", "incomplete.LIVING_1.0.0"]
 
 
 def test_too_many_bad_records_stop_the_build_with_a_listing_of_all(files):

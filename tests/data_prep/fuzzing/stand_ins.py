@@ -428,8 +428,8 @@ def _flickr30k(folder: Any, images: Images) -> None:
 
 def _regions(folder: Any, images: Images) -> None:
     del images
+    rng = np.random.default_rng(0)
     for split, count in (("train", 3), ("dev", 2), ("test", 2)):
-        rng = np.random.default_rng(count)
         np.save(folder / f"{split}_ims.npy", rng.random((count, 36, 2048), np.float32))
         text = "".join(f"{_text(line)}\n" for line in range(5 * count))
         (folder / f"{split}_caps.txt").write_text(text, encoding="utf-8")

@@ -1,0 +1,56 @@
+"""Folders of builds that have not ended: kept while their build lives, removed after it was killed.
+
+TFDS builds in a folder `incomplete.<random>_<version>`, which it renames or removes at the end. A
+killed build can do neither, and its gigabytes would lie there for good.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+from absl import logging
+
+
+@contextlib.contextmanager
+def claimed(folder: pathlib.Path) -> Iterator[None]:
+    """Marks the folder of a build as that of a living process, and removes those of dead ones.
+
+    The mark is a lock on the folder, which the system takes away when the process ends.
+
+    Args:
+      folder: of the build, still empty.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor)
+        for other in folder.parent.glob(f"incomplete.*_{folder.name.rpartition('_')[2]}"):
+            if other.name != folder.name and _is_dead(other):
+                logging.info("Removing %s, which a killed build left.", other)
+                shutil.rmtree(other, ignore_errors=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_dead(folder: pathlib.Path) -> bool:
+    """Whether nobody builds in a folder. One that is empty may just have been made."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # gone by now
+        return False
+    try:
+        return _lock(descriptor) and any(folder.iterdir())
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Locks an open folder; False where another process has, or the file system cannot."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
