@@ -26,6 +26,7 @@ import numpy as np
 
 import data_prep
 from data_prep.checks.prepared import NotPreparedError
+from data_prep.command_line import check_config
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.describing import agreement_figures, score_figures, sources, statistics
 from data_prep.describing.cosines import (
@@ -96,7 +97,10 @@ def run(args: argparse.Namespace) -> None:
     contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
     stale = [f"{name}.png" for name in figures if name not in drawn]
     write_files(args.output, contents, stale=stale)
-    write_images(args.output, {f"describe/{name}": png for name, png in drawn.items()})
+    try:
+        write_images(args.output, {f"describe/{name}": png for name, png in drawn.items()})
+    except OSError as error:
+        raise UserError(f"Cannot write to {args.output}: {error}.") from error
     for name in figures.keys() - drawn.keys():
         print(f"Without {name}: that needs {_FIGURES[name]}.")
     print(f"{args.output}: {', '.join(contents)}, TensorBoard images")
@@ -190,7 +194,7 @@ def _parse() -> argparse.Namespace:
     source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
     parser.add_argument("--config", help="of --dataset; by default all that have scores")
     parser.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
-    parser.add_argument("--split", default="test", choices=("train", "validation", "test"))
+    parser.add_argument("--split", default="test")
     parser.add_argument("--output", required=True, help="folder for the figures")
     parser.add_argument("--embeddings", help="npz file, for cosines")
     parser.add_argument("--texts", help="folder with the texts of COCO's captions, for cosines")
@@ -203,7 +207,9 @@ def _parse() -> argparse.Namespace:
         help="scores from which pairs are positive; known: "
         + ", ".join(f"{task}:{score:g}" for task, score in statistics.POSITIVE.items()),
     )
-    return parser.parse_args()
+    args = parser.parse_args()
+    check_config(parser, args)
+    return args
 
 
 def _thresholds(text: str) -> list[tuple[str, float]]:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import data_prep
+from data_prep.command_line import check_config
 from data_prep.errors import UnexpectedFilesError
 from data_prep.rated_files import file_name, is_rated, read_folder
 from data_prep.sampling.encoders import Encoder, embedded_groups
@@ -175,7 +176,7 @@ def _parse() -> argparse.Namespace:
     place.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="says the same")
     shared.add_argument("--config", help="of --dataset; by default one that has captions")
     shared.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
-    shared.add_argument("--split", default="test", choices=("train", "validation", "test"))
+    shared.add_argument("--split", default="test")
     shared.add_argument(
         "--partial",
         action="store_true",
@@ -214,7 +215,9 @@ def _parse() -> argparse.Namespace:
     check = commands.add_parser("check", parents=[shared, nearest])
     check.add_argument("pairs", help="folder of sampled or released pairs")
     check.set_defaults(run=_check)
-    return parser.parse_args()
+    args = parser.parse_args()
+    check_config(parser, args)
+    return args
 
 
 def _paths(text: str) -> list[str]:

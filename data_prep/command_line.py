@@ -1,0 +1,20 @@
+"""What commands that read prepared datasets share."""
+
+import argparse
+
+import data_prep
+
+
+def check_config(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends the command if --config is none of the builder configs of --dataset.
+
+    Args:
+      parser: of the command line.
+      args: with `dataset`, which may be None, and `config`.
+    """
+    if args.config and not args.dataset:
+        parser.error("--config belongs to --dataset")
+    if args.config:
+        known = list(data_prep.builder_class(args.dataset).builder_configs)
+        if args.config not in known:
+            parser.error(f"{args.dataset} has no config {args.config!r}; known: {', '.join(known)}")
