@@ -1,5 +1,7 @@
 """Prepared datasets: found, built, missing; interrupted builds and racing processes."""
 
+import errno
+
 import numpy as np
 import pytest
 import tiny_captions_dataset_builder as tiny
@@ -8,6 +10,7 @@ import data_prep
 from xmodal import data
 from xmodal.data import sources
 from xmodal.data.config import parse
+from xmodal.options import UserError
 
 
 def test_records_are_read_by_number_in_any_order(tiny_config):
@@ -133,3 +136,37 @@ def test_every_known_builder_can_be_imported():
         builder = data_prep.builder_class(name)
         assert builder.name == name
         assert builder.builder_configs
+
+
+def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):
+    config = parse(tiny_config)
+    builder = sources.open_builder(config, config.config)
+    digits = builder.info.metadata["split_hashes"]["validation"]
+    assert len(digits) == 64
+    name = "tiny_captions/images/1.0.0 validation"
+    assert sources.Source(config, "validation[:3]").hashes == {name: digits}
+    assert data.split_hashes(tiny_config, "validation") == {name: digits}
+    assert data.eval_set(tiny_config, split="validation").hashes == {name: digits}
+    with_ratings = data.eval_set(tiny_config, split="test").hashes
+    assert list(with_ratings) == [
+        "tiny_captions/images/1.0.0 test",
+        "tiny_captions/ratings/1.0.0 test",
+    ]
+    assert len(set(with_ratings.values())) == 2
+
+
+def test_a_dataset_that_was_prepared_before_hashes_were_kept_says_so(tiny_config, monkeypatch):
+    config = parse(tiny_config)
+    builder = sources.open_builder(config, config.config)
+    monkeypatch.setitem(builder.info.metadata, "split_hashes", {})
+    assert list(sources.hashes_of(builder, "test").values()) == [data.UNKNOWN_HASH]
+
+
+def test_a_full_disk_is_an_error_of_one_sentence(tiny_config, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sources, "build", full)
+    config = parse(tiny_config | {"data_dir": str(tmp_path)})
+    with pytest.raises(UserError, match=f"{tmp_path}.*cannot be written: .*No space left"):
+        sources.open_builder(config, "images")

@@ -1,6 +1,7 @@
 """A real TFDS dataset that is built in a second: smooth pictures with two to seven captions."""
 
 import io
+import pathlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -48,14 +49,14 @@ class Builder(schema.RandomAccessBuilder):
             info = schema.captioned_image_features(schema.feature_vector(*REGIONS))
         else:
             info = schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3)))
-        return tfds.core.DatasetInfo(builder=self, features=info)
+        return tfds.core.DatasetInfo(builder=self, features=info, metadata=tfds.core.MetadataDict())
 
-    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+    def _splits(self, folder: pathlib.Path) -> dict[str, Any]:
         if self.builder_config.name == "ratings":
             return {"test": self._ratings()}
-        return {split: self._generate_examples(*where) for split, where in SPLITS.items()}
+        return {split: self._examples(*where) for split, where in SPLITS.items()}
 
-    def _generate_examples(self, first: int, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _examples(self, first: int, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
         for image_id in range(first, first + count):
             if self.builder_config.name == "images":
                 file = io.BytesIO()

@@ -15,7 +15,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import data_prep
 from configs import common
-from xmodal.training import checkpoints, loop, preflight, reporting
+from xmodal import data
+from xmodal.options import UserError
+from xmodal.training import checkpoints, loop, preflight, reporting, run_records
 
 TINY = "tiny_captions"
 BEST = f"{TINY}/mean_recall@10"
@@ -115,6 +117,38 @@ def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
     events.Reload()
     assert [e.step for e in events.Tensors("train/loss")] == list(range(5, TOTAL_STEPS + 1, 5))
     assert [e.step for e in events.Tensors(BEST)] == [0, 20, TOTAL_STEPS]
+
+
+def test_the_hashes_of_what_a_run_reads_go_with_its_numbers(whole):
+    folder, _ = whole
+    records = json.loads((folder / "records.json").read_text())
+    assert set(records) == {"train", "validation", "test"}
+    for role, hashes in records.items():
+        assert list(hashes) == [f"{TINY}/images/1.0.0 {role}"]
+    boards = json.loads((folder / "test/boards.json").read_text())
+    for board in boards.values():
+        assert board["records"].items() >= records["test"].items()
+        assert board["trained_on"] == records["train"]
+    report = (folder / "test/report.md").read_text()
+    (name, digits), *_ = records["train"].items()
+    assert f"Trained on: {name} `{digits[:16]}` (hash of the records)." in report
+    assert f"Evaluated: {TINY}/images/1.0.0 test `" in report
+
+
+def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
+    folder, _ = whole
+    records = json.loads((folder / "records.json").read_text())
+    name = f"{TINY}/images/1.0.0 train"
+    records["test"] = {}  # what is only evaluated may be another
+    records["train"][name] = data.UNKNOWN_HASH
+    run_records.save_records(str(tmp_path), records)
+    assert run_records.check_records(str(tmp_path), config)["test"]
+    records["train"][name] = "0123456789abcdef" * 4
+    run_records.save_records(str(tmp_path), records)
+    with pytest.raises(
+        UserError, match=f"other records of {name}: their hash was 0123456789abcdef"
+    ):
+        loop.train(config, str(tmp_path))
 
 
 def test_a_stopped_run_continues_as_if_nothing_had_happened(

@@ -7,13 +7,14 @@ from xmodal.data.config import DataConfig, parse
 from xmodal.data.evaluation import EvalSet, eval_set
 from xmodal.data.pipeline import num_train_examples, train_batches
 from xmodal.data.preparation import prepare
-from xmodal.data.sources import DatasetMissingError
+from xmodal.data.sources import UNKNOWN_HASH, DatasetMissingError, split_hashes
 from xmodal.data.vocabulary import vocabulary_size
 
 # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
 tf.config.set_visible_devices([], "GPU")
 
 __all__ = [
+    "UNKNOWN_HASH",
     "DataConfig",
     "DatasetMissingError",
     "EvalSet",
@@ -23,6 +24,7 @@ __all__ = [
     "parse",
     "prepare",
     "split_captions",
+    "split_hashes",
     "train_batches",
     "vocabulary_size",
 ]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.image import model_images
-from xmodal.data.ratings import load_ratings
+from xmodal.data.ratings import load_ratings, rating_hashes
 from xmodal.data.sources import Source
 from xmodal.data.tokenizers import make_tokenizer
 from xmodal.options import UserError
@@ -33,6 +33,7 @@ class EvalSet:
       categories: None, like `caption_categories` and `folds`.
       partial: how much there is of a split that lacks rated items, or "". The pairs of those are
         left out.
+      hashes: of the records and of the rated pairs, see `sources.split_hashes`.
     """
 
     def __init__(self, config: DataConfig, split: str) -> None:
@@ -55,6 +56,7 @@ class EvalSet:
         self.caption_image_ids = np.repeat(columns["image_ids"], columns["counts"])
         self.caption_texts = columns["captions"]
         self.ratings = load_ratings(config, split)
+        self.hashes = self._source.hashes | rating_hashes(config, split)
         self.lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
         self.categories = self.caption_categories = self.folds = None
         self.partial = ""

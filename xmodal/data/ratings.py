@@ -8,7 +8,7 @@ from etils import epath
 import data_prep
 from xmodal.cxc_files import read_cxc_ratings
 from xmodal.data.config import DataConfig
-from xmodal.data.sources import open_builder
+from xmodal.data.sources import hashes_of, open_builder
 
 
 def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarray]]:
@@ -20,9 +20,21 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
     """
     if config.ratings_dir:
         return read_cxc_ratings(epath.Path(config.ratings_dir), split)
-    if "ratings" in data_prep.builder_class(config.dataset).builder_configs:
+    if _has_ratings(config):
         return _read_rating_records(config, split)
     return {}
+
+
+def rating_hashes(config: DataConfig, split: str) -> dict[str, str]:
+    """The hash of the rated pairs, if they are records of a prepared dataset; else nothing."""
+    if config.ratings_dir or not _has_ratings(config):
+        return {}
+    builder = open_builder(config, "ratings")
+    return hashes_of(builder, split) if split in builder.info.splits else {}
+
+
+def _has_ratings(config: DataConfig) -> bool:
+    return "ratings" in data_prep.builder_class(config.dataset).builder_configs
 
 
 def _read_rating_records(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarray]]:

@@ -3,7 +3,7 @@
 import contextlib
 import inspect
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,8 +14,11 @@ from etils import epath
 import data_prep
 from data_prep.build import build
 from data_prep.schema import UnexpectedFilesError
-from xmodal.data.config import DataConfig
+from xmodal.data.config import DataConfig, parse
 from xmodal.options import UserError, lookup
+
+# Of a dataset that was prepared before hashes were kept.
+UNKNOWN_HASH = "unknown"
 
 # Records of one read when a whole split is walked through.
 _BLOCK = 1024
@@ -59,6 +62,11 @@ class Source:
     def is_complete(self) -> bool:
         """Whether the dataset is the published one; else it is what was at hand of it."""
         return bool((self._builder.info.metadata or {}).get("complete", True))
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of the split; see `split_hashes`."""
+        return hashes_of(self._builder, self._split)
 
     @property
     def has_pixels(self) -> bool:
@@ -119,7 +127,7 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
 
     Raises:
       UserError: dataset or builder config are unknown (the known ones are listed), or files do
-        not hold the published dataset.
+        not hold the published dataset, or cannot be written.
       DatasetMissingError: with what to put where and the command to run.
     """
     lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
@@ -141,6 +149,29 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
         raise DatasetMissingError(f"{error}\n{_remedy(builder)}") from error
     except UnexpectedFilesError as error:
         raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(f"{builder.data_path} cannot be written: {error}") from error
+
+
+def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str, str]:
+    """The hash of the records of a prepared split, which goes wherever numbers on it go.
+
+    Args:
+      config: see `DataConfig`.
+      split: its name; of a part of it, the hash of the whole is given.
+
+    Returns:
+      `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
+    """
+    config = parse(config)
+    return hashes_of(open_builder(config, config.config), split)
+
+
+def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
+    """As `split_hashes`, of a dataset that is open."""
+    whole = split.partition("[")[0]
+    known = (builder.info.metadata or {}).get("split_hashes", {})
+    return {f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)}
 
 
 @contextlib.contextmanager

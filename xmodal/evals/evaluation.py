@@ -14,6 +14,8 @@ from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ra
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, TaskResult
 
+# Of a hash in the report; all of it is in boards.json.
+_DIGITS = 16
 _COMPARISON = ("comparison.json", "comparison.md")
 _NOTE_ON_CORRELATIONS = (
     "Intervals of correlations and their ± are of the protocol's samples, one pair per query. "
@@ -45,6 +47,8 @@ class Evaluation:
       published: whether the papers' rows stand beside ours.
       warnings: what to know before any number.
       notes: other facts.
+      records: of the prepared datasets that were evaluated, the hash of every split by its name.
+      trained_on: the same of the model's training data, if it is known.
     """
 
     name: str
@@ -56,6 +60,8 @@ class Evaluation:
     published: bool = False
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
+    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def metrics(self) -> dict[str, float]:
@@ -75,6 +81,8 @@ class Evaluation:
                 f"samples of the images, or of half of the rated queries; seed {self.seed}.",
                 *([_NOTE_ON_CORRELATIONS] if any(b.correlations for b in self.results) else []),
                 *self.notes,
+                *_name_records("Evaluated", self.records),
+                *_name_records("Trained on", self.trained_on),
             ],
         )
 
@@ -137,8 +145,18 @@ class Evaluation:
             "similarity": self.similarity,
             "bootstrap": {"samples": self.samples, "seed": self.seed},
             "galleries": {task: _count(result) for task, result in board.tasks.items()},
+            "records": dict(self.records),
+            "trained_on": dict(self.trained_on),
             **_lacking(board),
         }
+
+
+def _name_records(what: str, hashes: Mapping[str, str]) -> list[str]:
+    """A sentence on the records behind the numbers, if anything is known of them."""
+    if not hashes:
+        return []
+    named = ", ".join(f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items())
+    return [f"{what}: {named} (hash of the records)."]
 
 
 def _count(result: TaskResult) -> dict[str, int | None]:

@@ -1,6 +1,7 @@
 """Checkpoints of a run: async and atomic, the last few and the best one kept.
 
     RUN_DIR/config.json             the config the run was started with
+    RUN_DIR/records.json            the hashes of the splits it reads, see run_records
     RUN_DIR/frozen/                 parameters that never change, written once
     RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated
 

@@ -15,6 +15,7 @@ from xmodal.evals.reports.compare import check_comparable, rated_tasks
 from xmodal.evals.reports.store import StoredResults
 from xmodal.training import checkpoints, preflight, sharding
 from xmodal.training.results import write_results
+from xmodal.training.run_records import load_records
 from xmodal.training.state import TrainState
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class RunEvaluator:
             seed=options.seed,
             published=split == "test" and not held_out.partial,
             warnings=warn_of_part(held_out.partial, split),
+            records=held_out.hashes,
+            trained_on=load_records(run_dir).get("train", {}),
         )
 
     def _eval_set(self, split: str) -> data.EvalSet:

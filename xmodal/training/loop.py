@@ -24,6 +24,7 @@ from xmodal.training import (
 )
 from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 from xmodal.training.init_from import init_from
+from xmodal.training.run_records import check_records, save_records
 from xmodal.training.state import TrainState, abstract_state, create_state, flatten
 from xmodal.training.step import jit_step, make_step
 
@@ -40,11 +41,12 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       dry_run: stop after compiling; parameters, memory and FLOPs are logged, nothing is written.
 
     Raises:
-      UserError: the config is wrong.
+      UserError: the config is wrong, or not that of the run that is there.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
     parts = preflight.assemble(config, starts=not checkpoints.steps(run_dir))
     config = parts.config
+    records = check_records(run_dir, config)
     state = starting_state(parts, run_dir)
     store = None
     if config.frozen_cache and not dry_run:
@@ -53,6 +55,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
     if dry_run:
         return
     checkpoints.save_config(run_dir, config)
+    save_records(run_dir, records)
     evaluator = RunEvaluator(parts)
     saver = checkpoints.Checkpoints(run_dir, config.checkpoint)
     writer = reporting.make_writer(run_dir)
