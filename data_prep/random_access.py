@@ -1,6 +1,8 @@
 """The builder behind every dataset: it checks, counts and hashes what a dataset's reader finds."""
 
 import contextlib
+import errno
+import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -151,6 +153,11 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         except BaseException as error:
             with contextlib.suppress(OSError):
                 self._report.path.replace(listed)
+            if isinstance(error, RuntimeError) and (full := os.strerror(errno.ENOSPC)) in str(
+                error
+            ):
+                # ArrayRecord's writer does not say it as Python does.
+                raise OSError(errno.ENOSPC, full, str(folder.parent)) from error
             if not isinstance(error, UnexpectedFilesError) or not self._report.has_left_out:
                 raise
             raise UnexpectedFilesError(

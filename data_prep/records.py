@@ -3,9 +3,11 @@
 import collections
 import csv
 import dataclasses
-import pathlib
+import io
 from collections.abc import Mapping
 from typing import Any, Self
+
+from etils import epath
 
 # What a builder yields for a record that can be used: a key that is unique in the split, and an
 # example with the features of the builder.
@@ -36,7 +38,7 @@ class BuildReport:
       path: the csv file, with the columns `split,where,reason,detail`.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, path: epath.Path) -> None:
         self.path = path
         self._file: Any = None
         self._kept: collections.Counter[str] = collections.Counter()
@@ -71,12 +73,9 @@ class BuildReport:
         """Counts a record that was left out and writes its row."""
         self._left_out[split][record.reason] += 1
         if self._file is None:
-            # Names of files may hold bytes that are no text.
-            self._file = self.path.open(
-                "w", encoding="utf-8", errors="backslashreplace", newline=""
-            )
-            csv.writer(self._file).writerow(["split", "where", "reason", "detail"])
-        csv.writer(self._file).writerow([split, record.where, record.reason, record.detail])
+            self._file = self.path.open("wb")
+            self._file.write(_csv_row("split", "where", "reason", "detail"))
+        self._file.write(_csv_row(split, record.where, record.reason, record.detail))
 
     def metadata(self) -> dict[str, Any]:
         """The counts as plain data.
@@ -123,6 +122,13 @@ def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:
         if not kept or kept < min_kept * total:
             short.append(split)
     return short
+
+
+def _csv_row(*fields: str) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(fields)
+    # Names of files may hold bytes that are no text.
+    return line.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:

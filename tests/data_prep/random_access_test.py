@@ -3,6 +3,7 @@
 import csv
 import errno
 import io
+import os
 import pathlib
 import sys
 from typing import ClassVar
@@ -170,9 +171,16 @@ def test_empty_splits_and_repeated_ids_stop_the_build(prepare, tmp_path, rows, m
     _refused(prepare, tmp_path, message, train=rows, min_kept=0.0)
 
 
-def test_a_full_disk_leaves_nothing_that_looks_prepared(prepare, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError("write() failed: No space left on device; writing x; at byte 3141632"),
+    ],
+)
+def test_a_full_disk_leaves_nothing_that_looks_prepared(prepare, tmp_path, monkeypatch, error):
     def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     with monkeypatch.context() as patch:
         patch.setattr(SplitHash, "hexdigest", full)
