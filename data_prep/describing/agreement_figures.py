@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_prep.describing.canvas import GREY, LIGHT, colour, label, new_figure, strip, to_png
-from data_prep.describing.statistics import methods_of, rated_twice, rater_deviations
+from data_prep.describing.statistics import methods_of, name_of, rated_twice, rater_deviations
 from data_prep.rated_pairs import RatedPairs
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _CELLS = 50  # of a density, along each side
 _FEWEST = 20  # pairs behind a point of a curve
-_MOST_METHODS = 4  # of one task that get a plot of their own
+_MOST_PLOTS = 4  # of one task that get a plot of their own
 
 
 def draw_cosines(
@@ -39,7 +39,7 @@ def draw_cosines(
     for task, values in cosines.items():
         known = np.isfinite(values)
         methods = [(name, rows & known) for name, rows in methods_of(rated[task])]
-        if len(methods) > 1 + _MOST_METHODS:
+        if len(methods) > 1 + _MOST_PLOTS:
             methods = methods[:1]
         plots.append([(task, name, rows) for name, rows in methods if rows.sum() > 2])
     plots = [row for row in plots if row]
@@ -57,7 +57,7 @@ def draw_cosines(
             scores = rated[task].scores[rows].astype(np.float64)
             _draw_density(axes, cosines[task][rows].astype(np.float64), scores)
             rho = spearman(cosines[task][rows], scores)
-            heading = f"{task}, {method}\n{rows.sum():,} pairs, Spearman {rho:.3f}"
+            heading = f"{name_of(task, method)}\n{rows.sum():,} pairs, Spearman {rho:.3f}"
             label(axes, title=heading, x=f"cosine of {by}", y="score")
     return to_png(figure)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_prep.describing.canvas import GREY, LIGHT, colour, label, new_figure, strip, to_png
-from data_prep.describing.statistics import methods_of, positives_per_item, summarise
+from data_prep.describing.statistics import methods_of, name_of, positives_per_item, summarise
 from data_prep.rated_pairs import RatedPairs
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ def draw_distributions(rated: Mapping[str, RatedPairs], *, title: str = "") -> b
     figure.suptitle(title, fontsize=12, parse_math=False)
     grid = figure.subplots(most, len(rated), squeeze=False)
     for column, (task, pairs) in enumerate(rated.items()):
-        edges = _edges(pairs.scores)
+        bins = _bins(pairs.scores)
         for row, axes in enumerate(grid[:, column]):
             if row >= len(rows[task]):
                 axes.set_axis_off()
                 continue
             method, chosen = rows[task][row]
             scores = pairs.scores[chosen]
-            _draw_histogram(axes, scores, edges, colour(column) if row == 0 else GREY)
-            name = f"{task}, {method}" if row == 0 else method
+            _draw_histogram(axes, scores, bins, colour(column) if row == 0 else GREY)
+            name = method if row else name_of(task, method)
             axes.set_title(
                 f"{name}: {len(scores):,} pairs, mean {scores.mean(dtype=np.float64):.2f}",
                 fontsize=8,
@@ -54,23 +54,28 @@ def draw_distributions(rated: Mapping[str, RatedPairs], *, title: str = "") -> b
     return to_png(figure)
 
 
-def _edges(scores: np.ndarray) -> np.ndarray:
-    """Edges of bins over the whole scale, [B + 1]; values lie in the middle of theirs."""
-    low, high = math.floor(scores.min()), math.ceil(scores.max())
-    high = max(high, low + 1)
+def _bins(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bins over the whole scale: edges [B + 1], and where their bars stand [B].
+
+    A score that takes few values has a bar for each of them, which stands there.
+    """
     values = np.unique(np.round(scores.astype(np.float64), 4))
     if 1 < len(values) <= _FEW_VALUES:
-        middles = (values[1:] + values[:-1]) / 2
         gap = np.diff(values).min()
-        return np.concatenate([[values[0] - gap / 2], middles, [values[-1] + gap / 2]])
-    step = (high - low) / _BINS
-    return low + step * (np.arange(_BINS + 2) - 0.5)
+        middles = (values[1:] + values[:-1]) / 2
+        return np.concatenate([[values[0] - gap / 2], middles, [values[-1] + gap / 2]]), values
+    low, high = math.floor(scores.min()), math.ceil(scores.max())
+    step = max(high - low, 1) / _BINS
+    places = low + step * np.arange(_BINS + 1)
+    return np.append(places - step / 2, places[-1] + step / 2), places
 
 
-def _draw_histogram(axes: "Axes", scores: np.ndarray, edges: np.ndarray, shade: str) -> None:
+def _draw_histogram(
+    axes: "Axes", scores: np.ndarray, bins: tuple[np.ndarray, np.ndarray], shade: str
+) -> None:
+    edges, places = bins
     counts, _ = np.histogram(scores, edges)
-    middles = (edges[1:] + edges[:-1]) / 2
-    axes.bar(middles, counts / len(scores), width=0.9 * np.diff(edges).min(), color=shade)
+    axes.bar(places, counts / len(scores), width=0.9 * np.diff(places).min(), color=shade)
     axes.axvline(scores.mean(dtype=np.float64), color="black", linewidth=0.8, linestyle=":")
     axes.set_xlim(edges[0], edges[-1])
     axes.set_yticks([])
@@ -109,7 +114,7 @@ def draw_positives(
         axes.barh(row, each.positives, color=colour(places[each.task]))
         text = f"  {each.positives:,} of {each.pairs:,} ({each.positives / each.pairs:.0%})"
         axes.text(each.pairs, row, text, va="center", fontsize=8, color=GREY)
-    names = [f"{each.task} ≥ {each.threshold:g}, {each.method}" for each in summaries]
+    names = [name_of(f"{each.task} ≥ {each.threshold:g}", each.method) for each in summaries]
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.55 * max(each.pairs for each in summaries))

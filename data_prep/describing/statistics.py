@@ -13,6 +13,7 @@ POSITIVE: Mapping[str, float] = {"sts": 3.0, "sis": 2.5, "sits": 3.0}
 SIDES = {"sts": ("caption", "caption"), "sis": ("image", "image")}
 _CROSS = ("caption", "image")
 ALL = "all"
+_MANY_METHODS = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,12 +57,23 @@ def summarise(rated: Mapping[str, RatedPairs], positive: Mapping[str, float]) ->
 
 
 def methods_of(pairs: RatedPairs) -> Iterator[tuple[str, np.ndarray]]:
-    """Every sampling method with its rows, bool [P]; first all rows, if there are several."""
+    """Every sampling method with its rows, bool [P].
+
+    First all rows under `ALL`, unless there is but one method with a name of its own; then the most
+    frequent method, or, where methods are many sets of pairs, the first by name.
+    """
     found = pairs.by_method()
-    if len(found) > 1:
+    unnamed = set(found) <= {"", pairs.task}
+    if unnamed or len(found) > 1:
         yield ALL, np.ones(len(pairs), bool)
-    for method, rows in found.items():
-        yield method or ALL, rows
+    if not unnamed:
+        names = sorted(found) if len(found) > _MANY_METHODS else found
+        yield from ((name, found[name]) for name in names)
+
+
+def name_of(task: str, method: str) -> str:
+    """How figures name pairs of a method."""
+    return task if method == ALL else f"{task}, {method}"
 
 
 def _summarise(

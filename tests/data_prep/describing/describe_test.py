@@ -178,11 +178,14 @@ def test_figures_of_many_sets_without_ids():
 @pytest.mark.parametrize(
     "scores", [[2.0, 2.0], [0.0, 5.0], [1.0, 4 / 3, 5 / 3, 4.0], np.linspace(0.1, 4.9, 200)]
 )
-def test_every_score_is_in_a_bin(scores):
+def test_every_score_is_in_a_bin_whose_bar_is_near(scores):
     scores = np.array(scores, np.float32)
-    edges = score_figures._edges(scores)
+    edges, places = score_figures._bins(scores)
     assert (np.diff(edges) > 0).all()
+    assert ((edges[:-1] < places) & (places < edges[1:])).all()
     assert np.histogram(scores, edges)[0].sum() == len(scores)
+    if len(scores) == 4:
+        np.testing.assert_allclose(places, scores, atol=1e-4)
 
 
 @needs_released

@@ -43,6 +43,17 @@ def test_tasks_without_a_threshold_have_no_positives():
     assert len(table.splitlines()) == 4
 
 
+def test_the_only_method_has_a_row_if_it_has_a_name_of_its_own():
+    def methods(*names):
+        pairs = make_pairs("crowd", [(1, 2, 3.0, name) for name in names])
+        return [name for name, _ in statistics.methods_of(pairs)]
+
+    assert methods("crowd") == methods("") == ["all"]
+    assert methods("i2i_csim") == ["i2i_csim"]
+    assert methods("b", "b", "a") == ["all", "b", "a"]
+    assert methods("g", *"gfedcba") == ["all", *"abcdefg"]
+
+
 def test_raters_spread_as_sample_deviation():
     raters = [[1, 2, 4], [3, np.nan, 5], [2, np.nan, np.nan], [np.nan] * 3, [0, 0, 0]]
     pairs = make_pairs("sts", STS, raters)
