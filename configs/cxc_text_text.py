@@ -10,7 +10,7 @@ layers start at random here, with the pretraining's learning rate.
 `minilm` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its three upper layers
 on what the three lower ones give:
 
-    python -m data_prep.convert_weights --tower=bert --source=FOLDER --output=minilm
+    python -m data_prep.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/cxc_text_text.py:minilm \\
         --config.data.manual_dir=DIR --config.data.ratings_dir=DIR
 
@@ -45,12 +45,12 @@ def minilm(config: ConfigDict) -> ConfigDict:
     config.total_steps, config.batch_size, config.log_every = 300, 256, 10
     config.model.text = common.minilm(lower_depth=3)
     config.model.similarity = "cosine"
-    config.init_from.towers.text = "minilm"
-    config.data.text.vocabulary = "minilm/vocab.txt"
+    config.init_from.towers.text = "weights/minilm"
+    config.data.text.vocabulary = "weights/minilm/vocab.txt"
     # 2.4 % of the captions are longer; they lose their last words.
     config.data.text.max_length = 20
     config.freeze = ["text/bert/(?!layers/)"]
-    config.frozen_cache = "minilm_features"
+    config.frozen_cache = "frozen/cxc_minilm"
     config.tasks.t2t.options.temperature = 0.05
     config.optimizer = {
         "name": "adamw",

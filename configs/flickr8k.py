@@ -11,10 +11,11 @@ included.
 what the five lower ones give. `pretrained_i2t` is the same without captions against captions.
 `pretrained_images` goes on from a run of `pretrained` and trains MobileNetV2 on the pictures.
 
-    python -m data_prep.convert_weights --tower=bert --source=FOLDER --output=minilm
+    python -m data_prep.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/flickr8k.py:pretrained \\
         --config.data.manual_dir=DIR --workdir=RUN
-    python -m data_prep.convert_weights --tower=mobilenet_v2 --source=FILE --output=mobilenet_v2
+    python -m data_prep.convert_weights --tower=mobilenet_v2 --source=FILE \\
+        --output=weights/mobilenet_v2
     python -m xmodal.main --config=configs/flickr8k.py:pretrained_images \\
         --config.data.manual_dir=DIR --config.init_from.run=RUN
 
@@ -111,10 +112,10 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     # The same path and the same inputs as behind a MobileNetV2 that is trained itself.
     config.model.image.input_norm = "none"
     config.model.text = common.minilm(lower_depth=5, projection=DIMENSION)
-    config.init_from.towers.text = "minilm"
-    config.data.text.vocabulary = "minilm/vocab.txt"
+    config.init_from.towers.text = "weights/minilm"
+    config.data.text.vocabulary = "weights/minilm/vocab.txt"
     config.freeze = ["text/bert/(?!layers/)"]
-    config.frozen_cache = "flickr8k_text"
+    config.frozen_cache = "frozen/flickr8k_minilm"
     config.optimizer.learning_rate = 7e-4
     config.optimizer.schedule.warmup_steps = 20
     config.evaluation.every, config.checkpoint.every = 100, 100
@@ -147,7 +148,7 @@ def pretrained_images(config: ConfigDict) -> ConfigDict:
         "augment": {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "colour": True},
         "eval_crop": 1.0,
     }
-    config.init_from.towers = {"image": "mobilenet_v2", "text": ""}
+    config.init_from.towers = {"image": "weights/mobilenet_v2", "text": ""}
     config.init_from.run = "runs/flickr8k_pretrained"
     config.init_from.include = ["text/", "image/projection/"]
     config.init_from.optimizer = False

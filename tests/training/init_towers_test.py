@@ -1,6 +1,7 @@
 """Starting towers from converted folders; the model is the tiny multitask one."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -214,3 +215,15 @@ def test_a_folder_of_another_kind_of_file(bert, tmp_path):
     safetensors.numpy.save_file({"x": np.ones(1)}, tmp_path / "weights.safetensors")
     with pytest.raises(UserError, match="tower.json is damaged"):
         init_towers.check_towers({"text": str(tmp_path)}, make_config().model)
+
+
+@pytest.mark.parametrize(("kept", "message"), [(-1, "bytes instead of"), (5, "cannot be read")])
+def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kept, message):
+    folder = tmp_path / "text"
+    shutil.copytree(bert[0], folder)
+    path = folder / "weights.safetensors"
+    config = make_config(str(folder))
+    init_towers.check_towers(config.init_from.towers, config.model)  # whole
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(UserError, match=f"weights.safetensors .*{message}"):
+        init_towers.check_towers(config.init_from.towers, config.model)

@@ -1,6 +1,7 @@
 """Files of named arrays: safetensors, Keras and NumPy."""
 
 import io
+import json
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -43,6 +44,27 @@ def read_safetensors(path: epath.Path) -> dict[str, np.ndarray]:
         values = np.frombuffer(tensor["data"], _SAFETENSORS_DTYPES[tensor["dtype"]])
         arrays[name] = values.reshape(tensor["shape"])
     return arrays
+
+
+def check_safetensors(path: epath.Path) -> None:
+    """Compares the size of a .safetensors file with what its header announces; reads no tensor.
+
+    Raises:
+      UserError: the file is cut off, or is no such file.
+    """
+    size = path.stat().length
+    try:
+        with path.open("rb") as file:
+            start = 8 + int.from_bytes(file.read(8), "little")
+            if start > size:
+                raise ValueError(f"its header should have {start:,} of its {size:,} bytes")
+            header = json.loads(file.read(start - 8))
+        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+        expected = start + max((entry["data_offsets"][1] for entry in tensors), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): {_DAMAGED}.") from error
+    if size != expected:
+        raise UserError(f"{path} has {size:,} bytes instead of {expected:,}: {_DAMAGED}.")
 
 
 def read_npz(path: epath.Path) -> dict[str, np.ndarray]:

@@ -112,6 +112,15 @@ def read_description(folder: str | os.PathLike) -> Description:
     return Description(name, keywords, preprocessing, files)
 
 
+def check_weights(folder: str | os.PathLike) -> None:
+    """Makes sure that the weights of a folder are whole, without reading them.
+
+    Raises:
+      UserError: their file is damaged or cut off.
+    """
+    array_files.check_safetensors(epath.Path(folder) / "weights.safetensors")
+
+
 def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     """Reads the arrays of a folder by their flat names.
 

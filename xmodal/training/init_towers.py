@@ -11,7 +11,7 @@ import numpy as np
 
 from xmodal.models import TOWERS
 from xmodal.options import UserError, check_keys
-from xmodal.pretrained.folder import Description, read_description, read_weights
+from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
 from xmodal.training.state import TrainState, flatten
 
 SIDES = ("image", "text")
@@ -48,7 +48,8 @@ def check_towers(towers: Mapping[str, str], model: Mapping[str, Any]) -> dict[st
       What the folders say of their towers, by side; for those that are named.
 
     Raises:
-      UserError: a folder is not there, incomplete, or of another tower than the model's.
+      UserError: a folder is not there, incomplete (its weights cut off, too), or of another tower
+        than the model's.
     """
     check_keys(_SECTION, towers, SIDES)
     described = {}
@@ -59,6 +60,7 @@ def check_towers(towers: Mapping[str, str], model: Mapping[str, Any]) -> dict[st
         if not model.get(side):
             raise UserError(f"{where}, but config.model.{side} is None.")
         described[side] = description = read_description(folder)
+        check_weights(folder)
         own = dict(model[side].items())
         name = own.pop("name")
         if description.name != name:
