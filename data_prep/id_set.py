@@ -26,13 +26,15 @@ class IdSet:
         """Adds an id.
 
         Raises:
-          UnexpectedFilesError: it is there already; `where` says which record has it again.
+          UnexpectedFilesError: it is there already, or below 0; `where` says which record has it.
         """
         if isinstance(value, str):
             known = value in self._texts
             self._texts.add(value)
         else:
             number = int(value)
+            if number < 0:
+                raise UnexpectedFilesError(f"{where}: {self._name} {number} is below 0")
             block = self._blocks.setdefault(number >> _BITS, bytearray(2**_BITS // 8))
             place, bit = divmod(number % 2**_BITS, 8)
             known = bool(block[place] >> bit & 1)

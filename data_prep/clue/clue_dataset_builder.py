@@ -113,6 +113,8 @@ def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
     if not path.exists():
         return None
     released = read_json(path)
-    if not isinstance(released, dict) or not all(type(n) is int for n in released.values()):
+    if not isinstance(released, dict) or not all(
+        type(n) is int and n >= 0 for n in released.values()
+    ):
         raise schema.UnexpectedFilesError(f"{path} is no JSON object of urls and their numbers")
     return released

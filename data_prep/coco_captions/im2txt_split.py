@@ -4,6 +4,7 @@ import pathlib
 from typing import Any
 
 from data_prep.coco_captions.coco_files import read_coco_json, wrong_form
+from data_prep.json_values import text, whole_number
 
 # Where val2014 is cut, in percent of its images and in the order of the annotation file.
 _TRAIN_UNTIL, _VALIDATION_UNTIL = 85, 90
@@ -41,16 +42,17 @@ def _read_captions(folder: pathlib.Path, part: str) -> Records:
     content, source = read_coco_json(folder, f"captions_{part}.json")
     try:
         images = {
-            int(image["id"]): {
-                "cocoid": int(image["id"]),
+            whole_number(image["id"]): {
+                "cocoid": whole_number(image["id"]),
                 "filepath": part,
-                "filename": str(image["file_name"]),
+                "filename": text(image["file_name"]),
                 "sentences": [],
             }
             for image in content["images"]
         }
         for annotation in content["annotations"]:
-            sentence = {"raw": str(annotation["caption"]), "sentid": int(annotation["id"])}
+            number = whole_number(annotation["id"])
+            sentence = {"raw": text(annotation["caption"]), "sentid": number}
             images[annotation["image_id"]]["sentences"].append(sentence)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise wrong_form(source, error) from error

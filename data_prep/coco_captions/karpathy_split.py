@@ -4,6 +4,7 @@ import pathlib
 from typing import Any
 
 from data_prep.coco_captions.coco_files import read_coco_json, wrong_form
+from data_prep.json_values import text, whole_number
 
 SOURCE = "dataset_coco.json"
 
@@ -26,15 +27,15 @@ def read_karpathy_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[
     try:
         for image in content["images"]:
             record = {
-                "cocoid": int(image["cocoid"]),
-                "filepath": str(image["filepath"]),
-                "filename": str(image["filename"]),
+                "cocoid": whole_number(image["cocoid"]),
+                "filepath": text(image["filepath"]),
+                "filename": text(image["filename"]),
                 "sentences": [
-                    {"raw": str(sentence["raw"]), "sentid": int(sentence["sentid"])}
+                    {"raw": text(sentence["raw"]), "sentid": whole_number(sentence["sentid"])}
                     for sentence in image["sentences"]
                 ],
             }
-            records.setdefault(str(image["split"]), []).append(record)
+            records.setdefault(text(image["split"]), []).append(record)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise wrong_form(source, error) from error
     found = {split: len(images) for split, images in records.items()}

@@ -8,6 +8,7 @@ import pathlib
 from typing import Any
 
 from data_prep.errors import UnexpectedFilesError
+from data_prep.json_values import text, whole_number
 from data_prep.text_files import read_csv, read_jsonl
 
 COLUMNS = ("caption_id", "image_id", "karpathy_split", "caption")
@@ -54,10 +55,11 @@ def read_plain_captions(folder: pathlib.Path) -> dict[str, list[dict[str, Any]]]
         for place, line in read_jsonl(path):
             where = path.parent / place
             try:
-                image_id, split = int(line["image_id"]), str(line["karpathy_split"])
+                image_id, split = whole_number(line["image_id"]), text(line["karpathy_split"])
                 captions = line["captions"]
-                if not isinstance(captions, list) or not all(isinstance(t, str) for t in captions):
+                if not isinstance(captions, list):
                     raise TypeError(f"captions {captions!r:.40}")
+                captions = [text(caption) for caption in captions]
             except (KeyError, OverflowError, TypeError, ValueError) as error:
                 raise UnexpectedFilesError(
                     f"{where}: {type(error).__name__} {error}, where image_id, karpathy_split and "
@@ -65,7 +67,7 @@ def read_plain_captions(folder: pathlib.Path) -> dict[str, list[dict[str, Any]]]
                 ) from error
             if image_id not in with_ids:
                 image = _image(images, image_id, split, where)
-                image["sentences"] += [{"raw": text, "sentid": next(new_ids)} for text in captions]
+                image["sentences"] += [{"raw": raw, "sentid": next(new_ids)} for raw in captions]
     records: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     for image in images.values():
         records[image["split"]].append(image)

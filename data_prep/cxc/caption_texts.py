@@ -6,6 +6,7 @@ from typing import Any
 
 from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
 from data_prep.errors import UnexpectedFilesError
+from data_prep.json_values import text, whole_number
 from data_prep.text_files import read_csv
 
 KARPATHY, OFFICIAL, TABLES = "dataset_coco.json", "captions_val2014.json", "captions*.csv"
@@ -39,24 +40,18 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
 
 
 def _without_blank(captions: Iterable[tuple[int, str]]) -> dict[int, str]:
-    return {number: text for number, text in captions if text.strip()}
+    return {number: raw for number, raw in captions if raw.strip()}
 
 
 def _from_karpathy(content: Any) -> Iterator[tuple[int, str]]:
     for image in content["images"]:
         for sentence in image["sentences"]:
-            yield int(sentence["sentid"]), _text(sentence["raw"])
+            yield whole_number(sentence["sentid"]), text(sentence["raw"])
 
 
 def _from_coco(content: Any) -> Iterator[tuple[int, str]]:
     for annotation in content["annotations"]:
-        yield int(annotation["id"]), _text(annotation["caption"])
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
+        yield whole_number(annotation["id"]), text(annotation["caption"])
 
 
 def _from_table(path: pathlib.Path) -> Iterator[tuple[int, str]]:

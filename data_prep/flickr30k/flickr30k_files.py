@@ -7,6 +7,7 @@ from typing import Any
 
 from data_prep.coco_captions.coco_files import read_coco_json
 from data_prep.errors import UnexpectedFilesError
+from data_prep.json_values import text, whole_number
 from data_prep.text_files import read_csv
 
 KARPATHY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
@@ -104,8 +105,8 @@ def count(splits: Mapping[str, list[Photograph]]) -> dict[str, int]:
 
 
 def _photograph(image: Mapping[str, Any]) -> Photograph:
-    sentences = tuple((int(s["sentid"]), str(s["raw"])) for s in image["sentences"])
-    return Photograph(str(image["filename"]), int(image["imgid"]), sentences)
+    sentences = tuple((whole_number(s["sentid"]), text(s["raw"])) for s in image["sentences"])
+    return Photograph(text(image["filename"]), whole_number(image["imgid"]), sentences)
 
 
 def _read_names(path: pathlib.Path) -> list[str]:
