@@ -12,8 +12,10 @@ import PIL.Image
 import data_prep
 from data_prep.errors import UnexpectedFilesError
 from data_prep.records import BuildReport
+from tests.data_prep.fuzzing.mutations import ODD
 
-
+# What a value of JSON that is no text looks like after it was made one.
+_NO_TEXTS = {str(value) for value in ODD if not isinstance(value, str)}
 _SHARDS = ("damaged archive", "damaged table")
 
 
@@ -27,6 +29,7 @@ class Outcome:
       left_out: split -> reason -> number.
       converted: number of images that were converted.
       rows: number of rows of the listing of what was left out.
+      ids: all ids of images and captions.
     """
 
     error: Exception | None = None
@@ -34,6 +37,7 @@ class Outcome:
     left_out: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     converted: int = 0
     rows: int = 0
+    ids: set[int] = dataclasses.field(default_factory=set)
 
     def records(self) -> dict[str, int]:
         """Records of every published split, kept or not; a damaged shard is no record."""
@@ -63,7 +67,8 @@ def attempt(stand_in: Any, folder: Any, scratch: Any) -> Outcome:
             for split, records in builder._split_generators(manager).items():
                 outcome.kept[split] = {}
                 for key, example in records:
-                    _check(example, builder)
+                    _check(example)
+                    outcome.ids.update(_ids(example))
                     outcome.kept[split][key] = builder.info.features.serialize_example(example)
         except (UnexpectedFilesError, FileNotFoundError) as error:
             return Outcome(error=error)
@@ -75,13 +80,17 @@ def attempt(stand_in: Any, folder: Any, scratch: Any) -> Outcome:
     return outcome
 
 
-def _check(example: dict[str, Any], builder: Any) -> None:
+def _ids(example: dict[str, Any]) -> list[int]:
+    named = (value for name, value in example.items() if name.endswith(("_id", "_ids")))
+    return [int(item) for value in named for item in np.atleast_1d(value)]
+
+
+def _check(example: dict[str, Any]) -> None:
     """What must hold of every record, whatever the files were."""
+    assert all(0 <= item < 2**31 for item in _ids(example)), example
     for name, value in example.items():
         values = value if isinstance(value, list | tuple) else [value]
-        if name.endswith(("_id", "_ids")):
-            assert all(0 <= int(item) < 2**31 for item in values), f"{name} {value}"
-        elif name == "relations":
+        if name == "relations":
             assert set(np.asarray(value).tolist()) <= {0, 1}, f"{name} {value}"
         elif name == "score":
             low, high = (1, 4) if example.get("task") == "expert" else (0, 5)
@@ -96,3 +105,4 @@ def _check(example: dict[str, Any], builder: Any) -> None:
             if isinstance(text, str) and name != "year_average":
                 assert text.strip(), f"{name} is empty"
                 assert "\0" not in text, f"{name} has a NUL"
+                assert text not in _NO_TEXTS, f"{name} is {text}"

@@ -165,7 +165,7 @@ LINES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
     "header_only": lambda content, rng: content.split(b"\n")[0] + b"\n",
 }
 
-_ODD = (None, [], {}, "", "word", -1, 2**40, 1.5, True, [None], {"a": 1}, "\ud800", 10**400)
+ODD = (None, [], {}, "", "word", -1, 2**40, 1.5, True, [None], {"a": 1}, "\ud800", 10**400)
 
 
 def _json_value(content: bytes, rng: np.random.Generator) -> bytes:
@@ -178,7 +178,7 @@ def _json_value(content: bytes, rng: np.random.Generator) -> bytes:
         parent = parent[key]
         keys = list(range(len(parent))) if isinstance(parent, list) else list(parent)
         key = keys[int(rng.integers(len(keys)))]
-    parent[key] = _ODD[int(rng.integers(len(_ODD)))]
+    parent[key] = ODD[int(rng.integers(len(ODD)))]
     lines[place] = json.dumps(holder[0]).encode()
     return b"\n".join(lines)
 

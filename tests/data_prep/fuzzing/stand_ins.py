@@ -151,7 +151,15 @@ _COCO_IMAGES = {
     74: ("test", "val2014"),
     133: ("test", "val2014"),
 }
-_COCO_COUNTS = {"train": 2, "restval": 1, "val": 1, "test": 2, "captions": 30}
+_COCO_COUNTS = {
+    "train": 2,
+    "restval": 1,
+    "val": 1,
+    "test": 2,
+    "train2014": 2,
+    "val2014": 20,
+    "captions": 30,
+}
 
 
 def _karpathy(folder: Any, images: Images | None) -> None:
@@ -179,6 +187,31 @@ def _karpathy(folder: Any, images: Images | None) -> None:
             folder / "val2014.zip",
             {f"val2014/{r['filename']}": images(n) for n, r in enumerate(records) if n >= 2},
         )
+
+
+def _official_coco(folder: Any, images: Images) -> None:
+    """All annotations in one archive, with the objects of every image, as cocodataset.org has."""
+    files = {}
+    parts = {"train2014": [9, 25], "val2014": list(range(40, 60))}
+    for part, numbers in parts.items():
+        names = {number: f"COCO_{part}_{number:012d}.jpg" for number in numbers}
+        listed = [{"id": number, "file_name": name} for number, name in names.items()]
+        captions = [
+            {"image_id": number, "id": 10 * number + k, "caption": _text(k)}
+            for number in numbers
+            for k in range(2)
+        ]
+        instances = [{"id": n, "image_id": n, "category_id": 18, "bbox": []} for n in numbers]
+        objects = [{"id": 18, "name": "dog"}, {"id": 90, "name": "toothbrush"}]
+        for name, content in (
+            ("captions", {"images": listed, "annotations": captions}),
+            ("instances", {"images": listed, "annotations": instances, "categories": objects}),
+        ):
+            files[f"annotations/{name}_{part}.json"] = json.dumps(content).encode()
+        first = 0 if part == "train2014" else 2
+        pictures = {f"{part}/{name}": images(n) for n, name in enumerate(names.values(), first)}
+        _zip(folder / f"{part}.zip", pictures)
+    _zip(folder / "annotations_trainval2014.zip", files)
 
 
 def _plain_captions(folder: Any, images: Images) -> None:
@@ -269,6 +302,16 @@ def _semeval_official(folder: Any, images: Images) -> None:
         (place / f"STS.gs.{each.name}.txt").write_text(scores)
 
 
+def _semeval_pasted(folder: Any, images: Images) -> None:
+    del images
+    for each in _SETS:
+        (folder / str(each.year)).mkdir()
+        lines = [f"{n % 5}.25\t{_text(n)}\tzweitens {n}\n" for n in range(each.pairs)]
+        lines.insert(1, "\tnever\trated\n")
+        path = folder / str(each.year) / f"{each.name}.{each.split}.tsv"
+        path.write_text("".join(lines), encoding="utf-8")
+
+
 def _semeval_table(folder: Any, images: Images) -> None:
     del images
     _csv(
@@ -338,7 +381,6 @@ def _clue(folder: Any, images: Images) -> None:
 
 
 def _cite(folder: Any, images: Images) -> None:
-    del images
     rows = [
         {"": n, "Index": n, "q1_resp": "span"}
         | {f"q{k}_resp": str((n + k) % 2 == 0) for k in range(2, 9)}
@@ -346,6 +388,11 @@ def _cite(folder: Any, images: Images) -> None:
         for n in range(5)
     ]
     _csv(folder / "data.csv", rows, "|")
+    _csv(folder / "q2-8_train_dis_11-08.csv", rows[:3])
+    _csv(folder / "q2-8_test_dis_11-08.csv", rows[3:])
+    (folder / "images").mkdir()
+    for n in range(5):
+        (folder / "images" / f"soup_{n}.jpg").write_bytes(images(n))
 
 
 def _conceptual(output_format: str) -> Callable[[Any, Images], None]:
@@ -448,15 +495,24 @@ STAND_INS = (
     StandIn("flickr8k", "ratings", _flickr8k, {f"{_FLICKR8K}.EXPECTED": _FLICKR8K_COUNTS}),
     StandIn("flickr8k", "features", _flickr8k_tidy, {f"{_FLICKR8K}.EXPECTED": _FLICKR8K_COUNTS}),
     StandIn("coco_captions", "images", _karpathy, {f"{_COCO}.EXPECTED": _COCO_COUNTS}, 6),
+    StandIn(
+        "coco_captions",
+        "im2txt",
+        _official_coco,
+        {f"{_COCO}.EXPECTED": _COCO_COUNTS | {"captions": 44}},
+        22,
+    ),
     StandIn("coco_captions", "captions", _plain_captions, {}, is_counted=False),
     StandIn("cxc", "sts_captions", _cxc, {f"{_CXC}.EXPECTED": _CXC_COUNTS}),
     StandIn("cxc", "sits_images", _cxc, {f"{_CXC}.EXPECTED": _CXC_COUNTS}, 2),
     StandIn("semeval_sts", "pairs", _semeval_official, _SEMEVAL_PATCHES, layout="official"),
+    StandIn("semeval_sts", "pairs", _semeval_pasted, _SEMEVAL_PATCHES, layout="pasted"),
     StandIn("semeval_sts", "pairs", _semeval_table, _SEMEVAL_PATCHES, layout="table"),
     StandIn("eccv_labels", "eccv", _eccv, {f"{_ECCV}.EXPECTED": _ECCV_COUNTS}),
     StandIn("clue", "labels", _clue, {f"{_CLUE}.EXPECTED": _CLUE_COUNTS}),
     StandIn("clue", "images", _clue, {f"{_CLUE}.EXPECTED": _CLUE_COUNTS}, 7),
     StandIn("cite", "labels", _cite, {f"{_CITE}.EXPECTED": {"train": 5}}),
+    StandIn("cite", "plus_images", _cite, {f"{_CITE}.EXPECTED_PLUS": {"train": 3, "test": 2}}, 5),
     *(
         StandIn(
             "conceptual_captions",
