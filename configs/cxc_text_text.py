@@ -24,8 +24,8 @@ eighth of what the paper trains on), full CxC test split, T->T R@1/5/10, median 
 
 35 minutes of CPU time for 300 steps and 94 for 900, the features of the lower layers included in
 the first. The longer run learns its captions by heart: validation R@1 is 48.2 after the shorter
-run, and 48.9 both after 600 and 900 steps. Nearer came only the mean of the weights of both runs
-at their ends, 40.7 63.3 72.7 and STS 78.0, for which there is no switch.
+run, and 48.9 both after 600 and 900 steps. Nearest came its last weights, a quarter of the way back
+to the encoder's own: 40.7 63.5 72.9 and STS 78.4, for which there is no switch.
 The encoder's own training data include COCO captions.
 """
 
