@@ -5,6 +5,7 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
+from xmodal.data import sources
 
 
 def _concatenate(batches):
@@ -87,3 +88,26 @@ def test_ratings_come_from_the_datasets_own_config(tiny_config):
     dtypes = [ratings["sits"][key].dtype for key in ("left_ids", "right_ids", "scores")]
     assert dtypes == [np.int32, np.int32, np.float32]
     assert data.eval_set(tiny_config, split="validation").ratings == {}
+
+
+def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
+    config = data.parse(tiny_config)
+    builder = sources.open_builder(config, config.config)
+    builder.info.metadata["left_out"] = {"test": {"no image": 2, "truncated image": 1}}
+    open_builder = sources.open_builder
+
+    def open_changed(config, name):
+        return builder if name == "images" else open_builder(config, name)
+
+    whole = data.eval_set(tiny_config, split="test")
+    monkeypatch.setattr(sources, "open_builder", open_changed)
+    part = data.eval_set(tiny_config, split="test")
+    assert part.partial == "7 of 10 images"
+    assert not data.eval_set(tiny_config, split="validation").partial
+    # Rated pairs of the tiny dataset name captions that are not there.
+    assert sum(len(pairs["scores"]) for pairs in part.ratings.values()) < sum(
+        len(pairs["scores"]) for pairs in whole.ratings.values()
+    )
+    data.prepare(tiny_config, splits=["train", "test"])
+    assert "3 records of the split test were left out" in caplog.text
+    assert "split train" not in caplog.text

@@ -129,6 +129,7 @@ def test_files_hold_what_other_evaluations_have(make_config, folders, tmp_path):
     assert {tag.split("/")[1] for tag in metrics} == {"t2t", "mean_recall@10"}
     assert f"{TINY}/t2t/recall@1_low" in metrics
     report = (tmp_path / "report.md").read_text()
+    assert f"Evaluated: {TINY}/images/1.0.0 " in report
     assert "Similarity: cosine" in report
     assert f"Text tower: {folders / 'bert'}, not trained." in report
 

@@ -31,8 +31,8 @@ class EvalSet:
         `methods` strings [P]; empty for a dataset without ratings.
       lists: none; released lists of positives are read beside saved embeddings only.
       categories: None, like `caption_categories` and `folds`.
-      partial: how much there is of a split that lacks rated items, or "". The pairs of those are
-        left out.
+      partial: how much there is of a split that lacks records or rated items, or "". The pairs of
+        those are left out.
       hashes: of the records and of the rated pairs, see `sources.split_hashes`.
     """
 
@@ -60,10 +60,13 @@ class EvalSet:
         self.lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
         self.categories = self.caption_categories = self.folds = None
         self.partial = ""
-        if not self._source.is_complete:
+        images, left_out = len(self.image_ids), self._source.left_out
+        if left_out or not self._source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
-            if dropped:
-                self.partial = f"{len(self.image_ids):,} images, {len(self.caption_ids):,} captions"
+            if left_out:
+                self.partial = f"{images:,} of {images + left_out:,} images"
+            elif dropped:
+                self.partial = f"{images:,} images, {len(self.caption_ids):,} captions"
 
     def images(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Every image once, in the order of `image_ids`; the last batch may be short.

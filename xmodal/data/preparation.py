@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from absl import logging
+
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.ratings import load_ratings
 from xmodal.data.sources import Source, open_builder
@@ -23,6 +25,14 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
     config = parse(config)
     open_builder(config, config.config)
     for split in splits:
-        Source(config, split)
+        source = Source(config, split)
+        if source.left_out:
+            logging.warning(
+                "%s records of the split %s were left out when the dataset was prepared; %s lists "
+                "them.",
+                f"{source.left_out:,}",
+                split,
+                source.folder / "left_out.csv",
+            )
     for split in ("validation", "test"):
         load_ratings(config, split)

@@ -64,6 +64,12 @@ class Source:
         return bool((self._builder.info.metadata or {}).get("complete", True))
 
     @property
+    def left_out(self) -> int:
+        """Records of the whole split that could not be used when the dataset was prepared."""
+        reasons = (self._builder.info.metadata or {}).get("left_out", {})
+        return sum(reasons.get(self._split.partition("[")[0], {}).values())
+
+    @property
     def hashes(self) -> dict[str, str]:
         """The hash of the split; see `split_hashes`."""
         return hashes_of(self._builder, self._split)
