@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
@@ -80,10 +81,12 @@ def _without_outline(value: dict[str, Any]) -> Any:
 def _read_table(path: pathlib.Path) -> Categories:
     try:
         with np.load(path) as archive:
-            ids, labels = archive["image_ids"], archive["labels"].astype(np.uint8)
+            # A member that is no array comes as bytes.
+            ids, labels = (np.atleast_1d(archive[name]) for name in ("image_ids", "labels"))
+            labels = labels.astype(np.uint8)
             names = tuple(map(str, archive["category_names"]))
         if labels.shape != (len(ids), len(names)):
             raise ValueError(f"labels have the shape {labels.shape}")
-    except (EOFError, KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
+    except (EOFError, KeyError, OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise wrong_form(str(path), error) from error
     return Categories(names, dict(zip(ids.tolist(), labels, strict=True)))

@@ -131,17 +131,19 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
         raise FileNotFoundError(f"{path} does not exist")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            names, features = archive["files"].tolist(), archive["features"]
+            # A member that is no array comes as bytes.
+            names, features = (np.atleast_1d(archive[name]) for name in ("files", "features"))
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise schema.UnexpectedFilesError(
             f"{path} is cut off, or no archive with `files` and `features`: {error}"
         ) from error
-    if features.shape != (len(names), _CHANNELS) or not np.isfinite(features).all():
+    is_sound = features.shape == (len(names), _CHANNELS) and features.dtype.kind == "f"
+    if not is_sound or not np.isfinite(features).all():
         raise schema.UnexpectedFilesError(
             f"{path} holds {features.dtype} {list(features.shape)} for {len(names):,} files, not "
             f"finite numbers [{len(names)}, {_CHANNELS}]"
         )
-    return dict(zip(names, features, strict=True))
+    return dict(zip(names.tolist(), features, strict=True))
 
 
 def _rating_examples(

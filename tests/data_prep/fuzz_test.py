@@ -16,7 +16,13 @@ from tests.data_prep.fuzzing.stand_ins import STAND_INS, photograph
 
 # Damage in these is found by a checksum of their own: what is kept is what was published.
 _CHECKSUMS = (".zip", ".gz", ".npz")
-_KINDS = [*mutations.BYTES, *mutations.LINES, *mutations.VALUES, *mutations.FILES]
+_KINDS = [
+    *mutations.BYTES,
+    *mutations.LINES,
+    *mutations.VALUES,
+    *mutations.MEMBERS,
+    *mutations.FILES,
+]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,9 @@ from tests.data_prep.fuzzing.stand_ins import photograph
 
 _TEXTS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".token", ".csv.gz")
 _JSON = (".json", ".jsonl")
+_ZIP = (".zip", ".npz")
+
+Members = list[tuple[str, bytes]]
 
 
 class NotApplicableError(Exception):
@@ -26,7 +30,7 @@ def mutate(folder: Any, kind: str, rng: np.random.Generator) -> str:
 
     Args:
       folder: files of a stand-in.
-      kind: a key of `BYTES`, `LINES`, `VALUES` or `FILES`.
+      kind: a key of `BYTES`, `LINES`, `VALUES`, `MEMBERS` or `FILES`.
       rng: draws the file and the place.
 
     Returns:
@@ -35,7 +39,7 @@ def mutate(folder: Any, kind: str, rng: np.random.Generator) -> str:
     Raises:
       NotApplicableError: there is no such file.
     """
-    endings = _TEXTS if kind in LINES else _JSON if kind in VALUES else ("",)
+    endings = _ENDINGS.get(kind, ("",))
     files = [
         path
         for path in sorted(folder.rglob("*"))
@@ -46,6 +50,9 @@ def mutate(folder: Any, kind: str, rng: np.random.Generator) -> str:
     path = files[rng.integers(len(files))]
     if kind in FILES:
         FILES[kind](path)
+        return path.name
+    if kind in MEMBERS:
+        _rewritten(path, kind, rng)
         return path.name
     content = path.read_bytes()
     packed = kind in LINES and content[:2] == b"\x1f\x8b"
@@ -142,6 +149,37 @@ def _field(value: bytes) -> Callable[[bytes, np.random.Generator], bytes]:
     return change
 
 
+def _columns(content: bytes) -> tuple[bytes, list[list[bytes]]]:
+    """The separator, and the fields of every line."""
+    separator = bytes([max(b"\t,|", key=lambda byte: content.count(byte))])
+    return separator, [line.split(separator) for line in content.removesuffix(b"\n").split(b"\n")]
+
+
+def _joined(separator: bytes, rows: list[list[bytes]]) -> bytes:
+    return b"".join(separator.join(row) + b"\n" for row in rows)
+
+
+def _column_gone(content: bytes, rng: np.random.Generator) -> bytes:
+    separator, rows = _columns(content)
+    place = int(rng.integers(len(rows[0])))
+    return _joined(separator, [row[:place] + row[place + 1 :] for row in rows])
+
+
+def _column_renamed(content: bytes, rng: np.random.Generator) -> bytes:
+    separator, rows = _columns(content)
+    rows[0][int(rng.integers(len(rows[0])))] = b"renamed"
+    return _joined(separator, rows)
+
+
+def _field_of_another_line(content: bytes, rng: np.random.Generator) -> bytes:
+    """So that an id comes twice, or a caption."""
+    separator, rows = _columns(content)
+    first, second = rng.integers(len(rows), size=2)
+    place = int(rng.integers(min(len(rows[first]), len(rows[second]))))
+    rows[second][place] = rows[first][place]
+    return _joined(separator, rows)
+
+
 # On the text of files with lines; packed ones are packed again.
 LINES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
     "not_utf8": _insert(b"\xff\xfe\xc3"),
@@ -162,6 +200,9 @@ LINES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
     "utf16": lambda content, rng: content.decode(errors="replace").encode("utf-16"),
     "latin1": lambda content, rng: content.decode().encode("latin1", "replace"),
     "carriage_returns": lambda content, rng: content.replace(b"\n", b"\r\n"),
+    "column_gone": _column_gone,
+    "column_renamed": _column_renamed,
+    "field_of_another_line": _field_of_another_line,
     "header_only": lambda content, rng: content.split(b"\n")[0] + b"\n",
 }
 
@@ -210,6 +251,43 @@ VALUES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
 }
 
 
+def _member_gone(members: Members, rng: np.random.Generator) -> Members:
+    place = int(rng.integers(len(members)))
+    return members[:place] + members[place + 1 :]
+
+
+def _member_elsewhere(members: Members, rng: np.random.Generator) -> Members:
+    place = int(rng.integers(len(members)))
+    name, content = members[place]
+    return [*members[:place], (f"../../{name}.bak", content), *members[place + 1 :]]
+
+
+def _member_of_another(members: Members, rng: np.random.Generator) -> Members:
+    place = int(rng.integers(len(members)))
+    return [*members[:place], (members[place][0], b"no content"), *members[place + 1 :]]
+
+
+# On the members of zip archives; the archives themselves stay sound.
+MEMBERS: dict[str, Callable[[Members, np.random.Generator], Members]] = {
+    "member_gone": _member_gone,
+    "member_elsewhere": _member_elsewhere,
+    "member_of_another": _member_of_another,
+    "members_of_macos": lambda members, rng: [
+        *members,
+        *((f"__MACOSX/{name}", b"no content") for name, _ in members),
+    ],
+    "no_members": lambda members, rng: [],
+}
+
+
+def _rewritten(path: Any, kind: str, rng: np.random.Generator) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in MEMBERS[kind](members, rng):
+            archive.writestr(name, content)
+
+
 def _a_folder_instead(path: Any) -> None:
     path.unlink()
     path.mkdir()
@@ -221,6 +299,13 @@ FILES: dict[str, Callable[[Any], None]] = {
     "gone": lambda path: path.unlink(),
     "a_folder_instead": _a_folder_instead,
     "a_page_instead": lambda path: path.write_text("<html>404 Not Found</html>\n"),
+}
+
+
+_ENDINGS = {
+    kind: endings
+    for kinds, endings in ((LINES, _TEXTS), (VALUES, _JSON), (MEMBERS, _ZIP))
+    for kind in kinds
 }
 
 
@@ -249,6 +334,9 @@ IMAGES: dict[str, tuple[Callable[[], bytes], bool]] = {
     "no_bytes": (lambda: b"", False),
     "no_image": (lambda: b"<html>404 Not Found</html>", False),
     "half": (lambda: photograph(99)[: len(photograph(99)) // 2], False),
+    "column_gone": _column_gone,
+    "column_renamed": _column_renamed,
+    "field_of_another_line": _field_of_another_line,
     "header_only": (lambda: photograph(99)[:20], False),
     "cmyk": (lambda: _encoded(_sound().convert("CMYK"), "JPEG"), True),
     "grey": (lambda: _encoded(_sound().convert("L"), "JPEG"), True),

@@ -162,7 +162,7 @@ _COCO_COUNTS = {
 }
 
 
-def _karpathy(folder: Any, images: Images | None) -> None:
+def _karpathy(folder: Any, images: Images) -> None:
     records = [
         {
             "filepath": place,
@@ -179,14 +179,17 @@ def _karpathy(folder: Any, images: Images | None) -> None:
         for n, (number, (split, place)) in enumerate(_COCO_IMAGES.items())
     ]
     (folder / "dataset_coco.json").write_text(json.dumps({"images": records, "dataset": "coco"}))
-    if images is not None:
-        (folder / "train2014").mkdir()
-        for n, record in enumerate(records[:2]):
-            (folder / "train2014" / record["filename"]).write_bytes(images(n))
-        _zip(
-            folder / "val2014.zip",
-            {f"val2014/{r['filename']}": images(n) for n, r in enumerate(records) if n >= 2},
-        )
+    (folder / "train2014").mkdir()
+    for n, record in enumerate(records[:2]):
+        (folder / "train2014" / record["filename"]).write_bytes(images(n))
+    pictures = {f"val2014/{r['filename']}": images(n) for n, r in enumerate(records) if n >= 2}
+    _zip(folder / "val2014.zip", pictures)
+    np.savez(
+        folder / "val2014_categories.npz",
+        image_ids=np.array([42, 73, 74, 133], np.int32),
+        labels=np.eye(4, 3, dtype=np.uint8),
+        category_names=np.array(["dog", "cat", "toothbrush"]),
+    )
 
 
 def _official_coco(folder: Any, images: Images) -> None:
