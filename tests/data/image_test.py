@@ -8,7 +8,9 @@ import pytest
 import tensorflow as tf
 
 from xmodal.data.config import AugmentConfig, ImageConfig
-from xmodal.data.image import augment, model_images
+from xmodal.data.image import decode, model_images
+
+_run = tf.function(model_images, autograph=False)  # as in the pipeline, and ten times as fast
 
 
 def _png(picture):
@@ -105,8 +107,9 @@ def coordinates():
 
 
 def _augmented(picture, seeds, size, config):
-    run = tf.function(lambda seed: augment(tf.constant(picture), seed, size, config))
-    return np.stack([run(tf.constant([1234, seed], tf.int64)).numpy() for seed in seeds])
+    files = tf.constant([_png(picture)] * len(seeds))
+    seeds = tf.constant([[1234, seed] for seed in seeds], tf.int64)
+    return _run(files, ImageConfig(size=size, augment=config), seeds).numpy()
 
 
 def test_crops_are_within_the_ranges_of_the_recipe_and_fill_them(coordinates):
@@ -174,6 +177,73 @@ def test_the_seed_decides_and_nothing_else():
     assert len({picture.tobytes() for picture in same_file}) == 5
     other_epoch = model_images(tf.constant(files), config, tf.constant(seeds + [[1, 0]])).numpy()
     assert not np.array_equal(whole, other_epoch)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size"),
+    [(60, 80, 64), (90, 50, 16), (200, 150, 41), (5, 2, 9), (64, 64, 32)],
+)
+def test_an_augmented_picture_is_that_of_tensorflow_to_the_rounding(height, width, size):
+    picture = np.random.default_rng(size).integers(0, 256, (height, width, 3), np.uint8)
+    seeds = tf.constant([[5, number] for number in range(6)], tf.int64)
+    results = model_images(
+        tf.constant([_png(picture)] * 6), ImageConfig(size=size, augment=AugmentConfig()), seeds
+    )
+    for seed, result in zip(seeds * [1, 2], results.numpy(), strict=True):
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            picture.shape,
+            tf.zeros([1, 0, 4]),
+            seed=seed,
+            min_object_covered=0.1,
+            aspect_ratio_range=(0.75, 1.33),
+            area_range=(0.67, 1.0),
+            use_image_if_no_bounding_boxes=True,
+        )
+        flip, luma, *chroma = tf.random.stateless_uniform([4], seed + [0, 1], alg="philox").numpy()
+        crop = tf.slice(picture, begin, extent)
+        crop = crop[:, ::-1] if flip < 0.5 else crop
+        blue, red = (25.5 * (2 * value - 1) for value in chroma)
+        shift = 32 * (2 * luma - 1) + np.array(
+            [1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue]
+        )
+        expected = tf.image.resize(crop, [size, size], "bilinear", antialias=True) + shift
+        difference = np.abs(result - np.clip(expected, 0, 255))
+        assert difference.max() < 0.5 + 1e-3
+
+
+def test_jpegs_are_decoded_as_tensorflow_does():
+    y, x = np.mgrid[:37, :51]
+    picture = np.stack([5 * x, 6 * y, 2 * (x + y)], -1) + np.random.default_rng(0).integers(0, 9)
+    picture = PIL.Image.fromarray(picture.astype(np.uint8))
+    kinds = [
+        {},
+        {"subsampling": "4:4:4", "quality": 95},
+        {"subsampling": "4:2:2"},
+        {"progressive": True},
+        {"keep_rgb": True},
+        {"mode": "L"},
+        {"mode": "CMYK"},
+    ]
+    for kind in kinds:
+        file = io.BytesIO()
+        picture.convert(kind.pop("mode", "RGB")).save(file, "JPEG", **kind)
+        expected = tf.io.decode_image(file.getvalue(), channels=3).numpy()
+        np.testing.assert_array_equal(decode(file.getvalue()), expected)
+    np.testing.assert_array_equal(decode(file.getvalue() + b"more"), expected)
+
+
+@pytest.mark.parametrize("seeds", [None, [[1, 2]]])
+@pytest.mark.parametrize("damage", [lambda file: file[:40], lambda file: b"", lambda file: b"GIF"])
+def test_what_is_no_picture_is_refused(damage, seeds):
+    file = io.BytesIO()
+    PIL.Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(file, "JPEG")
+    config = ImageConfig(size=8, augment=AugmentConfig())
+    with pytest.raises(Exception, match=r"(?i)image|JPEG|contents"):
+        model_images(
+            tf.constant([damage(file.getvalue())]),
+            config,
+            None if seeds is None else tf.constant(seeds, tf.int64),
+        )
 
 
 def test_without_augmentation_training_sees_the_evaluation_crop():

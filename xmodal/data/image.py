@@ -1,20 +1,27 @@
-"""Decoded images to model inputs: the training augmentation and the evaluation crops.
+"""Encoded images to model inputs: the training augmentation and the evaluation crops.
 
 The augmentation and the first crop follow the released training code of the CxC dual encoder
 (lingvo's `milan` task). Pixels leave this file as uint8, because they travel to the device that
 way; normalisation is the tower's.
 """
 
+import concurrent.futures
+import os
 from collections.abc import Callable, Mapping
 
+import numpy as np
+import simplejpeg
 import tensorflow as tf
 
 from xmodal.data.config import AugmentConfig, ImageConfig
+from xmodal.data.resample import resample
 from xmodal.options import UserError
 
 _PARALLEL_IMAGES = 32
 # Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).
 _CHROMA_TO_RGB = ((0.0, 1.402), (-0.344136, -0.714136), (1.772, 0.0))
+# As many pictures are in memory at a time, apart from the results.
+_WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
 
 
 def model_images(
@@ -42,92 +49,150 @@ def model_images(
         )
     if not is_encoded:
         return images
-
-    def prepare(item: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        picture = tf.io.decode_image(item[0], channels=3, expand_animations=False)
-        picture = tf.ensure_shape(picture, [None, None, 3])
-        if len(item) == 1:
-            return EVALUATION_CROPS[config.eval_recipe](picture, config.size, config.eval_crop)
-        return augment(picture, item[1], config.size, config.augment)
-
-    random = seeds is not None and config.augment is not None
-    return tf.map_fn(
-        prepare,
-        (images, seeds) if random else (images,),
-        parallel_iterations=_PARALLEL_IMAGES,
-        fn_output_signature=tf.TensorSpec([config.size, config.size, 3], tf.uint8),
-    )
+    if seeds is None or config.augment is None:
+        return EVALUATION_CROPS[config.eval_recipe](images, config.size, config.eval_crop)
+    return augmented(images, seeds, config.size, config.augment)
 
 
-def augment(image: tf.Tensor, seed: tf.Tensor, size: int, config: AugmentConfig) -> tf.Tensor:
-    """Random crop, resize, mirror and colour shift.
+def augmented(images: tf.Tensor, seeds: tf.Tensor, size: int, config: AugmentConfig) -> tf.Tensor:
+    """Random crops of encoded pictures, resized, mirrored and shifted in colour.
 
     Args:
-      image: uint8 [H, W, 3].
-      seed: int64 [2]; the same seed gives the same picture.
+      images: encoded pictures, strings [N].
+      seeds: int64 [N, 2]; the same seed gives the same picture.
       size: side of the result.
       config: ranges and switches.
 
     Returns:
-      uint8 [size, size, 3].
+      uint8 [N, size, size, 3].
     """
-    # Two seeds, because one would give both operations the same random bits.
-    crop_seed = seed * tf.constant([1, 2], tf.int64)
-    begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
-        tf.shape(image),
-        tf.zeros([1, 0, 4]),
-        seed=crop_seed,
-        min_object_covered=0.1,
-        aspect_ratio_range=config.aspect,
-        area_range=config.area,
-        max_attempts=100,
-        use_image_if_no_bounding_boxes=True,
+
+    def draw(item: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        extent, seed = item
+        # Two seeds, because one would give both operations the same random bits.
+        crop_seed = seed * tf.constant([1, 2], tf.int64)
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            extent,
+            tf.zeros([1, 0, 4]),
+            seed=crop_seed,
+            min_object_covered=0.1,
+            aspect_ratio_range=config.aspect,
+            area_range=config.area,
+            max_attempts=100,
+            use_image_if_no_bounding_boxes=True,
+        )
+        uniform = tf.random.stateless_uniform([4], crop_seed + [0, 1], alg="philox")
+        mirrored = tf.logical_and(config.flip, uniform[0] < 0.5)
+        shift = _colour_shift(uniform[1], uniform[2:]) if config.colour else tf.zeros([3])
+        return tf.concat([begin[:2], extent[:2]], axis=0), mirrored, shift
+
+    extents = tf.numpy_function(_extents, [images], tf.int64)
+    windows, mirrored, shifts = tf.map_fn(
+        draw,
+        (tf.ensure_shape(extents, [None, 3]), seeds),
+        parallel_iterations=_PARALLEL_IMAGES,
+        fn_output_signature=(
+            tf.TensorSpec([4], tf.int64),
+            tf.TensorSpec([], tf.bool),
+            tf.TensorSpec([3], tf.float32),
+        ),
     )
-    image = tf.slice(image, begin, extent)
-    uniform = tf.random.stateless_uniform([4], crop_seed + [0, 1], alg="philox")
-    if config.flip:
-        image = tf.where(uniform[0] < 0.5, tf.reverse(image, [1]), image)
-    image = _resize(image, size)
-    if config.colour:
-        image += _colour_shift(uniform[1], uniform[2:])
-    return _to_uint8(image)
+    return _resampled(images, windows, mirrored, shifts, size)
 
 
-def evaluation_crop(image: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
-    """Keeps the central `fraction` of each side of uint8 [H, W, 3]; uint8 [size, size, 3].
+def evaluation_crops(images: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
+    """Keeps the central `fraction` of each side; strings [N] to uint8 [N, size, size, 3].
 
     The fraction is of the sides and not of the area, although the parameter of the released code is
     named as an area: what counts is what its TF op did.
     """
-    return _to_uint8(_resize(tf.image.central_crop(image, fraction), size))
+
+    def centre(images: np.ndarray) -> np.ndarray:
+        extents = _extents(images)[:, :2]
+        begin = ((extents - extents * fraction) / 2).astype(np.int64)
+        return np.concatenate([begin, extents - 2 * begin], axis=1)
+
+    windows = tf.numpy_function(centre, [images], tf.int64)
+    plain = tf.zeros([tf.shape(images)[0], 3])
+    return _resampled(images, windows, tf.zeros_like(images, tf.bool), plain, size)
 
 
-def simclr_crop(image: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
-    """A central square of uint8 [H, W, 3], `fraction` of its shorter side; uint8 [size, size, 3].
+def simclr_crops(images: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
+    """Central squares, `fraction` of the shorter side; strings [N] to uint8 [N, size, size, 3].
 
     As data_util.py of google-research/simclr evaluates, whose released weights were trained with
     TensorFlow 1: its bicubic kernel (a = -0.75) starts from the corner of a pixel and not from its
     centre, and is no wider where the picture shrinks.
     """
-    extent = tf.shape(image)[:2]
-    shorter = tf.cast(tf.reduce_min(extent), tf.float32)
-    side = tf.cast(tf.round(fraction * shorter), tf.int32)
-    top, left = tf.unstack((extent - side + 1) // 2)
-    square = image[top : top + side, left : left + side]
-    resized = tf.compat.v1.image.resize_bicubic(square[None], [size, size])
-    return _to_uint8(tf.ensure_shape(resized[0], [size, size, 3]))
+
+    def crop(encoded: tf.Tensor) -> tf.Tensor:
+        image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        extent = tf.shape(image)[:2]
+        shorter = tf.cast(tf.reduce_min(extent), tf.float32)
+        side = tf.cast(tf.round(fraction * shorter), tf.int32)
+        top, left = tf.unstack((extent - side + 1) // 2)
+        square = image[top : top + side, left : left + side]
+        resized = tf.compat.v1.image.resize_bicubic(square[None], [size, size])[0]
+        return tf.saturate_cast(tf.round(resized), tf.uint8)
+
+    return tf.map_fn(
+        crop,
+        images,
+        parallel_iterations=_PARALLEL_IMAGES,
+        fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
+    )
 
 
 EVALUATION_CROPS: Mapping[str, Callable[[tf.Tensor, int, float], tf.Tensor]] = {
-    "cxc": evaluation_crop,
-    "simclr": simclr_crop,
+    "cxc": evaluation_crops,
+    "simclr": simclr_crops,
 }
 """By `config.data.image.eval_recipe`."""
 
 
-def _resize(image: tf.Tensor, size: int) -> tf.Tensor:
-    """Antialiased bilinear, aspect ratio not kept; float32 in [0, 255]."""
-    return tf.image.resize(image, [size, size], "bilinear", antialias=True)
+def decode(encoded: bytes) -> np.ndarray:
+    """Pixels uint8 [H, W, 3] of an encoded picture, those of `tf.io.decode_image`.
+
+    Raises:
+      tf.errors.InvalidArgumentError: this is no picture, or only a part of one.
+    """
+    try:
+        if simplejpeg.decode_jpeg_header(encoded)[2] in ("YCbCr", "Gray"):
+            # TensorFlow's default DCT; with the other one pixels are off by 1 on average.
+            return simplejpeg.decode_jpeg(encoded, fastdct=True)
+    except ValueError:  # another format, or a JPEG with a slip
+        pass
+    return tf.io.decode_image(encoded, channels=3, expand_animations=False).numpy()
+
+
+def _extents(images: np.ndarray) -> np.ndarray:
+    """Heights, widths and channels, int64 [N, 3], of encoded pictures; of JPEGs by the header."""
+    extents = np.full([len(images), 3], 3, np.int64)
+    for row, encoded in enumerate(images):
+        try:
+            extents[row, :2] = simplejpeg.decode_jpeg_header(encoded)[:2]
+        except ValueError:
+            extents[row] = decode(encoded).shape
+    return extents
+
+
+def _resampled(
+    images: tf.Tensor, windows: tf.Tensor, mirrored: tf.Tensor, shifts: tf.Tensor, size: int
+) -> tf.Tensor:
+    """Windows of encoded pictures, uint8 [N, size, size, 3]; see `resample`."""
+
+    def run(*columns: np.ndarray) -> np.ndarray:
+        results = np.empty([len(columns[0]), size, size, 3], np.uint8)
+
+        def fill(encoded: bytes, *rest: np.ndarray) -> None:
+            resample(decode(encoded), *rest)
+
+        for _ in _WORKERS.map(fill, *columns, results):
+            pass  # and raise what a worker raised
+        return results
+
+    pixels = tf.numpy_function(run, [images, windows, mirrored, shifts], tf.uint8)
+    return tf.ensure_shape(pixels, [*images.shape, size, size, 3])
 
 
 def _colour_shift(brightness: tf.Tensor, chroma: tf.Tensor) -> tf.Tensor:
@@ -135,7 +200,3 @@ def _colour_shift(brightness: tf.Tensor, chroma: tf.Tensor) -> tf.Tensor:
     brightness = 32.0 * (2.0 * brightness - 1.0)
     chroma = 255.0 * 0.1 * (2.0 * chroma - 1.0)
     return brightness + tf.linalg.matvec(tf.constant(_CHROMA_TO_RGB), chroma)
-
-
-def _to_uint8(image: tf.Tensor) -> tf.Tensor:
-    return tf.saturate_cast(tf.round(image), tf.uint8)

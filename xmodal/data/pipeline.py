@@ -12,6 +12,10 @@ from xmodal.data.order import Order
 from xmodal.data.sources import Source
 from xmodal.data.tokenizers import make_tokenizer
 
+# One is read and tokenised while the pictures of the other are decoded on all cores; more would
+# only take memory.
+_PARALLEL_BATCHES = 2
+
 
 def train_batches(
     config: Mapping[str, Any] | DataConfig,
@@ -79,7 +83,7 @@ def train_batches(
         return batch
 
     steps = tf.data.Dataset.range(first_step, total_steps)
-    batches = steps.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    batches = steps.map(make_batch, num_parallel_calls=_PARALLEL_BATCHES, deterministic=True)
     return batches.prefetch(config.prefetch).as_numpy_iterator()
 
 
