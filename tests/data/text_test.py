@@ -148,6 +148,17 @@ def _fuzz(count):
     return ["".join(rng.choices(alphabet, k=rng.randint(1, 24))) for _ in range(count)]
 
 
+def _plain_fuzz(count):
+    """Printable ASCII, which takes a way of its own."""
+    rng = random.Random(2)
+    ascii_words = [token for token in _BERT_LIKE if token.isascii()] + [" "] * 60
+    symbols = [chr(code) for code in range(32, 127)]
+    return [
+        "".join(rng.choices(rng.choice([symbols, ascii_words]), k=rng.randint(0, 24)))
+        for _ in range(count)
+    ]
+
+
 def _rows(texts, vocabulary, **config):
     tokenizer = Tokenizer(vocabulary, TextConfig(max_length=_LENGTH, **config))
     ids, mask = tokenizer(tf.constant(texts))
@@ -156,13 +167,21 @@ def _rows(texts, vocabulary, **config):
 
 @pytest.mark.parametrize("lower_case", [True, False])
 def test_ids_equal_those_of_bert(lower_case):
-    texts = [*_AWKWARD, *_fuzz(400), *_INVALID]
+    texts = [*_AWKWARD, *_fuzz(400), *_plain_fuzz(400), *_INVALID]
     ids, mask = _rows(texts, _BERT_LIKE, lower_case=lower_case)
     assert ids.dtype == mask.dtype == np.int32
     for row, row_mask, text in zip(ids, mask, texts, strict=True):
         expected = _reference(text, _BERT_LIKE, lower_case)
         assert row.tolist() == expected, repr(text)
         assert row_mask.tolist() == [int(token != 0) for token in expected], repr(text)
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_ids_equal_those_of_bert_where_all_captions_are_plain(lower_case):
+    texts = [text for text in _AWKWARD if text.isascii() and text.isprintable()]
+    texts += [*_plain_fuzz(400), "a" * 199 + " " + "a" * 202 + ",a"]
+    ids, _ = _rows(texts, _BERT_LIKE, lower_case=lower_case)
+    assert ids.tolist() == [_reference(text, _BERT_LIKE, lower_case) for text in texts]
 
 
 def test_ids_equal_those_of_bert_with_a_learnt_vocabulary():

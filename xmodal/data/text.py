@@ -4,7 +4,9 @@
 input: it folds case where BERT lower-cases (German sharp s, final sigma), does not split on Unicode
 spaces, replaces control characters by spaces where BERT drops them, and limits words to 100 bytes
 where BERT allows 200 characters. Here the text is normalised by BERT's rules first and the parts of
-BertTokenizer (splitting, word pieces) do the rest.
+BertTokenizer (splitting, word pieces) do the rest. Captions of printable ASCII, nearly all of them,
+need none of that: on them `FastWordpieceTokenizer` alone does what BERT does, in a tenth of the
+time.
 """
 
 from collections.abc import Sequence
@@ -47,6 +49,9 @@ class Tokenizer:
         self._pad, self._cls, self._sep = (
             self.vocabulary.index(token) for token in ("[PAD]", "[CLS]", "[SEP]")
         )
+        self._plain_pieces = tf_text.FastWordpieceTokenizer(
+            list(vocabulary), max_bytes_per_word=_MAX_CHARS_PER_WORD, token_out_type=tf.int32
+        )
         # Same pieces as the WordpieceTokenizer inside BertTokenizer, in a tenth of the time.
         self._word_pieces = tf_text.FastWordpieceTokenizer(
             list(vocabulary),
@@ -63,11 +68,7 @@ class Tokenizer:
           configured `max_length`.
         """
         length = self._config.max_length
-        words = split_words(normalize(tf.reshape(captions, [-1]), self._config.lower_case))
-        # BERT's limit is in characters, the word-piece tokeniser's in bytes.
-        too_long = tf.strings.length(words.flat_values, "UTF8_CHAR") > _MAX_CHARS_PER_WORD
-        words = words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values))
-        pieces = self._word_pieces.tokenize(words).merge_dims(-2, -1)[:, : length - 2]
+        pieces = self._tokenise(tf.reshape(captions, [-1]))[:, : length - 2]
         rows = pieces.nrows()
         ids = tf.concat(
             [tf.fill([rows, 1], self._cls), pieces, tf.fill([rows, 1], self._sep)], axis=1
@@ -76,6 +77,34 @@ class Tokenizer:
         ids = ids.to_tensor(self._pad, shape=[None, length])
         shape = tf.concat([tf.shape(captions), [length]], axis=0)
         return tf.reshape(ids, shape), tf.reshape(mask, shape)
+
+    def _tokenise(self, captions: tf.Tensor) -> tf.RaggedTensor:
+        """Word pieces of UTF-8 strings [N], ragged [N, pieces]."""
+        is_plain = tf.strings.regex_full_match(captions, "[ -~]*")
+        return tf.cond(
+            tf.reduce_all(is_plain),
+            lambda: self._plain_pieces.tokenize(self._lowered(captions)),
+            lambda: self._tokenise_mixed(captions, is_plain),
+        )
+
+    def _tokenise_mixed(self, captions: tf.Tensor, is_plain: tf.Tensor) -> tf.RaggedTensor:
+        """As `_tokenise`, with the exact rules for the rows that are not `is_plain`."""
+        plain, other = (tf.where(mask)[:, 0] for mask in (is_plain, ~is_plain))
+        words = split_words(normalize(tf.gather(captions, other), self._config.lower_case))
+        # BERT's limit is in characters, the word-piece tokeniser's in bytes.
+        too_long = tf.strings.length(words.flat_values, "UTF8_CHAR") > _MAX_CHARS_PER_WORD
+        words = words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values))
+        pieces = tf.concat(
+            [
+                self._plain_pieces.tokenize(self._lowered(tf.gather(captions, plain))),
+                self._word_pieces.tokenize(words).merge_dims(-2, -1),
+            ],
+            axis=0,
+        )
+        return tf.gather(pieces, tf.math.invert_permutation(tf.concat([plain, other], axis=0)))
+
+    def _lowered(self, plain: tf.Tensor) -> tf.Tensor:
+        return tf.strings.lower(plain) if self._config.lower_case else plain
 
 
 def normalize(captions: tf.Tensor, lower_case: bool) -> tf.Tensor:
