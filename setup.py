@@ -52,6 +52,7 @@ setuptools.setup(
             "eccv_caption==0.1.0",
             "import-linter>=2.1,<3",
             "pytest>=8,<10",
+            "pytest-xdist>=3.6,<4",
             "ruff>=0.15,<0.18",
         ],
         # Reference implementations and a real sentence encoder, for tests that compare with them;
