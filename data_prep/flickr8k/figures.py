@@ -15,6 +15,8 @@ _SPLITS: dict[str, Figure] = {
 FIGURES: dict[str, dict[str, Figure]] = {
     "ratings": {
         "test/rows with task=expert, method=expert": 5664,
+        # As published, and what is left of a copy with damaged lines that is handed around.
+        "test/rows with task=crowd, method=crowd": Within(47_288, 47_830),
         "* score with task=expert, method=expert": Within(1, 4),
         "* score with task=crowd, method=crowd": Within(0, 1),
     },

@@ -80,6 +80,8 @@ class Builder(schema.RandomAccessBuilder):
                 )
             found["expert"] = sum(rating.task == "expert" for rating in ratings)
             schema.check_counts(found, self.EXPECTED, str(folder))
+            if found["expert"] == len(ratings):
+                raise schema.UnexpectedFilesError(f"{folder} has no judgements of the crowd")
             return {"test": _rating_examples(ratings, image_ids)}
         expected = {name: count for name, count in self.EXPECTED.items() if name != "expert"}
         schema.check_counts(found, expected, str(folder))

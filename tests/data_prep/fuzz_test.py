@@ -23,6 +23,13 @@ _KINDS = [
     *mutations.MEMBERS,
     *mutations.FILES,
 ]
+# Every second kind for one stand-in, and the others for the next: each is met by half of them.
+_CASES = [
+    pytest.param(stand_in, kind, id=f"{stand_in}-{kind}")
+    for row, stand_in in enumerate(STAND_INS)
+    for place, kind in enumerate(_KINDS)
+    if (row + place) % 2 == 0
+]
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +63,7 @@ def test_intact_files_lose_nothing(stand_in, intact):
     assert not any(outcome.left_out.values())
 
 
-@pytest.mark.parametrize("kind", _KINDS)
-@pytest.mark.parametrize("stand_in", STAND_INS, ids=str)
+@pytest.mark.parametrize(("stand_in", "kind"), _CASES)
 def test_broken_files(stand_in, kind, intact, tmp_path):
     source, expected = intact(stand_in)
     folder = tmp_path / "files"
