@@ -1,0 +1,214 @@
+"""Training input against a plain tf.data pipeline and against decoding alone, in one run.
+
+    python -m tests.benchmarks.input_pipeline [--jpegs=FOLDER] [--captions=FILE --vocabulary=FILE]
+
+Pictures of 500 pixels to 380, the same crops, mirrors and colour shifts for both pipelines. Each
+round runs all of them in turn; speeds are medians. `of a core` counts processor time only, which
+other programs on the machine disturb less than the clock. Without files of your own the pictures
+are noise with the spectrum of photographs, and the captions words of a made-up vocabulary.
+"""
+
+import argparse
+import concurrent.futures
+import io
+import os
+import pathlib
+import random
+import resource
+import statistics
+import tempfile
+import time
+
+import numpy as np
+import PIL.Image
+import simplejpeg
+import tensorflow as tf
+
+import data_prep
+from data_prep.build import build
+from tests.data.text_test import _reference
+from xmodal import data
+from xmodal.data.config import AugmentConfig, ImageConfig, TextConfig
+from xmodal.data.image import _colour_shift, model_images
+from xmodal.data.order import Order
+from xmodal.data.text import SPECIAL_TOKENS, Tokenizer
+
+SIZE = 380
+AUGMENT = AugmentConfig()
+
+
+def make_jpegs(count, quality):
+    """Noise whose amplitude falls with the frequency, as in photographs; landscape and portrait."""
+    rng = np.random.default_rng(0)
+    files = []
+    for number in range(count):
+        height, width = (375, 500) if number % 4 else (500, 375)
+        frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width))
+        frequency[0, 0] = 1
+        grey, *colours = np.fft.irfft2(
+            np.fft.rfft2(rng.normal(size=(4, height, width))) / frequency, (height, width)
+        )
+        picture = np.stack([grey + 0.3 * colour for colour in colours], axis=-1)
+        pixels = (128 + 45 * picture / picture.std()).clip(0, 255).astype(np.uint8)
+        file = io.BytesIO()
+        PIL.Image.fromarray(pixels).save(file, "JPEG", quality=quality)
+        files.append(file.getvalue())
+    return files
+
+
+def plain_picture(encoded, seed):
+    """One picture as tf.image makes it."""
+    picture = tf.io.decode_jpeg(encoded, channels=3)
+    seed = seed * tf.constant([1, 2], tf.int64)
+    begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+        tf.shape(picture),
+        tf.zeros([1, 0, 4]),
+        seed=seed,
+        min_object_covered=0.1,
+        aspect_ratio_range=AUGMENT.aspect,
+        area_range=AUGMENT.area,
+        use_image_if_no_bounding_boxes=True,
+    )
+    uniform = tf.random.stateless_uniform([4], seed + [0, 1], alg="philox")
+    picture = tf.slice(picture, begin, extent)
+    picture = tf.where(uniform[0] < 0.5, tf.reverse(picture, [1]), picture)
+    picture = tf.image.resize(picture, [SIZE, SIZE], "bilinear", antialias=True)
+    picture += _colour_shift(uniform[1], uniform[2:])
+    return tf.saturate_cast(tf.round(picture), tf.uint8)
+
+
+def pipelines(files, seeds, batch_size):
+    """Functions that run through all pictures once, by name; the two that augment give batches."""
+    examples = tf.data.Dataset.from_tensor_slices((files, seeds)).cache()
+    threads = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+    config = ImageConfig(size=SIZE, augment=AUGMENT)
+
+    def decode(encoded, _):
+        return tf.reduce_max(tf.io.decode_jpeg(encoded, channels=3)[0, 0])
+
+    def ours(encoded, seed):
+        return model_images(encoded, config, seed)
+
+    auto = tf.data.AUTOTUNE
+    datasets = {
+        "xmodal": examples.batch(batch_size).map(ours, 2).prefetch(2),
+        "tf.image": examples.map(plain_picture, auto).batch(batch_size).prefetch(2),
+        "decode (tf.data)": examples.map(decode, auto).batch(batch_size).prefetch(2),
+    }
+    runs = {name: dataset.as_numpy_iterator for name, dataset in datasets.items()}
+    runs["decode (simplejpeg)"] = lambda: threads.map(simplejpeg.decode_jpeg, files)
+    return runs
+
+
+def measure(runs, count, rounds):
+    """Medians of items per second by the clock and per second of processor time, by name."""
+    speeds = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            clock, processor = time.perf_counter(), time.process_time()
+            for _ in run():
+                pass
+            spent = time.perf_counter() - clock, time.process_time() - processor
+            speeds[name].append([count / seconds for seconds in spent])
+    return {name: list(map(statistics.median, zip(*each))) for name, each in speeds.items()}  # noqa: B905
+
+
+def report_pictures(args):
+    """Speeds, memory and the difference in pixels."""
+    if args.jpegs:
+        files = [path.read_bytes() for path in sorted(pathlib.Path(args.jpegs).glob("*.jpg"))]
+    else:
+        files = make_jpegs(args.count, args.quality)
+    seeds = np.stack([np.full(len(files), 7), np.arange(len(files))], axis=1)
+    runs = pipelines(files, seeds, args.batch_size)
+    print(f"{len(files)} JPEGs of {np.mean([len(file) for file in files]) / 1e3:.0f} KB on average")
+    ours = np.concatenate(list(runs["xmodal"]()))
+    measure({"xmodal": runs["xmodal"]}, len(files), 3)
+    print(f"peak memory after four rounds: {peak_gigabytes():.2f} GB")
+    difference = np.abs(ours - np.concatenate(list(runs["tf.image"]())).astype(np.float32))
+    print(
+        f"pixels: mean absolute difference {difference.mean():.5f} / 255, largest "
+        f"{difference.max():.0f}, {(difference > 0).mean():.3%} of the values differ"
+    )
+    speeds = measure(runs, len(files), args.rounds)
+    for name, (clock, processor) in speeds.items():
+        print(f"{name:20} {clock:8.0f} pictures per second, {processor:6.0f} of a core")
+    for name in list(speeds)[1:]:
+        ratios = (a / b for a, b in zip(speeds["xmodal"], speeds[name], strict=True))
+        print("xmodal / {:20} {:.2f}, by processor time {:.2f}".format(name, *ratios))
+
+
+def report_captions(args):
+    """Captions per second, and how many rows have other ids than BERT's rules give."""
+    if args.captions:
+        captions = pathlib.Path(args.captions).read_text(encoding="utf-8").splitlines()
+        vocabulary = pathlib.Path(args.vocabulary).read_text(encoding="utf-8").splitlines()
+    else:
+        rng = random.Random(0)
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        words = ["".join(rng.choices(letters, k=rng.randint(2, 9))) for _ in range(20_000)]
+        pieces = ["##" + letter for letter in letters]
+        vocabulary = [*SPECIAL_TOKENS, *letters, ".", ",", *dict.fromkeys(words), *pieces]
+        captions = [" ".join(rng.choices(words, k=10)).capitalize() + "." for _ in range(50_000)]
+        captions[::100] = [caption + " Caf\u00e9\u2026" for caption in captions[::100]]
+    tokenizer = Tokenizer(vocabulary, TextConfig(max_length=64))
+    batches = tf.data.Dataset.from_tensor_slices(captions).batch(1024).cache()
+    batches = batches.map(tokenizer, tf.data.AUTOTUNE)
+    speeds = measure({"captions": batches.as_numpy_iterator}, len(captions), args.rounds)
+    print("{:.0f} captions per second, {:.0f} of a core".format(*speeds["captions"]))
+    few = captions[:: max(1, len(captions) // 2000)]
+    ids, _ = tokenizer(tf.constant(few))
+    wrong = sum(
+        row != _reference(text, vocabulary)
+        for row, text in zip(ids.numpy().tolist(), few, strict=True)
+    )
+    print(f"{wrong} of {len(few)} rows differ from BERT's rules")
+
+
+def report_resuming():
+    """Seconds from the call to the first batch, at the start and late in a run."""
+    started = time.perf_counter()
+    order = Order(0, 3_300_000, 4096)
+    order.examples(700_000), order.caption_draws(700_000, 2)
+    print(f"order of 3.3 million examples at step 700,000: {time.perf_counter() - started:.2f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        data_prep.builder_class("crisscrossed_shapes").SPLIT_SIZES = {
+            "train": 500, "validation": 25, "test": 25,
+        }  # fmt: skip
+        build("crisscrossed_shapes", "images", data_dir=folder)
+        config = {
+            "dataset": "crisscrossed_shapes", "data_dir": folder,
+            "image": {"size": SIZE, "augment": {}}, "text": {"vocabulary_size": 300},
+        }  # fmt: skip
+        data.vocabulary_size(config)  # learnt once for a dataset
+        for step in (0, 1, 1_000, 999_999):
+            started = time.perf_counter()
+            next(
+                data.train_batches(
+                    config, split="train", seed=0, batch_size=32, first_step=step,
+                    total_steps=1_000_000,
+                )
+            )  # fmt: skip
+            print(f"first batch at step {step:,}: {time.perf_counter() - started:.2f} s")
+
+
+def peak_gigabytes():
+    """Largest memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def main():
+    """Prints speeds, ratios and differences."""
+    parser = argparse.ArgumentParser()
+    for name in ("jpegs", "captions", "vocabulary"):
+        parser.add_argument(f"--{name}", default="")
+    for name, default in {"count": 256, "quality": 92, "batch_size": 64, "rounds": 5}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    args = parser.parse_args()
+    report_pictures(args)
+    report_captions(args)
+    report_resuming()
+
+
+if __name__ == "__main__":
+    main()
