@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from data_prep.checks.prepared import Prepared
-from data_prep.checks.rows import DIFFERS, OK, Row
+from data_prep.checks.rows import DIFFERS, NOTED, OK, Row
 
 
 def texts(dataset: Prepared) -> Iterator[Row]:
@@ -26,7 +26,9 @@ def scores(dataset: Prepared) -> Iterator[Row]:
                 yield dataset.row(f"{split}/lowest score with {kind}", found.low)
                 yield dataset.row(f"{split}/highest score with {kind}", found.high)
                 mean = round(found.total / found.finite, 3)
-                yield dataset.row(f"{split}/mean score with {kind}", mean)
+                name = f"{split}/mean score with {kind}"
+                # That of a part is another one.
+                yield Row(name, mean, None, NOTED) if dataset.is_part else dataset.row(name, mean)
 
 
 def images(dataset: Prepared) -> Iterator[Row]:

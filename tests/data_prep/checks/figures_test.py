@@ -89,13 +89,15 @@ def _rated(*pairs):
 
 
 class _Dataset:
-    """A prepared dataset with one split and without figures."""
+    """A prepared dataset with one split and few figures."""
 
-    def __init__(self, columns):
-        self.splits = {"test": columns}
+    def __init__(self, columns, is_part=False):
+        self.splits, self.is_part = {"test": columns}, is_part
+        self.figures = {"test/mean score with task=a, method=m": 1.75}
 
     def row(self, name, found, default=None, *, note=""):
-        return judged(name.removeprefix("test/"), found, default, part=False, note=note)
+        figure = lookup(self.figures, name, default)
+        return judged(name.removeprefix("test/"), found, figure, part=self.is_part, note=note)
 
 
 def test_pairs_in_both_orders_and_broken_circles():
@@ -123,6 +125,12 @@ def test_ranges_and_means_of_scores_by_kind():
         "mean score with task=a, method=m": 1.5,
         "scores not finite with task=b, method=m": 1,
     }
+    mean = "mean score with task=a, method=m"
+    verdicts = {row.name: row.verdict for row in contents.scores(dataset)}
+    assert verdicts[mean] == DIFFERS
+    part = _Dataset(dataset.splits["test"], is_part=True)
+    verdicts = {row.name.removeprefix("test/"): row.verdict for row in contents.scores(part)}
+    assert verdicts[mean] == NOTED  # of other rows
 
 
 def test_memory_is_a_few_bytes_per_record():
