@@ -12,7 +12,8 @@ import pytest
 
 from tests.data_prep.fuzzing import mutations
 from tests.data_prep.fuzzing.attempts import attempt
-from tests.data_prep.fuzzing.stand_ins import STAND_INS, photograph
+from tests.data_prep.fuzzing.contents import photograph
+from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
 # Damage in these is found by a checksum of their own: what is kept is what was published.
 _CHECKSUMS = (".zip", ".gz", ".npz")

@@ -17,7 +17,8 @@ from data_prep.build import build
 from data_prep.checks.prepared import prepared_configs
 from data_prep.errors import UnexpectedFilesError
 from data_prep.split_hash import stored_split_hash
-from tests.data_prep.fuzzing.stand_ins import STAND_INS, photograph
+from tests.data_prep.fuzzing.contents import photograph
+from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
 _STAND_IN = next(s for s in STAND_INS if str(s) == "flickr30k-images")
 _FULL = OSError(errno.ENOSPC, "No space left on device")

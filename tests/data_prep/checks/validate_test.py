@@ -13,7 +13,8 @@ from data_prep.checks.rows import DIFFERS, KNOWN, NOTED, OK, PART
 from data_prep.clue import figures as clue_figures
 from data_prep.flickr8k import figures as flickr8k_figures
 from data_prep.flickr8k.flickr8k_dataset_builder import Builder as Flickr8k
-from tests.data_prep.fuzzing.stand_ins import STAND_INS, photograph
+from tests.data_prep.fuzzing.contents import photograph
+from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
 _REAL = pathlib.Path("../shared/data/clue")
 _FIGURES = {

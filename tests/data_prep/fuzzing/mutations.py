@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 
-from tests.data_prep.fuzzing.stand_ins import photograph
+from tests.data_prep.fuzzing.contents import photograph
 
 _TEXTS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".token", ".csv.gz")
 _JSON = (".json", ".jsonl")
