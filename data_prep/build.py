@@ -14,7 +14,7 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 import data_prep
-from data_prep.records import counts_table, short_splits
+from data_prep.building.records import counts_table, short_splits
 from data_prep.schema import UnexpectedFilesError
 
 _WRITER_ERROR = re.compile(r"\b(open|write|close|fsync)\(\) failed")

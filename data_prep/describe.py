@@ -39,8 +39,8 @@ from data_prep.describing.cosines import (
 )
 from data_prep.describing.tensorboard import write_images
 from data_prep.errors import UnexpectedFilesError
-from data_prep.rated_files import read_folder
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_files import read_folder
+from data_prep.reading.rated_pairs import RatedPairs
 from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.evals.reports.files import check_writable, write_files
 from xmodal.options import UserError

@@ -27,7 +27,7 @@ import numpy as np
 import data_prep
 from data_prep.command_line import check_config
 from data_prep.errors import UnexpectedFilesError
-from data_prep.rated_files import file_name, is_rated, read_folder
+from data_prep.reading.rated_files import file_name, is_rated, read_folder
 from data_prep.sampling.encoders import Encoder, embedded_groups
 from data_prep.sampling.facts import Fact, format_facts
 from data_prep.sampling.group_files import read_dataset_groups, read_groups

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.errors import UnexpectedFilesError
-from data_prep.random_access import RandomAccessBuilder
 
 __all__ = [
     "RandomAccessBuilder",

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.split_hash import SplitHash
 from data_prep.checks.columns import Columns, image_names
-from data_prep.image_check import BadImageError, checked_image
-from data_prep.split_hash import SplitHash
 
 # Images of one round of the decoding threads: with photographs of 100 kB about 13 MB.
 _BLOCK = 128

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
-from data_prep import coherence_pairs, schema
-from data_prep.coherence_pairs import Pair
-from data_prep.records import LeftOut, Record
-from data_prep.text_files import read_json, scan_csv
+from data_prep import schema
+from data_prep.building.records import LeftOut, Record
+from data_prep.reading import coherence_pairs
+from data_prep.reading.coherence_pairs import Pair
+from data_prep.reading.text_files import read_json, scan_csv
 
 # CMCM is trained on the first six.
 _RELATIONS = (

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.image_check import BadImageError
+from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.coco_files import Pictures, has_json
 from data_prep.coco_captions.im2txt_split import read_im2txt_split
 from data_prep.coco_captions.karpathy_split import SOURCE, read_karpathy_split
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
-from data_prep.image_check import BadImageError
-from data_prep.records import LeftOut, Record
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5

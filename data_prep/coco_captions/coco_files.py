@@ -4,10 +4,10 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
-from data_prep.image_check import BadImageError
-from data_prep.image_files import ImageFiles
-from data_prep.text_files import open_archive, parse_json, read_json, read_member
+from data_prep.reading.image_files import ImageFiles
+from data_prep.reading.text_files import open_archive, parse_json, read_json, read_member
 
 # The official annotations, and Karpathy's splits of three datasets.
 _ARCHIVES = ("annotations_trainval2014.zip", "caption_datasets.zip")

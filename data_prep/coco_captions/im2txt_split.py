@@ -4,7 +4,7 @@ import pathlib
 from typing import Any
 
 from data_prep.coco_captions.coco_files import read_coco_json, wrong_form
-from data_prep.json_values import text, whole_number
+from data_prep.reading.json_values import text, whole_number
 
 # Where val2014 is cut, in percent of its images and in the order of the annotation file.
 _TRAIN_UNTIL, _VALIDATION_UNTIL = 85, 90

@@ -4,7 +4,7 @@ import pathlib
 from typing import Any
 
 from data_prep.coco_captions.coco_files import read_coco_json, wrong_form
-from data_prep.json_values import text, whole_number
+from data_prep.reading.json_values import text, whole_number
 
 SOURCE = "dataset_coco.json"
 

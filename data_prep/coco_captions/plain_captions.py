@@ -8,8 +8,8 @@ import pathlib
 from typing import Any
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.json_values import text, whole_number
-from data_prep.text_files import read_csv, read_jsonl
+from data_prep.reading.json_values import text, whole_number
+from data_prep.reading.text_files import read_csv, read_jsonl
 
 COLUMNS = ("caption_id", "image_id", "karpathy_split", "caption")
 SPLITS = ("train", "restval", "val", "test")

@@ -7,9 +7,9 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.linked_captions import linked_records
-from data_prep.records import LeftOut, Record
-from data_prep.text_lines import TextLines
+from data_prep.building.records import LeftOut, Record
+from data_prep.reading.linked_captions import linked_records
+from data_prep.reading.text_lines import TextLines
 
 # Validation ids start here, so that they differ from the row numbers of the training file.
 _VALIDATION_OFFSET = 10_000_000

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data_prep.building.records import Record
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption, describe
 from data_prep.crisscrossed_shapes.graph import Scene
 from data_prep.crisscrossed_shapes.ratings import rate_split
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scenes import make_scenes
-from data_prep.records import Record
 from data_prep.schema import RandomAccessBuilder, captioned_image_features, rating_features
 
 

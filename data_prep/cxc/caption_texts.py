@@ -6,8 +6,8 @@ from typing import Any
 
 from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
 from data_prep.errors import UnexpectedFilesError
-from data_prep.json_values import text, whole_number
-from data_prep.text_files import read_csv
+from data_prep.reading.json_values import text, whole_number
+from data_prep.reading.text_files import read_csv
 
 KARPATHY, OFFICIAL, TABLES = "dataset_coco.json", "captions_val2014.json", "captions*.csv"
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.coco_files import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import SIDES, Rating, read_ratings
-from data_prep.image_check import BadImageError, checked_image
-from data_prep.records import LeftOut, Record
 
 _SPLITS = {"validation": "val", "test": "test"}
 # Task -> what the left and the right side are.

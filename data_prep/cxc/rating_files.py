@@ -5,8 +5,8 @@ import pathlib
 import re
 from collections.abc import Iterator, Mapping
 
-from data_prep.records import LeftOut
-from data_prep.text_files import scan_csv
+from data_prep.building.records import LeftOut
+from data_prep.reading.text_files import scan_csv
 
 # Task -> columns of the left and the right side.
 SIDES = {

@@ -7,7 +7,7 @@ import numpy as np
 
 from data_prep.describing.canvas import GREY, LIGHT, colour, label, new_figure, strip, to_png
 from data_prep.describing.statistics import methods_of, name_of, rated_twice, rater_deviations
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_pairs import RatedPairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from data_prep.describing.statistics import sides_of
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_pairs import RatedPairs
 
 _WORD = re.compile(r"\w+")
 _BLOCK = 65_536  # pairs at a time

@@ -6,8 +6,8 @@ import tensorflow_datasets as tfds
 from data_prep.checks.prepared import open_prepared, prepared_configs
 from data_prep.cxc.rating_files import SIDES
 from data_prep.errors import UnexpectedFilesError
-from data_prep.prepared_columns import read_columns
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.prepared_columns import read_columns
+from data_prep.reading.rated_pairs import RatedPairs
 
 # Names of the two sentences of a pair, in the datasets that hold them beside the ratings.
 _SENTENCES = (("sentence1", "sentence2"), ("left_caption", "right_caption"))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_pairs import RatedPairs
 
 # Score from which a pair counts as positive, where a paper says so.
 POSITIVE: Mapping[str, float] = {"sts": 3.0, "sis": 2.5, "sits": 3.0}

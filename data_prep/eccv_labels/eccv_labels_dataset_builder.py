@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.records import LeftOut, Record
 from data_prep.eccv_labels.label_files import Gallery, read_gallery, read_positives
-from data_prep.records import LeftOut, Record
 
 _FOLD_IMAGES = 1000
 # Builder config -> start of the names of its files.

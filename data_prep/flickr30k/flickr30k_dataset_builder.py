@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.image_check import BadImageError
+from data_prep.building.records import LeftOut, Record
 from data_prep.flickr30k import flickr30k_files
 from data_prep.flickr30k.flickr30k_files import Photograph
-from data_prep.image_check import BadImageError
-from data_prep.image_files import ImageFiles
-from data_prep.records import LeftOut, Record
+from data_prep.reading.image_files import ImageFiles
 
 
 class Builder(schema.RandomAccessBuilder):

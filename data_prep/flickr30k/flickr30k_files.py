@@ -7,8 +7,8 @@ from typing import Any
 
 from data_prep.coco_captions.coco_files import read_coco_json
 from data_prep.errors import UnexpectedFilesError
-from data_prep.json_values import text, whole_number
-from data_prep.text_files import read_csv
+from data_prep.reading.json_values import text, whole_number
+from data_prep.reading.text_files import read_csv
 
 KARPATHY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
 KARPATHY = "dataset_flickr30k.json"

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.image_check import BadImageError
+from data_prep.building.records import LeftOut, Record
 from data_prep.flickr8k import flickr8k_files
-from data_prep.image_check import BadImageError
-from data_prep.image_files import ImageFiles
-from data_prep.records import LeftOut, Record
+from data_prep.reading.image_files import ImageFiles
 
 # Of MobileNetV2.
 _CHANNELS = 1280

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from data_prep.building.records import LeftOut
 from data_prep.pinterest.object_arrays import read_objects
-from data_prep.records import LeftOut
 
 _NUMBER = re.compile(r"(\d+)\.\w+$", re.ASCII)
 # Ids of captions: the number of the file, then the place of the sentence in its file.

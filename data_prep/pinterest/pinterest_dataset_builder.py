@@ -7,9 +7,9 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.fetched_images import RowIndex, join_rows, read_fetched
+from data_prep.building.records import LeftOut, Record
 from data_prep.pinterest.pins import Pin, PinSpool, read_pins
-from data_prep.records import LeftOut, Record
+from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
 
 _LISTS = "pinterest_multimodal_2016_v1"
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.records import LeftOut, Record
+from data_prep.building.records import LeftOut, Record
+from data_prep.reading.text_lines import read_caption
 from data_prep.region_features.scan_files import CAPTIONS_PER_IMAGE, FeatureFiles, open_split
-from data_prep.text_lines import read_caption
 
 # SCAN's names -> ours, and the first id where the files give none: no two splits share one.
 _SPLITS = {

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.text_lines import TextLines
+from data_prep.reading.text_lines import TextLines
 
 CAPTIONS_PER_IMAGE = 5
 # The largest number of float16; region features stay below 100.

@@ -6,9 +6,9 @@ import numpy as np
 
 import data_prep
 from data_prep.errors import UnexpectedFilesError
-from data_prep.rated_files import file_name, read_folder
+from data_prep.reading.rated_files import file_name, read_folder
+from data_prep.reading.text_files import read_csv
 from data_prep.sampling.groups import Groups, make_groups
-from data_prep.text_files import read_csv
 
 _COLUMNS = ("caption_id", "image_id")
 _SPLITS = {"val": "validation", "dev": "validation"}  # other names in files
@@ -71,7 +71,7 @@ def read_dataset_groups(
     """
     # These import tensorflow, which files do not need.
     from data_prep.checks.prepared import NotPreparedError, open_prepared, prepared_configs
-    from data_prep.prepared_columns import read_columns
+    from data_prep.reading.prepared_columns import read_columns
 
     configs = [config] if config else prepared_configs(dataset, data_dir)
     for name in configs or list(data_prep.builder_class(dataset).builder_configs)[:1]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from data_prep.rated_files import file_name, format_rows
+from data_prep.reading.rated_files import file_name, format_rows
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.sample import METHODS
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_pairs import RatedPairs
 from data_prep.sampling import scheme
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest import NEIGHBOURS, nearest

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.fetched_images import RowIndex, row_of_name, text_hash
-from data_prep.linked_captions import linked_records
-from data_prep.records import LeftOut, Record
-from data_prep.text_lines import TextLines
+from data_prep.building.records import LeftOut, Record
+from data_prep.reading.fetched_images import RowIndex, row_of_name, text_hash
+from data_prep.reading.linked_captions import linked_records
+from data_prep.reading.text_lines import TextLines
 
 _URLS = "SBU_captioned_photo_dataset_urls.txt"
 _CAPTIONS = "SBU_captioned_photo_dataset_captions.txt"

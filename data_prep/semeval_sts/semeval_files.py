@@ -7,10 +7,10 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
-from data_prep.records import LeftOut
+from data_prep.reading.text_files import read_csv, scan_csv
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
-from data_prep.text_files import read_csv, scan_csv
 
 _SENTENCES = ("sentence1", "sentence2")
 _TABLE_COLUMNS = ("year", "dataset", "split", "score", *_SENTENCES)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.records import LeftOut, Record
+from data_prep.building.records import LeftOut, Record
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
 

@@ -14,9 +14,9 @@ from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 
 import data_prep
 from data_prep.build import build
+from data_prep.building.split_hash import stored_split_hash
 from data_prep.checks.prepared import prepared_configs
 from data_prep.errors import UnexpectedFilesError
-from data_prep.split_hash import stored_split_hash
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 

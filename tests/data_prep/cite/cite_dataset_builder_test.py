@@ -6,8 +6,8 @@ import pathlib
 import pytest
 import tensorflow_datasets as tfds
 
+from data_prep.building.records import LeftOut
 from data_prep.cite.cite_dataset_builder import Builder
-from data_prep.records import LeftOut
 from tests.data_prep.img2dataset import jpeg
 
 _REAL = pathlib.Path("../shared/data/cite")

@@ -10,9 +10,9 @@ import PIL.Image
 import pytest
 import tensorflow_datasets as tfds
 
+from data_prep.building.records import LeftOut
 from data_prep.cxc import rating_files
 from data_prep.cxc.cxc_dataset_builder import Builder
-from data_prep.records import LeftOut
 
 _REAL = pathlib.Path("../shared/data/cxc")
 _COCO = pathlib.Path("../shared/data/coco")

@@ -5,7 +5,7 @@ import pytest
 
 from data_prep.describing import cosines
 from data_prep.describing.cosines import Vectors
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_pairs import RatedPairs
 
 
 def make_pairs(task, ids, texts=None):

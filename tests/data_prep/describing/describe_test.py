@@ -11,8 +11,8 @@ from PIL import Image
 
 from data_prep import describe
 from data_prep.describing import agreement_figures, score_figures, statistics
-from data_prep.rated_files import read_folder
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_files import read_folder
+from data_prep.reading.rated_pairs import RatedPairs
 
 RELEASED = pathlib.Path("../shared/data/cxc")
 needs_released = pytest.mark.skipif(

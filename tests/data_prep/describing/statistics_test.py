@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data_prep.describing import statistics
-from data_prep.rated_pairs import RatedPairs
+from data_prep.reading.rated_pairs import RatedPairs
 
 
 def make_pairs(task, rows, raters=None):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from data_prep.building.records import LeftOut
 from data_prep.eccv_labels.eccv_labels_dataset_builder import Builder
 from data_prep.eccv_labels.label_files import read_gallery
-from data_prep.records import LeftOut
 
 _REAL = pathlib.Path("../shared/data/eccv_caption")
 _real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")

@@ -10,8 +10,8 @@ import numpy as np
 import PIL.Image
 
 import data_prep
+from data_prep.building.records import BuildReport
 from data_prep.errors import UnexpectedFilesError
-from data_prep.records import BuildReport
 from tests.data_prep.fuzzing.mutations import ODD
 
 # What a value of JSON that is no text looks like after it was made one.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.pinterest.object_arrays import read_objects
 from data_prep.pinterest.pins import PinSpool, read_pins
 from data_prep.pinterest.pinterest_dataset_builder import Builder
-from data_prep.records import LeftOut
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import jpeg
 from tests.data_prep.pinterest import python2_arrays

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from data_prep import rated_files, sample_pairs
+from data_prep import sample_pairs
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading import rated_files
 
 RELEASED = pathlib.Path("../shared/data/cxc")
 IMAGES = 30

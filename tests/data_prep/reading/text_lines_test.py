@@ -2,9 +2,9 @@
 
 import pytest
 
-from data_prep import text_lines
-from data_prep.records import LeftOut
-from data_prep.text_lines import TextLines, read_caption
+from data_prep.building.records import LeftOut
+from data_prep.reading import text_lines
+from data_prep.reading.text_lines import TextLines, read_caption
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 2**20])

@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
+from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
-from data_prep.records import LeftOut
-from data_prep.text_files import (
+from data_prep.reading.text_files import (
     open_archive,
     read_csv,
     read_json,

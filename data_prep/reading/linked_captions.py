@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from data_prep.fetched_images import RowIndex, join_rows, read_fetched, row_of_name
-from data_prep.records import LeftOut, Record
-from data_prep.text_lines import read_caption
+from data_prep.building.records import LeftOut, Record
+from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched, row_of_name
+from data_prep.reading.text_lines import read_caption
 
 
 class LinkList(Protocol):

@@ -5,9 +5,9 @@ import csv
 import numpy as np
 import pytest
 
+from data_prep.building.id_set import IdSet
+from data_prep.building.records import BuildReport, LeftOut, counts_table, short_splits
 from data_prep.errors import UnexpectedFilesError
-from data_prep.id_set import IdSet
-from data_prep.records import BuildReport, LeftOut, counts_table, short_splits
 
 
 def _report(path):

@@ -11,8 +11,8 @@ import numpy as np
 
 from data_prep.cxc.rating_files import SIDES
 from data_prep.errors import UnexpectedFilesError
-from data_prep.rated_pairs import RatedPairs
-from data_prep.text_files import read_csv
+from data_prep.reading.rated_pairs import RatedPairs
+from data_prep.reading.text_files import read_csv
 
 _SCORE, _METHOD = "agg_score", "sampling_method"
 _SCALE = (0.0, 5.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from data_prep.records import LeftOut
+from data_prep.building.records import LeftOut
 
 _CHUNK = 2**24
 _LINE_FEED = 10

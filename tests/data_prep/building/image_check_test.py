@@ -9,8 +9,8 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data_prep import image_check
-from data_prep.image_check import BadImageError, checked_image
+from data_prep.building import image_check
+from data_prep.building.image_check import BadImageError, checked_image
 
 _SHAPE = (37, 53)
 

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.fetched_images import RowIndex, join_rows, read_fetched
-from data_prep.records import LeftOut, Record
+from data_prep.building.records import LeftOut, Record
+from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
 
 
 @dataclasses.dataclass(frozen=True)

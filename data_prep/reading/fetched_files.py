@@ -13,8 +13,8 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from data_prep.image_check import BadImageError
-from data_prep.records import LeftOut
+from data_prep.building.image_check import BadImageError
+from data_prep.building.records import LeftOut
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 

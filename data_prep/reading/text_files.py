@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
-from data_prep.records import LeftOut
 
 _GZIP = b"\x1f\x8b"
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)

@@ -15,8 +15,8 @@ import tensorflow_datasets as tfds
 
 import data_prep
 from data_prep import build, schema
-from data_prep.records import LeftOut
-from data_prep.split_hash import SplitHash, stored_split_hash
+from data_prep.building.records import LeftOut
+from data_prep.building.split_hash import SplitHash, stored_split_hash
 
 
 def _jpeg(number, mode="RGB"):

@@ -2,9 +2,9 @@
 
 import pathlib
 
+from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
-from data_prep.image_check import BadImageError
-from data_prep.text_files import open_archive, read_member
+from data_prep.reading.text_files import open_archive, read_member
 
 
 class ImageFiles:

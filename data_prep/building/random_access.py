@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
+from data_prep.building.id_set import IdSet
+from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.records import BuildReport, LeftOut, Record, short_splits
+from data_prep.building.split_hash import SplitHash
+from data_prep.building.unfinished import claimed
 from data_prep.errors import UnexpectedFilesError
-from data_prep.id_set import IdSet
-from data_prep.image_check import BadImageError, checked_image
-from data_prep.records import BuildReport, LeftOut, Record, short_splits
-from data_prep.split_hash import SplitHash
-from data_prep.unfinished import claimed
 
 
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):

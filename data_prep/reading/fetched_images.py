@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from absl import logging
 
-from data_prep.fetched_files import Fetched, has_images, read_folder, read_table, read_tar
-from data_prep.records import LeftOut
+from data_prep.building.records import LeftOut
+from data_prep.reading.fetched_files import Fetched, has_images, read_folder, read_table, read_tar
 
 __all__ = ["Fetched", "RowIndex", "join_rows", "read_fetched", "row_of_name"]
 
