@@ -7,6 +7,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from xmodal.data.augment import draw
 from xmodal.data.config import AugmentConfig, ImageConfig
 from xmodal.data.image import decode, model_images
 
@@ -189,23 +190,10 @@ def test_an_augmented_picture_is_that_of_tensorflow_to_the_rounding(height, widt
     results = model_images(
         tf.constant([_png(picture)] * 6), ImageConfig(size=size, augment=AugmentConfig()), seeds
     )
-    for seed, result in zip(seeds * [1, 2], results.numpy(), strict=True):
-        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
-            picture.shape,
-            tf.zeros([1, 0, 4]),
-            seed=seed,
-            min_object_covered=0.1,
-            aspect_ratio_range=(0.75, 1.33),
-            area_range=(0.67, 1.0),
-            use_image_if_no_bounding_boxes=True,
-        )
-        flip, luma, *chroma = tf.random.stateless_uniform([4], seed + [0, 1], alg="philox").numpy()
-        crop = tf.slice(picture, begin, extent)
-        crop = crop[:, ::-1] if flip < 0.5 else crop
-        blue, red = (25.5 * (2 * value - 1) for value in chroma)
-        shift = 32 * (2 * luma - 1) + np.array(
-            [1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue]
-        )
+    for seed, result in zip(seeds.numpy(), results.numpy(), strict=True):
+        (top, left, rows, columns), mirrored, shift = draw(seed, height, width, AugmentConfig())
+        crop = picture[top : top + rows, left : left + columns]
+        crop = crop[:, ::-1] if mirrored else crop
         expected = tf.image.resize(crop, [size, size], "bilinear", antialias=True) + shift
         difference = np.abs(result - np.clip(expected, 0, 255))
         assert difference.max() < 0.5 + 1e-3

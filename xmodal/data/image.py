@@ -1,7 +1,7 @@
 """Encoded images to model inputs: the training augmentation and the evaluation crops.
 
-The augmentation and the first crop follow the released training code of the CxC dual encoder
-(lingvo's `milan` task). Pixels leave this file as uint8, because they travel to the device that
+The first crop follows the released training code of the CxC dual encoder (lingvo's `milan` task),
+as the augmentation does. Pixels leave this file as uint8, because they travel to the device that
 way; normalisation is the tower's.
 """
 
@@ -13,13 +13,12 @@ import numpy as np
 import simplejpeg
 import tensorflow as tf
 
+from xmodal.data.augment import draw
 from xmodal.data.config import AugmentConfig, ImageConfig
 from xmodal.data.resample import resample
 from xmodal.options import UserError
 
 _PARALLEL_IMAGES = 32
-# Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).
-_CHROMA_TO_RGB = ((0.0, 1.402), (-0.344136, -0.714136), (1.772, 0.0))
 # As many pictures are in memory at a time, apart from the results.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
 
@@ -67,39 +66,11 @@ def augmented(images: tf.Tensor, seeds: tf.Tensor, size: int, config: AugmentCon
       uint8 [N, size, size, 3].
     """
 
-    # Only what takes one seed at a time; each operation here costs some 10 microseconds a picture.
-    def draw(item: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
-        extent, crop_seed, other_seed = item
-        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
-            extent,
-            no_boxes,
-            seed=crop_seed,
-            min_object_covered=0.1,
-            aspect_ratio_range=config.aspect,
-            area_range=config.area,
-            max_attempts=100,
-            use_image_if_no_bounding_boxes=True,
-        )
-        return begin, extent, tf.random.stateless_uniform([4], other_seed, alg="philox")
+    def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray) -> None:
+        picture = decode(encoded)
+        resample(picture, *draw(seed, *picture.shape[:2], config), result)
 
-    no_boxes = tf.zeros([1, 0, 4])
-    extents = tf.numpy_function(_extents, [images], tf.int64)
-    # Two seeds, because one would give both operations the same random bits.
-    crop_seeds = seeds * tf.constant([1, 2], tf.int64)
-    begins, extents, uniform = tf.map_fn(
-        draw,
-        (tf.ensure_shape(extents, [None, 3]), crop_seeds, crop_seeds + [0, 1]),
-        parallel_iterations=_PARALLEL_IMAGES,
-        fn_output_signature=(
-            tf.TensorSpec([3], tf.int64),
-            tf.TensorSpec([3], tf.int64),
-            tf.TensorSpec([4], tf.float32),
-        ),
-    )
-    windows = tf.concat([begins[:, :2], extents[:, :2]], axis=1)
-    mirrored = tf.logical_and(config.flip, uniform[:, 0] < 0.5)
-    shifts = _colour_shift(uniform[:, 1], uniform[:, 2:]) * float(config.colour)
-    return _resampled(images, windows, mirrored, shifts, size)
+    return _each(fill, size, images, seeds)
 
 
 def evaluation_crops(images: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
@@ -109,14 +80,14 @@ def evaluation_crops(images: tf.Tensor, size: int, fraction: float) -> tf.Tensor
     named as an area: what counts is what its TF op did.
     """
 
-    def centre(images: np.ndarray) -> np.ndarray:
-        extents = _extents(images)[:, :2]
-        begin = ((extents - extents * fraction) / 2).astype(np.int64)
-        return np.concatenate([begin, extents - 2 * begin], axis=1)
+    def fill(result: np.ndarray, encoded: bytes) -> None:
+        picture = decode(encoded)
+        height, width = picture.shape[:2]
+        top, left = (int((side - side * fraction) / 2) for side in (height, width))
+        window = (top, left, height - 2 * top, width - 2 * left)
+        resample(picture, window, False, np.zeros(3, np.float32), result)
 
-    windows = tf.numpy_function(centre, [images], tf.int64)
-    plain = tf.zeros([tf.shape(images)[0], 3])
-    return _resampled(images, windows, tf.zeros_like(images, tf.bool), plain, size)
+    return _each(fill, size, images)
 
 
 def simclr_crops(images: tf.Tensor, size: int, fraction: float) -> tf.Tensor:
@@ -167,38 +138,23 @@ def decode(encoded: bytes) -> np.ndarray:
     return tf.io.decode_image(encoded, channels=3, expand_animations=False).numpy()
 
 
-def _extents(images: np.ndarray) -> np.ndarray:
-    """Heights, widths and channels, int64 [N, 3], of encoded pictures; of JPEGs by the header."""
-    extents = np.full([len(images), 3], 3, np.int64)
-    for row, encoded in enumerate(images):
-        try:
-            extents[row, :2] = simplejpeg.decode_jpeg_header(encoded)[:2]
-        except ValueError:
-            extents[row] = decode(encoded).shape
-    return extents
-
-
-def _resampled(
-    images: tf.Tensor, windows: tf.Tensor, mirrored: tf.Tensor, shifts: tf.Tensor, size: int
+def _each(
+    fill: Callable[..., None], size: int, images: tf.Tensor, *columns: tf.Tensor
 ) -> tf.Tensor:
-    """Windows of encoded pictures, uint8 [N, size, size, 3]; see `resample`."""
+    """Pictures uint8 [N, size, size, 3] that `fill` makes, in threads.
+
+    Args:
+      fill: function of the picture to fill, an encoded picture and a row of every column.
+      size: side of the result.
+      images: encoded pictures, strings [N].
+      *columns: tensors [N, ...].
+    """
 
     def run(*columns: np.ndarray) -> np.ndarray:
         results = np.empty([len(columns[0]), size, size, 3], np.uint8)
-
-        def fill(encoded: bytes, *rest: np.ndarray) -> None:
-            resample(decode(encoded), *rest)
-
-        for _ in _WORKERS.map(fill, *columns, results):
+        for _ in _WORKERS.map(fill, results, *columns):
             pass  # and raise what a worker raised
         return results
 
-    pixels = tf.numpy_function(run, [images, windows, mirrored, shifts], tf.uint8)
+    pixels = tf.numpy_function(run, [images, *columns], tf.uint8)
     return tf.ensure_shape(pixels, [*images.shape, size, size, 3])
-
-
-def _colour_shift(brightness: tf.Tensor, chroma: tf.Tensor) -> tf.Tensor:
-    """RGB offsets [N, 3], of 255, from uniform [0, 1) draws: brightness [N], chroma [N, 2]."""
-    brightness = 32.0 * (2.0 * brightness - 1.0)
-    chroma = 255.0 * 0.1 * (2.0 * chroma - 1.0)
-    return brightness[:, None] + tf.linalg.matvec(tf.constant(_CHROMA_TO_RGB), chroma)

@@ -21,7 +21,7 @@ _natural = np.uint64
 
 def resample(
     picture: np.ndarray,
-    window: np.ndarray,
+    window: tuple[int, int, int, int],
     mirrored: bool,
     shift: np.ndarray,
     result: np.ndarray,
@@ -30,7 +30,7 @@ def resample(
 
     Args:
       picture: uint8 [H, W, 3].
-      window: int64 [4], top, left, height and width; inside of the picture.
+      window: top, left, height and width; inside of the picture.
       mirrored: whether left and right change places.
       shift: float32 [3], added to each pixel before it is rounded and clipped.
       result: uint8 [size, size, 3], contiguous; it is filled.
@@ -38,7 +38,7 @@ def resample(
     rows, size = picture.reshape(picture.shape[0], -1), result.shape[0]
     order = np.arange(size)[::-1] if mirrored else np.arange(size)
     places = (3 * order).astype(_natural)
-    _fill(rows, *window.tolist(), places, np.tile(shift, size), result.reshape(size, -1))
+    _fill(rows, *window, places, np.tile(shift, size), result.reshape(size, -1))
 
 
 @_compiled

@@ -1,0 +1,78 @@
+"""Windows of the augmentation against those that TensorFlow draws."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+from xmodal.data.augment import draw
+from xmodal.data.config import AugmentConfig
+
+COUNT = 2000
+
+
+def _ours(height, width, config):
+    return np.array([draw(np.array([3, k]), height, width, config).window for k in range(COUNT)])
+
+
+@tf.function
+def _tensorflow(height, width, area, aspect):
+    def one(number):
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            [height, width, 3],
+            tf.zeros([1, 0, 4]),
+            seed=[7, number],
+            min_object_covered=0.1,
+            aspect_ratio_range=aspect,
+            area_range=area,
+            max_attempts=100,
+            use_image_if_no_bounding_boxes=True,
+        )
+        return tf.concat([begin[:2], extent[:2]], axis=0)
+
+    return tf.map_fn(one, tf.range(COUNT), fn_output_signature=tf.int32)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "area", "aspect"),
+    [
+        (375, 500, (0.67, 1.0), (0.75, 1.33)),
+        (500, 375, (0.67, 1.0), (0.75, 1.33)),
+        (64, 64, (0.85, 1.0), (0.9, 1.1)),
+        (60, 300, (0.2, 1.0), (0.5, 2.0)),
+        (31, 9, (0.3, 0.6), (0.25, 3.0)),
+        (50, 70, (0.02, 0.3), (0.75, 1.33)),
+    ],
+)
+def test_windows_are_spread_as_those_of_tensorflow(height, width, area, aspect):
+    ours = _ours(height, width, AugmentConfig(area=area, aspect=aspect))
+    theirs = _tensorflow(height, width, area, aspect).numpy()
+    for windows in (ours, theirs):
+        assert (windows >= 0).all()
+        assert (windows[:, :2] + windows[:, 2:] <= [height, width]).all()
+    for name, column in {"top": 0, "left": 1, "height": 2, "width": 3}.items():
+        test = stats.ks_2samp(ours[:, column], theirs[:, column])
+        assert test.statistic < 0.055, f"{name}: {test}"  # p = 0.005 of 2,000 continuous draws
+    for pair in [(0, 2), (1, 3), (2, 3)]:
+        both = [np.corrcoef(windows[:, pair].T)[0, 1] for windows in (ours, theirs)]
+        assert abs(both[0] - both[1]) < 0.1
+
+
+def test_a_range_that_nothing_fits_keeps_the_whole_picture():
+    config = AugmentConfig(area=(0.9, 1.0), aspect=(3.0, 4.0))
+    assert draw(np.array([1, 2]), 40, 40, config).window == (0, 0, 40, 40)
+    assert (_tensorflow(40, 40, (0.9, 1.0), (3.0, 4.0)) == [0, 0, 40, 40]).numpy().all()
+
+
+def test_a_window_may_be_a_single_pixel():
+    assert draw(np.array([1, 2]), 1, 1, AugmentConfig()).window == (0, 0, 1, 1)
+
+
+def test_switches_leave_the_window_alone():
+    plain = AugmentConfig(flip=False, colour=False)
+    for seed in np.arange(40).reshape(20, 2):
+        with_all, without = draw(seed, 30, 40, AugmentConfig()), draw(seed, 30, 40, plain)
+        assert with_all.window == without.window
+        assert not without.mirrored
+        assert not without.shift.any()
+        assert with_all.shift.any()
