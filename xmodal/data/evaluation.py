@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.image import model_images
+from xmodal.data.image import PARALLEL_BATCHES, model_images
 from xmodal.data.ratings import load_ratings, rating_hashes
 from xmodal.data.sources import Source
 from xmodal.data.tokenizers import make_tokenizer
@@ -93,7 +93,7 @@ class EvalSet:
             }
 
         starts = tf.data.Dataset.range(0, len(self._source), batch_size)
-        batches = starts.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        batches = starts.map(make_batch, num_parallel_calls=PARALLEL_BATCHES)
         return batches.prefetch(self._config.prefetch).as_numpy_iterator()
 
     def captions(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:

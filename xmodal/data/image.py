@@ -18,6 +18,9 @@ from xmodal.data.config import AugmentConfig, ImageConfig
 from xmodal.data.resample import resample
 from xmodal.options import UserError
 
+# One is read and tokenised while the pictures of the other are decoded on all cores; more would
+# only take memory.
+PARALLEL_BATCHES = 2
 _PARALLEL_IMAGES = 32
 # As many pictures are in memory at a time, apart from the results.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")

@@ -7,14 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.image import model_images
+from xmodal.data.image import PARALLEL_BATCHES, model_images
 from xmodal.data.order import Order
 from xmodal.data.sources import Source
 from xmodal.data.tokenizers import make_tokenizer
-
-# One is read and tokenised while the pictures of the other are decoded on all cores; more would
-# only take memory.
-_PARALLEL_BATCHES = 2
 
 
 def train_batches(
@@ -83,7 +79,7 @@ def train_batches(
         return batch
 
     steps = tf.data.Dataset.range(first_step, total_steps)
-    batches = steps.map(make_batch, num_parallel_calls=_PARALLEL_BATCHES, deterministic=True)
+    batches = steps.map(make_batch, num_parallel_calls=PARALLEL_BATCHES, deterministic=True)
     return batches.prefetch(config.prefetch).as_numpy_iterator()
 
 
