@@ -55,7 +55,7 @@ def _not_found(
     wanted = np.unique(values)
     missing = int(np.isin(wanted, joined.ids(feature, split), invert=True).sum())
     note = f"of {len(wanted):,} in {joined.name}"
-    if joined.is_part:
+    if missing and joined.is_part:
         note += ", which is a part of what was published"
         return Row(name, missing, None, "noted", note)
     return dataset.row(name, missing, 0, note=note)

@@ -1,7 +1,7 @@
 """A prepared dataset as the checks see it."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,7 @@ class Prepared:
     @property
     def is_part(self) -> bool:
         """Whether the dataset is, as it says itself, a part of the published one."""
-        left_out = self.metadata.get("left_out", {}).values()
-        return not self.metadata.get("complete", True) or any(map(bool, left_out))
+        return _is_part(self.metadata)
 
     def row(self, name: str, found: Value, default: Figure | None = None, *, note: str = "") -> Row:
         """A row of the table.
@@ -121,7 +120,7 @@ class Joined:
     def __init__(self, name: str, data_dir: str | None) -> None:
         self.name = name
         builder = open_prepared(*name.split("/"), data_dir)
-        self.is_part = not dict(builder.info.metadata or {}).get("complete", True)
+        self.is_part = _is_part(dict(builder.info.metadata or {}))
         self._walked = {
             split: walk(builder, split, check_images=False).columns for split in builder.info.splits
         }
@@ -130,6 +129,11 @@ class Joined:
         """Ids of a feature in one split, int64 [V]; in all splits if there is none of this name."""
         splits = [self._walked[split]] if split in self._walked else list(self._walked.values())
         return np.concatenate([columns.ids[feature].values for columns in splits])
+
+
+def _is_part(metadata: Mapping[str, Any]) -> bool:
+    """Whether a dataset with this description lacks records, on purpose or not."""
+    return not metadata.get("complete", True) or any(metadata.get("left_out", {}).values())
 
 
 def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.DatasetBuilder:

@@ -37,4 +37,4 @@ def _figures(task: str) -> dict[str, Figure]:
 
 FIGURES = {f"{task}*": _figures(task) for task in ("sts", "sis", "sits")}
 # The names of the tasks begin alike, and of two tables for one row the first counts.
-JOINS = {"*": ("coco_captions/captions",)}
+JOINS = {"*": ("coco_captions/captions", "coco_captions/images")}

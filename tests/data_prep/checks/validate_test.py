@@ -158,6 +158,19 @@ def test_what_was_left_out_is_a_part_and_adds_up(tmp_path, validated, monkeypatc
     assert _figures(rows["train/records with those left out"]) == (2, 2, OK)
 
 
+def test_ids_that_a_part_lacks_are_noted(tmp_path, validated, monkeypatch):
+    monkeypatch.setattr(flickr8k_figures, "FIGURES", {"ratings": _FIGURES["ratings"]})
+    _make(_stand_in("flickr8k-ratings"), tmp_path)
+    images = _stand_in("flickr8k-images")
+    data_dir = _make(images, tmp_path, lambda n: b"" if n == 2 else photograph(n), min_kept=0.5)
+    code, rows = validated("flickr8k", "--config=ratings", f"--data_dir={data_dir}")
+    rows = rows["flickr8k/ratings"]
+    assert code == 0
+    lost = rows["test/image_id not found"]
+    assert _figures(lost) == (1, None, NOTED)
+    assert "which is a part of what was published" in lost["note"]
+
+
 def test_what_is_not_there_or_damaged_ends_in_two(tmp_path, monkeypatch, capsys):
     def error(*args):
         monkeypatch.setattr(sys, "argv", ["validate", "flickr8k", *args])
