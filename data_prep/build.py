@@ -15,6 +15,7 @@ from etils import epath
 
 import data_prep
 from data_prep.building.records import counts_table, short_splits
+from data_prep.command_line import check_config
 from data_prep.schema import UnexpectedFilesError
 
 _WRITER_ERROR = re.compile(r"\b(open|write|close|fsync)\(\) failed")
@@ -102,9 +103,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.min_kept is not None and not 0 <= args.min_kept <= 1:
         parser.error(f"--min_kept is {args.min_kept}; a share from 0 to 1")
+    check_config(parser, args)
     known = list(data_prep.builder_class(args.dataset).builder_configs)
-    if args.config and args.config not in known:
-        parser.error(f"{args.dataset} has no config {args.config!r}; known: {', '.join(known)}")
     for config in [args.config] if args.config else known:
         try:
             builder = build(
@@ -115,7 +115,9 @@ def main() -> None:
                 min_kept=args.min_kept,
             )
         except (OSError, UnexpectedFilesError) as error:
-            sys.exit(f"Error: {error}")
+            # Of several configs, people may want those that came before.
+            place = "" if args.config else f"{args.dataset}/{config}: "
+            sys.exit(f"Error: {place}{error}")
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):
             print(counts_table(builder.info.metadata))

@@ -1,4 +1,4 @@
-"""What commands that read prepared datasets share."""
+"""What the commands share."""
 
 import argparse
 

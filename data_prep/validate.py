@@ -11,6 +11,7 @@ import data_prep
 from data_prep import checks
 from data_prep.checks import rows
 from data_prep.checks.prepared import NotPreparedError, Prepared, prepared_configs
+from data_prep.command_line import check_config
 
 
 def main() -> None:
@@ -50,9 +51,7 @@ def _parse() -> argparse.Namespace:
         help="do not decode images again; their bytes are hashed and compared all the same",
     )
     args = parser.parse_args()
-    known = list(data_prep.builder_class(args.dataset).builder_configs)
-    if args.config and args.config not in known:
-        parser.error(f"{args.dataset} has no config {args.config!r}; known: {', '.join(known)}")
+    check_config(parser, args)
     return args
 
 

@@ -37,7 +37,7 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
       Images, links that could not be fetched, and shards that are damaged.
 
     Raises:
-      FileNotFoundError: the folder does not exist or is empty.
+      FileNotFoundError: the folder does not exist.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist")
@@ -144,7 +144,11 @@ def join_rows(
                 open_rows[row] = False
                 yield row, item
     if strangers:
-        logging.warning("%d fetched images are of no row of the list; they were ignored", strangers)
+        logging.warning(
+            "%d fetched images are of none of these %d rows, but of another split or another list",
+            strangers,
+            count,
+        )
     messages = list(errors)
     for row in np.flatnonzero(open_rows).tolist():
         yield LeftOut(where(row), "no image", messages[error_of[row]])

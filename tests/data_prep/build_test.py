@@ -45,5 +45,6 @@ def test_unknown_names_list_the_known_ones(monkeypatch, capsys):
 
 def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
     folder = tmp_path / "files"
-    with pytest.raises(SystemExit, match=f"{folder} does not exist or is empty"):
+    message = f"flickr8k/images: {folder} does not exist or is empty"
+    with pytest.raises(SystemExit, match=message):
         _run(monkeypatch, "--dataset=flickr8k", f"--manual_dir={folder}", f"--data_dir={tmp_path}")
