@@ -1,4 +1,10 @@
-"""TFDS builders, one folder per dataset, and the table that names them."""
+"""TFDS builders, one folder per dataset, and the table that names them.
+
+The commands are the modules `build`, `validate`, `sample_pairs`, `describe` and `convert_weights`.
+`schema` says what datasets have in common. Folders that are no datasets: `building` (what becomes
+of every record of a build), `reading` (files as users have them), and `checks`, `sampling` and
+`describing` behind the commands.
+"""
 
 import importlib
 from typing import Any

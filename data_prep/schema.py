@@ -1,9 +1,10 @@
 """What every image-text dataset of this project looks like on disk.
 
-A dataset is a TFDS builder with up to four builder configs: `images` (pixels and captions, one
-example per image), `features` (the same with a stored feature vector in place of pixels),
-`captions` (the same without any image) and `ratings` (human or simulated similarity judgements,
-one example per rated pair). Splits are `train`, `validation` and `test`.
+A dataset is a TFDS builder. What models are trained and evaluated on are its builder configs of
+captioned images: with pixels (mostly called `images`), with stored features in place of pixels
+(`features`), or without any image (`captions`), one example per image. Configs of similarity
+judgements (`ratings`) have one example per rated pair. Splits are `train`, `validation` and `test`,
+and a few more where a dataset has them (`test_deduplicated`, `testall`).
 """
 
 from collections.abc import Mapping
