@@ -86,6 +86,7 @@ def pipelines(files, seeds, batch_size):
     def decode(encoded, *_):
         return tf.reduce_max(tf.io.decode_jpeg(encoded, channels=3)[0, 0])
 
+    @tf.autograph.experimental.do_not_convert  # as the training pipeline
     def ours(encoded, seed):
         return model_images(encoded, config, seed)
 
