@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
+from absl import logging
 from google.protobuf.json_format import ParseError
 
 import data_prep
@@ -143,20 +144,34 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
       NotPreparedError: it is not there, with the command that prepares it, or its description is
         damaged.
     """
+    make_builder = data_prep.builder_class(dataset)
     try:
-        builder = data_prep.builder_class(dataset)(config=config, data_dir=data_dir)
+        with _without_warnings():
+            builder = make_builder(config=config, data_dir=data_dir)
+            is_prepared = builder.is_prepared()
     except ParseError as error:
         raise NotPreparedError(
             f"the description (dataset_info.json) of {dataset}/{config} in "
             f"{data_dir or 'the folder of TFDS'} is damaged ({error}); delete the dataset and "
             "build it again"
         ) from error
-    if not builder.is_prepared():
+    if not is_prepared:
         raise NotPreparedError(
             f"{dataset}/{config} is not prepared in {builder.data_dir}; run "
             f"python -m data_prep.build --dataset={dataset} --config={config}"
         )
     return builder
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """TFDS warns of every config that is not prepared."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:

@@ -113,6 +113,9 @@ def test_pairs_in_both_orders_and_broken_circles():
     assert (row.found, row.verdict) == (4, DIFFERS)
     rows = {row.name: row.found for row in rated_pairs.pairs(broken)}
     assert rows["pairs repeated with task=sts, method=c2c_cocaption"] == 1
+    # Where a row was left out, its circle is open.
+    (row,) = rated_pairs.structure(_Dataset(_rated(*circle[:4]).splits["test"], is_part=True))
+    assert (row.found, row.verdict) == (2, NOTED)
 
 
 def test_ranges_and_means_of_scores_by_kind():
