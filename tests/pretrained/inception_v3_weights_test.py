@@ -13,7 +13,7 @@ def _pixels(images):
     return images / np.float32(127.5) - 1
 
 
-def test_equals_keras_applications():
+def _keras():
     keras = pytest.importorskip("keras")
     # Keras numbers layers from where the process is: start in the middle.
     keras.utils.set_random_seed(0)
@@ -21,7 +21,22 @@ def test_equals_keras_applications():
     model = keras.applications.InceptionV3(
         include_top=False, weights=None, pooling="avg", input_shape=(SIZE, SIZE, 3)
     )
-    parity.random_norms(keras, model)
+    return parity.random_norms(keras, model)
+
+
+def test_training_pass_equals_keras_applications():
+    parity.check_training(
+        inception_v3.make_tower(),
+        lambda arrays: convert_inception_v3(arrays)[0],
+        _keras(),
+        _pixels,
+        parity.images(16, SIZE),
+        tolerance=3e-3,  # the last maps are single pixels
+    )
+
+
+def test_equals_keras_applications():
+    model = _keras()
     images = parity.images(2, SIZE)
     flat, report = convert_inception_v3(parity.keras_arrays(model))
     report.check()

@@ -18,21 +18,38 @@ WEIGHTS = DATA / "weights/mobilenet_v2_1.0_224_tf2_float.npz"
 SIZE = 65
 
 
-def test_equals_keras_applications(tmp_path):
+def _keras():
     keras = pytest.importorskip("keras")
     keras.utils.set_random_seed(0)
     model = keras.applications.MobileNetV2(
         include_top=False, weights=None, pooling="avg", input_shape=(SIZE, SIZE, 3)
     )
-    parity.random_norms(keras, model)
+    return parity.random_norms(keras, model)
+
+
+def _pixels(images):
+    return images / np.float32(127.5) - 1
+
+
+def test_equals_keras_applications(tmp_path):
+    model, images = _keras(), parity.images(2, SIZE)
     parity.save_released(model, tmp_path / "mobilenet_v2.h5")
     arrays = load_source(tmp_path / "mobilenet_v2.h5").arrays
     flat, report = convert_mobilenet_v2(arrays)
     report.check()
-    images = parity.images(2, SIZE)
-    expected = model(images / np.float32(127.5) - 1, training=False)
+    expected = model(_pixels(images), training=False)
     assert expected.shape == (2, 1280)
     parity.check_dtypes(mobilenet_v2.make_tower, flat, images, expected)
+
+
+def test_training_pass_equals_keras_applications():
+    parity.check_training(
+        mobilenet_v2.make_tower(),
+        lambda arrays: convert_mobilenet_v2(arrays)[0],
+        _keras(),
+        _pixels,
+        parity.images(6, SIZE),
+    )
 
 
 def _folded():

@@ -52,6 +52,31 @@ def check_dtypes(make_tower, flat, pixels, expected, **options):
         assert relative(ours, expected) < tolerance, dtype
 
 
+def check_training(tower, convert, model, pixels, images, tolerance=1e-4):
+    """The training pass of a Keras model and what it does to the running statistics.
+
+    Args:
+      tower: ours.
+      convert: function of the model's arrays that gives our flat names.
+      model: the Keras model, without dropout.
+      pixels: function of the images that gives what the model takes.
+      images: uint8 [B, H, W, 3].
+      tolerance: relative; statistics of few positions enlarge what was rounded before them.
+    """
+    params, state = nest(convert(keras_arrays(model)))
+    expected = np.asarray(model(pixels(images), training=True))
+    train = jax.jit(lambda p, s, x, key: tower.apply(p, s, x, train=True, key=key))
+    embedding, new_state = train(params, state, images, jax.random.key(0))
+    assert relative(embedding.vector, expected) < tolerance
+    jax.tree.map(
+        lambda ours, theirs: np.testing.assert_allclose(
+            ours, theirs, rtol=tolerance, atol=tolerance
+        ),
+        new_state,
+        nest(convert(keras_arrays(model)))[1],
+    )
+
+
 class RandomWeights(dict):
     """Arrays made when a reference implementation first asks for them."""
 
