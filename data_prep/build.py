@@ -116,8 +116,9 @@ def main() -> None:
             )
         except (OSError, UnexpectedFilesError) as error:
             # Of several configs, people may want those that came before.
-            place = "" if args.config else f"{args.dataset}/{config}: "
-            sys.exit(f"Error: {place}{error}")
+            title, message = f"{args.dataset}/{config}", str(error)
+            named = args.config or message.startswith(title)
+            sys.exit(f"Error: {message}" if named else f"Error: {title}: {message}")
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):
             print(counts_table(builder.info.metadata))

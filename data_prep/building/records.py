@@ -22,11 +22,15 @@ class LeftOut:
       where: file and row, or name: "sts_val.csv line 17", "training/00012.tar:0001234.jpg".
       reason: one of the few of a dataset: "no image", "truncated image", "empty caption", ...
       detail: what else is known about this one.
+      is_record: False for a part of a record that is kept, such as one of its captions, and for a
+        damaged file whose records are accounted for by themselves: these are listed, but are no
+        records that are missing.
     """
 
     where: str
     reason: str
     detail: str = ""
+    is_record: bool = True
 
 
 class BuildReport:
@@ -43,6 +47,7 @@ class BuildReport:
         self._file: Any = None
         self._kept: collections.Counter[str] = collections.Counter()
         self._left_out: dict[str, collections.Counter[str]] = {}
+        self._parts: dict[str, collections.Counter[str]] = {}
         self._converted: dict[str, collections.Counter[str]] = {}
 
     def __enter__(self) -> Self:
@@ -54,13 +59,14 @@ class BuildReport:
 
     @property
     def has_left_out(self) -> bool:
-        """Whether any record was left out."""
-        return any(self._left_out.values())
+        """Whether anything was left out."""
+        return any(self._left_out.values()) or any(self._parts.values())
 
     def start(self, split: str) -> None:
         """Lists a split, which may stay empty."""
         self._kept[split] += 0
         self._left_out.setdefault(split, collections.Counter())
+        self._parts.setdefault(split, collections.Counter())
         self._converted.setdefault(split, collections.Counter())
 
     def keep(self, split: str, converted: str = "") -> None:
@@ -70,8 +76,9 @@ class BuildReport:
             self._converted[split][converted] += 1
 
     def leave_out(self, split: str, record: LeftOut) -> None:
-        """Counts a record that was left out and writes its row."""
-        self._left_out[split][record.reason] += 1
+        """Counts what was left out and writes its row."""
+        counts = self._left_out if record.is_record else self._parts
+        counts[split][record.reason] += 1
         if self._file is None:
             self._file = self.path.open("wb")
             self._file.write(_csv_row("split", "where", "reason", "detail"))
@@ -81,12 +88,13 @@ class BuildReport:
         """The counts as plain data.
 
         Returns:
-          `kept`, split -> records; `left_out`, split -> reason -> records; `converted`, split ->
-          what the image was -> records.
+          `kept`, split -> records; `left_out`, split -> reason -> records; `parts`, the same of
+          what is no record; `converted`, split -> what the image was -> records.
         """
         return {
             "kept": dict(self._kept),
             "left_out": {split: dict(counts) for split, counts in self._left_out.items()},
+            "parts": {split: dict(counts) for split, counts in self._parts.items()},
             "converted": {split: dict(counts) for split, counts in self._converted.items()},
         }
 
@@ -105,10 +113,9 @@ def counts_table(metadata: Mapping[str, Any]) -> str:
     for split, kept in metadata["kept"].items():
         left_out = metadata["left_out"].get(split, {})
         converted = metadata["converted"].get(split, {})
-        why = ", ".join(f"{reason} {count:,}" for reason, count in _most_first(left_out))
-        if converted:
-            what = ", ".join(f"{name} {count:,}" for name, count in _most_first(converted))
-            why += f"{'; ' if why else ''}converted: {what}"
+        kinds = {"": left_out, "besides: ": metadata.get("parts", {}).get(split, {})}
+        kinds["converted: "] = converted
+        why = "; ".join(name + _listing(found) for name, found in kinds.items() if found)
         counts = (kept, sum(left_out.values()), sum(converted.values()))
         lines.append(f"{split:<14}" + "".join(f"{count:>11,}" for count in counts) + f"  {why}")
     return "\n".join(line.rstrip() for line in lines)
@@ -131,5 +138,7 @@ def _csv_row(*fields: str) -> bytes:
     return line.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+def _listing(counts: Mapping[str, int]) -> str:
+    """What was counted, the most frequent first."""
+    most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{name} {count:,}" for name, count in most_first)

@@ -134,7 +134,8 @@ class Joined:
 
 def _is_part(metadata: Mapping[str, Any]) -> bool:
     """Whether a dataset with this description lacks records, on purpose or not."""
-    return not metadata.get("complete", True) or any(metadata.get("left_out", {}).values())
+    lost = (*metadata.get("left_out", {}).values(), *metadata.get("parts", {}).values())
+    return not metadata.get("complete", True) or any(lost)
 
 
 def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.DatasetBuilder:

@@ -64,13 +64,14 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[Pin | LeftOut]:
             if isinstance(sentence, str) and sentence.strip() and "\0" not in sentence:
                 good.append((sentence_id + place, sentence))
             else:
-                yield LeftOut(f"{where} sentence {place}", "empty caption or no text")
+                reason = "empty caption or no text"
+                yield LeftOut(f"{where} sentence {place}", reason, is_record=False)
         # Ids count all sentences, so that they do not depend on which of them are good.
         sentence_id += len(sentences)
         if good:
             yield Pin(where, image_id, fields["image_name"], url, good)
-        elif not sentences:
-            yield LeftOut(where, "empty caption or no text")
+        else:
+            yield LeftOut(where, "no caption")
 
 
 class PinSpool(Sequence[Pin]):

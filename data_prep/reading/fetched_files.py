@@ -76,9 +76,10 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
             archive.fileobj.seek(archive.offset)
             block = archive.fileobj.read(tarfile.BLOCKSIZE)
         if len(block) < tarfile.BLOCKSIZE or any(block):
-            yield LeftOut(where, "damaged archive", f"no valid member at byte {archive.offset:,}")
+            detail = f"no valid member at byte {archive.offset:,}"
+            yield LeftOut(where, "damaged archive", detail, is_record=False)
     except (tarfile.TarError, OSError, ValueError) as error:
-        yield LeftOut(where, "damaged archive", str(error))
+        yield LeftOut(where, "damaged archive", str(error), is_record=False)
 
 
 def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
@@ -118,7 +119,8 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                         )
                     row += 1
     except (pyarrow.ArrowException, OSError) as error:
-        yield LeftOut(where, "damaged table", str(error).partition("\n")[0])
+        detail = str(error).partition("\n")[0]
+        yield LeftOut(where, "damaged table", detail, is_record=False)
 
 
 def has_images(path: pathlib.Path) -> bool:

@@ -20,6 +20,7 @@ def _report(path):
         report.leave_out("test", LeftOut("b\udce9.jpg", "truncated image"))
         report.leave_out("test", LeftOut("c.jpg", "no image"))
         report.leave_out("test", LeftOut("d.jpg", "no image"))
+        report.leave_out("test", LeftOut("e.tar", "damaged archive", is_record=False))
     return report
 
 
@@ -28,6 +29,7 @@ def test_counts_and_rows(tmp_path):
     assert report.metadata() == {
         "kept": {"train": 3, "test": 0},
         "left_out": {"train": {"no image": 1}, "test": {"truncated image": 1, "no image": 2}},
+        "parts": {"train": {}, "test": {"damaged archive": 1}},
         "converted": {"train": {"CMYK JPEG": 1}, "test": {}},
     }
     with report.path.open(encoding="utf-8", newline="") as file:
@@ -35,7 +37,7 @@ def test_counts_and_rows(tmp_path):
     assert rows[0] == ["split", "where", "reason", "detail"]
     assert rows[1] == ["train", "a.csv line 7", "no image", 'called "x", gone']
     assert rows[2][1:3] == ["b\\udce9.jpg", "truncated image"]
-    assert len(rows) == 5
+    assert len(rows) == 6
 
 
 def test_the_table_names_reasons_with_the_most_frequent_first(tmp_path):
@@ -47,7 +49,13 @@ def test_the_table_names_reasons_with_the_most_frequent_first(tmp_path):
         "1",
         "no image 1; converted: CMYK JPEG 1",
     ]
-    assert lines[2].split(maxsplit=4) == ["test", "0", "3", "0", "no image 2, truncated image 1"]
+    assert lines[2].split(maxsplit=4) == [
+        "test",
+        "0",
+        "3",
+        "0",
+        "no image 2, truncated image 1; besides: damaged archive 1",
+    ]
 
 
 def test_nothing_left_out_writes_no_file(tmp_path):

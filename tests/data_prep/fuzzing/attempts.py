@@ -16,7 +16,6 @@ from tests.data_prep.fuzzing.mutations import ODD
 
 # What a value of JSON that is no text looks like after it was made one.
 _NO_TEXTS = {str(value) for value in ODD if not isinstance(value, str)}
-_SHARDS = ("damaged archive", "damaged table")
 
 
 @dataclasses.dataclass
@@ -26,7 +25,8 @@ class Outcome:
     Attributes:
       error: the one clear error, or None.
       kept: split -> key -> serialised example.
-      left_out: split -> reason -> number.
+      left_out: split -> reason -> records.
+      parts: what else was left out.
       converted: number of images that were converted.
       rows: number of rows of the listing of what was left out.
       ids: all ids of images and captions.
@@ -35,15 +35,15 @@ class Outcome:
     error: Exception | None = None
     kept: dict[str, dict[Any, bytes]] = dataclasses.field(default_factory=dict)
     left_out: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    parts: int = 0
     converted: int = 0
     rows: int = 0
     ids: set[int] = dataclasses.field(default_factory=set)
 
     def records(self) -> dict[str, int]:
-        """Records of every published split, kept or not; a damaged shard is no record."""
+        """Records of every published split, kept or not."""
         return {
-            split: len(kept)
-            + sum(n for reason, n in self.left_out[split].items() if reason not in _SHARDS)
+            split: len(kept) + sum(self.left_out[split].values())
             for split, kept in self.kept.items()
             if split != "test_deduplicated"
         }
@@ -74,6 +74,7 @@ def attempt(stand_in: Any, folder: Any, scratch: Any) -> Outcome:
             return Outcome(error=error)
         counts = report.metadata()
     outcome.left_out = counts["left_out"]
+    outcome.parts = sum(sum(found.values()) for found in counts["parts"].values())
     outcome.converted = sum(sum(found.values()) for found in counts["converted"].values())
     with contextlib.suppress(FileNotFoundError):
         outcome.rows = (scratch / "left_out.csv").read_text(encoding="utf-8").count("\n") - 1

@@ -100,6 +100,7 @@ def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
         {"image_name": "pin_9999999999.jpg", "url": "http://x", "sentences": ["not int32"]},
         good | {"sentences": []},
         good,
+        _pin(0, 2) | {"sentences": ["\t\t", "   "]},
     ]
     python2_arrays.write(path, pins)
     found = list(read_pins(path, 5))
@@ -107,8 +108,10 @@ def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
     assert left_out == [
         *((f"entry 0 sentence {k}", "empty caption or no text") for k in range(3)),
         *((f"entry {k}", "malformed entry") for k in (1, 2, 3)),
-        ("entry 4", "empty caption or no text"),
+        ("entry 4", "no caption"),
     ]
+    assert [item.is_record for item in found[:3] + found[4:8]] == 3 * [False] + 4 * [True]
+    assert [item.is_record for item in found[9:]] == [False, False, True]
     assert found[3].sentences == [((5 << 24) + 3, "café")]
     assert found[8].sentences[0] == ((5 << 24) + 4, "Pencil drawing 2 of an owl")
     spool = PinSpool()

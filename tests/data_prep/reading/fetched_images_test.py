@@ -84,7 +84,10 @@ def test_a_cut_archive_gives_what_lies_before_the_cut_and_is_listed(tmp_path):
     found, left_out = _join(out, urls)
     assert sorted(found) == [0, 1]
     assert left_out[0] == LeftOut(
-        "out/00000.tar", "damaged archive", f"no valid member at byte {third.offset:,}"
+        "out/00000.tar",
+        "damaged archive",
+        f"no valid member at byte {third.offset:,}",
+        is_record=False,
     )
 
 
@@ -109,7 +112,8 @@ def test_a_damaged_table_is_listed_and_the_others_are_read(tmp_path, output_form
     # The images of a webdataset do not lie in the table. In both, the second shard is whole; in the
     # parquet, its first row has the url of row 1.
     assert set(found) == ({0, 1, 3, 4} if output_format == "webdataset" else {1, 3, 4})
-    assert LeftOut("out/00000.parquet", "damaged table", left_out[0].detail) == left_out[0]
+    assert (left_out[0].where, left_out[0].reason) == ("out/00000.parquet", "damaged table")
+    assert not left_out[0].is_record
     assert LeftOut("list row 2", "no image") in left_out
 
 
