@@ -27,6 +27,21 @@ def few_shapes(tmp_path_factory):
 
 
 @pytest.fixture
+def own_flags():
+    """Flags that a command line sets are forgotten after the test."""
+    from absl import flags
+    from absl.testing import flagsaver
+
+    with flagsaver.flagsaver():
+        known = set(flags.FLAGS)
+        yield
+        # A config flag keeps its overrides as flags of their own.
+        for name in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, name)
+    flags.FLAGS.unparse_flags()
+
+
+@pytest.fixture
 def fast_compilation(monkeypatch):
     """For runs of a few steps: two of EfficientNet's stages, one device, no optimisation.
 

@@ -5,18 +5,17 @@ import sys
 
 import pytest
 from absl import flags
-from absl.testing import flagsaver
 
 from xmodal import binary, main
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
+def command(own_flags, monkeypatch, capsys):
     """Runs `python -m xmodal.main ARGUMENTS...`; returns the exit code and what was printed."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["xmodal.main", *arguments])
-        # As `__main__` does; undone by flagsaver.
+        # As `__main__` does; undone by `own_flags`.
         flags.mark_flag_as_required("config")
         with pytest.raises(SystemExit) as ended:
             binary.run(main.main)
@@ -25,13 +24,7 @@ def command(monkeypatch, capsys):
         said = capsys.readouterr().err + (code if isinstance(code, str) else "")
         return (1 if isinstance(code, str) else code or 0), said
 
-    # A config flag keeps its overrides as flags of their own.
-    with flagsaver.flagsaver():
-        known = set(flags.FLAGS)
-        yield run
-        for name in set(flags.FLAGS) - known:
-            delattr(flags.FLAGS, name)
-    flags.FLAGS.unparse_flags()
+    return run
 
 
 QUICKSTART = "--config=configs/quickstart.py"

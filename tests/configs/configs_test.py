@@ -84,7 +84,9 @@ def test_unknown_argument_lists_the_known(name):
         assert argument in str(raised.value)
 
 
-def test_missing_dataset_is_explained_without_a_stack_trace(tmp_path, monkeypatch, capsys):
+def test_missing_dataset_is_explained_without_a_stack_trace(
+    own_flags, tmp_path, monkeypatch, capsys
+):
     config = FOLDER / "cxc_multitask.py"
     command = ["main", f"--config={config}", f"--config.data.data_dir={tmp_path}"]
     monkeypatch.setattr(sys, "argv", command)
