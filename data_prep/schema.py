@@ -18,7 +18,6 @@ from data_prep.errors import UnexpectedFilesError
 
 __all__ = [
     "RandomAccessBuilder",
-    "UnexpectedFilesError",
     "captioned_image_features",
     "check_counts",
     "feature_vector",

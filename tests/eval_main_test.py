@@ -14,6 +14,7 @@ import data_prep
 from configs import common
 from xmodal import eval_main
 from xmodal.evals.reports import store
+from xmodal.evals.reports.files import write_files
 from xmodal.options import UserError
 from xmodal.training import checkpoints, evaluation, following, loop, preflight
 
@@ -109,7 +110,8 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     evaluate(output=str(tmp_path / "out"), **given)
     stored = store.load_ranks(tmp_path / "out")
     boards = [dataclasses.replace(board, label_hash="beef") for board in stored.results]
-    store.save_ranks(tmp_path / "other/ranks.npz", boards, similarity="dot", seed=0)
+    ranks = store.pack_ranks(boards, similarity="dot", seed=0)
+    write_files(tmp_path / "other", {"ranks.npz": ranks})
     monkeypatch.setattr(
         checkpoints, "restore_model", lambda *_: pytest.fail("evaluated for nothing")
     )

@@ -49,27 +49,6 @@ class SplitHash:
         return hashlib.sha256(f"{self._count} {self._sum:064x}".encode()).hexdigest()
 
 
-def stored_split_hash(builder: tfds.core.DatasetBuilder, split: str) -> str:
-    """Reads a prepared split again and hashes it.
-
-    Args:
-      builder: of a prepared dataset.
-      split: its name.
-
-    Returns:
-      What `builder.info.metadata["split_hashes"][split]` holds, unless a record has changed.
-    """
-    features = builder.info.features
-    images = [name for name, feature in features.items() if _is_image(feature)]
-    source = builder.as_data_source(
-        split, decoders={name: tfds.decode.SkipDecoding() for name in images} or None
-    )
-    split_hash = SplitHash(features)
-    for example in source:
-        split_hash.add(example)
-    return split_hash.hexdigest()
-
-
 def _is_image(feature: Any) -> bool:
     return isinstance(feature, tfds.features.Image)
 

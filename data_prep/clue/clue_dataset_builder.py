@@ -8,6 +8,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading import coherence_pairs
 from data_prep.reading.coherence_pairs import Pair
 from data_prep.reading.text_files import read_json, scan_csv
@@ -117,5 +118,5 @@ def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
     if not isinstance(released, dict) or not all(
         type(n) is int and n >= 0 for n in released.values()
     ):
-        raise schema.UnexpectedFilesError(f"{path} is no JSON object of urls and their numbers")
+        raise UnexpectedFilesError(f"{path} is no JSON object of urls and their numbers")
     return released

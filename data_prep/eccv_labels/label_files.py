@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_json
-from data_prep.schema import UnexpectedFilesError
 
 _CAPTIONS = 5
 _LARGEST_ID = np.iinfo(np.int32).max

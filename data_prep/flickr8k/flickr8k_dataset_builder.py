@@ -12,6 +12,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
+from data_prep.errors import UnexpectedFilesError
 from data_prep.flickr8k import flickr8k_files
 from data_prep.reading.image_files import ImageFiles
 
@@ -74,14 +75,14 @@ class Builder(schema.RandomAccessBuilder):
             ]
             rated = {r.image for r in ratings} | {r.caption_image for r in ratings}
             if unknown := rated - image_ids.keys():
-                raise schema.UnexpectedFilesError(
+                raise UnexpectedFilesError(
                     f"{len(unknown):,} rated images of {folder} have no captions, the first is "
                     f"{min(unknown)}"
                 )
             found["expert"] = sum(rating.task == "expert" for rating in ratings)
             schema.check_counts(found, self.EXPECTED, str(folder))
             if found["expert"] == len(ratings):
-                raise schema.UnexpectedFilesError(f"{folder} has no judgements of the crowd")
+                raise UnexpectedFilesError(f"{folder} has no judgements of the crowd")
             return {"test": _rating_examples(ratings, image_ids)}
         expected = {name: count for name, count in self.EXPECTED.items() if name != "expert"}
         schema.check_counts(found, expected, str(folder))
@@ -136,12 +137,12 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
             # A member that is no array comes as bytes.
             names, features = (np.atleast_1d(archive[name]) for name in ("files", "features"))
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise schema.UnexpectedFilesError(
+        raise UnexpectedFilesError(
             f"{path} is cut off, or no archive with `files` and `features`: {error}"
         ) from error
     is_sound = features.shape == (len(names), _CHANNELS) and features.dtype.kind == "f"
     if not is_sound or not np.isfinite(features).all():
-        raise schema.UnexpectedFilesError(
+        raise UnexpectedFilesError(
             f"{path} holds {features.dtype} {list(features.shape)} for {len(names):,} files, not "
             f"finite numbers [{len(names)}, {_CHANNELS}]"
         )

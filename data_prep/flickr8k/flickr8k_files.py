@@ -9,8 +9,8 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_csv
-from data_prep.schema import UnexpectedFilesError
 
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 TIDY_SPLITS = {"train": "train", "val": "validation", "test": "test"}

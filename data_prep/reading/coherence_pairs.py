@@ -11,6 +11,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
 
 
@@ -140,7 +141,7 @@ def with_numbers(
     if numbers is None:
         numbers = {name: number for number, name in enumerate(names)}
     if missing := [name for name in names if name not in numbers]:
-        raise schema.UnexpectedFilesError(
+        raise UnexpectedFilesError(
             f"{len(missing):,} pictures have no number, the first is {missing[0]}"
         )
     return {

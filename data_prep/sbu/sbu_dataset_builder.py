@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.fetched_images import RowIndex, row_of_name, text_hash
 from data_prep.reading.linked_captions import linked_records
 from data_prep.reading.text_lines import TextLines
@@ -92,7 +93,7 @@ class _Links:
     def __init__(self, folder: pathlib.Path) -> None:
         self.urls, self._captions = TextLines(folder / _URLS), TextLines(folder / _CAPTIONS)
         if len(self.urls) != len(self._captions):
-            raise schema.UnexpectedFilesError(
+            raise UnexpectedFilesError(
                 f"{self.urls.path} has {len(self.urls):,} lines and {_CAPTIONS} "
                 f"{len(self._captions):,}; fetch both again"
             )

@@ -14,8 +14,8 @@ from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 
 import data_prep
 from data_prep.build import build
-from data_prep.building.split_hash import stored_split_hash
 from data_prep.checks.prepared import prepared_configs
+from data_prep.checks.walking import walk
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
@@ -46,7 +46,7 @@ def _left(files):
 
 def _is_sound(builder):
     hashes = builder.info.metadata["split_hashes"]
-    return len(hashes) == 3 and all(stored_split_hash(builder, s) == hashes[s] for s in hashes)
+    return len(hashes) == 3 and all(walk(builder, s).hash == hashes[s] for s in hashes)
 
 
 def _record(*args, **kwargs):

@@ -13,7 +13,7 @@ from etils import epath
 
 import data_prep
 from data_prep.build import build
-from data_prep.schema import UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
 from xmodal.data.config import DataConfig, parse
 from xmodal.options import UserError, lookup
 

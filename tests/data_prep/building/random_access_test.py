@@ -16,7 +16,9 @@ import tensorflow_datasets as tfds
 import data_prep
 from data_prep import build, schema
 from data_prep.building.records import LeftOut
-from data_prep.building.split_hash import SplitHash, stored_split_hash
+from data_prep.building.split_hash import SplitHash
+from data_prep.checks.walking import walk
+from data_prep.errors import UnexpectedFilesError
 
 
 def _jpeg(number, mode="RGB"):
@@ -113,9 +115,7 @@ def test_what_is_left_out_is_counted_and_listed(prepare):
     assert sorted(stored) == [1, 2, 9]
     assert stored[9]["relations"].tolist() == [0, 1, 1]
     assert stored[2]["image"].shape == (8, 8, 3)
-    with pytest.raises(
-        schema.UnexpectedFilesError, match="prepared before and keeps less than 0.5"
-    ):
+    with pytest.raises(UnexpectedFilesError, match="prepared before and keeps less than 0.5"):
         prepare(min_kept=0.5)
 
 
@@ -125,11 +125,11 @@ def test_hashes_are_of_the_records_alone(prepare):
     hashes = metadata.info.metadata["split_hashes"]
     assert hashes["train"] == hashes["test"] != hashes["other"]
     for split, expected in hashes.items():
-        assert stored_split_hash(metadata, split) == expected
+        assert walk(metadata, split).hash == expected
 
 
 def _refused(prepare, tmp_path, message, **rows):
-    with pytest.raises(schema.UnexpectedFilesError, match=message) as error:
+    with pytest.raises(UnexpectedFilesError, match=message) as error:
         prepare(**rows)
     folder = tmp_path / "tfds" / "pictures" / "images"
     assert [path.name for path in folder.iterdir()] in ([], ["left_out.csv"])

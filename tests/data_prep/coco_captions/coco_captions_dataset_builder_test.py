@@ -10,7 +10,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
-from data_prep.schema import UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
 
 _REAL = pathlib.Path("../shared/data/coco")
 

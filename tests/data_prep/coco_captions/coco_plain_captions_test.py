@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 from data_prep.coco_captions import plain_captions
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
-from data_prep.schema import UnexpectedFilesError
+from data_prep.errors import UnexpectedFilesError
 from xmodal import data
 from xmodal.options import UserError
 

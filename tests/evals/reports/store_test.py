@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from xmodal.evals.reports import store
+from xmodal.evals.reports.files import write_files
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 from xmodal.options import UserError
 
@@ -67,10 +68,14 @@ def assert_same(one, other):
         assert one == other
 
 
+def _save(path, results, **keywords):
+    write_files(path.parent, {path.name: store.pack_ranks(results, **keywords)})
+
+
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "out" / "ranks.npz"
-    store.save_ranks(path, make_results(), similarity="cosine", seed=7)
+    _save(path, make_results(), similarity="cosine", seed=7)
     return path
 
 
@@ -90,7 +95,7 @@ def test_ranks_are_readable_without_xmodal(saved):
 
 def test_same_results_same_bytes(saved, tmp_path):
     again = tmp_path / "again.npz"
-    store.save_ranks(again, make_results(), similarity="cosine", seed=7)
+    _save(again, make_results(), similarity="cosine", seed=7)
     assert again.read_bytes() == saved.read_bytes()
 
 
@@ -102,7 +107,7 @@ def test_an_old_file_stays_until_the_new_one_is_whole(saved, monkeypatch):
 
     monkeypatch.setattr(store.epath.Path("x").__class__, "write_bytes", full_disk)
     with pytest.raises(UserError, match="Cannot write to .*out: No space left on device"):
-        store.save_ranks(saved, make_results()[:1], similarity="dot", seed=0)
+        _save(saved, make_results()[:1], similarity="dot", seed=0)
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.evals.reports.files import write_files
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 from xmodal.options import UserError
 
@@ -54,26 +53,14 @@ class StoredResults:
     name: str = "theirs"
 
 
-def save_ranks(
-    path: epath.PathLike, results: Sequence[BoardResult], *, similarity: str, seed: int
-) -> None:
-    """Writes `ranks.npz`, whole or not at all.
+def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) -> bytes:
+    """Content of `ranks.npz`; the same results give the same bytes.
 
     Args:
-      path: file to write, local or remote; folders are made.
       results: one per board.
       similarity: by which items were ranked.
       seed: of the bootstrap samples of correlations.
-
-    Raises:
-      UserError: the file cannot be written.
     """
-    path = epath.Path(path)
-    write_files(path.parent, {path.name: pack_ranks(results, similarity=similarity, seed=seed)})
-
-
-def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) -> bytes:
-    """What `save_ranks` writes; the same results give the same bytes."""
     arrays: dict[str, np.ndarray] = {}
     header = {
         "format": _FORMAT,
@@ -89,7 +76,7 @@ def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) ->
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
-    """Reads what `save_ranks` wrote.
+    """Reads what `pack_ranks` gave.
 
     Args:
       path: the file, or the folder of an evaluation.
