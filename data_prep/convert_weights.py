@@ -12,7 +12,7 @@ import argparse
 import re
 import sys
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import check_new, save_tower
 

@@ -41,9 +41,9 @@ from data_prep.describing.tensorboard import write_images
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.rated_files import read_folder
 from data_prep.reading.rated_pairs import RatedPairs
+from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.evals.reports.files import check_writable, write_files
-from xmodal.options import UserError
 from xmodal.pretrained import bag_of_words
 from xmodal.pretrained.word_vectors import load_word_vectors
 

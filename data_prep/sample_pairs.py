@@ -38,9 +38,9 @@ from data_prep.sampling.overlap import format_overlap
 from data_prep.sampling.sample import by_method, only_named, sample_across, sample_within
 from data_prep.sampling.scheme import PER_SOURCE
 from data_prep.sampling.structure import check_structure
+from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.evals.reports.files import check_writable, write_files
-from xmodal.options import UserError
 
 _POSITIVE = 3.0  # score from which a caption and an image match
 

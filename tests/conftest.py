@@ -49,12 +49,12 @@ def fast_compilation(monkeypatch):
     """
     import jax
 
+    from xmodal import mesh as mesh_lib
     from xmodal.models import efficientnet
-    from xmodal.training import sharding
 
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
-    one_device = sharding.make_mesh(jax.devices()[:1])
-    monkeypatch.setattr(sharding, "make_mesh", lambda: one_device)
+    one_device = mesh_lib.make_mesh(jax.devices()[:1])
+    monkeypatch.setattr(mesh_lib, "make_mesh", lambda: one_device)
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)

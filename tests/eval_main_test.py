@@ -13,9 +13,9 @@ from absl.testing import flagsaver
 import data_prep
 from configs import common
 from xmodal import eval_main
+from xmodal.config import UserError
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
-from xmodal.options import UserError
 from xmodal.training import checkpoints, evaluation, following, loop, preflight
 
 TINY = "tiny_captions"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Experiment file, optionally with an argument: FILE.py:ARGUMENT."

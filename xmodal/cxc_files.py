@@ -11,7 +11,7 @@ import re
 import numpy as np
 from etils import epath
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 # Task -> the columns of its file that hold the left and the right side.
 _COLUMNS = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from absl import flags, logging
 
 from xmodal import binary
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.store import StoredResults
@@ -93,12 +93,13 @@ def evaluate_run() -> None:
     """Evaluates one checkpoint, or every one as it appears."""
     import jax
 
-    from xmodal.training import checkpoints, reporting, sharding
+    from xmodal import mesh as mesh_lib
+    from xmodal.training import checkpoints, reporting
     from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
     from xmodal.training.following import follow
     from xmodal.training.results import check_output
 
-    sharding.initialize_processes()
+    mesh_lib.initialize_processes()
     run_dir, split = RUN.value, SPLIT.value
     output = OUTPUT.value or os.path.join(run_dir, split)
     last_step = checkpoints.load_run(run_dir).total_steps
@@ -126,11 +127,11 @@ def evaluate_run() -> None:
 def evaluate_config() -> None:
     """Evaluates published towers on the dataset that --config names."""
     config = binary.read_config()
-    from xmodal.training import sharding
+    from xmodal import mesh as mesh_lib
     from xmodal.training.baseline import evaluate_baseline
     from xmodal.training.results import check_output, write_results
 
-    sharding.initialize_processes()
+    mesh_lib.initialize_processes()
     other = _load_other()
     check_output(OUTPUT.value)
     evaluation = evaluate_baseline(config, SPLIT.value, other)
@@ -139,11 +140,11 @@ def evaluate_config() -> None:
 
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
+    from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
-    from xmodal.training import sharding
     from xmodal.training.results import check_output, write_results
 
-    sharding.initialize_processes()
+    mesh_lib.initialize_processes()
     other = _load_other()
     check_output(OUTPUT.value)
     evaluation = evaluate(
@@ -157,7 +158,7 @@ def evaluate_files(kind: str) -> None:
         name=NAME.value,
         bootstrap_samples=SAMPLES.value,
         seed=SEED.value,
-        mesh=sharding.make_mesh(),
+        mesh=mesh_lib.make_mesh(),
         other=other,
     )
     write_results(evaluation, OUTPUT.value, other=other)

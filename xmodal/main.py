@@ -23,9 +23,10 @@ def main(argv: list[str]) -> None:
     del argv
     config = binary.read_config()
     # Imported here so that --help and a mistyped flag or file answer at once.
-    from xmodal.training import loop, sharding
+    from xmodal import mesh as mesh_lib
+    from xmodal.training import loop
 
-    sharding.initialize_processes()
+    mesh_lib.initialize_processes()
     workdir = WORKDIR.value or os.path.join("runs", config.name)
     logging.info("Workdir: %s", workdir)
     loop.train(config, workdir, dry_run=DRY_RUN.value)

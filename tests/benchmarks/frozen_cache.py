@@ -16,7 +16,8 @@ import time
 import data_prep
 from configs import cxc_text_text
 from data_prep.build import build
-from xmodal.training import frozen_cache, loop, preflight, sharding
+from xmodal import mesh as mesh_lib
+from xmodal.training import frozen_cache, loop, preflight
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
 
@@ -62,8 +63,8 @@ class Run:
     def step(self):
         """One step, from the batch to the loss."""
         started = time.perf_counter()
-        batch = sharding.global_batch(next(self._batches), self._parts.mesh)
-        number = sharding.put_step(len(self.losses), self._parts.mesh)
+        batch = mesh_lib.global_batch(next(self._batches), self._parts.mesh)
+        number = mesh_lib.put_step(len(self.losses), self._parts.mesh)
         self._state, scalars = self._step(self._state, batch, number)
         self.losses.append(float(scalars["train/loss"]))
         self._times.append(time.perf_counter() - started)

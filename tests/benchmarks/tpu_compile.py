@@ -17,7 +17,8 @@ from absl import app, flags
 from jax.experimental import topologies
 from ml_collections import config_flags
 
-from xmodal.training import loop, preflight, sharding
+from xmodal import mesh as mesh_lib
+from xmodal.training import loop, preflight
 from xmodal.training.state import abstract_state
 
 CONFIG = config_flags.DEFINE_config_file("config", "configs/cxc_multitask.py")
@@ -28,7 +29,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = CONFIG.value
     topology = topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGY.value)
-    mesh = sharding.make_mesh(topology.devices)
+    mesh = mesh_lib.make_mesh(topology.devices)
     parts = preflight.build(config, mesh)
     state = abstract_state(preflight.state_init(parts), mesh, config.sharding)
     started = time.monotonic()

@@ -4,8 +4,8 @@ import pytest
 
 from configs import baselines
 from xmodal import data
+from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.options import UserError
 from xmodal.training import baseline, preflight
 
 # Of the published weights, which a folder would bring.

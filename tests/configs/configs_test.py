@@ -11,7 +11,8 @@ import pytest
 from absl import flags
 
 from xmodal import binary, main
-from xmodal.training import checkpoints, loop, preflight, sharding, state
+from xmodal import mesh as mesh_lib
+from xmodal.training import checkpoints, loop, preflight, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Nothing is trained by baselines.py, see baselines_test.py.
@@ -48,7 +49,7 @@ def test_builds_for_eight_devices_without_data(name, argument):
     # 0 follows the vocabulary, which is learnt from the data.
     config.model.text.vocab_size = config.model.text.vocab_size or 300
     assert jax.device_count() == 8
-    parts = preflight.build(config, sharding.make_mesh())
+    parts = preflight.build(config, mesh_lib.make_mesh())
     shapes = state.abstract_state(preflight.state_init(parts), parts.mesh, config.sharding)
     # What trains has two moments each, what is frozen none.
     trained = count(shapes.params)

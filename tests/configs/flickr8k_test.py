@@ -5,13 +5,14 @@ import re
 import pytest
 
 from configs import flickr8k
-from xmodal.training import preflight, sharding, state
+from xmodal import mesh as mesh_lib
+from xmodal.training import preflight, state
 
 
 def shapes(argument):
     """Path -> shape of every parameter, and the config."""
     config = flickr8k.get_config(argument)
-    parts = preflight.build(config, sharding.make_mesh())
+    parts = preflight.build(config, mesh_lib.make_mesh())
     initial = state.abstract_state(preflight.state_init(parts), parts.mesh, config.sharding)
     params = state.flatten(initial.all_params())
     return {path: leaf.shape for path, leaf in params.items()}, config
@@ -40,7 +41,7 @@ def test_i2t_differs_in_its_tasks_alone():
 @pytest.mark.parametrize("argument", ["pretrained", "pretrained_i2t"])
 def test_one_layer_of_the_encoder_trains(argument):
     config = flickr8k.get_config(argument)
-    parts = preflight.build(config, sharding.make_mesh())
+    parts = preflight.build(config, mesh_lib.make_mesh())
     initial = state.abstract_state(preflight.state_init(parts), parts.mesh, config.sharding)
     trained = state.flatten(initial.params)
     layers = {leaf.shape[0] for path, leaf in trained.items() if path.startswith("text/bert/")}

@@ -8,9 +8,9 @@ import tiny_captions_dataset_builder as tiny
 
 import data_prep
 from xmodal import data
+from xmodal.config import UserError
 from xmodal.data import sources
 from xmodal.data.config import parse
-from xmodal.options import UserError
 
 
 def test_records_are_read_by_number_in_any_order(tiny_config):

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from xmodal import data
+from xmodal.config import UserError
 from xmodal.data.config import TextConfig
 from xmodal.data.tokenizers import WordTokenizer
-from xmodal.options import UserError
 from xmodal.words import tokenise
 
 WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]

@@ -10,10 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
 from xmodal import eval_main
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
 from xmodal.evals import from_files
 from xmodal.evals.reports import store
-from xmodal.options import UserError
-from xmodal.training import sharding
 
 BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
 
@@ -277,6 +277,6 @@ def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
     def connect():
         raise Connected
 
-    monkeypatch.setattr(sharding, "initialize_processes", connect)
+    monkeypatch.setattr(mesh_lib, "initialize_processes", connect)
     with pytest.raises(Connected):
         evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")

@@ -5,8 +5,8 @@ import json
 import pytest
 from tiny_model import metrics_of
 
+from xmodal.config import UserError
 from xmodal.evals import from_files
-from xmodal.options import UserError
 
 
 def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path):

@@ -9,10 +9,10 @@ import re
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals import from_files
 from xmodal.evals.labels import known_files
 from xmodal.evals.reports.store import StoredResults
-from xmodal.options import UserError
 
 IMAGES = np.array([10, 20, 30, 40])
 CAPTIONS = np.arange(100, 108)

@@ -44,7 +44,7 @@ batch = {
     "image_id": np.arange(16, dtype=np.int32),
 }
 text = {key: batch[key][:, 0] for key in ("text_ids", "text_mask")}
-mesh = sharding.make_mesh()
+mesh = mesh_lib.make_mesh()
 rule = optimizer.make_optimizer(config.optimizer, config.total_steps)
 init = state.make_init(
     model, rule, {"image": batch["image"], "text": text}, seed=0, freeze=config.freeze
@@ -58,7 +58,7 @@ make = step.make_step(
     seed=0,
 )
 after, scalars = step.jit_step(make, start, mesh)(
-    start, sharding.global_batch(batch, mesh), sharding.put_step(0, mesh)
+    start, mesh_lib.global_batch(batch, mesh), mesh_lib.put_step(0, mesh)
 )
 assert int(after.step) == 1
 assert np.isfinite(float(scalars["train/loss"]))

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xmodal import mesh as mesh_lib
 from xmodal.losses import softmax_loss
-from xmodal.training import sharding
 
 
 def make_pairs(size, dim, num_groups, seed=0):
@@ -76,8 +76,8 @@ def test_value_and_gradient_do_not_depend_on_the_device_count(engine, devices):
     function = jax.value_and_grad(loss, argnums=(0, 1))
     expected_value, expected_gradients = function(left, right, jnp.asarray(groups))
 
-    mesh = sharding.make_mesh(jax.devices()[:devices])
-    batch = sharding.global_batch({"left": left, "right": right, "groups": groups}, mesh)
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    batch = mesh_lib.global_batch({"left": left, "right": right, "groups": groups}, mesh)
     value, gradients = jax.jit(function)(batch["left"], batch["right"], batch["groups"])
     np.testing.assert_allclose(value, expected_value, rtol=1e-6)
     for gradient, expected in zip(gradients, expected_gradients, strict=True):
@@ -87,8 +87,8 @@ def test_value_and_gradient_do_not_depend_on_the_device_count(engine, devices):
 def test_a_query_on_one_device_pushes_the_negatives_of_all():
     left, right, groups = make_pairs(16, 3, 100)
     left[2:] = 0.0  # Only the two queries of the first device pull or push anything.
-    mesh = sharding.make_mesh()
-    batch = sharding.global_batch({"left": left, "right": right, "groups": groups}, mesh)
+    mesh = mesh_lib.make_mesh()
+    batch = mesh_lib.global_batch({"left": left, "right": right, "groups": groups}, mesh)
     gradient = jax.jit(jax.grad(lambda right, left, groups: softmax_loss(left, right, groups)[0]))
     pushed = gradient(batch["right"], batch["left"], batch["groups"])
     assert np.all(np.abs(pushed).sum(axis=1) > 0)

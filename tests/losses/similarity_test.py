@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.losses import similarity
-from xmodal.options import UserError
 
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}
 PARAMETERS = {"match_probability": MATCH}

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from xmodal import models
+from xmodal.config import UserError
 from xmodal.models import bag_of_words
-from xmodal.options import UserError
 
 RNG = np.random.default_rng(0)
 TABLE = RNG.normal(size=(7, 5)).astype(np.float32)

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from xmodal import models
+from xmodal.config import UserError
 from xmodal.models import inception_v3
-from xmodal.options import UserError
 
 
 def test_number_of_parameters():

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from xmodal import models
+from xmodal.config import UserError
 from xmodal.models import mobilenet_v2
-from xmodal.options import UserError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 33, 40, 3), np.uint8)
 

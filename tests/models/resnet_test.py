@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from xmodal import models
+from xmodal.config import UserError
 from xmodal.models import pixels, resnet
-from xmodal.options import UserError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 40, 33, 3), np.uint8)
 

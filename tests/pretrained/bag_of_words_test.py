@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained import (
     WordVectors,
     embed_texts,

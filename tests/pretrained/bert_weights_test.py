@@ -16,8 +16,8 @@ import pytest
 import safetensors.numpy
 
 from xmodal import models
+from xmodal.config import UserError
 from xmodal.models.bert import Bert
-from xmodal.options import UserError
 from xmodal.pretrained import bert
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import load_tower, save_tower

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained.report import Mapper, Report
 
 

@@ -5,8 +5,8 @@ import pathlib
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.models import TOWERS
-from xmodal.options import UserError
 from xmodal.pretrained import image_towers
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import save_tower

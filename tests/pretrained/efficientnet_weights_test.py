@@ -3,8 +3,8 @@ import numpy as np
 import parity
 import pytest
 
+from xmodal.config import UserError
 from xmodal.models import efficientnet
-from xmodal.options import UserError
 from xmodal.pretrained.efficientnet import EXPECTED_UNEXPECTED, convert_efficientnet
 
 

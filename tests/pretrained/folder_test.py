@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained import folder
 from xmodal.pretrained.report import Report
 

@@ -7,8 +7,8 @@ import parity
 import PIL.Image
 import pytest
 
+from xmodal.config import UserError
 from xmodal.models import mobilenet_v2
-from xmodal.options import UserError
 from xmodal.pretrained.mobilenet_v2 import EXPECTED_UNEXPECTED, convert_mobilenet_v2
 from xmodal.pretrained.renaming import tower_shapes
 from xmodal.pretrained.sources import load_source

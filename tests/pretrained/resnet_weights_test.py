@@ -3,8 +3,8 @@ import parity
 import pytest
 from safetensors.numpy import save_file
 
+from xmodal.config import UserError
 from xmodal.models import resnet
-from xmodal.options import UserError
 from xmodal.pretrained.resnet import EXPECTED_UNEXPECTED, convert_resnet
 from xmodal.pretrained.sources import load_source
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained.sources import load_source
 
 ARRAYS = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained import embed_texts, load_word_vectors, word_table
 
 LINES = [

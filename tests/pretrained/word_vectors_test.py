@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained import load_word_vectors
 
 # What published files contain: words with spaces inside, other alphabets, a repeated word.

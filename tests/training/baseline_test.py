@@ -10,8 +10,8 @@ import pytest
 import data_prep
 from configs import baselines
 from xmodal import data
+from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.options import UserError
 from xmodal.pretrained import WordVectors, embed_texts, word_table
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.report import Report

@@ -9,8 +9,9 @@ import pytest
 import tiny_encoder as tiny
 
 from configs import common
-from xmodal.options import UserError
-from xmodal.training import checkpoints, optimizer, sharding, state
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.training import checkpoints, optimizer, state
 
 BEST = "tiny/mean_recall@10"
 FSDP = [("params/text", "fsdp"), (".*", "replicated")]
@@ -37,7 +38,7 @@ def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
         model_state={"image": {"batch_stats": {"mean": np.zeros(5)}}, "text": {}},
         opt_state=optimizer.make_optimizer(common.cxc_adam(1e-3), 10).init(params),
     )
-    homes = sharding.tree_shardings(shapes, rules, sharding.make_mesh(jax.devices()[:devices]))
+    homes = mesh_lib.tree_shardings(shapes, rules, mesh_lib.make_mesh(jax.devices()[:devices]))
 
     def fill(leaf, home):
         if np.issubdtype(leaf.dtype, np.integer):

@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.training import feature_store
 from xmodal.training.feature_store import DTYPE, FeatureStore
 

@@ -13,8 +13,9 @@ from jax.experimental.compilation_cache import compilation_cache
 import data_prep
 from configs import common
 from xmodal import data
-from xmodal.options import UserError
-from xmodal.training import checkpoints, frozen_cache, loop, preflight, reporting, sharding
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.training import checkpoints, frozen_cache, loop, preflight, reporting
 from xmodal.training.evaluation import RunEvaluator
 
 TINY = "tiny_captions"
@@ -232,4 +233,4 @@ def test_what_cannot_be_cached_is_said_without_data(config, monkeypatch, changes
 def test_a_model_without_bert_has_nothing_to_cache(tmp_path):
     config = tiny.make_image_config(frozen_cache=str(tmp_path))
     with pytest.raises(UserError, match="config.model.text is none; set config.frozen_cache=''"):
-        preflight.build(config, sharding.make_mesh())
+        preflight.build(config, mesh_lib.make_mesh())

@@ -8,7 +8,7 @@ import pytest
 import tiny_encoder as tiny
 
 from configs import common
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.training import checkpoints, init_from, optimizer
 from xmodal.training.state import flatten
 

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import data_prep
 from configs import common
 from xmodal import data
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.training import checkpoints, loop, preflight, reporting, run_records
 
 TINY = "tiny_captions"

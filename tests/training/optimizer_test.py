@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from configs import common
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.training import optimizer
 
 

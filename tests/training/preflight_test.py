@@ -5,8 +5,9 @@ import pytest
 
 from configs import common
 from xmodal import data
-from xmodal.options import UserError
-from xmodal.training import preflight, sharding
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.training import preflight
 
 
 @pytest.fixture
@@ -62,4 +63,4 @@ def test_a_batch_larger_than_the_split(config, few_shapes):
 
 def test_evaluating_elsewhere_needs_no_divisible_batch(config):
     config.batch_size = 3
-    assert preflight.build(config, sharding.make_mesh()).mesh.size == jax.device_count() == 8
+    assert preflight.build(config, mesh_lib.make_mesh()).mesh.size == jax.device_count() == 8

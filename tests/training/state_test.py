@@ -4,8 +4,9 @@ import optax
 import pytest
 import tiny_encoder as tiny
 
-from xmodal.options import UserError
-from xmodal.training import preflight, sharding, state
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.training import preflight, state
 
 PARAMS = {
     "image": {"projection": {"kernel": 1, "bias": 2}},
@@ -101,7 +102,7 @@ def test_a_state_is_created_where_the_rules_want_it():
         params = {"w": jax.random.normal(key, (1024, 512))}
         return state.TrainState(jax.numpy.int32(0), params, {}, {}, ())
 
-    mesh = sharding.make_mesh()
+    mesh = mesh_lib.make_mesh()
     whole = state.create_state(init, mesh, tiny.REPLICATED)
     split = state.create_state(init, mesh, [("params/", "fsdp"), (".*", "replicated")])
     assert split.params["w"].addressable_shards[0].data.shape == (128, 512)

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.training import tasks
 
 

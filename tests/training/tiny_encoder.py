@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from configs import common
-from xmodal.training import preflight, sharding, state, step
+from xmodal import mesh as mesh_lib
+from xmodal.training import preflight, state, step
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
 REPLICATED = [[".*", "replicated"]]
@@ -47,7 +48,7 @@ def make_image_config(**changes):
 
 
 def make_parts(config, devices=8):
-    return preflight.build(config, sharding.make_mesh(jax.devices()[:devices]))
+    return preflight.build(config, mesh_lib.make_mesh(jax.devices()[:devices]))
 
 
 def start(parts, seed=0):
@@ -72,7 +73,7 @@ def compile_step(parts, state, **options):
         parts.model, parts.tasks, parts.optimizer, parts.schedule, seed=0, **options
     )
     batch = preflight.abstract_batch(parts)
-    number = jax.ShapeDtypeStruct((), np.int32, sharding=sharding.replicated(parts.mesh))
+    number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
     lowered = step.jit_step(function, state, parts.mesh).lower(state, batch, number)
     return lowered.compile()
 
@@ -80,8 +81,8 @@ def compile_step(parts, state, **options):
 def run_step(parts, compiled, state, batch, number):
     """Dispatches one step as the loop does; the batch may hold more than the model reads."""
     batch = {name: batch[name] for name in preflight.abstract_batch(parts)}
-    batch = sharding.global_batch(batch, parts.mesh)
-    return compiled(state, batch, sharding.put_step(number, parts.mesh))
+    batch = mesh_lib.global_batch(batch, parts.mesh)
+    return compiled(state, batch, mesh_lib.put_step(number, parts.mesh))
 
 
 def make_batch(seed=0, size=16):

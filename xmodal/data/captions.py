@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xmodal.config import UserError
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.sources import Source
 from xmodal.data.tokenizers import make_tokenizer
-from xmodal.options import UserError
 
 _BLOCK = 4096
 

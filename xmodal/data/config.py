@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from xmodal.options import UserError, check_keys
+from xmodal.config import UserError, check_keys
 
 
 def _check_name(key: str, name: str, known: tuple[str, ...]) -> None:

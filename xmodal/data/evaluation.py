@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xmodal.config import UserError
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.image import PARALLEL_BATCHES, model_images
 from xmodal.data.ratings import load_ratings, rating_hashes
 from xmodal.data.sources import Source
 from xmodal.data.tokenizers import make_tokenizer
-from xmodal.options import UserError
 
 # Retrieval is defined on five captions per image; some COCO images have six or seven.
 _MAX_CAPTIONS = 5

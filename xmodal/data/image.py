@@ -13,10 +13,10 @@ import numpy as np
 import simplejpeg
 import tensorflow as tf
 
+from xmodal.config import UserError
 from xmodal.data.augment import draw
 from xmodal.data.config import AugmentConfig, ImageConfig
 from xmodal.data.resample import resample
-from xmodal.options import UserError
 
 # One is read and tokenised while the pictures of the other are decoded on all cores; more would
 # only take memory.

@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 _ORDER, _CAPTIONS, _AUGMENTATION = range(3)
 

@@ -14,8 +14,8 @@ from etils import epath
 import data_prep
 from data_prep.build import build
 from data_prep.errors import UnexpectedFilesError
+from xmodal.config import UserError, lookup
 from xmodal.data.config import DataConfig, parse
-from xmodal.options import UserError, lookup
 
 # Of a dataset that was prepared before hashes were kept.
 UNKNOWN_HASH = "unknown"

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from xmodal.config import UserError
 from xmodal.data.config import TextConfig
-from xmodal.options import UserError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from xmodal.config import UserError
 from xmodal.data.config import DataConfig, TextConfig
 from xmodal.data.text import Tokenizer
 from xmodal.data.vocabulary import load_vocabulary
-from xmodal.options import UserError
 from xmodal.words import find_row, tokenise
 
 

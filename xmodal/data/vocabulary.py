@@ -8,10 +8,10 @@ import tensorflow as tf
 from etils import epath
 from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
+from xmodal.config import UserError
 from xmodal.data.config import DataConfig, TextConfig, parse
 from xmodal.data.sources import Source, replacing
 from xmodal.data.text import SPECIAL_TOKENS, normalize
-from xmodal.options import UserError
 
 
 def vocabulary_size(config: Mapping[str, Any] | DataConfig) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
+from xmodal.config import UserError, lookup
 from xmodal.evals.boards.definitions import RATING_SIDES
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
@@ -27,7 +28,6 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
 from xmodal.evals.runner import evaluate_boards
 from xmodal.losses.similarity import SIMILARITIES, make_scorer
-from xmodal.options import UserError, lookup
 
 PathLike = str | os.PathLike
 Saved = arrays.SavedEmbeddings | arrays.SavedMatrix | lists.SavedRankings

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from xmodal.config import lookup
 from xmodal.losses import engine as engines
-from xmodal.options import lookup
 
 DIRECTIONS = {"mean": 0.5, "sum": 1.0}
 FORMS = {"with_positive": jax.nn.softplus, "printed": lambda margin: margin}

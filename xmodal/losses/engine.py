@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from xmodal.options import lookup
+from xmodal.config import lookup
 
 # Stands for "not a negative". Finite, so that a row without any negative has a zero gradient.
 MASKED = -1e30

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from xmodal.options import UserError, check_keys, lookup
+from xmodal.config import UserError, check_keys, lookup
 
 # XLA's CPU product sums the left-over rows and columns of a block in another order than the rest,
 # so the same two vectors would score differently in blocks of different sizes.

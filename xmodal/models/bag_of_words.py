@@ -6,10 +6,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xmodal.config import lookup
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import lookup
 
 POOLINGS = ("mean", "sum")
 

@@ -10,8 +10,8 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
+from xmodal.config import UserError
 from xmodal.models.attention import attend, split_heads
-from xmodal.options import UserError
 
 _INIT = nn.initializers.truncated_normal(0.02)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from xmodal.config import UserError, call, lookup
 from xmodal.models import (
     bag_of_words,
     efficientnet,
@@ -17,7 +18,6 @@ from xmodal.models import (
 )
 from xmodal.models.embedding import Embedding
 from xmodal.models.tower import ONE_CPU, Devices, Tower, Tree
-from xmodal.options import UserError, call, lookup
 
 TOWERS: Mapping[str, Callable[..., Tower]] = {
     "bag_of_words": bag_of_words.make_tower,

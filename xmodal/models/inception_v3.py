@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from xmodal.config import lookup
 from xmodal.models import pixels
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import lookup
 
 # What the convolutions without padding need.
 MIN_SIZE = 75

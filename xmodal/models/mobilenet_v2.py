@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from xmodal.config import lookup
 from xmodal.models import depthwise as depthwise_lib
 from xmodal.models import pixels
 from xmodal.models.batch_norm import BatchNorm
@@ -18,7 +19,6 @@ from xmodal.models.embedding import Embedding
 from xmodal.models.mbconv import CONV_INIT, MBConv, Stage, scale_channels
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import lookup
 
 STEM_CHANNELS = 32
 STAGES = (

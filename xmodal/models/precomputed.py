@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from xmodal.config import lookup
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import lookup
 
 
 def _l2(x: jax.Array) -> jax.Array:

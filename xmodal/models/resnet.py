@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from xmodal.config import lookup
 from xmodal.models import pixels
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import lookup
 
 # Units of the four stages, by the number of layers.
 DEPTHS: Mapping[str, tuple[int, ...]] = {

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from xmodal.config import lookup
 from xmodal.models.attention import attend, split_heads
 from xmodal.models.tower import DTYPES
-from xmodal.options import lookup
 
 _EPSILON = 1e-6
 

@@ -7,12 +7,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xmodal.config import UserError, call, lookup
 from xmodal.models.bert import Bert
 from xmodal.models.embedding import Embedding
 from xmodal.models.projection import project
 from xmodal.models.text_adapter import TextAdapter, make_adapter
 from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
-from xmodal.options import UserError, call, lookup
 
 
 def pool_first(tokens: jax.Array, mask: jax.Array) -> jax.Array:

@@ -12,7 +12,7 @@ import numpy as np
 import safetensors
 from etils import epath
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 _DAMAGED = "it is damaged or cut off, get it again"
 _SAFETENSORS_DTYPES = {

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from xmodal.options import lookup
+from xmodal.config import lookup
 from xmodal.pretrained.word_vectors import WordVectors
 from xmodal.words import tokenise
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.report import Mapper, Report
 from xmodal.pretrained.sources import Source

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from xmodal.options import UserError, lookup
+from xmodal.config import UserError, lookup
 from xmodal.pretrained import (
     bert,
     efficientnet,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from xmodal.config import UserError, call
 from xmodal.models import efficientnet, pixels
-from xmodal.options import UserError, call
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import Flat, Taken, convert
 from xmodal.pretrained.report import Report

@@ -17,7 +17,7 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained import array_files
 from xmodal.pretrained.report import Report
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from xmodal.config import UserError
 from xmodal.models import efficientnet, mobilenet_v2, resnet
 from xmodal.models.mbconv import scale_channels
-from xmodal.options import UserError
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.sources import Source

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from xmodal.config import call
 from xmodal.models import inception_v3
-from xmodal.options import call
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import (
     SLIM,

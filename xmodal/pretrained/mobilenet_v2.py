@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from xmodal.config import call
 from xmodal.models import mobilenet_v2
-from xmodal.options import call
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import Flat, Taken, convert
 from xmodal.pretrained.report import Report

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 _SHOWN = 8
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 from xmodal.pretrained import array_files, tensorflow_files
 
 SMALL_FILES = (

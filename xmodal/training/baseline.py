@@ -9,6 +9,8 @@ from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data as data_lib
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, call, check_keys
 from xmodal.data.vocabulary import read_vocabulary
 from xmodal.evals import Evaluation, Evaluator
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
@@ -20,9 +22,8 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.losses.similarity import make_scorer
 from xmodal.models import DualEncoder
 from xmodal.models.tower import Tree
-from xmodal.options import UserError, call, check_keys
 from xmodal.pretrained.folder import Description, read_description
-from xmodal.training import init_towers, preflight, sharding
+from xmodal.training import init_towers, preflight
 from xmodal.training.init_towers import FREE, SIDES
 from xmodal.training.state import TrainState, flatten
 from xmodal.words import find_row, tokenise
@@ -88,7 +89,7 @@ def _evaluate(
     }
     if "text" in described:
         inputs = _choose_vocabulary(inputs, towers["text"], described["text"])
-    mesh = sharding.make_mesh()
+    mesh = mesh_lib.make_mesh()
     encoder = preflight.make_model(model, mesh)
     make_scorer(encoder.similarity)
     params, model_state = _load(encoder, preflight.make_example_inputs(model, inputs), towers, mesh)
@@ -190,7 +191,7 @@ def _load(
     encoder: DualEncoder, example_inputs: Mapping[str, Any], towers: Mapping[str, str], mesh: Mesh
 ) -> tuple[Tree, Tree]:
     """Parameters and model state from the folders, on every device."""
-    home = sharding.replicated(mesh)
+    home = mesh_lib.replicated(mesh)
     params, model_state = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=home),
         jax.eval_shape(lambda: encoder.init(jax.random.key(0), example_inputs)),

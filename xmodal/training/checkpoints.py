@@ -21,9 +21,9 @@ from etils import epath
 from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, check_keys
 from xmodal.models import DualEncoder
-from xmodal.options import UserError, check_keys
-from xmodal.training import sharding
 from xmodal.training.state import TrainState, Tree, flatten, merge, split
 
 FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "data")
@@ -166,7 +166,7 @@ def restore_model(
     if mesh is None:
         home = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     else:
-        home = sharding.replicated(mesh)
+        home = mesh_lib.replicated(mesh)
     params, model_state = jax.tree.map(
         lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=home), shapes
     )

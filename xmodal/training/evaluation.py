@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import ml_collections
 
 from xmodal import data
+from xmodal import mesh as mesh_lib
 from xmodal.evals import Evaluation, Evaluator
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.evaluation import warn_of_part
 from xmodal.evals.reports.compare import check_comparable, rated_tasks
 from xmodal.evals.reports.store import StoredResults
-from xmodal.training import checkpoints, preflight, sharding
+from xmodal.training import checkpoints, preflight
 from xmodal.training.results import write_results
 from xmodal.training.run_records import load_records
 from xmodal.training.state import TrainState
@@ -46,7 +47,7 @@ class RunEvaluator:
           UserError: the folder is no run.
         """
         config = checkpoints.load_run(run_dir)
-        return cls(preflight.build(config, sharding.make_mesh()))
+        return cls(preflight.build(config, mesh_lib.make_mesh()))
 
     @property
     def config(self) -> ml_collections.ConfigDict:

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from absl import logging
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 _FEATURES, _INDEX, _KEY = "features.bf16", "index.npz", "key.json"
 DTYPE = np.dtype(ml_dtypes.bfloat16)

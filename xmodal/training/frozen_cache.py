@@ -20,9 +20,10 @@ import numpy as np
 from absl import logging
 
 from xmodal import data
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
 from xmodal.models import DualEncoder, Tower, make_dual_encoder
-from xmodal.options import UserError
-from xmodal.training import feature_store, sharding
+from xmodal.training import feature_store
 from xmodal.training.state import TrainState, flatten, unflatten
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def open_or_build(parts: "Parts", state: TrainState) -> feature_store.FeatureSto
     config, folder = parts.config, _folder(parts.config)
     captions = data.split_captions(config.data, split=config.splits.train)
     tower = parts.model.towers["text"]
-    weights = sharding.to_host(_lower_part(tower, state.all_params()), parts.mesh)
+    weights = mesh_lib.to_host(_lower_part(tower, state.all_params()), parts.mesh)
     key = _key(tower, weights, captions)
     if not os.path.isdir(folder):
         if jax.process_index() == 0:
@@ -160,8 +161,8 @@ def _build(
     captions: data.SplitCaptions,
 ) -> None:
     tower, inputs = parts.model.towers["text"], parts.example_inputs["text"]
-    mesh = sharding.make_mesh(jax.local_devices())
-    params = jax.device_put(unflatten(weights)["text"], sharding.replicated(mesh))
+    mesh = mesh_lib.make_mesh(jax.local_devices())
+    params = jax.device_put(unflatten(weights)["text"], mesh_lib.replicated(mesh))
 
     @jax.jit
     def compute(params: Any, inputs: Any) -> jax.Array:
@@ -188,7 +189,7 @@ def _build(
             ids = np.zeros(mask.shape, np.int32)
             ids[mask] = pieces[(starts[places, None] + np.arange(padded))[mask[: len(places)]]]
             batch = {"text_ids": ids, "text_mask": mask.astype(np.int32)}
-            batch = jax.device_put(batch, sharding.batch_sharded(mesh))
+            batch = jax.device_put(batch, mesh_lib.batch_sharded(mesh))
             features = np.asarray(compute(params, batch))
             writer.put(places, features[: len(places)], mask[: len(places)])
             done += len(places)

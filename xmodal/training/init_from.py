@@ -12,7 +12,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
 
-from xmodal.options import UserError, check_keys
+from xmodal.config import UserError, check_keys
 from xmodal.training import checkpoints
 from xmodal.training.state import TrainState, flatten
 

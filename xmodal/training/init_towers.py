@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from xmodal.config import UserError, check_keys
 from xmodal.models import TOWERS
-from xmodal.options import UserError, check_keys
 from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
 from xmodal.training.state import TrainState, flatten
 

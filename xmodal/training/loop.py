@@ -13,14 +13,14 @@ from absl import logging
 from jax.experimental import multihost_utils
 
 from xmodal import data
-from xmodal.options import UserError
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
 from xmodal.training import (
     checkpoints,
     frozen_cache,
     init_towers,
     preflight,
     reporting,
-    sharding,
 )
 from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
 from xmodal.training.init_from import init_from
@@ -89,8 +89,8 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
                     return
                 with reporter.waiting():
                     local = next(batches)
-                batch = sharding.global_batch(local, parts.mesh)
-                state, scalars = compiled(state, batch, sharding.put_step(step, parts.mesh))
+                batch = mesh_lib.global_batch(local, parts.mesh)
+                state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
                 reporter.record(step, scalars, local["image_id"])
         except reporting.NonFiniteLossError as failure:
             failure.save(run_dir)
@@ -144,7 +144,7 @@ def compile_step(parts: preflight.Parts, state: TrainState) -> jax.stages.Compil
     )
     started = time.monotonic()
     batch = preflight.abstract_batch(parts)
-    number = jax.ShapeDtypeStruct((), np.int32, sharding=sharding.replicated(parts.mesh))
+    number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
     compiled = jit_step(step, state, parts.mesh).lower(state, batch, number).compile()
     logging.info("Compiled in %.0f s. %s", time.monotonic() - started, preflight.cost(compiled))
     return compiled

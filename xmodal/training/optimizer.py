@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.options import UserError, call, check_keys, lookup
+from xmodal.config import UserError, call, check_keys, lookup
 
 KEYS = ("name", "learning_rate", "schedule", "clip_norm", "skip_outliers", "options")
 

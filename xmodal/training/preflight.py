@@ -12,16 +12,16 @@ from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, check_keys
 from xmodal.data.vocabulary import read_vocabulary
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
-from xmodal.options import UserError, check_keys
 from xmodal.training import (
     checkpoints,
     feature_store,
     frozen_cache,
     init_from,
     init_towers,
-    sharding,
     state,
 )
 from xmodal.training.optimizer import make_optimizer, make_schedule
@@ -95,8 +95,8 @@ def assemble(config: ml_collections.ConfigDict, *, starts: bool = True) -> Parts
     _check_section("config", config, KEYS)
     for section, keys in SECTIONS.items():
         _check_section(f"config.{section}", config[section], keys)
-    mesh = sharding.make_mesh()
-    sharding.check_batch_size(config.batch_size, mesh)
+    mesh = mesh_lib.make_mesh()
+    mesh_lib.check_batch_size(config.batch_size, mesh)
     build(config, mesh)  # Everything else is checked before a dataset is built or asked for.
     if starts:
         check_start(config)
@@ -253,7 +253,7 @@ def describe(parts: Parts, initial: state.TrainState) -> str:
 
 def abstract_batch(parts: Parts) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and layout of a global training batch, as the loop will fill it."""
-    size, home = parts.config.batch_size, sharding.batch_sharded(parts.mesh)
+    size, home = parts.config.batch_size, mesh_lib.batch_sharded(parts.mesh)
     shapes = {"image_id": ((size,), np.int32)}
     if "image" in parts.example_inputs:
         image = parts.example_inputs["image"]

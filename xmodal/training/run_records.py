@@ -8,7 +8,7 @@ import ml_collections
 from etils import epath
 
 from xmodal import data
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 Hashes = dict[str, dict[str, str]]
 

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
 from xmodal.models import DualEncoder
-from xmodal.options import UserError
-from xmodal.training import rngs, sharding
+from xmodal.training import rngs
 
 Tree = dict[str, Any]
 
@@ -142,9 +143,9 @@ def make_init(
 def abstract_state(
     init: Callable[[], TrainState], mesh: Mesh, rules: Sequence[tuple[str, str]]
 ) -> TrainState:
-    """Shapes and homes of a state's arrays; nothing is computed. See `sharding.tree_shardings`."""
+    """Shapes and homes of a state's arrays; nothing is computed. See `mesh_lib.tree_shardings`."""
     shapes = jax.eval_shape(init)
-    homes = sharding.tree_shardings(shapes, rules, mesh)
+    homes = mesh_lib.tree_shardings(shapes, rules, mesh)
     return jax.tree.map(
         lambda leaf, home: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=home),
         shapes,

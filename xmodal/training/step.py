@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, check_keys
 from xmodal.models import DualEncoder
-from xmodal.options import UserError, check_keys
-from xmodal.training import rngs, sharding
+from xmodal.training import rngs
 from xmodal.training import tasks as task_lib
 from xmodal.training.optimizer import skipped_updates
 from xmodal.training.state import TrainState, Tree, flatten, merge
@@ -155,4 +156,4 @@ def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> Tra
 def jit_step(step: Step, state: TrainState, mesh: Mesh) -> Step:
     """Compiles the step for the state's own layout; the old state's memory is reused."""
     homes = jax.tree.map(lambda leaf: leaf.sharding, state)
-    return jax.jit(step, donate_argnums=0, out_shardings=(homes, sharding.replicated(mesh)))
+    return jax.jit(step, donate_argnums=0, out_shardings=(homes, mesh_lib.replicated(mesh)))

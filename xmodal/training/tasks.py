@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xmodal.config import UserError, check_keys, lookup
 from xmodal.losses import LOSSES, similarity
-from xmodal.options import UserError, check_keys, lookup
 
 KEYS = ("left", "right", "loss", "options", "weight")
 VIEW = re.compile(r"image|caption_(\d+)")

@@ -5,8 +5,8 @@ import types
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals.inputs import arrays, galleries
-from xmodal.options import UserError
 
 LABELS = types.SimpleNamespace(
     image_ids=np.arange(10, 30, dtype=np.int32),

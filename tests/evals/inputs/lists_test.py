@@ -6,10 +6,10 @@ import types
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals.boards.ragged import Ragged
 from xmodal.evals.boards.types import Board, RetrievalTask
 from xmodal.evals.inputs import lists
-from xmodal.options import UserError
 
 
 def test_lists_keep_their_order(tmp_path):

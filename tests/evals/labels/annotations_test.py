@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from xmodal.config import UserError
 from xmodal.evals.boards import make as boards
 from xmodal.evals.boards.definitions import definitions_of
 from xmodal.evals.labels import annotations
 from xmodal.evals.metrics import correlation
-from xmodal.options import UserError
 
 DATA = pathlib.Path("../shared/data")
 

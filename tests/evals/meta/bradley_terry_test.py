@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals import meta
-from xmodal.options import UserError
 
 
 def minorise_maximise(wins, rounds=20000):

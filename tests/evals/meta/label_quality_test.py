@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals import meta
-from xmodal.options import UserError
 
 RELEASED = pathlib.Path(__file__).parents[4] / "shared/data/eccv_caption"
 needs_released = pytest.mark.skipif(

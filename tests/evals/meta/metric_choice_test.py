@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals import meta
 from xmodal.evals.meta.metric_choice import describe_left_out
 from xmodal.evals.published import ECCV_TABLE_4, ECCV_TABLE_5_METRICS
-from xmodal.options import UserError
 
 RECALLS = ("recall@1", "recall@5", "recall@10")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from xmodal.config import UserError
 from xmodal.evals import meta
 from xmodal.evals.published import ECCV_TABLE_4
-from xmodal.options import UserError
 
 METRICS = ["eccv/mean/map@r", "coco5k/mean/recall@1", "pmrp/mean"]
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals import meta
-from xmodal.options import UserError
 
 
 def write(path, content):

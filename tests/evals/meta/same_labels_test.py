@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals import meta
 from xmodal.evals.meta.same_labels import check_labels
-from xmodal.options import UserError
 
 
 def evaluate(folder, hashes):

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals.boards.types import Board, GradedPairs
 from xmodal.evals.metrics import recall
 from xmodal.evals.reports import compare, summary, uncertainty
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.options import UserError
 
 METRICS = ("recall@1", "recall@10", "median_rank")
 CLUSTERS = np.repeat(np.arange(90), 3).astype(np.int32)

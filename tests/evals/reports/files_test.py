@@ -7,8 +7,8 @@ import os
 import pytest
 from etils import epath
 
+from xmodal.config import UserError
 from xmodal.evals.reports import files
-from xmodal.options import UserError
 
 
 def test_files_are_moved_in_together_and_others_stay(tmp_path):

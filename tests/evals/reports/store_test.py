@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.options import UserError
 
 
 def make_results():

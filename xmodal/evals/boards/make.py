@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xmodal.config import UserError
 from xmodal.evals.boards.definitions import (
     RATING_SIDES,
     RELEASED_FILES,
@@ -16,7 +17,6 @@ from xmodal.evals.boards.positions import Positions
 from xmodal.evals.boards.positives import own_pairs, plausible_matches, rated_pairs
 from xmodal.evals.boards.ragged import Ragged
 from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
-from xmodal.options import UserError
 
 __all__ = [
     "RETRIEVAL_TASKS",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 
 class Positions:

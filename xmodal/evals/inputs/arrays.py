@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import ml_dtypes
 import numpy as np
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 # (ids, array) of each modality in the file of embeddings.
 _EMBEDDING_NAMES = (

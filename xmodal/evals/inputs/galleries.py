@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from xmodal.config import UserError
 from xmodal.evals.boards.positions import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.inputs.arrays import SavedEmbeddings, SavedMatrix
-from xmodal.options import UserError
 
 # Items of another split are almost all unknown; an incomplete export is mostly known.
 _ANOTHER_SPLIT = 0.1

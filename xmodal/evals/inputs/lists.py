@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.positions import Positions
 from xmodal.evals.boards.ragged import Ragged
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.inputs.arrays import first_line, place_of
-from xmodal.options import UserError
 
 
 @dataclasses.dataclass(frozen=True)

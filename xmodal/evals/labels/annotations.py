@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from xmodal import cxc_files
+from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.boards.positions import Positions
 from xmodal.evals.labels.known_files import CATEGORIES, LISTS, ORDERS, OWN, home_of, ratings_file
 from xmodal.evals.labels.released import ReleasedFiles, read_categories, read_ids, read_lists
-from xmodal.options import UserError
 
 _DATASET = "coco_captions"
 _FOLD_CAPTIONS = 5000

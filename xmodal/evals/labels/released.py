@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import first_line
 from xmodal.evals.labels.known_files import describe_difference, home_of, names_of
-from xmodal.options import UserError
 
 
 class ReleasedFiles:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse, special
 from scipy.sparse import csgraph
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 
 def count_wins(preferences: Iterable[tuple[str, str]]) -> tuple[list[str], np.ndarray]:

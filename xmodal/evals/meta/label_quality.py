@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from etils import epath
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 # Query id -> ids of its positives.
 PositiveLists = Mapping[int, Collection[int]]

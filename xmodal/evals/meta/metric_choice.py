@@ -5,9 +5,9 @@ import fnmatch
 import math
 from collections.abc import Sequence
 
+from xmodal.config import UserError
 from xmodal.evals.meta.agreement import Models
 from xmodal.evals.published import ECCV_TABLE_5_METRICS
-from xmodal.options import UserError
 
 # More columns than this are not read at a glance.
 _MOST_METRICS = 12

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xmodal.config import UserError
 from xmodal.evals.meta.agreement import Agreement, Models, kendall_tau_b, ranks_of_models
 from xmodal.evals.meta.bump_chart import draw_bump_chart
 from xmodal.evals.meta.metric_choice import choose_metrics, describe_left_out
@@ -14,7 +15,6 @@ from xmodal.evals.meta.same_labels import check_labels
 from xmodal.evals.published import ECCV_TABLE_5
 from xmodal.evals.reports.files import format_json, write_files
 from xmodal.evals.reports.tables import format_table
-from xmodal.options import UserError
 
 
 def run(paths: Sequence[str], output: str, metrics: Sequence[str] | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 
 def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from etils import epath
 
+from xmodal.config import UserError
 from xmodal.evals.meta.model_table import load_object
-from xmodal.options import UserError
 
 
 def check_labels(paths: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RATING_SIDES
 from xmodal.evals.boards.types import Board
 from xmodal.evals.metrics.recall import MEDIAN_RANK
@@ -14,7 +15,6 @@ from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.tables import format_table
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, TaskResult
-from xmodal.options import UserError
 
 _HOW_TO_READ = (
     "Intervals of retrieval metrics are of the paired bootstrap over images. They are not "

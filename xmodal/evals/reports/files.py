@@ -9,7 +9,7 @@ from typing import Any
 
 from etils import epath
 
-from xmodal.options import UserError
+from xmodal.config import UserError
 
 
 def write_files(

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from xmodal.config import UserError
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.options import UserError
 
 _FORMAT = "xmodal ranks"
 _VERSION = 1

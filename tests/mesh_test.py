@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from xmodal.options import UserError
-from xmodal.training import sharding
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
 
 
 @pytest.mark.parametrize(
@@ -12,15 +12,15 @@ from xmodal.training import sharding
     [(12, 8, "use 8 or 16\\."), (3, 4, "use 4\\."), (31, 2, "use 30 or 32")],
 )
 def test_a_batch_that_cannot_be_shared_names_both_numbers(batch_size, devices, advice):
-    mesh = sharding.make_mesh(jax.devices()[:devices])
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
     message = f"config.batch_size={batch_size} is not a multiple of the {devices} devices; {advice}"
     with pytest.raises(UserError, match=message):
-        sharding.check_batch_size(batch_size, mesh)
+        mesh_lib.check_batch_size(batch_size, mesh)
 
 
 def test_batches_that_can_be_shared_pass():
     for batch_size in (8, 16, 64):
-        sharding.check_batch_size(batch_size, sharding.make_mesh())
+        mesh_lib.check_batch_size(batch_size, mesh_lib.make_mesh())
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_batches_that_can_be_shared_pass():
     ],
 )
 def test_fsdp_splits_the_largest_dimension_that_divides(shape, spec):
-    mesh = sharding.make_mesh()
-    home = sharding.largest_dimension_sharded(mesh, shape)
+    mesh = mesh_lib.make_mesh()
+    home = mesh_lib.largest_dimension_sharded(mesh, shape)
     assert home.spec == PartitionSpec(*spec)
     shares = home.shard_shape(shape)
     assert np.prod(shares) == np.prod(shape) // (8 if spec else 1)
@@ -49,7 +49,7 @@ TREE = {"params": {"text": {"w": np.zeros((1024, 512))}, "image": {"w": np.zeros
 
 def test_the_first_rule_that_matches_wins():
     rules = [("params/text/", "fsdp"), ("text", "replicated"), (".*", "replicated")]
-    homes = sharding.tree_shardings(TREE, rules, sharding.make_mesh())["params"]
+    homes = mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())["params"]
     assert homes["text"]["w"].spec == PartitionSpec("data")
     assert homes["image"]["w"].spec == PartitionSpec()
 
@@ -63,7 +63,7 @@ def test_the_first_rule_that_matches_wins():
 )
 def test_paths_without_a_rule_and_unknown_rules(rules, message):
     with pytest.raises(UserError, match=message):
-        sharding.tree_shardings(TREE, rules, sharding.make_mesh())
+        mesh_lib.tree_shardings(TREE, rules, mesh_lib.make_mesh())
 
 
 def test_global_batch_keeps_rows_in_order_and_splits_them():
@@ -71,7 +71,7 @@ def test_global_batch_keeps_rows_in_order_and_splits_them():
         "image": np.arange(16 * 3, dtype=np.uint8).reshape(16, 3),
         "image_id": np.arange(16, dtype=np.int32),
     }
-    placed = sharding.global_batch(batch, sharding.make_mesh())
+    placed = mesh_lib.global_batch(batch, mesh_lib.make_mesh())
     for name, value in batch.items():
         assert placed[name].dtype == value.dtype
         np.testing.assert_array_equal(placed[name], value)
@@ -80,6 +80,6 @@ def test_global_batch_keeps_rows_in_order_and_splits_them():
 
 
 def test_the_step_number_is_on_every_device():
-    number = sharding.put_step(7, sharding.make_mesh())
+    number = mesh_lib.put_step(7, mesh_lib.make_mesh())
     assert number.dtype == np.int32
     assert [int(shard.data) for shard in number.addressable_shards] == [7] * 8

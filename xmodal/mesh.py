@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xmodal.options import UserError, lookup
+from xmodal.config import UserError, lookup
 
 BATCH_AXIS = "data"
 
