@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from xmodal import data as data_lib
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, call, check_keys
-from xmodal.data.vocabulary import read_vocabulary
+from xmodal.preprocessing import read_vocabulary
 from xmodal.evals import Evaluation, Evaluator
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.make import make_boards
@@ -26,7 +26,7 @@ from xmodal.pretrained.folder import Description, read_description
 from xmodal.training import init_towers, preflight
 from xmodal.training.init_towers import FREE, SIDES
 from xmodal.training.state import TrainState, flatten
-from xmodal.words import find_row, tokenise
+from xmodal.preprocessing.words import find_row, split_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _coverage(texts: Sequence[bytes], settings: data_lib.config.TextConfig) -> s
     tokens = read_vocabulary(epath.Path(settings.vocabulary))
     rows = {token: row for row, token in enumerate(tokens)}
     find = find_row if settings.lower_case else dict.get
-    words = [tokenise(text.decode("utf-8", "ignore")) for text in texts]
+    words = [split_words(text.decode("utf-8", "ignore")) for text in texts]
     known = [sum(find(rows, word) is not None for word in each) for each in words]
     count = sum(map(len, words))
     return (
