@@ -11,7 +11,6 @@ from jax.sharding import Mesh
 from xmodal import data as data_lib
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, call, check_keys
-from xmodal.preprocessing import read_vocabulary
 from xmodal.evals import Evaluation, Evaluator
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.make import make_boards
@@ -22,11 +21,12 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.losses.similarity import make_scorer
 from xmodal.models import DualEncoder
 from xmodal.models.tower import Tree
+from xmodal.preprocessing import read_vocabulary
+from xmodal.preprocessing.words import find_row, split_words
 from xmodal.pretrained.folder import Description, read_description
 from xmodal.training import init_towers, preflight
 from xmodal.training.init_towers import FREE, SIDES
 from xmodal.training.state import TrainState, flatten
-from xmodal.preprocessing.words import find_row, split_words
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ from jax.sharding import Mesh
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, check_keys
-from xmodal.preprocessing import read_vocabulary
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
+from xmodal.preprocessing import read_vocabulary
 from xmodal.training import (
     checkpoints,
     feature_store,
