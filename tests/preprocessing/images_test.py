@@ -108,7 +108,9 @@ def coordinates():
 
 def _augmented(picture, seeds, size, config):
     seeds = np.array([[1234, seed] for seed in seeds])
-    return prepare_images([_png(picture)] * len(seeds), ImageConfig(size=size, augment=config), seeds)
+    return prepare_images(
+        [_png(picture)] * len(seeds), ImageConfig(size=size, augment=config), seeds
+    )
 
 
 def test_crops_are_within_the_ranges_of_the_recipe_and_fill_them(coordinates):
@@ -259,7 +261,8 @@ def test_bicubic_resizing_equals_that_of_tensorflow_1(height, width, size):
 
 @pytest.mark.parametrize("seeds", [None, np.array([[1, 2]])])
 @pytest.mark.parametrize(
-    "damage", [lambda file: file[:40], lambda file: file[:-9], lambda file: b"", lambda file: b"GIF"]
+    "damage",
+    [lambda file: file[:40], lambda file: file[:-9], lambda file: b"", lambda file: b"GIF"],
 )
 def test_damaged_images_are_refused(damage, seeds):
     file = io.BytesIO()

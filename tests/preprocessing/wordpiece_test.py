@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from xmodal.data.learned_vocabulary import learn_vocabulary
-from xmodal.preprocessing import TextConfig, make_tokenizer
-from xmodal.preprocessing import wordpiece
+from xmodal.preprocessing import TextConfig, make_tokenizer, wordpiece
 
 _LENGTH = 64
 
