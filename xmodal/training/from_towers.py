@@ -1,4 +1,4 @@
-"""Starts towers from published weights: folders that `data_prep.convert_weights` wrote."""
+"""Weights of published towers: folders that `xmodal.convert_weights` wrote."""
 
 import dataclasses
 import inspect
@@ -9,18 +9,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.config import UserError, check_keys
-from xmodal.models import TOWERS
+from xmodal.config import UserError, lookup
+from xmodal.data import TextConfig, read_vocabulary
+from xmodal.models import ENCODERS
 from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
-from xmodal.training.state import TrainState, flatten
-
-SIDES = ("image", "text")
-FREE = ("pool",)
-"""Keywords that change no weight and that a config may choose."""
+from xmodal.training.run_config import InitConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten
 
 _SECTION = "config.init_from.towers"
-# Parts of a tower that no published weights have: they start at random.
-_OWN_PARTS = ("adapter", "projection")
+# Parts that published weights may lack; they start at random.
+_OWN_PARTS = ("head", "projection")
 _SHOWN = 5
 
 
@@ -37,62 +36,66 @@ class TowerWeights:
     model_state: Mapping[str, np.ndarray]
 
 
-def check_towers(towers: Mapping[str, str], model: Mapping[str, Any]) -> dict[str, Description]:
-    """Compares `config.init_from.towers` with `config.model`; reads no weights.
+def named_folders(source: InitConfig) -> dict[str, str]:
+    """Returns side -> folder for the towers that a config names."""
+    folders = dataclasses.asdict(source.towers)
+    return {side: folder for side, folder in folders.items() if folder}
+
+
+def check_towers(source: InitConfig, model: Mapping[str, Any]) -> dict[str, Description]:
+    """Returns the descriptions of the named towers, by side; reads no weights.
 
     Args:
-      towers: "image" and "text", each a folder or "".
-      model: the towers' names and keywords.
-
-    Returns:
-      What the folders say of their towers, by side; for those that are named.
+      source: `config.init_from`.
+      model: `config.model`.
 
     Raises:
-      UserError: a folder is not there, incomplete (its weights cut off, too), or of another tower
+      UserError: a folder is missing, incomplete (its weights cut off, too), or of another encoder
         than the model's.
     """
-    check_keys(_SECTION, towers, SIDES)
     described = {}
-    for side, folder in towers.items():
-        if not folder:
-            continue
+    for side, folder in named_folders(source).items():
         where = f"{_SECTION}.{side}={folder!r}"
         if not model.get(side):
             raise UserError(f"{where}, but config.model.{side} is None.")
         described[side] = description = read_description(folder)
         check_weights(folder)
-        own = dict(model[side].items())
-        name = own.pop("name")
-        if description.name != name:
-            raise UserError(
-                f"{where} is a tower {description.name!r}, but config.model.{side}.name is "
-                f"{name!r}."
-            )
-        parameters = inspect.signature(TOWERS[name]).parameters
-        # Pixels are normalised by the tower; None is what its variant was trained with.
-        pixels = own.get("normalization")
-        if pixels not in (None, description.preprocessing.get("normalization", pixels)):
-            raise UserError(
-                f"{where} wants normalization={description.preprocessing['normalization']!r}, but "
-                f"config.model.{side}.normalization is {pixels!r}."
-            )
-        for key, value in description.keywords.items():
-            given = own.get(key, parameters[key].default) if key in parameters else None
-            follows = key == "vocab_size" and given == 0
-            if key not in FREE and not follows and _plain(given) != _plain(value):
-                raise UserError(
-                    f"{where} has {key}={value!r}, but config.model.{side}.{key} is {given!r}; "
-                    f"set config.model.{side} to the keywords in {folder}/tower.json."
-                )
+        own = dict(model[side]["encoder"].items())
+        _check_encoder(where, f"config.model.{side}.encoder", description, own)
     return described
 
 
-def load_towers(state: TrainState, config: Mapping[str, Any]) -> TowerWeights:
-    """Reads and checks the weights that `config.init_from.towers` names.
+def _check_encoder(
+    where: str, section: str, description: Description, own: Mapping[str, Any]
+) -> None:
+    name, keywords = description.encoder["name"], dict(description.encoder)
+    keywords.pop("name")
+    if name != own["name"]:
+        raise UserError(f"{where} is an encoder {name!r}, but {section}.name is {own['name']!r}.")
+    # Pixels are normalized by the encoder; None is the normalization of its variant.
+    wanted = description.preprocessing.get("normalization")
+    if own.get("normalization") not in (None, wanted or own.get("normalization")):
+        raise UserError(
+            f"{where} wants normalization={wanted!r}, but {section}.normalization is "
+            f"{own['normalization']!r}."
+        )
+    parameters = inspect.signature(lookup(f"{section}.name", name, ENCODERS)).parameters
+    for key, value in keywords.items():
+        given = own.get(key, parameters[key].default) if key in parameters else None
+        follows = key == "vocab_size" and given == 0
+        if not follows and _plain(given) != _plain(value):
+            raise UserError(
+                f"{where} has {key}={value!r}, but {section}.{key} is {given!r}; "
+                f"set {section} to the keywords in its tower.json."
+            )
+
+
+def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
+    """Returns the weights that `config.init_from.towers` names, checked.
 
     Args:
       state: shapes of the state they are for.
-      config: `config.init_from`. Where it names a run besides, `include` may take nothing that
+      source: `config.init_from`. Where it names a run besides, `include` may take nothing that
         the towers bring.
 
     Returns:
@@ -105,9 +108,7 @@ def load_towers(state: TrainState, config: Mapping[str, Any]) -> TowerWeights:
     params: dict[str, np.ndarray] = {}
     model_state: dict[str, np.ndarray] = {}
     shapes = flatten(state.all_params()), flatten(state.model_state)
-    for side, folder in config["towers"].items():
-        if not folder:
-            continue
+    for side, folder in named_folders(source).items():
         given: tuple[dict[str, np.ndarray], ...] = ({}, {})
         for name, array in read_weights(folder).items():
             kind, _, path = name.partition("/")
@@ -124,18 +125,18 @@ def load_towers(state: TrainState, config: Mapping[str, Any]) -> TowerWeights:
         _check_fits(folder, given[0] | given[1], wanted[0] | wanted[1])
         params |= given[0]
         model_state |= given[1]
-    if config["run"]:
-        both = [path for path in params if any(re.match(p, path) for p in config["include"])]
+    if source.run:
+        both = [path for path in params if any(re.match(p, path) for p in source.include)]
         if both:
             raise UserError(
-                f"config.init_from.include={list(config['include'])} takes {both[0]} from "
-                f"{config['run']}, but {_SECTION} brings it too: narrow include."
+                f"config.init_from.include={list(source.include)} takes {both[0]} from "
+                f"{source.run}, but {_SECTION} brings it too: narrow include."
             )
     return TowerWeights(params, model_state)
 
 
 def place(state: TrainState, weights: TowerWeights) -> TrainState:
-    """Puts checked weights where a state has its initial ones, laid out as before."""
+    """Returns the state with checked weights in place of its initial ones, laid out as before."""
 
     def replace(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
@@ -154,12 +155,10 @@ def place(state: TrainState, weights: TowerWeights) -> TrainState:
     )
 
 
-def describe(state: TrainState, weights: TowerWeights, config: Mapping[str, Any]) -> str:
-    """What comes from the folders and what does not, tower by tower."""
+def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> str:
+    """Returns the parts that come from the folders and those that do not, tower by tower."""
     lines = []
-    for side, folder in config["towers"].items():
-        if not folder:
-            continue
+    for side, folder in named_folders(source).items():
         start = f"{side}/"
         paths = [path for path in flatten(state.all_params()) if path.startswith(start)]
         taken = [path for path in paths if path in weights.params]
@@ -173,30 +172,34 @@ def describe(state: TrainState, weights: TowerWeights, config: Mapping[str, Any]
     return "\n".join(lines)
 
 
-def check_vocabulary(
-    folder: str, description: Description, tokens: list[str], **tokenizer: Any
-) -> None:
-    """Compares the vocabulary of a run with the one a text tower was trained with.
+def check_vocabulary(folder: str, description: Description, text: TextConfig) -> None:
+    """Compares the vocabulary of a run with the one that a text tower was trained with.
 
     Args:
       folder: of the tower.
       description: of the tower.
-      tokens: what the run's tokenizer knows.
-      **tokenizer: other settings in `config.data.text`.
+      text: `config.data.text` of the run.
 
     Raises:
       UserError: they differ; the ids of the run would mean other words to the tower.
     """
     if "vocab.txt" not in description.files:
         return
+    if not text.vocabulary:
+        raise UserError(
+            "config.data.text.vocabulary is '', to be learned from captions, but the text tower of "
+            f"{folder} has its own: set it to {folder}/vocab.txt."
+        )
+    tokens = read_vocabulary(text.vocabulary)
     known = [token.strip() for token in description.files["vocab.txt"].rstrip("\n").split("\n")]
     if tokens != known:
         raise UserError(
-            f"config.data.text.vocabulary has {len(tokens):,} word pieces, and they are not the "
+            f"config.data.text.vocabulary has {len(tokens):,} entries, and they are not the "
             f"{len(known):,} that the tower of {folder} was trained with; set it to "
             f"{folder}/vocab.txt."
         )
-    for key, given in tokenizer.items():
+    for key in ("tokenizer", "lower_case"):
+        given = getattr(text, key)
         wanted = description.preprocessing.get(key, given)
         if given != wanted:
             raise UserError(
@@ -207,7 +210,7 @@ def check_vocabulary(
 def _split_layers(
     given: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
-    """BERT's stacked layers, in two stacks where the model keeps the lower ones apart."""
+    """Splits BERT's stacked layers where the model keeps the lower ones apart."""
     split = {}
     for path, array in given.items():
         lower = path.replace("/layers/", "/lower_layers/", 1)

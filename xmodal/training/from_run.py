@@ -1,4 +1,4 @@
-"""Starts a run from another run's weights: what is taken, what is not, each by name."""
+"""Weights of another run, taken by path."""
 
 import dataclasses
 import re
@@ -12,23 +12,21 @@ import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
 
-from xmodal.config import UserError, check_keys
+from xmodal.config import UserError
 from xmodal.training import checkpoints
-from xmodal.training.state import TrainState, flatten
+from xmodal.training.run_config import InitConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten
 
-KEYS = ("run", "step", "include", "optimizer", "towers")
 
-
-def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
-    """Replaces initial weights by those of another run; the step counter stays 0.
+def take_weights(state: TrainState, source: InitConfig) -> TrainState:
+    """Returns a state with weights of another run in place of initial ones; the step stays 0.
 
     Args:
       state: freshly created.
-      config: `config.init_from`: `run` (its folder), `step` (a number, `latest` or `best`),
-        `include` (regular expressions matched from the start of a parameter's path; only these are
-        taken, `[".*"]` takes all) and `optimizer` (whether Adam's moments come along, as the
-        authors' fine-tuning does; the skip rule and the schedule start anew in either case). Its
-        `towers` are placed before, by `init_towers`.
+      source: `config.init_from`: its `run` and `step`; `include` names the paths that are taken;
+        `optimizer` says whether Adam's moments come along (the skip rule and the schedule start
+        anew in either case).
 
     Returns:
       The state with the weights in place and laid out as before.
@@ -37,19 +35,18 @@ def init_from(state: TrainState, config: Mapping[str, Any]) -> TrainState:
       UserError: an unknown key, run or step; a pattern that matches nothing; an included array
         the other run does not have, or has in another shape.
     """
-    check_keys("config.init_from", config, KEYS)
-    run, step = config["run"], checkpoints.resolve_step(config["run"], config["step"])
-    include = tuple(config["include"])
-    source = _read(run, step, "params") | _read(run, None, "frozen")
-    params = _take(state.params, source, include, run)
-    frozen = _take(state.frozen, source, include, run)
+    run, include = source.run, source.include
+    step = checkpoints.resolve_step(run, source.step)
+    saved = _read(run, step, "params") | _read(run, None, "frozen")
+    params = _take(state.params, saved, include, run)
+    frozen = _take(state.frozen, saved, include, run)
     model_state = _take(state.model_state, _read(run, step, "model_state"), include, run)
     for pattern in include:
         if not any(re.match(pattern, path) for path in flatten(state.all_params())):
             raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
     logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
     state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
-    if config["optimizer"]:
+    if source.optimizer:
         # Adam counts its steps once for all parameters: old and fresh moments do not mix.
         if fresh := [p for p in flatten(params) if not any(re.match(i, p) for i in include)]:
             raise UserError(
