@@ -61,7 +61,11 @@ def get_config(argument: str = "") -> ConfigDict:
     config.evals = {"coco": base.boards()}
     config.evals.coco.batch_size = 128
     if argument in PIXELS:
-        config.model.image = {"encoder": IMAGE[argument], "head": {"name": "mean"}, "projection": None}
+        config.model.image = {
+            "encoder": IMAGE[argument],
+            "head": {"name": "mean"},
+            "projection": None,
+        }
         config.data.image = {"augment": None, "eval_crop": 0.875, **PIXELS[argument]}
         config.data.text = None
     else:

@@ -94,7 +94,7 @@ def from_scratch() -> ConfigDict:
     config.data.image.size = 0
     config.data.text = base.wordpiece(vocabulary_size=5000, max_length=20)
     config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": 100})
-    config.optimizer.update({"name": "adamw", "options": {"weight_decay": 0.01}, "clip_norm": 1.0})
+    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
     config.evals = {"flickr8k": base.boards(every=150)}
     config.select.metric = "flickr8k/mean_recall@10"
     config.checkpoint.every = 150

@@ -66,7 +66,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "area": (0.08, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": False
     }  # fmt: skip
     config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
-    schedule = {"name": "piecewise", "every": "15 epochs", "factor": 0.1, "warmup_steps": 0}
+    schedule = {"name": "staircase", "rate": 0.1, "every": "15 epochs", "warmup_steps": 0}
     config.optimizer = base.adam(2e-4, schedule)
     config.optimizer["clip_norm"] = 2.0
     config.evals = {"coco": base.boards(every="1 epochs")}

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
 
 from xmodal.config import UserError
 from xmodal.training import checkpoints
+from xmodal.training.optimizer import with_moments
 from xmodal.training.run_config import InitConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
@@ -47,14 +47,15 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
     state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
     if source.optimizer:
-        # Adam counts its steps once for all parameters: old and fresh moments do not mix.
+        # The moments of old and fresh parameters share one count of steps.
         if fresh := [p for p in flatten(params) if not any(re.match(i, p) for i in include)]:
             raise UserError(
                 f"config.init_from.include={list(include)} leaves out {fresh[0]}, which has no "
                 "moments to go on with; set config.init_from.optimizer=False."
             )
         other = checkpoints.restore_items(run, step, state, ("opt_state",))
-        state = dataclasses.replace(state, opt_state=_moments(state.opt_state, other.opt_state))
+        moments = with_moments(state.opt_state, other.opt_state)
+        state = dataclasses.replace(state, opt_state=moments)
     return state
 
 
@@ -85,14 +86,3 @@ def _take(
         return jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
 
     return jax.tree_util.tree_map_with_path(take, target)
-
-
-def _moments(fresh: Any, other: Any) -> Any:
-    """Adam's moments (and their own count) from `other`, everything else from `fresh`."""
-
-    def is_adam(node: Any) -> bool:
-        return isinstance(node, optax.ScaleByAdamState)
-
-    return jax.tree.map(
-        lambda new, old: old if is_adam(new) else new, fresh, other, is_leaf=is_adam
-    )

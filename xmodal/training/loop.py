@@ -1,9 +1,10 @@
 """The only training loop."""
 
 import contextlib
+import dataclasses
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import ml_collections
@@ -15,6 +16,7 @@ from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.training import checkpoints, cost, frozen_features, reporting
 from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.optimizer import OptimizerConfig, observe_metrics
 from xmodal.training.run import Parts, assemble
 from xmodal.training.run_records import check_records, save_records
 from xmodal.training.start import check_start, starting_state
@@ -69,7 +71,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
                     with reporter.paused():
                         metrics = evaluation.run_state(step, state)
                         writer.write_scalars(step, metrics)
-                        state = evaluation.update_plateau(state, metrics)
+                        state = observe(state, settings.optimizer, metrics)
                         saver.save(state, metrics)
                 if step == settings.total_steps:
                     break
@@ -136,6 +138,11 @@ def make_batches(
         process_count=jax.process_count(),
         features=features and features.readers,
     )
+
+
+def observe(state: TrainState, config: OptimizerConfig, metrics: Mapping[str, float]) -> TrainState:
+    """Returns the state after an evaluation, which may lower the learning rate."""
+    return dataclasses.replace(state, opt_state=observe_metrics(config, state.opt_state, metrics))
 
 
 def is_due(step: int, every: int, total_steps: int) -> bool:

@@ -56,7 +56,9 @@ class Parts:
     def init_params(self) -> tuple[Tree, Tree]:
         """Returns fresh `(params, model_state)`; a pure function."""
         # The number of items changes no parameter.
-        one = {name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()}
+        one = {
+            name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
+        }
         return init_params(self.model, self.tasks, one, self.settings.seed)
 
     @functools.cached_property
@@ -75,7 +77,9 @@ class Parts:
         return make_init(self.init_params, self.optimizer, self.settings.freeze)
 
 
-def assemble(config: ml_collections.ConfigDict, *, check_start: Callable[[RunConfig], None]) -> Parts:
+def assemble(
+    config: ml_collections.ConfigDict, *, check_start: Callable[[RunConfig], None]
+) -> Parts:
     """Prepares the datasets of a run and builds all its parts; nothing is compiled yet.
 
     Args:
@@ -88,7 +92,7 @@ def assemble(config: ml_collections.ConfigDict, *, check_start: Callable[[RunCon
       data.DatasetMissingError: a dataset is not there; says how to get it.
     """
     mesh = mesh_lib.make_mesh()
-    settings = _read(schedules.resolve_epochs(config, _SOME_STEPS))
+    settings = _read(_in_steps(config, _SOME_STEPS))
     mesh_lib.check_batch_size(settings.batch_size, mesh)
     _check_fits(settings, mesh)
     check_start(settings)
@@ -99,7 +103,7 @@ def assemble(config: ml_collections.ConfigDict, *, check_start: Callable[[RunCon
             f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
             f"examples of config.train_split={settings.train_split!r}."
         )
-    config = schedules.resolve_epochs(config, examples // settings.batch_size)
+    config = _in_steps(config, examples // settings.batch_size)
     return build(fill_vocabulary(config), mesh)
 
 
@@ -124,6 +128,10 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
     parts = Parts(config, settings, mesh, model, tasks, batch)
     check_reads(tasks, flatten(parts.shapes[0]))
     return parts
+
+
+def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_collections.ConfigDict:
+    return ml_collections.ConfigDict(schedules.resolve_epochs(config, steps_per_epoch))
 
 
 def _read(config: ml_collections.ConfigDict) -> RunConfig:

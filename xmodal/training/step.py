@@ -124,9 +124,7 @@ def make_step(
     return step_function
 
 
-def _frozen_parts(
-    params: Tree, frozen: Tree, towers: Collection[str]
-) -> dict[str, frozenset[str]]:
+def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[str, frozenset[str]]:
     trained, fixed = flatten(params), flatten(frozen)
     return {side: frozen_parts(trained, fixed, side) for side in towers}
 

@@ -83,7 +83,9 @@ class Task:
         """The views that are compared, left first."""
         return self.config.views
 
-    def init(self, key: jax.Array, views: Mapping[str, Embedding], batch: Tree) -> tuple[Tree, Tree]:
+    def init(
+        self, key: jax.Array, views: Mapping[str, Embedding], batch: Tree
+    ) -> tuple[Tree, Tree]:
         """Returns `(params, state)` of the task, both empty for losses without parameters.
 
         Args:
