@@ -2,8 +2,9 @@
 
     python -m xmodal.convert_weights --tower=bag_of_words --source=glove.840B.300d.txt \\
         --output=glove
-    python -m xmodal.eval_main --config=configs/baselines.py:bow --config.init_from.towers.text=glove \\
-        --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --split=test --output=OUT
+    python -m xmodal.eval_main --config=configs/baselines.py:bow \\
+        --config.init_from.towers.text=glove --config.data.manual_dir=DIR \\
+        --config.data.ratings_dir=DIR --split=test --output=OUT
 
 bow                GloVe 840B 300d (cased; the paper names no file), mean over the words of a
                    caption, cut as Penn Treebank, looked up as written, then in lower case;
@@ -13,7 +14,7 @@ sentence_encoder   any BERT in Hugging Face's form (sentence-transformers folder
 inception_v3       TF-Hub imagenet/inception_v3/feature_vector/4: 299 pixels in [-1, 1]
 resnet152          TF-Hub imagenet/resnet_v1_152/feature_vector/4: TF-slim's v1, 224 pixels in
                    [-1, 1]; Keras' and torchvision's ResNet-152 are other networks: for them set
-                   --config.model.image.encoder.variant=keras (or torchvision), and call it another name
+                   --config.model.image.encoder.variant=keras (or torchvision) and another name
 simclr             SimCLRv2 r50_1x_sk0, fine-tuned on all labels of ImageNet: 224 pixels in [0, 1]
 
 Images of the first two: the central 0.875 of each side, squeezed to a square by bilinear

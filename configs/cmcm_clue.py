@@ -18,7 +18,7 @@ from configs import base
 
 DIMENSION = 1024
 RELATIONS = 6
-# Negatives to positives of Visible, Subjective, Action, Story, Meta, Irrelevant in the training split.
+# Negatives to positives in training: Visible, Subjective, Action, Story, Meta, Irrelevant.
 POSITIVE_WEIGHTS = (0.485, 14.117, 5.379, 3.122, 1.558, 10.518)
 
 

@@ -2,7 +2,8 @@
 
     python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet152
-    python -m xmodal.main --config=configs/pcme.py --config.init_from.towers.image=weights/resnet152
+    python -m xmodal.main --config=configs/pcme.py \\
+        --config.init_from.towers.image=weights/resnet152
 
 Chun et al., "Probabilistic Embeddings for Cross-Modal Retrieval" (CVPR 2021), and naver-ai/pcme:
 stage 1, with the CNN frozen. The frozen CNN still normalizes with batch statistics and updates the

@@ -68,7 +68,10 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.data.text.min_count, config.data.text.max_length = 1, 32
     config.evals.sts = sts
     config.evals.sts.data = {
-        "dataset": "crisscrossed_shapes", "config": "rated_captions", "data_dir": "", "manual_dir": ""
-    }  # fmt: skip
+        "dataset": "crisscrossed_shapes",
+        "config": "rated_captions",
+        "data_dir": "",
+        "manual_dir": "",
+    }
     config.evals.sts.split, config.evals.sts.every = "validation", 25
     return config

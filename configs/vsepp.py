@@ -2,7 +2,8 @@
 
     python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet152
-    python -m xmodal.main --config=configs/vsepp.py --config.init_from.towers.image=weights/resnet152
+    python -m xmodal.main --config=configs/vsepp.py \\
+        --config.init_from.towers.image=weights/resnet152
 
 Faghri et al., "VSE++: Improving Visual-Semantic Embeddings with Hard Negatives" (2018), and
 fartashf/vsepp. Captions of the same image count as negatives, as in that code; batch normalization
