@@ -3,7 +3,7 @@
 A dataset is a TFDS builder. What models are trained and evaluated on are its builder configs of
 captioned images: with pixels (mostly called `images`), with stored features in place of pixels
 (`features`), or without any image (`captions`), one example per image. Configs of similarity
-judgements (`ratings`) have one example per rated pair. Splits are `train`, `validation` and `test`,
+judgments (`ratings`) have one example per rated pair. Splits are `train`, `validation` and `test`,
 and a few more where a dataset has them (`test_deduplicated`, `testall`).
 """
 

@@ -34,7 +34,7 @@ class Builder(schema.RandomAccessBuilder):
       - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
       - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
         year,dataset,split,score,sentence1,sentence2
-    MSRvid (2012) and SMT (2013) need licences, and the training sets of 2012 are often left out:
+    MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often left out:
     without them the dataset holds the others. All the rest must be there.
     """
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
