@@ -22,6 +22,7 @@ __all__ = [
     "check_counts",
     "feature_vector",
     "rating_features",
+    "sentence_pair_features",
 ]
 
 
@@ -80,6 +81,28 @@ def rating_features() -> tfds.features.FeaturesDict:
             "score": np.float32,
             "method": tfds.features.Text(),
             "rater_scores": tfds.features.Sequence(np.float32),
+        }
+    )
+
+
+def sentence_pair_features() -> tfds.features.FeaturesDict:
+    """Features of pairs of sentences with a gold score, as SemEval's.
+
+    Returns:
+      `pair_id` int32, unique; `year` int32, `dataset`, the set that a pair belongs to, and
+      `year_average` int32, the year whose mean counts that set, 0 for none; `sentence1`,
+      `sentence2`; `score` float32.
+    """
+    text = tfds.features.Text()
+    return tfds.features.FeaturesDict(
+        {
+            "pair_id": np.int32,
+            "year": np.int32,
+            "dataset": text,
+            "year_average": np.int32,
+            "sentence1": text,
+            "sentence2": text,
+            "score": np.float32,
         }
     )
 

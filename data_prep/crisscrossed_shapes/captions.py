@@ -7,7 +7,7 @@ each other. Every caption carries what it says as a partial scene graph.
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -28,10 +28,19 @@ DESCRIBERS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Caption:
-    """A sentence and what it says."""
+    """A sentence and the part of the scene graph it mentions."""
 
     text: str
     content: Content
+
+
+# Topic -> whether a caption raises it.
+TOPICS: Mapping[str, Callable[[Caption], bool]] = {
+    "count": lambda caption: caption.content.count is not None,
+    "position": lambda caption: any(item.row or item.column for item in caption.content.items),
+    "relation": lambda caption: bool(caption.content.relations),
+    "background": lambda caption: caption.content.background != Background(),
+}
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[Caption]:

@@ -44,19 +44,8 @@ class Builder(schema.RandomAccessBuilder):
         for each in SETS:
             if each.average:
                 averages.setdefault(str(each.average), []).append(each.name)
-        text = tfds.features.Text()
         return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {
-                    "pair_id": np.int32,
-                    "year": np.int32,
-                    "dataset": text,
-                    "year_average": np.int32,
-                    "sentence1": text,
-                    "sentence2": text,
-                    "score": np.float32,
-                }
-            ),
+            features=schema.sentence_pair_features(),
             homepage="https://alt.qcri.org/semeval2016/task1/",
             metadata=tfds.core.MetadataDict(year_averages=averages),
         )
