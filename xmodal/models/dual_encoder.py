@@ -2,17 +2,15 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from xmodal.config import UserError, lookup, read
+from xmodal.losses.similarity import Similarity, make_similarity
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
 from xmodal.models.tower import Tower, Tree, make_tower
-
-if TYPE_CHECKING:
-    from xmodal.losses import Similarity
 
 SIDES = ("image", "text")
 
@@ -30,7 +28,7 @@ class DualEncoder:
     """
 
     towers: Mapping[str, Tower]
-    similarity: "Similarity"
+    similarity: Similarity
 
     def init(
         self, key: jax.Array, example_inputs: Mapping[str, Mapping[str, Any]]
@@ -108,8 +106,6 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
       UserError: a name or keyword is missing or unknown, a value is out of range, or there is no
         tower.
     """
-    from xmodal.losses import make_similarity
-
     model = read(ModelConfig, "config.model", _as_dict(config))
     sides = {"image": model.image, "text": model.text}
     towers = {
