@@ -12,7 +12,7 @@ STD = (0.229, 0.224, 0.225)
 CAFFE_MEAN = (103.939, 116.779, 123.68)
 
 
-def _standardise(images: jax.Array) -> jax.Array:
+def _standardize(images: jax.Array) -> jax.Array:
     return (images / 255.0 - jnp.asarray(MEAN)) / jnp.asarray(STD)
 
 
@@ -34,9 +34,9 @@ def _to_unit(images: jax.Array) -> jax.Array:
 
 NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "caffe": _to_caffe,
-    "imagenet": _standardise,
+    "imagenet": _standardize,
     "inception": _to_symmetric,
-    "torch": _standardise,
+    "torch": _standardize,
     "unit": _to_unit,
     "vgg": _to_vgg,
 }
@@ -55,11 +55,11 @@ def normalize(images: jax.Array, name: str) -> jax.Array:
       float32 [B, H, W, 3].
 
     Raises:
-      ValueError: other images, which may be normalised already.
+      ValueError: other images, which may be normalized already.
     """
     if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
         raise ValueError(
-            f"an image tower takes uint8 images [B, H, W, 3], got {images.dtype} "
-            f"{list(images.shape)}; pixels are normalised inside"
+            f"an image encoder takes uint8 images [B, H, W, 3], got {images.dtype} "
+            f"{list(images.shape)}; pixels are normalized inside"
         )
     return NORMALIZATIONS[name](images)

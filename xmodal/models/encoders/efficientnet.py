@@ -4,23 +4,21 @@ Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Net
 with the details of tensorflow/tpu, models/official/efficientnet.
 """
 
+import dataclasses
 import math
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
-from jax.typing import DTypeLike
 
-from xmodal.config import UserError, lookup
-from xmodal.models import depthwise as depthwise_lib
-from xmodal.models import pixels
-from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
-from xmodal.models.mbconv import CONV_INIT, MBConv, Stage, scale_channels
-from xmodal.models.projection import project
-from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
+from xmodal.config import UserError, lookup, setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import depthwise as depthwise_lib
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
+from xmodal.models.mode import Mode
 
 STEM_CHANNELS = 32
 STAGES = (
@@ -48,15 +46,15 @@ VARIANTS: Mapping[str, tuple[float, float]] = {
 
 
 def scale_blocks(blocks: int, depth: float) -> int:
-    """`blocks * depth`, rounded up."""
+    """Returns `blocks * depth`, rounded up."""
     return math.ceil(blocks * depth)
 
 
 def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[float]:
-    """The probability of dropping the branch of each block, growing linearly from 0.
+    """Returns the probability of dropping the branch of each block, which grows linearly from 0.
 
     Args:
-      rate: the probability that the growth aims at.
+      rate: the probability at a block after the last one.
       depth: depth multiplier.
       over: "blocks" divides the block's index by the number of blocks (tensorflow/tpu);
         "base_blocks" by the number at depth 1, as tensorflow/models and the TF-Hub modules made
@@ -65,37 +63,42 @@ def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[
     blocks = sum(scale_blocks(stage.blocks, depth) for stage in STAGES)
     base_blocks = sum(stage.blocks for stage in STAGES)
     divisor = lookup(
-        "config.model.image.drop_connect_over",
+        "config.model.image.encoder.drop_connect_over",
         over,
         {"blocks": blocks, "base_blocks": base_blocks},
     )
     return [rate * index / divisor for index in range(blocks)]
 
 
-class EfficientNet(nn.Module):
-    """Pixels to the pooled features of the last convolution, and a projection if asked for."""
+class EfficientNet(ImageEncoder):
+    """Pixels to the map of the last convolution.
+
+    Attributes:
+      width: channel multiplier.
+      depth: block multiplier.
+      depthwise: implementation of the depthwise convolution.
+      norm: makes a batch normalization, given its `name`.
+      drop_connect: probability of dropping a block's branch, reached at the last block.
+      drop_connect_over: see `drop_connect_rates`.
+      remat: recompute every block in the backward pass.
+    """
 
     width: float
     depth: float
     depthwise: depthwise_lib.Depthwise
-    batch_groups: int
+    norm: Callable[..., BatchNorm]
     drop_connect: float
     drop_connect_over: str
-    normalization: str
     remat: bool
-    dtype: DTypeLike
-    projection: int | None
 
     @nn.compact
-    def __call__(self, images: jax.Array, train: bool) -> Embedding:
-        """uint8 [B, H, W, 3] -> vector [B, D]."""
-        x = pixels.normalize(images, self.normalization).astype(self.dtype)
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
         x = nn.Conv(
             scale_channels(STEM_CHANNELS, self.width), (3, 3), strides=2, padding="SAME",
             use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="stem",
-        )(x)  # fmt: skip
-        norm = partial(BatchNorm, self.batch_groups)
-        x = jax.nn.silu(norm(name="stem_norm")(x, train=train))
+        )(pixels)  # fmt: skip
+        x = jax.nn.silu(self.norm(name="stem_norm")(x, mode))
         block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
         rates = iter(drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over))
         for number, stage in enumerate(STAGES, start=1):
@@ -106,74 +109,63 @@ class EfficientNet(nn.Module):
                     scale_channels(stage.channels, self.width),
                     stage.stride if index == 0 else 1,
                     self.depthwise,
-                    norm,
+                    self.norm,
                     jax.nn.silu,
                     self.dtype,
                     squeeze_excite=True,
-                    drop_connect=rate if train else 0.0,
+                    drop_connect=rate if mode.drops else 0.0,
                     name=f"stage{number}_block{index + 1}",
-                )(x, train)
+                )(x, mode)
         x = nn.Conv(
             scale_channels(HEAD_CHANNELS, self.width), (1, 1),
             use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
         )(x)  # fmt: skip
-        x = jax.nn.silu(norm(name="head_norm")(x, train=train))
-        vector = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        return Embedding(project(vector, self.projection))
+        return jax.nn.silu(self.norm(name="head_norm")(x, mode))
 
 
-def make_tower(
-    *,
-    variant: str | None = None,
-    width: float | None = None,
-    depth: float | None = None,
-    dtype: str = "float32",
-    depthwise: str = "auto",
-    batch_norm: str = "global",
-    drop_connect: float = 0.2,
-    drop_connect_over: str = "blocks",
-    normalization: str = "imagenet",
-    remat: bool = False,
-    projection: int | None = None,
-    devices: Devices = ONE_CPU,
-) -> Tower:
-    """EfficientNet as a tower of uint8 images [B, H, W, 3] of any size.
+@dataclasses.dataclass(frozen=True)
+class EfficientNetConfig(ImageConfig):
+    """Settings of EfficientNet; of the others see `ImageConfig`.
 
-    Args:
+    Attributes:
       variant: a published pair of width and depth, "b0" to "b7"; else give `width` and `depth`.
       width: channel multiplier.
       depth: block multiplier.
-      dtype: compute dtype; parameters and statistics are float32.
       depthwise: "convolution", "shifted", or "auto" for the faster one on this backend.
-      batch_norm: statistics over the "global" batch or "per_device".
       drop_connect: probability of dropping a block's branch, reached at the last block.
       drop_connect_over: see `drop_connect_rates`.
-      normalization: of the pixels, see `pixels.normalize`.
-      remat: recompute every block in the backward pass instead of storing its inside.
-      projection: width of a linear layer after the pooling; None for the pooled features.
-      devices: their count is the number of groups of batch_norm="per_device".
     """
-    if (variant is None) == (width is None and depth is None):
+
+    variant: str | None = setting(None, one_of=VARIANTS)
+    width: float | None = setting(None, above=0)
+    depth: float | None = setting(None, above=0)
+    depthwise: str = setting("auto", one_of=depthwise_lib.NAMES)
+    drop_connect: float = setting(0.2, at_least=0, below=1)
+    drop_connect_over: str = setting("blocks", one_of=("blocks", "base_blocks"))
+
+
+def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> EfficientNet:
+    """Returns EfficientNet for uint8 images of any size.
+
+    Raises:
+      UserError: the config has both a variant and a width or depth, or neither.
+    """
+    width, depth = config.width, config.depth
+    if (config.variant is None) == (width is None and depth is None):
         raise UserError(
             f"EfficientNet takes a variant ({', '.join(VARIANTS)}) or a width and a depth, got "
-            f"variant={variant}, width={width}, depth={depth}"
+            f"variant={config.variant}, width={width}, depth={depth}."
         )
-    if variant is not None:
-        width, depth = lookup("config.model.image.variant", variant, VARIANTS)
-    counts = {"global": 1, "per_device": devices.count}
-    groups = lookup("config.model.image.batch_norm", batch_norm, counts)
-    lookup("config.model.image.normalization", normalization, pixels.NORMALIZATIONS)
-    return Tower(
-        EfficientNet(
-            width=width or 1.0,
-            depth=depth or 1.0,
-            depthwise=depthwise_lib.choose(depthwise, devices.platform),
-            batch_groups=groups,
-            drop_connect=drop_connect,
-            drop_connect_over=drop_connect_over,
-            normalization=normalization,
-            remat=remat,
-            dtype=lookup("config.model.image.dtype", dtype, DTYPES),
-            projection=projection,
-        )
+    if config.variant is not None:
+        width, depth = VARIANTS[config.variant]
+    return EfficientNet(
+        normalization=config.normalization,
+        dtype=DTYPES[config.dtype],
+        width=width or 1.0,
+        depth=depth or 1.0,
+        depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
+        norm=make_norm(config.batch_norm, config.statistics, devices),
+        drop_connect=config.drop_connect,
+        drop_connect_over=config.drop_connect_over,
+        remat=config.remat,
     )

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.models import depthwise as depthwise_lib
+from xmodal.models.encoders import depthwise as depthwise_lib
+from xmodal.models.mode import Mode
 
 # A depthwise kernel is [k, k, C, 1], so its fan-out is k * k, as in the original.
 CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -42,8 +43,8 @@ class MBConv(nn.Module):
       channels: output channels, scaled.
       stride: of the depthwise convolution.
       depthwise: its implementation.
-      norm: makes the normalisation after a convolution, given its `name`; None for convolutions
-        that have taken it in and have biases instead.
+      norm: makes the normalization after a convolution, given its `name`; None for convolutions
+        into which it was folded, which have biases instead.
       activation: after all convolutions but the last.
       dtype: compute dtype.
       squeeze_excite: whether the channels are gated by their mean.
@@ -61,21 +62,21 @@ class MBConv(nn.Module):
     drop_connect: float = 0.0
 
     @nn.compact
-    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+    def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
         """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]."""
         x, expanded = inputs, inputs.shape[-1] * self.stage.expand
         if self.stage.expand > 1:
             x = self._pointwise(x, expanded, "expand", bias=self.norm is None)
-            x = self.activation(self._normalise(x, "expand", train))
+            x = self.activation(self._normalize(x, "expand", mode))
         x = self._convolve_depthwise(x)
-        x = self.activation(self._normalise(x, "depthwise", train))
+        x = self.activation(self._normalize(x, "depthwise", mode))
         if self.squeeze_excite:
             gate = jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32).astype(self.dtype)
             gate = self._pointwise(gate, max(1, inputs.shape[-1] // 4), "squeeze")
             gate = self._pointwise(self.activation(gate), expanded, "excite")
             x = x * jax.nn.sigmoid(gate)
         x = self._pointwise(x, self.channels, "project", bias=self.norm is None)
-        x = self._normalise(x, "project", train)
+        x = self._normalize(x, "project", mode)
         if self.stride > 1 or inputs.shape[-1] != self.channels:
             return x
         per_example = nn.Dropout(self.drop_connect, broadcast_dims=(1, 2, 3), deterministic=False)
@@ -94,5 +95,5 @@ class MBConv(nn.Module):
             channels, (1, 1), use_bias=bias, kernel_init=CONV_INIT, dtype=self.dtype, name=name
         )(x)
 
-    def _normalise(self, x: jax.Array, name: str, train: bool) -> jax.Array:
-        return x if self.norm is None else self.norm(name=f"{name}_norm")(x, train=train)
+    def _normalize(self, x: jax.Array, name: str, mode: Mode) -> jax.Array:
+        return x if self.norm is None else self.norm(name=f"{name}_norm")(x, mode)

@@ -16,7 +16,10 @@ Depthwise = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
 def convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """XLA's grouped convolution. x [B,H,W,C], kernel [k,k,C,1] -> [B,ceil(H/s),ceil(W/s),C]."""
+    """Returns the grouped convolution of XLA.
+
+    X [B, H, W, C], kernel [k, k, C, 1] -> [B, ceil(H / s), ceil(W / s), C].
+    """
     size, _, channels, _ = kernel.shape
     return jax.lax.conv_general_dilated(
         x,
@@ -30,7 +33,7 @@ def convolution(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def shifted(x: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """A sum of k * k shifted, strided products in float32; shapes and dtype as `convolution`."""
+    """Returns `convolution` as a sum of k * k shifted, strided products in float32."""
     padded, outputs = _pad_same(x, kernel.shape[0], stride)
     return _sum_windows(padded, kernel, outputs, stride).astype(x.dtype)
 
@@ -81,7 +84,7 @@ def _pad_same(x: jax.Array, size: int, stride: int) -> tuple[jax.Array, tuple[in
 def _windows(
     padded: jax.Array, size: int, outputs: tuple[int, int], stride: int
 ) -> list[jax.Array]:
-    """What each of the k * k kernel positions sees, row by row."""
+    """Returns the input of each of the k * k kernel positions, row by row."""
     rows, columns = (1 + (output - 1) * stride for output in outputs)
     return [
         padded[:, i : i + rows : stride, j : j + columns : stride]
@@ -108,8 +111,11 @@ def _same_padding(length: int, size: int, stride: int) -> tuple[int, tuple[int, 
 IMPLEMENTATIONS: Mapping[str, Depthwise] = {"convolution": convolution, "shifted": shifted}
 
 
+NAMES = (*IMPLEMENTATIONS, "auto")
+
+
 def choose(name: str, platform: str) -> Depthwise:
-    """The implementation called `name`; "auto" is the faster one on the platform."""
+    """Returns the implementation called `name`; "auto" is the faster one on the platform."""
     faster = "shifted" if platform == "cpu" else "convolution"
     table = IMPLEMENTATIONS | {"auto": IMPLEMENTATIONS[faster]}
-    return lookup("config.model.image.depthwise", name, table)
+    return lookup("config.model.image.encoder.depthwise", name, table)

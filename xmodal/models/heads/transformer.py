@@ -5,6 +5,7 @@ tensorflow/lingvo, lingvo/tasks/milan. Both describe three layers after BERT; on
 the linear layer with a ReLU before them.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -14,9 +15,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import lookup
+from xmodal.config import setting
 from xmodal.models.attention import attend, split_heads
-from xmodal.models.tower import DTYPES
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.embedding import Embedding
+from xmodal.models.features import Features
+from xmodal.models.heads.pooling import mean_tokens
+from xmodal.models.mode import Mode
 
 _EPSILON = 1e-6
 
@@ -28,7 +33,7 @@ class MilanLayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalises [N, T, W] over the width."""
+        """Normalizes [N, T, W] over the width."""
         gamma = self.param("gamma", nn.initializers.zeros, x.shape[-1:])
         beta = self.param("beta", nn.initializers.zeros, x.shape[-1:])
         plain = nn.LayerNorm(epsilon=_EPSILON, use_scale=False, use_bias=False, dtype=jnp.float32)
@@ -38,8 +43,8 @@ class MilanLayerNorm(nn.Module):
 class MilanBlock(nn.Module):
     """The authors' layer, which differs from the textbook's pre-norm layer.
 
-    The values are slices of the normalised input (no value projection), the residual adds that
-    normalised input, and every dimension of a head's queries has a learned positive scale.
+    The values are slices of the normalized input (no value projection), the residual adds that
+    normalized input, and every dimension of a head's queries has a learned positive scale.
     """
 
     heads: int
@@ -94,50 +99,51 @@ def _mlp(x: jax.Array, mlp_dim: int, dtype: DTypeLike) -> jax.Array:
 BLOCKS: Mapping[str, type[nn.Module]] = {"milan": MilanBlock, "standard": StandardBlock}
 
 
-class TextAdapter(nn.Module):
-    """A linear layer with a ReLU, then transformer blocks.
+POOLS = ("first", "mean")
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig:
+    """Settings of the head "transformer".
 
     Attributes:
-      block: the class of the blocks.
-      first_only: let the last block compute position 0 only, for a pooling that reads no other.
+      block: "milan" (the authors' layer) or "standard" (pre-norm).
+      width: of the blocks.
+      depth: number of blocks.
+      heads: attention heads of a block.
+      mlp_dim: hidden width of the feed-forward layers.
+      pool: "first" position or "mean" over the real tokens.
+      dtype: compute dtype; None for that of the tokens. Parameters are float32.
     """
 
-    block: type[nn.Module]
-    width: int
-    depth: int
-    heads: int
-    mlp_dim: int
-    first_only: bool
-    dtype: DTypeLike
+    block: str = setting("milan", one_of=BLOCKS)
+    width: int = setting(768, at_least=1)
+    depth: int = setting(3, at_least=1)
+    heads: int = setting(8, at_least=1)
+    mlp_dim: int = setting(3072, at_least=1)
+    pool: str = setting("first", one_of=POOLS)
+    dtype: str | None = setting(None, one_of=DTYPES)
+
+
+class Transformer(nn.Module):
+    """A linear layer with a ReLU, transformer blocks, and pooling.
+
+    Parameters: `input`, `layer1`, `layer2`, ...
+    """
+
+    config: TransformerConfig
 
     @nn.compact
-    def __call__(self, tokens: jax.Array, mask: jax.Array) -> jax.Array:
-        """[N, T, any width] and bool mask [N, T] -> [N, T or 1, W]."""
-        x = jax.nn.relu(_dense(self.width, dtype=self.dtype, name="input")(tokens))
-        for index in range(self.depth):
-            block = self.block(self.heads, self.mlp_dim, self.dtype, name=f"layer{index + 1}")
-            x = block(x, mask, self.first_only and index == self.depth - 1)
-        return x
-
-
-def make_adapter(
-    *,
-    block: str = "milan",
-    width: int = 768,
-    depth: int = 3,
-    heads: int = 8,
-    mlp_dim: int = 3072,
-    first_only: bool,
-    dtype: str,
-) -> TextAdapter:
-    """The adapter; `block` is "milan" (the authors' layer) or "standard" (pre-norm)."""
-    block = lookup("config.model.text.adapter.block", block, BLOCKS)
-    return TextAdapter(
-        block,
-        width,
-        depth,
-        heads,
-        mlp_dim,
-        first_only,
-        lookup("config.model.text.dtype", dtype, DTYPES),
-    )
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, any width] -> vector [N, W]."""
+        config, mask = self.config, features.full_mask()
+        dtype = DTYPES[config.dtype] if config.dtype else features.tokens.dtype
+        x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(features.tokens))
+        for number in range(1, config.depth + 1):
+            block = BLOCKS[config.block](config.heads, config.mlp_dim, dtype, name=f"layer{number}")
+            # No other position of the last layer is read.
+            first_only = config.pool == "first" and number == config.depth
+            x = block(x, mask, first_only)
+        if config.pool == "first":
+            return Embedding(x[:, 0].astype(jnp.float32))
+        return Embedding(mean_tokens(Features(x, mask)))

@@ -1,11 +1,11 @@
-"""Makes a folder that training starts from out of published weights.
+"""Converts published weights to a folder that training starts from.
 
-    python -m data_prep.convert_weights --tower=bert --source=PATH --output=DIR
+    python -m xmodal.convert_weights --tower=bert --source=PATH --output=DIR
 
-PATH is what was downloaded, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
+PATH is the download, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
 a Hugging Face folder, or a .safetensors, .h5, .keras or .npz file. ResNet and EfficientNet want
-a --variant. A config then says `init_from.towers.text = DIR` and has the keywords of
-DIR/tower.json in `model.text`.
+a --variant. A config then says `init_from.towers.text = DIR` and has the encoder of
+DIR/tower.json, and its head where it has one, in `model.text`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from xmodal.pretrained.folder import check_new, save_tower
 
 
 def main() -> None:
-    """Converts what the command line names."""
+    """Converts the weights that the command line names."""
     parser = argparse.ArgumentParser(description="Converts published weights to a tower.")
     parser.add_argument("--tower", required=True, choices=sorted(CONVERTERS))
     parser.add_argument("--source", required=True, help="the published weights, local or gs://")
@@ -50,7 +50,7 @@ def main() -> None:
     except UserError as error:
         sys.exit(f"Error: {error}")
     size = sum(array.nbytes for array in arrays.values()) / 2**20
-    print(f"{args.output}: {len(arrays)} arrays, {size:.1f} MiB, {dict(description.keywords)}")
+    print(f"{args.output}: {len(arrays)} arrays, {size:.1f} MiB, {description.side()}")
 
 
 def _patterns(text: str) -> list[str]:

@@ -5,21 +5,22 @@ that the weights were trained with: tensorflow/models research/slim (resnet_v1),
 torchvision, and google-research/simclr (r50_1x_sk0).
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import lookup
-from xmodal.models import pixels
-from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
-from xmodal.models.projection import project
-from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
+from xmodal.config import lookup, setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import pixels as pixels_lib
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.mode import Mode
 
 # Units of the four stages, by the number of layers.
 DEPTHS: Mapping[str, tuple[int, ...]] = {
@@ -32,16 +33,16 @@ _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Variant(NamedTuple):
-    """Where the published networks of one name differ.
+    """The differences between the published networks of one name.
 
     Attributes:
       stride_conv: the convolution of a unit that takes its stride.
       stride_last: the last unit of a stage takes the stride to the next one; else the first of
         the next stage does.
       pool_padding: of the stem's max pooling.
-      bias: whether convolutions have one, though a batch normalisation follows.
-      epsilon: of the batch normalisations.
-      momentum: of the batch normalisations.
+      bias: whether convolutions have one, though a batch normalization follows.
+      epsilon: of the batch normalizations.
+      momentum: of the batch normalizations.
       normalization: of the pixels.
     """
 
@@ -63,7 +64,7 @@ VARIANTS: Mapping[str, Variant] = {
 
 
 def unit_strides(units: tuple[int, ...], stride_last: bool) -> list[list[int]]:
-    """The stride of every unit of every stage; the map is halved between the stages."""
+    """Returns the stride of every unit of every stage; the map is halved between the stages."""
     strides = [[1] * count for count in units]
     for stage in range(len(units) - 1):
         if stride_last:
@@ -78,26 +79,26 @@ def _subsample(x: jax.Array, stride: int) -> jax.Array:
 
 
 class Bottleneck(nn.Module):
-    """Reduce, 3x3, expand, each with a batch normalisation, beside a shortcut.
+    """Reduce, 3x3, expand, each with a batch normalization, beside a shortcut.
 
     Attributes:
       channels: of the 3x3 convolution; the output has four times as many.
       stride: of the unit.
       variant: see `Variant`.
-      batch_groups: groups of the batch normalisation.
+      norm: makes a batch normalization, given its `name`.
       dtype: compute dtype.
     """
 
     channels: int
     stride: int
     variant: Variant
-    batch_groups: int
+    norm: Callable[..., BatchNorm]
     dtype: DTypeLike
 
     @nn.compact
-    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+    def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
         """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), 4 * channels]."""
-        conv = partial(_conv_norm, self.variant, self.batch_groups, self.dtype, train)
+        conv = partial(_conv_norm, self.variant.bias, self.norm, self.dtype, mode)
         reduce = self.stride if self.variant.stride_conv == "reduce" else 1
         x = jax.nn.relu(conv(inputs, "reduce", self.channels, 1, reduce))
         x = jax.nn.relu(conv(x, "spatial", self.channels, 3, self.stride // reduce))
@@ -108,10 +109,10 @@ class Bottleneck(nn.Module):
 
 
 def _conv_norm(
-    variant: Variant,
-    batch_groups: int,
+    bias: bool,
+    norm: Callable[..., BatchNorm],
     dtype: DTypeLike,
-    train: bool,
+    mode: Mode,
     x: jax.Array,
     name: str,
     channels: int,
@@ -121,79 +122,69 @@ def _conv_norm(
     # All four pad by the size of the kernel alone; TensorFlow's SAME would also look at x.
     x = nn.Conv(
         channels, (size, size), strides=stride, padding=size // 2,
-        use_bias=variant.bias, kernel_init=_CONV_INIT, dtype=dtype, name=name,
+        use_bias=bias, kernel_init=_CONV_INIT, dtype=dtype, name=name,
     )(x)  # fmt: skip
-    norm = BatchNorm(batch_groups, variant.momentum, variant.epsilon, name=f"{name}_norm")
-    return norm(x, train=train)
+    return norm(name=f"{name}_norm")(x, mode)
 
 
-class ResNet(nn.Module):
-    """Pixels to the pooled features of the last unit, and a projection if asked for."""
+class ResNet(ImageEncoder):
+    """Pixels to the map of the last unit.
+
+    Attributes:
+      units: of the four stages.
+      variant: see `Variant`.
+      norm: makes a batch normalization, given its `name`.
+      remat: recompute every unit in the backward pass.
+    """
 
     units: tuple[int, ...]
     variant: Variant
-    normalization: str
-    batch_groups: int
+    norm: Callable[..., BatchNorm]
     remat: bool
-    dtype: DTypeLike
-    projection: int | None
 
     @nn.compact
-    def __call__(self, images: jax.Array, train: bool) -> Embedding:
-        """uint8 [B, H, W, 3] -> vector [B, D]."""
-        x = pixels.normalize(images, self.normalization).astype(self.dtype)
-        conv = partial(_conv_norm, self.variant, self.batch_groups, self.dtype, train)
-        x = jax.nn.relu(conv(x, "stem", 64, 7, 2))
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), 2048]."""
+        conv = partial(_conv_norm, self.variant.bias, self.norm, self.dtype, mode)
+        x = jax.nn.relu(conv(pixels, "stem", 64, 7, 2))
         padding = "SAME" if self.variant.pool_padding == "same" else [(1, 1), (1, 1)]
         x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=padding)
         unit = nn.remat(Bottleneck, static_argnums=(2,)) if self.remat else Bottleneck
         for stage, strides in enumerate(unit_strides(self.units, self.variant.stride_last)):
             for index, stride in enumerate(strides):
                 x = unit(
-                    64 * 2**stage, stride, self.variant, self.batch_groups, self.dtype,
+                    64 * 2**stage, stride, self.variant, self.norm, self.dtype,
                     name=f"stage{stage + 1}_unit{index + 1}",
-                )(x, train)  # fmt: skip
-        vector = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        return Embedding(project(vector, self.projection))
+                )(x, mode)  # fmt: skip
+        return x
 
 
-def make_tower(
-    *,
-    depth: int = 50,
-    variant: str = "torchvision",
-    normalization: str | None = None,
-    dtype: str = "float32",
-    batch_norm: str = "global",
-    remat: bool = False,
-    projection: int | None = None,
-    devices: Devices = ONE_CPU,
-) -> Tower:
-    """ResNet as a tower of uint8 images [B, H, W, 3] of any size; 2048 pooled features.
+@dataclasses.dataclass(frozen=True)
+class ResNetConfig(ImageConfig):
+    """Settings of ResNet; of the others see `ImageConfig`.
 
-    Args:
+    Attributes:
       depth: 50, 101 or 152 layers.
-      variant: whose weights fit: "slim" (TF-slim's and TF-Hub's v1), "keras", "torchvision" or
-        "simclr" (SimCLRv2 r50_1x_sk0).
-      normalization: of the pixels, see `pixels.normalize`; None for what the variant's published
-        weights were trained with. TF-slim's checkpoints of 2016 want "vgg", TF-Hub's do not.
-      dtype: compute dtype; parameters and statistics are float32.
-      batch_norm: statistics over the "global" batch or "per_device".
-      remat: recompute every unit in the backward pass instead of storing its inside.
-      projection: width of a linear layer after the pooling; None for the pooled features.
-      devices: their count is the number of groups of batch_norm="per_device".
+      variant: publisher of the weights that fit: "slim" (TF-slim's and TF-Hub's v1), "keras",
+        "torchvision" or "simclr" (SimCLRv2 r50_1x_sk0).
+      normalization: of the pixels, see `pixels.normalize`; None for that of the variant's
+        published weights. TF-slim's checkpoints of 2016 want "vgg", TF-Hub's do not.
     """
-    row = lookup("config.model.image.variant", variant, VARIANTS)
-    normalization = normalization or row.normalization
-    lookup("config.model.image.normalization", normalization, pixels.NORMALIZATIONS)
-    counts = {"global": 1, "per_device": devices.count}
-    return Tower(
-        ResNet(
-            units=lookup("config.model.image.depth", str(depth), DEPTHS),
-            variant=row,
-            normalization=normalization,
-            batch_groups=lookup("config.model.image.batch_norm", batch_norm, counts),
-            remat=remat,
-            dtype=lookup("config.model.image.dtype", dtype, DTYPES),
-            projection=projection,
-        )
+
+    depth: int = 50
+    variant: str = setting("torchvision", one_of=VARIANTS)
+    normalization: str | None = setting(None, one_of=pixels_lib.NORMALIZATIONS)
+
+
+def make_resnet(config: ResNetConfig, devices: Devices) -> ResNet:
+    """Returns ResNet for uint8 images of any size; 2048 channels."""
+    variant = VARIANTS[config.variant]
+    norm = make_norm(config.batch_norm, config.statistics, devices)
+    return ResNet(
+        normalization=config.normalization or variant.normalization,
+        dtype=DTYPES[config.dtype],
+        units=lookup("config.model.image.encoder.depth", str(config.depth), DEPTHS),
+        variant=variant,
+        norm=partial(norm, momentum=variant.momentum, epsilon=variant.epsilon),
+        remat=config.remat,
     )

@@ -5,21 +5,23 @@ details of TF-slim, which keras.applications shares.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from xmodal.config import lookup
-from xmodal.models import pixels
-from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.embedding import Embedding
-from xmodal.models.projection import project
-from xmodal.models.tower import DTYPES, ONE_CPU, Devices, Tower
+from xmodal.config import setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import pixels as pixels_lib
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.mode import Mode
 
-# What the convolutions without padding need.
+# The convolutions without padding need as much.
 MIN_SIZE = 75
 
 _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -27,7 +29,7 @@ _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 @dataclasses.dataclass(frozen=True)
 class Conv:
-    """A convolution, its batch normalisation and a ReLU."""
+    """A convolution, its batch normalization and a ReLU."""
 
     channels: int
     kernel: tuple[int, int] = (1, 1)
@@ -109,7 +111,7 @@ BLOCKS: Mapping[str, tuple[Branch, ...]] = {
 
 
 def letter_steps(branch: Branch) -> list[list[tuple[str, Conv | str]]]:
-    """The steps of a branch with a letter for everything in them: a, b, ..., poolings too."""
+    """Returns the steps of a branch with a letter for each convolution and pooling: a, b, ..."""
     letters = iter("abcde")
     return [
         [(next(letters), part) for part in (step if isinstance(step, tuple) else (step,))]
@@ -121,18 +123,18 @@ class Mixed(nn.Module):
     """Branches side by side. Their convolutions are called `branch0_a`, `branch0_b`, ..."""
 
     branches: tuple[Branch, ...]
-    batch_groups: int
+    norm: Callable[..., BatchNorm]
     dtype: DTypeLike
 
     @nn.compact
-    def __call__(self, inputs: jax.Array, train: bool) -> jax.Array:
+    def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
         """[B, H, W, I] -> [B, H', W', O]."""
         outputs = []
         for number, branch in enumerate(self.branches):
             x = inputs
             for step in letter_steps(branch):
                 parts = [
-                    _run(self, x, part, f"branch{number}_{letter}", train) for letter, part in step
+                    _run(self, x, part, f"branch{number}_{letter}", mode) for letter, part in step
                 ]
                 x = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
             outputs.append(x)
@@ -140,7 +142,7 @@ class Mixed(nn.Module):
 
 
 def _run(
-    owner: "Mixed | InceptionV3", x: jax.Array, step: Conv | str, name: str, train: bool
+    owner: "Mixed | InceptionV3", x: jax.Array, step: Conv | str, name: str, mode: Mode
 ) -> jax.Array:
     """A convolution or pooling, called inside a compact method of `owner`."""
     if step == "max":
@@ -151,63 +153,49 @@ def _run(
         step.channels, step.kernel, strides=step.stride, padding=step.padding,
         use_bias=False, kernel_init=_CONV_INIT, dtype=owner.dtype, name=name,
     )(x)  # fmt: skip
-    norm = BatchNorm(owner.batch_groups, use_scale=False, name=f"{name}_norm")
-    return jax.nn.relu(norm(x, train=train))
+    return jax.nn.relu(owner.norm(name=f"{name}_norm")(x, mode))
 
 
-class InceptionV3(nn.Module):
-    """Pixels to the pooled features of the last block, and a projection if asked for."""
+class InceptionV3(ImageEncoder):
+    """Pixels to the map of the last block.
 
-    normalization: str
-    batch_groups: int
+    Attributes:
+      norm: makes a batch normalization, given its `name`.
+      remat: recompute every block in the backward pass.
+    """
+
+    norm: Callable[..., BatchNorm]
     remat: bool
-    dtype: DTypeLike
-    projection: int | None
 
     @nn.compact
-    def __call__(self, images: jax.Array, train: bool) -> Embedding:
-        """uint8 [B, H, W, 3] -> vector [B, D]."""
-        x = pixels.normalize(images, self.normalization).astype(self.dtype)
-        if min(images.shape[1:3]) < MIN_SIZE:
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, H', W', 2048]; 8 x 8 cells of 299 x 299 pixels."""
+        if min(pixels.shape[1:3]) < MIN_SIZE:
             raise ValueError(
-                f"Inception v3 takes images of {MIN_SIZE} pixels or more, got {list(images.shape)}"
+                f"Inception v3 takes images of {MIN_SIZE} pixels or more, got {list(pixels.shape)}"
             )
+        x = pixels
         for name, step in STEM.items():
-            x = _run(self, x, step, name, train)
+            x = _run(self, x, step, name, mode)
         block = nn.remat(Mixed, static_argnums=(2,)) if self.remat else Mixed
         for name, branches in BLOCKS.items():
-            x = block(branches, self.batch_groups, self.dtype, name=name)(x, train)
-        vector = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
-        return Embedding(project(vector, self.projection))
+            x = block(branches, self.norm, self.dtype, name=name)(x, mode)
+        return x
 
 
-def make_tower(
-    *,
-    normalization: str = "inception",
-    dtype: str = "float32",
-    batch_norm: str = "global",
-    remat: bool = False,
-    projection: int | None = None,
-    devices: Devices = ONE_CPU,
-) -> Tower:
-    """Inception v3 as a tower of uint8 images [B, H, W, 3] of 75 pixels or more; 2048 features.
+@dataclasses.dataclass(frozen=True)
+class InceptionV3Config(ImageConfig):
+    """Settings of Inception v3; see `ImageConfig`."""
 
-    Args:
-      normalization: of the pixels, see `pixels.normalize`.
-      dtype: compute dtype; parameters and statistics are float32.
-      batch_norm: statistics over the "global" batch or "per_device".
-      remat: recompute every block in the backward pass instead of storing its inside.
-      projection: width of a linear layer after the pooling; None for the pooled features.
-      devices: their count is the number of groups of batch_norm="per_device".
-    """
-    counts = {"global": 1, "per_device": devices.count}
-    lookup("config.model.image.normalization", normalization, pixels.NORMALIZATIONS)
-    return Tower(
-        InceptionV3(
-            normalization=normalization,
-            batch_groups=lookup("config.model.image.batch_norm", batch_norm, counts),
-            remat=remat,
-            dtype=lookup("config.model.image.dtype", dtype, DTYPES),
-            projection=projection,
-        )
+    normalization: str = setting("inception", one_of=pixels_lib.NORMALIZATIONS)
+
+
+def make_inception_v3(config: InceptionV3Config, devices: Devices) -> InceptionV3:
+    """Returns Inception v3 for uint8 images of 75 pixels or more; 2048 channels."""
+    norm = make_norm(config.batch_norm, config.statistics, devices)
+    return InceptionV3(
+        normalization=config.normalization,
+        dtype=DTYPES[config.dtype],
+        norm=partial(norm, use_scale=False),
+        remat=config.remat,
     )
