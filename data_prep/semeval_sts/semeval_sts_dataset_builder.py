@@ -4,7 +4,6 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
