@@ -8,6 +8,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.published import Figure, Unknown, count_figures
 from data_prep.reading import coherence_pairs
 from data_prep.reading.coherence_pairs import Pair
 from data_prep.reading.text_files import scan_csv
@@ -67,6 +68,22 @@ class Builder(schema.RandomAccessBuilder):
             features=coherence_pairs.pair_features(image, len(_RELATIONS)),
             homepage="https://github.com/malihealikhani/CITE",
             metadata=tfds.core.MetadataDict(relations=list(_RELATIONS)),
+        )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        figures = {"*/captions of an image": "1"}
+        if not config.startswith("plus"):
+            return figures | count_figures(cls.EXPECTED)
+        return (
+            figures
+            | count_figures(cls.EXPECTED_PLUS)
+            | {
+                "test/picture *also in train": Unknown("steps of one recipe may share a picture"),
+                "test/image *also in train": Unknown("likewise"),
+                "test_deduplicated/* also in test": Unknown("it is a part of test"),
+            }
         )
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:

@@ -8,6 +8,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.published import Figure, Unknown
 from data_prep.reading.linked_captions import linked_records
 from data_prep.reading.text_lines import TextLines
 
@@ -15,6 +16,7 @@ from data_prep.reading.text_lines import TextLines
 _VALIDATION_OFFSET = 10_000_000
 # The line that img2dataset needs on top, and tells its users to put there.
 _HEADER = b"caption\turl"
+_COPIES = Unknown("a server that lost a picture often sends the same other one in its place")
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -44,6 +46,19 @@ class Builder(schema.RandomAccessBuilder):
             features=schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3))),
             homepage="https://ai.google.com/research/ConceptualCaptions",
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        del config
+        figures: dict[str, Figure] = {
+            f"{split}/records with those left out": rows for split, rows in cls.EXPECTED.items()
+        }
+        return figures | {
+            "*/captions of an image": "1",
+            "validation/image also in train": _COPIES,
+            "validation/image and caption also in train": _COPIES,
+        }
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         links = {

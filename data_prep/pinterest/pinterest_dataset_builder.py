@@ -9,9 +9,11 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
 from data_prep.pinterest.pins import Pin, PinSpool, read_pins
+from data_prep.published import Figure, Unknown
 from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
 
 _LISTS = "pinterest_multimodal_2016_v1"
+_COPIES = Unknown("a picture may be pinned from several pages")
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -53,6 +55,15 @@ class Builder(schema.RandomAccessBuilder):
             features=schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3))),
             homepage="https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox",
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        figures: dict[str, Figure] = {
+            "*/image also in *": _COPIES,
+            "*/image and caption also in *": _COPIES,
+        }
+        return figures | ({"*/captions of an image": "1"} if config == "one_caption" else {})
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         lists, images = folder / _LISTS, folder / "images"

@@ -10,12 +10,14 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
+from data_prep.published import Figure, Unknown
 from data_prep.reading.fetched_images import RowIndex, row_of_name, text_hash
 from data_prep.reading.linked_captions import linked_records
 from data_prep.reading.text_lines import TextLines
 
 _URLS = "SBU_captioned_photo_dataset_urls.txt"
 _CAPTIONS = "SBU_captioned_photo_dataset_captions.txt"
+_COPIES = Unknown("people upload a picture more than once, and Flickr sends one for all it lost")
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -48,6 +50,20 @@ class Builder(schema.RandomAccessBuilder):
             features=schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3))),
             homepage="https://www.cs.rice.edu/~vo9/sbucaptions/",
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        del config
+        held_out = cls.HELD_OUT
+        return {
+            "train/records with those left out": cls.EXPECTED["rows"] - 2 * held_out,
+            "validation/records with those left out": held_out,
+            "test/records with those left out": held_out,
+            "*/captions of an image": "1",
+            "*/image also in *": _COPIES,
+            "*/image and caption also in *": _COPIES,
+        }
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         links = _Links(folder)
