@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny_encoder as tiny
 
-from configs import base, cxc
+from configs import cxc
 from xmodal.config import UserError, read
 from xmodal.training import step, tasks
 
@@ -142,9 +142,7 @@ def test_a_frozen_tower_stays_as_it_is_and_has_no_backward_pass():
 
 def test_many_steps_compile_once(parts):
     state, traces = tiny.start(parts), []
-    function = step.make_step(
-        parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh
-    )
+    function = step.make_step(parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh)
 
     def counted(*arguments):
         traces.append(1)

@@ -90,7 +90,9 @@ def start(parts, seed=0):
     params, frozen = jax.tree.map(draw, (shapes.params, shapes.frozen))
     # The optimizer's own start: its scalars are not all zero.
     fresh = parts.optimizer.init(params)
-    opt_state = jax.tree.map(lambda leaf, shape: put(np.asarray(leaf), shape), fresh, shapes.opt_state)
+    opt_state = jax.tree.map(
+        lambda leaf, shape: put(np.asarray(leaf), shape), fresh, shapes.opt_state
+    )
     return dataclasses.replace(zeros, params=params, frozen=frozen, opt_state=opt_state)
 
 
