@@ -64,8 +64,10 @@ class Builder(RandomAccessBuilder):
         """See `RandomAccessBuilder`."""
         if config == "ratings":
             return {"* score with *": Within(0, 5)}
+        if config == "rated_captions":
+            return {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
         sizes = {f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()}
-        return sizes | {"*/captions of an image": "5"}
+        return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         del folder  # everything is drawn

@@ -41,9 +41,9 @@ def test_optimizer_state_exists_for_trained_parameters_only(created):
     assert set(eight.all_params()["text"]) == {"encoder", "projection"}
 
 
-def _plain(found):
+def _paths(found):
     leaves = jax.tree_util.tree_leaves_with_path(found)
-    return {jax.tree_util.keystr(keys, simple=True, separator="/"): leaf for keys, leaf in leaves}
+    return [jax.tree_util.keystr(keys, simple=True, separator="/") for keys, _ in leaves]
 
 
 def test_parameters_of_losses_and_similarities_are_part_of_the_state():

@@ -119,10 +119,14 @@ class Parts:
         return jax.eval_shape(self.init_params)
 
     @functools.cached_property
+    def trained(self) -> Tree:
+        """Shapes and dtypes of the trained parameters."""
+        return partition(self.shapes[0], self.settings.freeze)[0]
+
+    @functools.cached_property
     def optimizer(self) -> optax.GradientTransformation:
         """The optimizer of the trained parameters."""
-        trained, _ = partition(self.shapes[0], self.settings.freeze)
-        return make_optimizer(self.settings.optimizer, self.settings.total_steps, trained)
+        return make_optimizer(self.settings.optimizer, self.settings.total_steps, self.trained)
 
     def state_init(self) -> Callable[[], TrainState]:
         """Returns the pure function that makes the state of step 0."""
