@@ -136,7 +136,6 @@ def test_numbers_follow_the_step():
 
 
 def test_names_follow_the_step():
-    pytest.importorskip("xmodal.losses.switch")
     mining = {"schedule": "piecewise", "values": {"0": "all", "300": "hardest"}}
     schedules.check("mining", mining)
     for step, index in [(0, 0), (299, 0), (300, 1), (999, 1)]:

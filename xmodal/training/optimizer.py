@@ -132,7 +132,7 @@ def make_optimizer(
         schedule=make_schedule(config.schedule, config.learning_rate, total_steps),
         rule=config.rule().make(_decay(config.weight_decay, paths)),
         clips=_clip_sets(groups, config.clip_norm),
-        skip=config.skip_outliers and skip_outliers(config.skip_outliers),
+        skip=skip_outliers(config.skip_outliers) if config.skip_outliers else None,
         plateau=config.plateau,
     )
     return optax.GradientTransformation(optimizer.init, optimizer.update)
