@@ -126,6 +126,12 @@ def suggest(names: Iterable[str], known: Collection[str]) -> str:
     return f"known: {sorted(known)}." + (f" Did you mean {found}?" if found else "")
 
 
+def keyword_options(function: Callable[..., Any]) -> list[str]:
+    """Returns the names of the keyword-only arguments of a function."""
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+
+
 def call(section: str, factory: Callable[..., T], options: Mapping[str, Any], **given: Any) -> T:
     """Calls `factory(**options, **given)`.
 

@@ -32,7 +32,7 @@ def scores(dataset: Prepared) -> Iterator[Row]:
 
 
 def images(dataset: Prepared) -> Iterator[Row]:
-    """Every image can be decoded to its end and is 8-bit RGB or grey."""
+    """Every image can be decoded to its end and is 8-bit RGB or gray."""
     for split, walked in dataset.walked.items():
         if not walked.columns.images:
             continue

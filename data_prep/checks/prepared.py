@@ -1,23 +1,16 @@
 """A prepared dataset as the checks see it."""
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow_datasets as tfds
-from absl import logging
-from google.protobuf.json_format import ParseError
 
-import data_prep
 from data_prep.checks.columns import Columns
 from data_prep.checks.figures import Figure, figures_of, joins_of, judged, lookup
 from data_prep.checks.rows import Row, Value
 from data_prep.checks.walking import Walked, walk
-
-
-class NotPreparedError(ValueError):
-    """A dataset cannot be checked because it is not there."""
+from data_prep.errors import NotPreparedError
+from data_prep.prepared import open_prepared
 
 
 class Prepared:
@@ -136,50 +129,3 @@ def _is_part(metadata: Mapping[str, Any]) -> bool:
     """Whether a dataset with this description lacks records, on purpose or not."""
     lost = (*metadata.get("left_out", {}).values(), *metadata.get("parts", {}).values())
     return not metadata.get("complete", True) or any(lost)
-
-
-def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
-    """Opens a prepared dataset and never builds one.
-
-    Raises:
-      NotPreparedError: it is not there, with the command that prepares it, or its description is
-        damaged.
-    """
-    make_builder = data_prep.builder_class(dataset)
-    try:
-        with _without_warnings():
-            builder = make_builder(config=config, data_dir=data_dir)
-            is_prepared = builder.is_prepared()
-    except ParseError as error:
-        raise NotPreparedError(
-            f"the description (dataset_info.json) of {dataset}/{config} in "
-            f"{data_dir or 'the folder of TFDS'} is damaged ({error}); delete the dataset and "
-            "build it again"
-        ) from error
-    if not is_prepared:
-        raise NotPreparedError(
-            f"{dataset}/{config} is not prepared in {builder.data_dir}; run "
-            f"python -m data_prep.build --dataset={dataset} --config={config}"
-        )
-    return builder
-
-
-@contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
-    """TFDS warns of every config that is not prepared."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:
-    """Builder configs of a dataset that are prepared."""
-    found = []
-    for config in data_prep.builder_class(dataset).builder_configs:
-        with contextlib.suppress(NotPreparedError):
-            open_prepared(dataset, config, data_dir)
-            found.append(config)
-    return found

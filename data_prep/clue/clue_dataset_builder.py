@@ -1,4 +1,4 @@
-"""Clue: web images and captions, labelled with the coherence relations between the two."""
+"""Clue: web images and captions, labeled with the coherence relations between the two."""
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping

@@ -12,9 +12,8 @@ from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.coco_files import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
-from data_prep.cxc.rating_files import SIDES, Rating, read_ratings
+from data_prep.cxc.rating_files import SIDES, Rating, file_name, scan_ratings
 
-_SPLITS = {"validation": "val", "test": "test"}
 # Task -> what the left and the right side are.
 _KINDS = {
     task: tuple("caption" if column.startswith("caption") else "image" for column in columns)
@@ -81,8 +80,8 @@ class Builder(schema.RandomAccessBuilder):
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         ratings = {
-            split: list(read_ratings(folder / f"{self._task}_{part}.csv", self._task))
-            for split, part in _SPLITS.items()
+            split: list(scan_ratings(folder / file_name(self._task, split), self._task))
+            for split in ("validation", "test")
         }
         # Rows are counted and not methods: what a damaged row rates, and how, is not known.
         found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}

@@ -31,7 +31,7 @@ class Builder(schema.RandomAccessBuilder):
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Photographs and captions."),
         tfds.core.BuilderConfig(name="features", description="MobileNetV2 features and captions."),
-        tfds.core.BuilderConfig(name="ratings", description="Human judgements of test pairs."),
+        tfds.core.BuilderConfig(name="ratings", description="Human judgments of test pairs."),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Flickr8k is handed out for research and education. Put into one folder
@@ -82,7 +82,7 @@ class Builder(schema.RandomAccessBuilder):
             found["expert"] = sum(rating.task == "expert" for rating in ratings)
             schema.check_counts(found, self.EXPECTED, str(folder))
             if found["expert"] == len(ratings):
-                raise UnexpectedFilesError(f"{folder} has no judgements of the crowd")
+                raise UnexpectedFilesError(f"{folder} has no judgments of the crowd")
             return {"test": _rating_examples(ratings, image_ids)}
         expected = {name: count for name, count in self.EXPECTED.items() if name != "expert"}
         schema.check_counts(found, expected, str(folder))

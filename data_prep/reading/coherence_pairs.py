@@ -1,4 +1,4 @@
-"""Image-caption pairs labelled with the relations that hold between the two: Clue and CITE."""
+"""Image-caption pairs labeled with the relations that hold between the two: Clue and CITE."""
 
 import collections
 import dataclasses
@@ -17,7 +17,7 @@ from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One labelled pair.
+    """One labeled pair.
 
     Attributes:
       where: file and line.
@@ -193,14 +193,14 @@ def records_with_images(
     Raises:
       FileNotFoundError: the folder does not exist.
     """
-    labelled = []
+    labeled = []
     for pair in pairs:
         if isinstance(pair, LeftOut):
             yield pair
         else:
-            labelled.append(pair)
+            labeled.append(pair)
     rows_of: dict[str, list[int]] = collections.defaultdict(list)
-    for row, pair in enumerate(labelled):
+    for row, pair in enumerate(labeled):
         rows_of[name(pair)].append(row)
 
     def rows_of_file(path: str) -> Sequence[int]:
@@ -209,14 +209,14 @@ def records_with_images(
 
     joined = join_rows(
         read_fetched(folder),
-        len(labelled),
-        urls=RowIndex(pair.picture for pair in labelled).rows,
+        len(labeled),
+        urls=RowIndex(pair.picture for pair in labeled).rows,
         names=rows_of_file,
-        where=lambda row: labelled[row].where,
+        where=lambda row: labeled[row].where,
     )
     for item in joined:
         if isinstance(item, LeftOut):
             yield item
         else:
             row, image = item
-            yield labelled[row].pair_id, labelled[row].example() | {"image": image}
+            yield labeled[row].pair_id, labeled[row].example() | {"image": image}

@@ -34,7 +34,7 @@ class Builder(schema.RandomAccessBuilder):
       - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
       - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
         year,dataset,split,score,sentence1,sentence2
-    MSRvid (2012) and SMT (2013) need licences, and the training sets of 2012 are often left out:
+    MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often left out:
     without them the dataset holds the others. All the rest must be there.
     """
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
@@ -44,19 +44,8 @@ class Builder(schema.RandomAccessBuilder):
         for each in SETS:
             if each.average:
                 averages.setdefault(str(each.average), []).append(each.name)
-        text = tfds.features.Text()
         return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {
-                    "pair_id": np.int32,
-                    "year": np.int32,
-                    "dataset": text,
-                    "year_average": np.int32,
-                    "sentence1": text,
-                    "sentence2": text,
-                    "score": np.float32,
-                }
-            ),
+            features=schema.sentence_pair_features(),
             homepage="https://alt.qcri.org/semeval2016/task1/",
             metadata=tfds.core.MetadataDict(year_averages=averages),
         )

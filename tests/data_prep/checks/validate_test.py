@@ -16,7 +16,6 @@ from data_prep.flickr8k.flickr8k_dataset_builder import Builder as Flickr8k
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
-_REAL = pathlib.Path("../shared/data/clue")
 _FIGURES = {
     "images": {"train/records": 2, "validation/records": 1, "test/records": 2},
     "ratings": {"test/rows with task=expert, method=expert": 1},
@@ -192,9 +191,10 @@ def test_what_is_not_there_or_damaged_ends_in_two(tmp_path, monkeypatch, capsys)
     assert "(dataset_info.json) of flickr8k/images" in message
 
 
-@pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
-def test_the_leaks_of_clue_are_known_and_others_are_not(tmp_path, validated, monkeypatch):
-    build("clue", "labels", data_dir=str(tmp_path), manual_dir=str(_REAL))
+def test_the_leaks_of_clue_are_known_and_others_are_not(
+    real_data, tmp_path, validated, monkeypatch
+):
+    build("clue", "labels", data_dir=str(tmp_path), manual_dir=str(real_data / "clue"))
     code, rows = validated("clue", f"--data_dir={tmp_path}")
     rows = rows["clue/labels"]
     assert code == 0

@@ -1,0 +1,129 @@
+"""The root of a config: the sections of a run, and which package reads each."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from xmodal.config import setting
+from xmodal.data import DataConfig
+from xmodal.training.optimizer import OptimizerConfig
+from xmodal.training.step import L2Config
+
+
+@dataclasses.dataclass(frozen=True)
+class TowersConfig:
+    """`config.init_from.towers`: folders of `xmodal.convert_weights`, "" for none."""
+
+    image: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class InitConfig:
+    """`config.init_from`: weights that a run starts from.
+
+    Attributes:
+      run: folder of another run, "" for none.
+      step: its checkpoint: a number, `latest` or `best`.
+      include: regular expressions matched from the start of a parameter's path; only these are
+        taken, `[".*"]` takes all.
+      optimizer: whether Adam's moments come along, as in the fine-tuning of the CxC authors.
+      towers: see `TowersConfig`.
+    """
+
+    run: str = ""
+    step: str | int = "best"
+    include: tuple[str, ...] = (".*",)
+    optimizer: bool = True
+    towers: TowersConfig = TowersConfig()
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenFeaturesConfig:
+    """`config.frozen_features`: sides whose frozen part is computed once for all records.
+
+    Attributes:
+      sides: of "image" and "text".
+      folder: of the features; "" is the folder of the dataset.
+    """
+
+    sides: tuple[str, ...] = setting((), one_of=("image", "text"))
+    folder: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectConfig:
+    """`config.select`: the metric that marks the best checkpoint.
+
+    Attributes:
+      metric: tag of an evaluator's metric.
+      mode: whether the highest ("max") or the lowest ("min") value is the best.
+    """
+
+    metric: str
+    mode: str = setting("max", one_of=("max", "min"))
+
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Returns a number that is higher for better metrics, -inf where there is no such tag."""
+        if self.metric not in metrics:
+            return float("-inf")
+        return metrics[self.metric] if self.mode == "max" else -metrics[self.metric]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+    """`config.checkpoint`.
+
+    Attributes:
+      every: steps between two checkpoints; 0 saves at the end and after evaluations only.
+      keep_last: how many are kept besides the best one.
+    """
+
+    every: int = setting(1000, at_least=0)
+    keep_last: int = setting(3, at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """A whole config.
+
+    Attributes:
+      name: of the run, and by default of its folder.
+      model: read by `models.make_dual_encoder`.
+      tasks: read by `tasks.make_tasks`.
+      optimizer: see `OptimizerConfig`.
+      data: training data, see `DataConfig`.
+      evals: evaluators by name, read by `evals`.
+      select: see `SelectConfig`.
+      seed: of parameters, order, augmentation and dropout.
+      total_steps: updates of the run.
+      batch_size: of all devices together.
+      log_every: steps between two reports.
+      train_split: split of `data` that the run learns from.
+      freeze: regular expressions matched from the start of a parameter's path.
+      l2: see `L2Config`.
+      init_from: see `InitConfig`.
+      frozen_features: see `FrozenFeaturesConfig`.
+      checkpoint: see `CheckpointConfig`.
+      sharding: (regular expression searched in a path of the state, rule) pairs; the first match
+        wins, see `mesh.tree_shardings`.
+    """
+
+    name: str
+    model: Mapping[str, Any]
+    tasks: Mapping[str, Any]
+    optimizer: OptimizerConfig
+    data: DataConfig
+    evals: Mapping[str, Any]
+    select: SelectConfig
+    seed: int = setting(0, at_least=0)
+    total_steps: int = setting(at_least=1, default=1000)
+    batch_size: int = setting(at_least=2, default=128)
+    log_every: int = setting(50, at_least=1)
+    train_split: str = "train"
+    freeze: tuple[str, ...] = ()
+    l2: L2Config | None = None
+    init_from: InitConfig = InitConfig()
+    frozen_features: FrozenFeaturesConfig = FrozenFeaturesConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    sharding: tuple[tuple[str, str], ...] = ((".*", "replicated"),)
