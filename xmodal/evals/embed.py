@@ -11,12 +11,13 @@ from jax.sharding import Mesh
 from xmodal import mesh as mesh_lib
 from xmodal.evals.evaluators.evaluator import Split
 from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.losses.similarity import Similarity
 
 Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
 # [B, K, D].
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
-# Parameters, images [L, D], captions [R, D] -> logits [L, R, C].
+# Parameters, images [L, D], captions [R, D] -> probabilities [L, R, C].
 Predict = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
 # Side -> the column with the ids of its items.
@@ -41,7 +42,7 @@ class Embedder:
         embed: Embed,
         sides: Collection[str],
         *,
-        similarity: str,
+        similarity: Similarity,
         mesh: Mesh | None = None,
         predict: Mapping[str, Predict] | None = None,
     ) -> None:
@@ -50,7 +51,7 @@ class Embedder:
         Args:
           embed: pure function of the model.
           sides: that the model has, of "image" and "text".
-          similarity: name of the model's similarity, whose parameters are `params["similarity"]`.
+          similarity: the model's, whose parameters are `params["similarity"]`.
           mesh: items are spread over its `data` axis.
           predict: task -> predictions for blocks of pairs, from `params`.
         """
@@ -96,15 +97,15 @@ class Embedder:
                     f"The {side} items of {split.name} came in another order or number "
                     f"({len(ids)}) than their id list ({len(wanted)})."
                 )
-        learned = params.get("similarity", {}) if isinstance(params, Mapping) else {}
+        learned = params["similarity"] if self._similarity.parameters else {}
         return Embeddings(
             place=f"{split.name} {split.split}",
             image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
             images=vectors.get("image"),
             caption_ids=np.asarray(split.caption_ids, np.int64) if "text" in vectors else None,
             captions=vectors.get("text"),
-            similarity=self._similarity,
-            parameters={key: float(value) for key, value in learned.items()},
+            similarity=self._similarity.name,
+            parameters={key: float(learned[key]) for key in self._similarity.parameters},
             predictions=self._make_predictions(params, vectors),
         )
 

@@ -108,7 +108,6 @@ class Evaluation:
         *,
         comparison: Mapping[str, Difference] | None = None,
         other: str = "theirs",
-        extra: Mapping[str, float] | None = None,
     ) -> None:
         """Writes `ranks.npz`, `boards.json`, `report.md` and, last, `metrics.json`.
 
@@ -119,7 +118,6 @@ class Evaluation:
           comparison: from `compare`; written to `comparison.json` and `comparison.md`. Without
             it, those of an earlier evaluation are removed.
           other: name of the other model.
-          extra: numbers at the head of `metrics.json`, such as the step.
 
         Raises:
           UserError: the folder cannot be written.
@@ -137,7 +135,7 @@ class Evaluation:
                 format_comparison(comparison, name=self.name, other=other),
             )
             contents |= zip(_COMPARISON, texts, strict=True)
-        contents["metrics.json"] = format_json({**(extra or {}), **self.metrics})
+        contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale=set(_COMPARISON) - set(contents))
 
     def _describe(self, result: Result) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from xmodal.evals.inputs import arrays, lists
 from xmodal.evals.inputs.galleries import ids_of
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
-from xmodal.losses.similarity import SIMILARITIES, make_scorer
+from xmodal.losses.similarity import SIMILARITIES, make_similarity
 
 PathLike = str | os.PathLike
 
@@ -131,7 +131,7 @@ def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:
     if kind == "rankings":
         return lists.load_rankings(source)
     if similarity is not None:
-        lookup("similarity", str(similarity), SIMILARITIES)
+        lookup("similarity", str(similarity), SIMILARITIES)  # before a long file is read
     return _choose_similarity(arrays.load_embeddings(source), similarity)
 
 
@@ -143,10 +143,11 @@ def _choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embedd
             f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
             "rank differently, so none is assumed."
         )
-    needed = lookup(f"similarity in {embeddings.place}", name, SIMILARITIES).parameters
+    chosen = make_similarity({"name": name}, "similarity")
     # A file may hold the numbers of a similarity that is not asked for.
+    needed = chosen.parameters
     parameters = {key: value for key, value in embeddings.parameters.items() if key in needed}
-    make_scorer(name, parameters)  # says here which number is missing
+    chosen.scorer(parameters)  # names a missing number here
     return dataclasses.replace(embeddings, similarity=name, parameters=parameters)
 
 

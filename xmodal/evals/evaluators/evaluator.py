@@ -11,6 +11,7 @@ from xmodal.evals.boards.types import Labels
 from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Result
+from xmodal.losses.similarity import make_similarity
 
 
 class Split(Labels, Protocol):
@@ -53,6 +54,11 @@ class Options:
     similarity: Mapping[str, Any] | None = None
     bootstrap_samples: int = setting(1000, at_least=1)
     seed: int = setting(0, at_least=0)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Label columns that the evaluator reads."""
+        return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +129,8 @@ def describe_split(split: Split) -> Provenance:
 
 def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
     """Returns the embeddings with the similarity of an evaluator, if it names one."""
-    if similarity is None or similarity["name"] == source.similarity:
+    if similarity is None:
         return source
-    return dataclasses.replace(source, similarity=similarity["name"], parameters={})
+    chosen = make_similarity(similarity, "similarity of an evaluator")
+    parameters = {key: float(source.parameters.get(key, start)) for key, start in chosen.initial}
+    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters)

@@ -33,6 +33,11 @@ class PairsOptions(Options):
     sets: tuple[str, ...] = ("dataset", "year")
     average: str = "year_average"
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.score, *self.sets, *filter(None, [self.average]))
+
 
 class PairsEvaluator:
     """Pearson and Spearman correlations per set, see `Evaluator`.
@@ -44,10 +49,7 @@ class PairsEvaluator:
         """Reads the pairs; see `of_split`."""
         self.options, self.provenance = options, describe_split(split)
         self._split, self._mesh = split, mesh
-        columns = {
-            name: read_column(split, name, where)
-            for name in (options.score, *options.sets, *filter(None, [options.average]))
-        }
+        columns = {name: read_column(split, name, where) for name in options.columns}
         self._gold = np.asarray(columns[options.score], np.float64)
         names = zip(*(columns[name] for name in options.sets), strict=True)
         self._sets = np.array(["".join(map(_text, parts)) for parts in names], str)

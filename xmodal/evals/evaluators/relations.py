@@ -32,6 +32,11 @@ class RelationsOptions(Options):
     labels: str = "relations"
     names: tuple[str, ...] = ()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.labels,)
+
 
 class RelationsEvaluator:
     """Average precision per relation over images and their own captions, see `Evaluator`."""
@@ -86,15 +91,15 @@ class RelationsEvaluator:
                 f"{self._where}.task has to be one of {sorted(source.predictions)}."
             )
         predictions = source.predictions[self.options.task]
-        logits = predictions.pairs(self._images, np.arange(len(self._images)))
-        if logits.shape != self._labels.shape:
+        predicted = predictions.pairs(self._images, np.arange(len(self._images)))
+        if predicted.shape != self._labels.shape:
             raise UserError(
-                f"Task {self.options.task!r} predicts {logits.shape[1]} relations, but "
+                f"Task {self.options.task!r} predicts {predicted.shape[1]} relations, but "
                 f"{self._split.name} has {self._labels.shape[1]}."
             )
         precisions = [
             compute_average_precision(*columns)
-            for columns in zip(logits.T, self._labels.T, strict=True)
+            for columns in zip(predicted.T, self._labels.T, strict=True)
         ]
         metrics = {
             f"{name}/average_precision": 100.0 * value

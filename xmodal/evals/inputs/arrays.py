@@ -38,7 +38,7 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
       source: npz file, or its arrays in a mapping. Embeddings of any float type, bfloat16
         included, become float32. `similarity` (a name), `match_scale` and `match_shift` (numbers)
         are optional, and so are `predictions/TASK/images` [N, C] and `predictions/TASK/captions`
-        [M, C], whose sums are the logits that a task predicts for pairs.
+        [M, C], whose sums are the logits of the probabilities that a task predicts for pairs.
 
     Raises:
       UserError: the file cannot be read, or its arrays do not fit together.

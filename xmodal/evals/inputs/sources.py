@@ -13,28 +13,29 @@ import numpy as np
 
 from xmodal.config import UserError
 
-# Largest difference of a prediction from the sum of an image's and a caption's part, in logits.
-_TOLERANCE = 1e-3
+# Largest error of a probability that is put together from its two parts.
+_TOLERANCE = 1e-4
+_SMALLEST = 1e-7  # a probability of less has no logit that float32 could tell
 
 
-def add_parts(images: jax.Array, captions: jax.Array) -> jax.Array:
-    """Returns logits [L, R, C], the sums of parts of L images [L, C] and R captions [R, C]."""
-    return images[:, None] + captions[None]
+def add_logits(images: jax.Array, captions: jax.Array) -> jax.Array:
+    """Returns probabilities [L, R, C] whose logits are the sums of parts [L, C] and [R, C]."""
+    return jax.nn.sigmoid(images[:, None] + captions[None])
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """Logits that a task predicts for every pair of an image and a caption.
+    """Probabilities that a task predicts for every pair of an image and a caption.
 
     Attributes:
       images: float32 [N, ...], one row per image, as `combine` takes them.
       captions: float32 [M, ...], one row per caption.
-      combine: rows of L images and of R captions -> float32 [L, R, C]; pure JAX.
+      combine: rows of L images and of R captions -> probabilities [L, R, C]; pure JAX.
     """
 
     images: np.ndarray
     captions: np.ndarray
-    combine: Callable[[jax.Array, jax.Array], jax.Array] = add_parts
+    combine: Callable[[jax.Array, jax.Array], jax.Array] = add_logits
 
     def take(self, images: np.ndarray, captions: np.ndarray) -> "Predictions":
         """Returns the predictions of items at the given positions."""
@@ -43,9 +44,23 @@ class Predictions:
         )
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Returns logits [P, C] of single pairs at the given positions."""
+        """Returns probabilities [P, C] of single pairs at the given positions."""
         combine = jax.vmap(lambda image, caption: self.combine(image[None], caption[None])[0, 0])
         return np.asarray(combine(self.images[images], self.captions[captions]))
+
+    def rows(self, queries: np.ndarray, *, transposed: bool) -> jax.Array:
+        """Returns probabilities of queries with the whole gallery.
+
+        Args:
+          queries: positions of B images, or of captions if `transposed`.
+          transposed: whether captions are the queries.
+
+        Returns:
+          float32 [B, M, C], or [B, N, C] if `transposed`.
+        """
+        if transposed:
+            return jnp.swapaxes(self.combine(self.images, self.captions[queries]), 0, 1)
+        return self.combine(self.images[queries], self.captions)
 
     def split(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns parts of images [N, C] and captions [M, C] whose sums are the logits.
@@ -53,21 +68,29 @@ class Predictions:
         Raises:
           UserError: the logits are no such sums, so a file cannot hold them.
         """
-        if self.combine is add_parts:
+        if self.combine is add_logits:
             return self.images, self.captions
-        image, caption = self.images[:1], self.captions[:1]
-        first = np.asarray(self.combine(image, caption))[0, 0]
-        of_images = np.asarray(self.combine(self.images, caption))[:, 0]
-        of_captions = np.asarray(self.combine(image, self.captions))[0] - first
         generator = np.random.default_rng(0)
-        rows, columns = (generator.integers(len(x), size=64) for x in (of_images, of_captions))
-        sums = of_images[rows] + of_captions[columns]
-        if np.abs(self.pairs(rows, columns) - sums).max() > _TOLERANCE:
+        rows, columns = (generator.integers(len(x), size=64) for x in (self.images, self.captions))
+        sample = self.pairs(rows, columns)
+        # Of all pairs, those near 1/2 tell the logits best.
+        at = np.abs(_logits(sample)).max(axis=1).argmin()
+        image, caption = rows[at : at + 1], columns[at : at + 1]
+        of_images = _logits(self.combine(self.images, self.captions[caption]))[:, 0]
+        of_captions = _logits(self.combine(self.images[image], self.captions))[0]
+        of_captions = of_captions - _logits(sample[at])
+        sums = jax.nn.sigmoid(of_images[rows] + of_captions[columns])
+        if np.abs(sample - sums).max() > _TOLERANCE:
             raise UserError(
-                "The task's predictions are no sums of a part of the image and one of the caption; "
-                "a file of embeddings can hold only such predictions."
+                "The logits of the task's predictions are no sums of a part of the image and one "
+                "of the caption; a file of embeddings can hold only such predictions."
             )
         return of_images, of_captions
+
+
+def _logits(probabilities: jax.Array) -> np.ndarray:
+    clipped = np.clip(np.asarray(probabilities, np.float64), _SMALLEST, 1 - _SMALLEST)
+    return np.log(clipped / (1 - clipped)).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +103,7 @@ class Embeddings:
       images: float32 [N, D], or [N, K, D] with K embeddings of every item.
       caption_ids: int64 [M].
       captions: float32 [M, D] or [M, K, D].
-      similarity: name in `xmodal.losses.SIMILARITIES`; "" where nothing names it yet.
+      similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" for none yet.
       parameters: learned numbers of the similarity.
       predictions: task -> predictions for the same images and captions, in the same order.
     """
@@ -134,20 +157,3 @@ class RankedLists:
 
 
 Source = Embeddings | ScoreMatrix | RankedLists
-
-
-def stack_logits(predictions: Predictions, rows: np.ndarray, *, transposed: bool) -> jax.Array:
-    """Returns logits of a block of queries with the whole gallery.
-
-    Args:
-      predictions: of N images and M captions.
-      rows: positions of B queries: images, or captions if `transposed`.
-      transposed: whether captions are the queries.
-
-    Returns:
-      float32 [B, M, C], or [B, N, C] if `transposed`.
-    """
-    if transposed:
-        logits = predictions.combine(predictions.images, predictions.captions[rows])
-        return jnp.swapaxes(logits, 0, 1)
-    return predictions.combine(predictions.images[rows], predictions.captions)

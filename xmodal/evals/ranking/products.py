@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.losses.similarity import make_scorer
+from xmodal.losses.similarity import make_similarity
 
 Score = Callable[[Any, Any], jax.Array]
 
@@ -266,7 +266,8 @@ def open_scores(
     Returns:
       Some of ("image", "text"), ("text", "text"), ("image", "image") -> scores.
     """
-    prepare, score = make_scorer(embeddings.similarity, embeddings.parameters)
+    similarity = make_similarity({"name": embeddings.similarity}, "similarity")
+    prepare, score = similarity.scorer(embeddings.parameters)
     vectors = {"image": embeddings.images, "text": embeddings.captions}
     galleries = {
         side: Gallery(rows, prepare, block_size=block_size, mesh=mesh)

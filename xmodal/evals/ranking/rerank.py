@@ -1,7 +1,7 @@
 """Rerankers: complete rows of scores and predictions -> the rows to rank by.
 
-`RERANKERS` maps names to functions of (scores [B, N], predictions: logits [B, N, C], **options)
-that return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one.
+`RERANKERS` maps names to functions of (scores [B, N], probabilities [B, N, C], **options) that
+return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one.
 """
 
 import functools
@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.config import call, lookup
-from xmodal.evals.inputs.sources import Predictions, stack_logits
+from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.products import SavedScores, Scores
 
-_LOGITS_AT_A_TIME = 1 << 26  # of a block of queries with the whole gallery
+_PREDICTIONS_AT_A_TIME = 1 << 26  # of some queries with the whole gallery
 
 
 def rerank(
@@ -31,28 +31,28 @@ def rerank(
     Args:
       scores: of N images and M captions.
       predictions: for the same items.
-      reranker: scores [B, ...] and logits [B, ..., C] of complete rows -> rows [B, ...].
+      reranker: complete rows of scores [B, ...] and probabilities [B, ..., C] -> rows [B, ...].
       transposed: whether captions are the queries.
     """
     scores = scores.transpose() if transposed else scores
     (queries, items), (rows, columns) = scores.shape, scores.tile_shape
     result = np.empty(scores.shape, np.float32)
     apply = jax.jit(reranker)
-    width = max(1, stack_logits(predictions, np.zeros(1, int), transposed=transposed).shape[-1])
-    step = max(1, min(rows, _LOGITS_AT_A_TIME // (items * width)))
+    width = max(1, predictions.rows(np.zeros(1, int), transposed=transposed).shape[-1])
+    step = max(1, min(rows, _PREDICTIONS_AT_A_TIME // (items * width)))
     for start in range(0, queries, rows):
         tiles = [scores.tile(start // rows, j) for j in range(-(-items // columns))]
         block = jnp.concatenate(tiles, axis=1)[:, :items]
         for first in range(start, min(start + rows, queries), step):
             # Beyond the last query of the tile it is repeated, so that one shape is compiled.
             at = np.minimum(np.arange(first, first + step), min(start + rows, queries) - 1)
-            logits = stack_logits(predictions, at, transposed=transposed)
-            result[at] = np.asarray(apply(block[at - start], logits))
+            predicted = predictions.rows(at, transposed=transposed)
+            result[at] = np.asarray(apply(block[at - start], predicted))
     return SavedScores(result)
 
 
 def refine_selectively(
-    scores: jax.Array, logits: jax.Array, *, strength: float, gap: float
+    scores: jax.Array, predicted: jax.Array, *, strength: float, gap: float
 ) -> jax.Array:
     """Returns rows in which uncertain queries favor items with confident predictions.
 
@@ -62,11 +62,11 @@ def refine_selectively(
 
     Args:
       scores: float32 [B, N].
-      logits: float32 [B, N, C].
+      predicted: probabilities, float32 [B, N, C].
       strength: lambda of the paper, 0.13 for CITE++ and 0.12 for Clue.
       gap: T of the paper; 0.05 in the authors' code.
     """
-    confidence = jnp.abs(jax.nn.sigmoid(logits) - 0.5)
+    confidence = jnp.abs(predicted - 0.5)
     refined = scores * jnp.sum(jnp.exp(strength * confidence), axis=-1)
     if scores.shape[1] < 2:
         return scores
