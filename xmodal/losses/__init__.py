@@ -3,8 +3,13 @@
 import dataclasses
 
 from xmodal.losses.context import Context, LossFunction
+from xmodal.losses.correlation import pearson
+from xmodal.losses.relations import relation_bce
+from xmodal.losses.sigmoid import sigmoid, soft_contrastive
 from xmodal.losses.similarity import SIMILARITIES, Similarity, make_similarity
 from xmodal.losses.softmax import softmax
+from xmodal.losses.switch import Choice
+from xmodal.losses.triplet import distance_triplet, triplet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +32,19 @@ class Loss:
 
 
 LOSSES: dict[str, Loss] = {
+    "distance_triplet": Loss(distance_triplet),
+    "pearson": Loss(pearson),
+    "relation_bce": Loss(relation_bce, module="relation_classifier", similarity=False),
+    "sigmoid": Loss(sigmoid),
+    "soft_contrastive": Loss(soft_contrastive),
     "softmax": Loss(softmax),
+    "triplet": Loss(triplet),
 }
 
 __all__ = [
     "LOSSES",
     "SIMILARITIES",
+    "Choice",
     "Context",
     "Loss",
     "LossFunction",

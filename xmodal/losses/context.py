@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 from jax.sharding import Mesh
@@ -10,6 +10,20 @@ from jax.sharding import Mesh
 from xmodal.losses import engine as engines
 from xmodal.losses.similarity import Prepared, Similarity
 from xmodal.losses.terms import Term
+
+
+class Embedding(Protocol):
+    """The items of one view, as `xmodal.models` makes them.
+
+    Attributes:
+      vector: float32 [B, D] or [B, K, D].
+      log_sigma: logarithm of the spread, float32 [B, D], or None.
+      extras: other arrays by name.
+    """
+
+    vector: jax.Array
+    log_sigma: jax.Array | None
+    extras: Mapping[str, jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +61,8 @@ class Context:
 
     def fold(
         self,
-        left: Any,
-        right: Any,
+        left: Embedding,
+        right: Embedding,
         terms: Mapping[str, Term],
         *,
         engine: str,

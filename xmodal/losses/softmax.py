@@ -6,15 +6,15 @@ import jax.numpy as jnp
 from xmodal.config import lookup
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import Context
+from xmodal.losses.context import Context, Embedding
 
 DIRECTIONS = {"mean": 0.5, "sum": 1.0}
 FORMS = {"with_positive": jax.nn.softplus, "printed": lambda margin: margin}
 
 
 def softmax(
-    left: jax.Array,
-    right: jax.Array,
+    left: Embedding,
+    right: Embedding,
     context: Context,
     *,
     form: str = "with_positive",
