@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from xmodal.training.outliers import SkipOutliersConfig, skip_outliers
@@ -30,17 +31,19 @@ def reference(norms, *, deviations=4.0, decay=0.995, floor=0.1):
 def run(config, norms):
     """Feeds gradients of the given norms; returns which were zeroed, and the last state."""
     rule = skip_outliers(config)
-    update = jax.jit(rule.update)
-    direction = {"a": np.array([0.6, 0.0], np.float32), "b": np.array([-0.8], np.float32)}
-    state = rule.init(direction)
-    zeroed = []
-    for norm in norms:
-        gradient = jax.tree.map(lambda d, norm=norm: jnp.asarray(norm * d), direction)
-        kept, state = update(gradient, state)
-        zeroed.append(not any(np.any(leaf) for leaf in jax.tree.leaves(kept)))
-        if not zeroed[-1]:
-            jax.tree.map(np.testing.assert_array_equal, kept, gradient)
-    return zeroed, state
+    direction = {"a": jnp.array([0.6, 0.1]), "b": jnp.array([-0.8])}
+    direction = jax.tree.map(lambda leaf: leaf / optax.global_norm(direction), direction)
+
+    def step(state, norm):
+        gradient = jax.tree.map(lambda leaf: norm * leaf, direction)
+        kept, state = rule.update(gradient, state)
+        return state, (gradient, kept)
+
+    state, (gradients, kept) = jax.lax.scan(step, rule.init(direction), jnp.float32(norms))
+    zeroed = ~np.any(np.concatenate(jax.tree.leaves(kept), axis=1), axis=1)
+    for before, after in zip(jax.tree.leaves(gradients), jax.tree.leaves(kept), strict=True):
+        np.testing.assert_array_equal(after[~zeroed], before[~zeroed])
+    return zeroed.tolist(), state
 
 
 def test_outliers_are_those_of_a_plain_loop():

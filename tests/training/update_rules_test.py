@@ -170,19 +170,23 @@ def test_adamp_keeps_the_length_of_a_scale_invariant_weight():
     rng = np.random.default_rng(2)
     weight = jnp.array(rng.normal(size=(8, 4)), jnp.float32)
 
-    def loss(kernel):
-        unit = kernel / jnp.linalg.norm(kernel, axis=0)
+    def loss(params):
+        unit = params["kernel"] / jnp.linalg.norm(params["kernel"], axis=0)
         return jnp.sum(jnp.sin(3 * unit))
 
     lengths = {}
     for name in ("adam", "adamp"):
         rule = RULES[name]().make(lambda path: 0.0)
-        params, state = {"kernel": weight}, rule.init({"kernel": weight})
+
+        @jax.jit
+        def step(params, state, rule=rule):
+            directions, state = rule.update(jax.grad(loss)(params), state, params)
+            return jax.tree.map(lambda p, d: p - 0.02 * d, params, directions), state
+
+        params = {"kernel": weight}
+        state = rule.init(params)
         for _ in range(20):
-            directions, state = rule.update(
-                {"kernel": jax.grad(loss)(params["kernel"])}, state, params
-            )
-            params = jax.tree.map(lambda p, d: p - 0.02 * d, params, directions)
+            params, state = step(params, state)
         lengths[name] = np.linalg.norm(params["kernel"], axis=0).mean()
     start = np.linalg.norm(weight, axis=0).mean()
     assert start < lengths["adamp"] < start + 0.5 * (lengths["adam"] - start)
