@@ -1,9 +1,10 @@
 """The unimodal baselines of the Crisscrossed Captions paper: published towers, no training.
 
-    python -m data_prep.convert_weights --tower=bag_of_words --source=glove.840B.300d.txt \\
+    python -m xmodal.convert_weights --tower=bag_of_words --source=glove.840B.300d.txt \\
         --output=glove
-    python -m xmodal.eval_main --config=configs/baselines.py:bow --config.towers.text=glove \\
-        --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --split=test --output=OUT
+    python -m xmodal.eval_main --config=configs/baselines.py:bow \\
+        --config.init_from.towers.text=glove --config.data.manual_dir=DIR \\
+        --config.data.ratings_dir=DIR --split=test --output=OUT
 
 bow                GloVe 840B 300d (cased; the paper names no file), mean over the words of a
                    caption, cut as Penn Treebank, looked up as written, then in lower case;
@@ -13,14 +14,14 @@ sentence_encoder   any BERT in Hugging Face's form (sentence-transformers folder
 inception_v3       TF-Hub imagenet/inception_v3/feature_vector/4: 299 pixels in [-1, 1]
 resnet152          TF-Hub imagenet/resnet_v1_152/feature_vector/4: TF-slim's v1, 224 pixels in
                    [-1, 1]; Keras' and torchvision's ResNet-152 are other networks: for them set
-                   --config.model.image.variant=keras (or torchvision), and call it another name
+                   --config.model.image.encoder.variant=keras (or torchvision) and another name
 simclr             SimCLRv2 r50_1x_sk0, fine-tuned on all labels of ImageNet: 224 pixels in [0, 1]
 
 Images of the first two: the central 0.875 of each side, squeezed to a square by bilinear
 interpolation. The paper says 87.5 % of the area (0.9354 of a side: --config.data.image.eval_crop),
 the operation that its authors use elsewhere takes this fraction of each side. SimCLR's: a square of
-0.875 of the shorter side, bicubic, as its own evaluation. Pixels are normalised by the tower. The
-paper does not say by what items are ranked: cosine here, as in its figures.
+0.875 of the shorter side, bicubic, as its own evaluation. Pixels are normalized by the encoder. The
+paper does not say how items are ranked: cosine here, as in its figures.
 
 The paper on CxC, COCO 5k test: R@1/5/10, median rank; Spearman:
   bow           T->T 21.2 38.2 47.4, 13   STS 55.1 +-0.6
@@ -32,12 +33,11 @@ The paper on CxC, COCO 5k test: R@1/5/10, median rank; Spearman:
 
 from ml_collections import ConfigDict
 
-from configs import common
+from configs import base, cxc
 
-# An empty text leaves a keyword to the folder of the weights.
 TEXT = {
-    "bow": {"name": "bag_of_words", "pool": ""},
-    "sentence_encoder": {"name": "bert", "pool": "", "dtype": "float32"},
+    "bow": {"name": "words", "vocab_size": 0},
+    "sentence_encoder": {"name": "bert", "dtype": "float32"},
 }
 IMAGE = {
     "inception_v3": {"name": "inception_v3", "dtype": "float32"},
@@ -56,26 +56,24 @@ def get_config(argument: str = "") -> ConfigDict:
     """Takes the name of the baseline."""
     if argument not in NAMES:
         raise ValueError(f"Unknown baseline {argument!r} of baselines.py; known: {NAMES}.")
-    data = common.coco()
-    data["image"] = None
+    config = base.base(argument)
+    config.model.similarity = {"name": "cosine"}
+    config.data = cxc.coco()
+    config.evals = {"coco": base.boards()}
+    config.evals.coco.batch_size = 128
     if argument in PIXELS:
-        data["image"] = {"augment": None, "eval_crop": 0.875, **PIXELS[argument]}
-    else:
-        data["config"] = "captions"
-    # The vocabulary is that of the weights; no caption of COCO has as many tokens.
-    data["text"]["max_length"] = 64
-    data["text"]["tokenizer"] = "words" if argument == "bow" else "wordpiece"
-    return ConfigDict(
-        {
-            "name": argument,
-            "model": {
-                "image": IMAGE.get(argument),
-                "text": TEXT.get(argument),
-                "similarity": "cosine",
-            },
-            # Folders that data_prep.convert_weights wrote.
-            "towers": {"image": "", "text": ""},
-            "data": data,
-            "evaluation": {"batch_size": 128, "bootstrap_samples": 1000, "seed": 0},
+        config.model.image = {
+            "encoder": IMAGE[argument],
+            "head": {"name": "mean"},
+            "projection": None,
         }
-    )
+        config.data.image = {"augment": None, "eval_crop": 0.875, **PIXELS[argument]}
+        config.data.text = None
+    else:
+        # Keywords and pooling that are not set here come from the folder of the weights.
+        config.model.text = {"encoder": TEXT[argument], "head": None, "projection": None}
+        config.data.image, config.data.config = None, "captions"
+        # No caption of COCO has as many tokens.
+        config.data.text.max_length = 64
+        config.data.text.tokenizer = "words" if argument == "bow" else "wordpiece"
+    return config

@@ -8,16 +8,16 @@ passes over 3.3M pairs) at the best R@10 on a held-out set; here the published v
 
 from ml_collections import ConfigDict
 
-from configs import common
+from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
     """`quick` runs on the embedded dataset."""
-    config = common.experiment("cc_pretrain")
+    config = cxc.experiment("cc_pretrain")
     config.total_steps = 30_000
     config.data.dataset = "conceptual_captions"
-    config.splits.test = "validation"
-    config.optimizer = common.cxc_adam(1e-4)
-    config.checkpoint.best_metric = "conceptual_captions/mean_recall@10"
-    config.tasks = {"i2t": common.image_text()}
-    return common.variant(config, argument)
+    config.evals = {"cc3m": base.boards(every=1000) | {"final_split": "validation"}}
+    config.optimizer = cxc.skipping_adam(1e-4)
+    config.select.metric = "cc3m/conceptual_captions/mean_recall@10"
+    config.tasks = {"i2t": cxc.image_text()}
+    return base.variant(config, argument, quick=cxc.quick)

@@ -10,13 +10,13 @@ The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder o
 
 from ml_collections import ConfigDict
 
-from configs import common
+from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
     """`quick` runs on the embedded dataset."""
-    config = common.experiment("cxc_image_text")
+    config = cxc.experiment("cxc_image_text")
     # Every caption is an example of its own, as in the released recipe.
     config.data.examples = "pairs"
-    config.tasks = {"i2t": common.image_text()}
-    return common.variant(config, argument)
+    config.tasks = {"i2t": cxc.image_text()}
+    return base.variant(config, argument, quick=cxc.quick)

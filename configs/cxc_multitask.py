@@ -11,13 +11,13 @@ The weight c of the text-text loss (equation 2) is not printed; 1 here, sweep ta
 
 from ml_collections import ConfigDict
 
-from configs import common
+from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
     """`quick` runs on the embedded dataset."""
-    config = common.experiment("cxc_multitask")
+    config = cxc.experiment("cxc_multitask")
     # Two captions of each image per step: as many images pass the tower as for DE_I2T.
     config.data.captions_per_image = 2
-    config.tasks = {"i2t": common.image_text(), "t2t": common.text_text()}
-    return common.variant(config, argument)
+    config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
+    return base.variant(config, argument, quick=cxc.quick)

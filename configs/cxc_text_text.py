@@ -8,14 +8,14 @@ How it was pretrained is not printed (Conceptual Captions has one caption per im
 layers start at random here, with the pretraining's learning rate.
 
 `minilm` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its three upper layers
-on what the three lower ones give:
+on stored features of the three lower ones:
 
-    python -m data_prep.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/cxc_text_text.py:minilm \\
         --config.data.manual_dir=DIR --config.data.ratings_dir=DIR
 
-Reached, seed 0, on 71,891 captions of 14,369 images (what of restval and train was at hand, an
-eighth of what the paper trains on), full CxC test split, T->T R@1/5/10, median rank, STS:
+Reached, seed 0, on 71,891 captions of 14,369 images (an eighth of the paper's training
+data), full CxC test split, T->T R@1/5/10, median rank, STS:
 
     the encoder itself                               36.2 58.0 67.6, 3   75.7 +-0.4
     300 steps                                        39.8 62.2 71.4, 3   77.3 +-0.4
@@ -23,7 +23,7 @@ eighth of what the paper trains on), full CxC test split, T->T R@1/5/10, median 
     DE_T2T+I2T, the paper's best                     42.4 64.9 74.0, 2   74.2 +-0.4
 
 35 minutes of CPU time for 300 steps and 94 for 900, the features of the lower layers included in
-the first. The longer run learns its captions by heart: validation R@1 is 48.2 after the shorter
+the first. The longer run memorizes its captions: validation R@1 is 48.2 after the shorter
 run, and 48.9 both after 600 and 900 steps. Nearest came its last weights, a quarter of the way back
 to the encoder's own: 40.7 63.5 72.9 and STS 78.4, for which there is no switch.
 The encoder's own training data include COCO captions.
@@ -31,44 +31,37 @@ The encoder's own training data include COCO captions.
 
 from ml_collections import ConfigDict
 
-from configs import common
+from configs import base, cxc
 
 
 def get_config(argument: str = "") -> ConfigDict:
     """`quick` runs on the embedded dataset, `minilm` starts from a sentence encoder."""
-    config = common.experiment("cxc_text_text")
+    config = cxc.experiment("cxc_text_text")
     config.model.image = None
-    config.model.text = common.frozen_bert(projection=None)
+    config.model.text = cxc.frozen_bert(projection=None)
     config.data.image = None
     config.data.config = "captions"
     config.data.captions_per_image = 2
     config.l2 = None
-    config.optimizer = common.cxc_adam(1e-4)
-    config.tasks = {"t2t": common.text_text()}
-    return common.variant(config, argument, minilm=minilm)
+    config.optimizer = cxc.skipping_adam(1e-4)
+    config.tasks = {"t2t": cxc.text_text()}
+    return base.variant(config, argument, quick=cxc.quick, minilm=minilm)
 
 
 def minilm(config: ConfigDict) -> ConfigDict:
     """Three of six layers trained, the others computed once for all captions."""
     config.name = "cxc_text_text_minilm"
     config.total_steps, config.batch_size, config.log_every = 300, 256, 10
-    config.model.text = common.minilm(lower_depth=3)
-    config.model.similarity = "cosine"
+    config.model.text = cxc.minilm(lower_depth=3)
+    config.model.similarity = {"name": "cosine", "temperature": 0.05}
     config.init_from.towers.text = "weights/minilm"
     config.data.text.vocabulary = "weights/minilm/vocab.txt"
     # 2.4 % of the captions are longer; they lose their last words.
     config.data.text.max_length = 20
-    config.freeze = ["text/bert/(?!layers/)"]
-    config.frozen_cache = "frozen/cxc_minilm"
-    config.tasks.t2t.options.temperature = 0.05
-    config.optimizer = {
-        "name": "adamw",
-        "options": {"weight_decay": 0.01},
-        "learning_rate": 2e-4,
-        "schedule": {"name": "cosine", "warmup_steps": 20},
-        "clip_norm": 1.0,
-        "skip_outliers": None,
-    }
-    config.evaluation.every, config.checkpoint.every = 100, 50
-    config.checkpoint.best_metric = "coco5k/t2t/recall@1"
+    config.freeze = ["text/encoder/(?!layers/)"]
+    config.frozen_features.sides = ["text"]
+    config.optimizer = base.adam(2e-4, {"name": "cosine", "warmup_steps": 20})
+    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
+    config.evals.coco.every, config.checkpoint.every = 100, 50
+    config.select.metric = "coco/coco5k/t2t/recall@1"
     return config

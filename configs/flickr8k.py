@@ -8,13 +8,14 @@ correlations. The text tower starts from scratch: 10 minutes of CPU time on two 
 included.
 
 `pretrained` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its last layer on
-what the five lower ones give. `pretrained_i2t` is the same without captions against captions.
-`pretrained_images` goes on from a run of `pretrained` and trains MobileNetV2 on the pictures.
+stored features of the five lower ones. `pretrained_i2t` is the same without captions against
+captions. `pretrained_images` goes on from a run of `pretrained` and trains MobileNetV2 on the
+pictures.
 
-    python -m data_prep.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/flickr8k.py:pretrained \\
         --config.data.manual_dir=DIR --workdir=RUN
-    python -m data_prep.convert_weights --tower=mobilenet_v2 --source=FILE \\
+    python -m xmodal.convert_weights --tower=mobilenet_v2 --source=FILE \\
         --output=weights/mobilenet_v2
     python -m xmodal.main --config=configs/flickr8k.py:pretrained_images \\
         --config.data.manual_dir=DIR --config.init_from.run=RUN
@@ -35,93 +36,86 @@ images (--compare): T->T at every K (R@1 +4.0 [+3.0, +4.9]), T->I R@5 +1.3 [+0.5
 pictures of 160 pixels where the stored features are of 224: it starts from 51.0 mean R@10 on
 validation where these give 63.3, and ends at 58.7.
 
-The sentence encoder learnt from pairs of captions of Flickr30k, which includes the photographs of
+The sentence encoder learned from pairs of captions of Flickr30k, which includes the photographs of
 Flickr8k: its T->T (R@1 62.2 on validation behind a random projection) is not of unseen captions.
 """
 
 from ml_collections import ConfigDict
 
-from configs import common
+from configs import base, cxc
 
 DIMENSION = 512
 
 
 def get_config(argument: str = "") -> ConfigDict:
     """The text tower from scratch, or one of the `pretrained` variants."""
-    variants = {
-        "": lambda config: config,
-        "pretrained": pretrained,
-        "pretrained_i2t": pretrained_i2t,
-        "pretrained_images": pretrained_images,
-    }
-    if argument not in variants:
-        known = ", ".join(filter(None, variants))
-        raise ValueError(f"Unknown variant {argument!r} of flickr8k; known: {known} or none.")
-    return variants[argument](from_scratch())
+    return base.variant(
+        from_scratch(),
+        argument,
+        pretrained=pretrained,
+        pretrained_i2t=pretrained_i2t,
+        pretrained_images=pretrained_images,
+    )
 
 
 def from_scratch() -> ConfigDict:
     """A small text tower and a projection of the features."""
-    config = common.experiment("flickr8k")
+    config = base.base("flickr8k")
     config.total_steps, config.batch_size, config.log_every = 600, 256, 50
     config.model.image = {
-        "name": "precomputed",
-        "features": 1280,
-        "hidden": (),
-        "dropout": 0.0,
-        "input_norm": "l2",
-        "projection": DIMENSION,
+        "encoder": {
+            "name": "precomputed",
+            "features": 1280,
+            "hidden": (),
+            "dropout": 0.0,
+            "input_norm": "l2",
+        },
+        "head": {"name": "mean"},
+        "projection": {"width": DIMENSION},
     }
     config.model.text = {
-        "name": "bert",
-        "vocab_size": 0,
-        "width": 256,
-        "depth": 1,
-        "heads": 4,
-        "mlp_dim": 512,
-        "max_positions": 32,
-        "dropout": 0.2,
-        "dtype": "float32",
-        "adapter": None,
-        "pool": "mean",
-        "projection": DIMENSION,
+        "encoder": {
+            "name": "bert",
+            "vocab_size": 0,
+            "width": 256,
+            "depth": 1,
+            "heads": 4,
+            "mlp_dim": 512,
+            "max_positions": 32,
+            "dropout": 0.2,
+            "dtype": "float32",
+        },
+        "head": {"name": "mean"},
+        "projection": {"width": DIMENSION},
     }
-    config.model.similarity = "cosine"
-    config.freeze, config.l2 = [], None
-    i2t, t2t = common.image_text(), common.text_text(0.3)
-    i2t["options"]["temperature"] = t2t["options"]["temperature"] = 0.07
-    config.tasks = {"i2t": i2t, "t2t": t2t}
-    config.data.dataset, config.data.config = "flickr8k", "features"
+    config.model.similarity = {"name": "cosine", "temperature": 0.07}
+    config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text(0.3)}
+    config.data = base.dataset("flickr8k", "features")
     config.data.captions_per_image = 2
-    config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0}
-    config.data.text.vocabulary_size, config.data.text.max_length = 5000, 20
-    config.optimizer = {
-        "name": "adamw",
-        "options": {"weight_decay": 0.01},
-        "learning_rate": 1e-3,
-        "schedule": {"name": "cosine", "warmup_steps": 100},
-        "clip_norm": 1.0,
-        "skip_outliers": None,
-    }
-    config.evaluation.every, config.checkpoint.every = 150, 150
-    config.checkpoint.best_metric = "flickr8k/mean_recall@10"
+    config.data.image.size = 0
+    config.data.text = base.wordpiece(vocabulary_size=5000, max_length=20)
+    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": 100})
+    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.01}, "clip_norm": 1.0})
+    config.evals = {"flickr8k": base.boards(every=150)}
+    config.select.metric = "flickr8k/mean_recall@10"
+    config.checkpoint.every = 150
     return config
 
 
 def pretrained(config: ConfigDict) -> ConfigDict:
-    """The last layer of a sentence encoder trained, what the others give computed once."""
+    """The last layer of a sentence encoder trained, features of the others stored."""
     config.name = "flickr8k_pretrained"
     config.total_steps, config.log_every = 200, 10
     # The same path and the same inputs as behind a MobileNetV2 that is trained itself.
-    config.model.image.input_norm = "none"
-    config.model.text = common.minilm(lower_depth=5, projection=DIMENSION)
+    config.model.image.encoder.input_norm = "none"
+    config.model.text = cxc.minilm(lower_depth=5, projection=DIMENSION)
     config.init_from.towers.text = "weights/minilm"
     config.data.text.vocabulary = "weights/minilm/vocab.txt"
-    config.freeze = ["text/bert/(?!layers/)"]
-    config.frozen_cache = "frozen/flickr8k_minilm"
+    config.freeze = ["text/encoder/(?!layers/)"]
+    config.frozen_features.sides = ["text"]
     config.optimizer.learning_rate = 7e-4
     config.optimizer.schedule.warmup_steps = 20
-    config.evaluation.every, config.checkpoint.every = 100, 100
+    config.evals.flickr8k.every, config.checkpoint.every = 100, 100
     return config
 
 
@@ -138,18 +132,14 @@ def pretrained_images(config: ConfigDict) -> ConfigDict:
     """Goes on from a run of `pretrained`, with MobileNetV2 itself in place of its features."""
     config = pretrained(config)
     config.name += "_images"
-    config.total_steps, config.batch_size = 200, 64
-    config.model.image = {
-        "name": "mobilenet_v2",
-        "batch_norm": "folded",
-        "dtype": "float32",
-        "projection": DIMENSION,
-    }
+    config.batch_size = 64
+    config.model.image.encoder = {"name": "mobilenet_v2", "folded": True, "dtype": "float32"}
     config.data.config = "images"
     config.data.image = {
         "size": 160,
-        "augment": {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "colour": True},
+        "augment": {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True},
         "eval_crop": 1.0,
+        "eval_recipe": "cxc",
     }
     config.init_from.towers = {"image": "weights/mobilenet_v2", "text": ""}
     config.init_from.run = "runs/flickr8k_pretrained"

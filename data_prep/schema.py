@@ -3,7 +3,7 @@
 A dataset is a TFDS builder. What models are trained and evaluated on are its builder configs of
 captioned images: with pixels (mostly called `images`), with stored features in place of pixels
 (`features`), or without any image (`captions`), one example per image. Configs of similarity
-judgements (`ratings`) have one example per rated pair. Splits are `train`, `validation` and `test`,
+judgments (`ratings`) have one example per rated pair. Splits are `train`, `validation` and `test`,
 and a few more where a dataset has them (`test_deduplicated`, `testall`).
 """
 
@@ -22,6 +22,7 @@ __all__ = [
     "check_counts",
     "feature_vector",
     "rating_features",
+    "sentence_pair_features",
 ]
 
 
@@ -80,6 +81,28 @@ def rating_features() -> tfds.features.FeaturesDict:
             "score": np.float32,
             "method": tfds.features.Text(),
             "rater_scores": tfds.features.Sequence(np.float32),
+        }
+    )
+
+
+def sentence_pair_features() -> tfds.features.FeaturesDict:
+    """Features of pairs of sentences with a gold score, as SemEval's.
+
+    Returns:
+      `pair_id` int32, unique; `year` int32, `dataset`, the set that a pair belongs to, and
+      `year_average` int32, the year whose mean counts that set, 0 for none; `sentence1`,
+      `sentence2`; `score` float32.
+    """
+    text = tfds.features.Text()
+    return tfds.features.FeaturesDict(
+        {
+            "pair_id": np.int32,
+            "year": np.int32,
+            "dataset": text,
+            "year_average": np.int32,
+            "sentence1": text,
+            "sentence2": text,
+            "score": np.float32,
         }
     )
 

@@ -10,8 +10,10 @@ import sys
 import data_prep
 from data_prep import checks
 from data_prep.checks import rows
-from data_prep.checks.prepared import NotPreparedError, Prepared, prepared_configs
+from data_prep.checks.prepared import Prepared
 from data_prep.command_line import check_config
+from data_prep.errors import NotPreparedError
+from data_prep.prepared import prepared_configs
 
 
 def main() -> None:

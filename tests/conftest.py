@@ -1,6 +1,7 @@
 """Every test sees eight virtual CPU devices, so whatever is sharded is tested sharded."""
 
 import os
+import pathlib
 
 import pytest
 
@@ -9,6 +10,17 @@ os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 )
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> pathlib.Path:
+    """The folder of published files that XMODAL_TEST_DATA names; the test is skipped without it."""
+    folder = os.environ.get("XMODAL_TEST_DATA")
+    if not folder:
+        pytest.skip("XMODAL_TEST_DATA names no folder of published files")
+    if not pathlib.Path(folder).is_dir():
+        pytest.fail(f"XMODAL_TEST_DATA is {folder}, which is no folder")
+    return pathlib.Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -126,6 +126,12 @@ def suggest(names: Iterable[str], known: Collection[str]) -> str:
     return f"known: {sorted(known)}." + (f" Did you mean {found}?" if found else "")
 
 
+def keyword_options(function: Callable[..., Any]) -> list[str]:
+    """Returns the names of the keyword-only arguments of a function."""
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+
+
 def call(section: str, factory: Callable[..., T], options: Mapping[str, Any], **given: Any) -> T:
     """Calls `factory(**options, **given)`.
 
@@ -159,6 +165,8 @@ def _convert(hint: Any, where: str, value: Any) -> Any:
     for each in alternatives:
         if dataclasses.is_dataclass(each) and isinstance(value, (Mapping, each)):
             return read(each, where, value)
+    if int in alternatives and isinstance(value, str) and value.isdecimal():
+        value = int(value)  # set on the command line in place of a length such as "3 epochs"
     for each in alternatives:
         if _fits(each, value):
             return _as_plain(each, value)

@@ -1,34 +1,40 @@
-r"""Evaluates the checkpoints of a run, published towers, or what any other model handed over.
+r"""Evaluates the checkpoints of a run, published towers, or the files of any other model.
 
     python -m xmodal.eval_main --run=runs/quickstart
-    python -m xmodal.eval_main --config=configs/baselines.py:bow --config.towers.text=DIR \
-        --config.data.manual_dir=DIR --config.data.ratings_dir=DIR --split=test --output=OUT
+    python -m xmodal.eval_main --config=configs/baselines.py:bow \
+        --config.init_from.towers.text=DIR --config.data.manual_dir=DIR \
+        --config.data.ratings_dir=DIR --output=OUT
     python -m xmodal.eval_main --embeddings=FILE.npz --annotations=DIR --similarity=cosine \
         --boards=coco5k,coco1k,cxc,eccv,pmrp --split=test --output=OUT
-    python -m xmodal.eval_main --models=OUT1,OUT2,OUT3 --output=AGREEMENT
 
 Prints the tables and writes to --output: `metrics.json`, `report.md`, `boards.json`, `ranks.npz`
-and TensorBoard scalars; of a run those of the checkpoint evaluated last, and `steps/STEP.json` of
-every one. `--compare=OUT1` adds `comparison.md` and `comparison.json`.
+and TensorBoard scalars. `--compare=OUT1` adds `comparison.md` and `comparison.json`.
+
+A run and published towers are evaluated by every evaluator of `config.evals`. Each has a folder of
+its own in --output; `metrics.json` holds the numbers of all, EVALUATOR/BOARD/DIRECTION/METRIC, of a
+run those of the checkpoint evaluated last, and `steps/STEP.json` those of every one.
+`--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
-import contextlib
 import os
-from typing import TYPE_CHECKING
 
-from absl import flags, logging
+from absl import flags
+from ml_collections import ConfigDict
 
 from xmodal import binary
 from xmodal.config import UserError
 
-if TYPE_CHECKING:
-    from xmodal.evals.reports.store import StoredResults
-
 flags.adopt_module_key_flags(binary)  # --config
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
 STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
-SPLIT = flags.DEFINE_string("split", "test", "Split of the dataset.")
-OUTPUT = flags.DEFINE_string("output", None, "Folder for the results; RUN/SPLIT for a run.")
+SPLIT = flags.DEFINE_string(
+    "split", None, "Split of the dataset; by default test, or config.evals.NAME.final_split."
+)
+EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals, by default all.")
+SAVE_EMBEDDINGS = flags.DEFINE_string(
+    "save_embeddings", None, "npz file for the embeddings, as --embeddings reads it."
+)
+OUTPUT = flags.DEFINE_string("output", None, "Folder for the results; by default RUN/SPLIT.")
 FOLLOW = flags.DEFINE_bool(
     "follow", False, "Evaluate every checkpoint as it appears, until the run's last step."
 )
@@ -43,7 +49,7 @@ RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, as eccv_
 ANNOTATIONS = flags.DEFINE_string("annotations", None, "Folder of the released label files.")
 BOARDS = flags.DEFINE_list("boards", None, "Boards to compute, by default all.")
 SIMILARITY = flags.DEFINE_string(
-    "similarity", None, "Of embeddings: dot, cosine, max_cosine or match_probability."
+    "similarity", None, "Of embeddings, such as dot or cosine; by default the one in the file."
 )
 PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on those items of the split that exist.")
 NAME = flags.DEFINE_string("name", None, "Of the model's row; by default the file's.")
@@ -53,38 +59,35 @@ COMPARE = flags.DEFINE_string(
 SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Of every interval.", lower_bound=1)
 SEED = flags.DEFINE_integer("seed", 0, "Of the bootstrap.", lower_bound=0)
 
-MODELS = flags.DEFINE_list("models", None, "Result folders or a JSON table: do metrics agree?")
-METRICS = flags.DEFINE_list("metrics", None, "With --models: tags to compare.")
-
-# What is evaluated -> the flags that say more about it.
-_LABELLED = {"annotations", "boards", "split", "output", "name", "compare", "bootstrap_samples"}
-_LABELLED |= {"seed"}
+# Flag of the source -> the flags that go with it.
+_LABELED = {"annotations", "boards", "split", "output", "name", "compare", "bootstrap_samples"}
+_LABELED |= {"seed"}
+_CONFIGURED = {"split", "output", "compare", "evaluators", "save_embeddings"}
 _MODES = {
-    "run": {"step", "split", "output", "follow", "timeout", "compare"},
-    "config": {"split", "output", "compare"},
-    "embeddings": _LABELLED | {"similarity", "partial"},
-    "scores": _LABELLED | {"ids", "partial"},
-    "rankings": _LABELLED,
-    "models": {"output", "metrics"},
+    "run": _CONFIGURED | {"step", "follow", "timeout"},
+    "config": _CONFIGURED,
+    "embeddings": _LABELED | {"similarity", "partial"},
+    "scores": _LABELED | {"ids", "partial"},
+    "rankings": _LABELED,
 }
 _NEEDED = ("annotations", "output")
 
 
 def main(argv: list[str]) -> None:
-    """Evaluates a run, published towers, what another model handed over, or metrics themselves."""
+    """Evaluates a run, published towers, or the files of a model."""
     del argv
     mode = _check_flags()
     # All else is imported where it is needed, so that --help and a mistyped flag answer at once.
+    from xmodal import mesh as mesh_lib
+    from xmodal.training.results import check_output
+
+    config = binary.read_config() if mode == "config" else None
+    mesh_lib.initialize_processes()
+    check_output(_output())
     if mode == "run":
         evaluate_run()
     elif mode == "config":
-        evaluate_config()
-    elif mode == "models":
-        from xmodal.evals import meta
-        from xmodal.evals.reports.files import check_writable
-
-        check_writable(OUTPUT.value)
-        print(meta.run(MODELS.value, OUTPUT.value, METRICS.value), flush=True)
+        evaluate_config(config)
     else:
         evaluate_files(mode)
 
@@ -94,64 +97,66 @@ def evaluate_run() -> None:
     import jax
 
     from xmodal import mesh as mesh_lib
-    from xmodal.training import checkpoints, reporting
-    from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
+    from xmodal.training import checkpoints, run
+    from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.following import follow
-    from xmodal.training.results import check_output
 
-    mesh_lib.initialize_processes()
-    run_dir, split = RUN.value, SPLIT.value
-    output = OUTPUT.value or os.path.join(run_dir, split)
-    last_step = checkpoints.load_run(run_dir).total_steps
-    other = _load_other()
-    check_output(output)
-    if FOLLOW.value:
-        if jax.process_count() > 1:
-            raise UserError("--follow runs in one process: hosts could see different checkpoints.")
-        steps = follow(run_dir, output, last_step=last_step, timeout=TIMEOUT.value)
+    folder, config = RUN.value, checkpoints.load_run(RUN.value)
+    if not FOLLOW.value:
+        steps = iter([checkpoints.resolve_step(folder, STEP.value)])
+    elif jax.process_count() > 1:
+        raise UserError("--follow runs in one process: hosts could see different checkpoints.")
+    elif SAVE_EMBEDDINGS.value:
+        raise UserError("--save_embeddings saves one checkpoint; leave out --follow.")
     else:
-        steps = iter([checkpoints.resolve_step(run_dir, STEP.value)])
-    evaluator = RunEvaluator.of_run(run_dir)
-    evaluator.prepare(split, other)
-    with contextlib.closing(reporting.make_writer(output, log=False)) as writer:
-        for step in steps:
-            try:
-                evaluate_checkpoint(evaluator, run_dir, step, split, output, writer, other)
-            except (FileNotFoundError, ValueError):
-                if step in checkpoints.steps(run_dir):
-                    raise
-                # A run keeps its last few checkpoints only.
-                logging.warning("Checkpoint %d made room for newer ones while it was read.", step)
+        last = config.total_steps
+        steps = follow(folder, _output(), last_step=last, timeout=TIMEOUT.value)
+    parts = run.build(config, mesh_lib.make_mesh())
+    evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
+    evaluation.judge_checkpoints(
+        folder,
+        steps,
+        _output(),
+        split=SPLIT.value,
+        compare=COMPARE.value,
+        save_embeddings=SAVE_EMBEDDINGS.value,
+    )
 
 
-def evaluate_config() -> None:
-    """Evaluates published towers on the dataset that --config names."""
-    config = binary.read_config()
-    from xmodal import mesh as mesh_lib
-    from xmodal.training.baseline import evaluate_baseline
-    from xmodal.training.results import check_output, write_results
+def evaluate_config(config: ConfigDict) -> None:
+    """Evaluates published towers on the datasets of `config.evals`."""
+    from xmodal.training.evaluation import RunEvaluation
+    from xmodal.training.published_towers import build_untrained, load_weights
+    from xmodal.training.results import write_all
 
-    mesh_lib.initialize_processes()
-    other = _load_other()
-    check_output(OUTPUT.value)
-    evaluation = evaluate_baseline(config, SPLIT.value, other)
-    write_results(evaluation, OUTPUT.value, other=other)
+    parts = build_untrained(config)
+    params, model_state = load_weights(parts)
+    evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
+    others = evaluation.load_others(COMPARE.value, SPLIT.value)
+    evaluations = evaluation.judge(
+        params,
+        model_state,
+        name=config.name,
+        split=SPLIT.value,
+        save_embeddings=SAVE_EMBEDDINGS.value,
+    )
+    write_all(evaluations, OUTPUT.value, others=others)
 
 
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
     from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
-    from xmodal.training.results import check_output, write_results
+    from xmodal.evals.reports.store import load_ranks
+    from xmodal.training.results import write_results
 
-    mesh_lib.initialize_processes()
-    other = _load_other()
-    check_output(OUTPUT.value)
+    # Read before any work, since it may be unreadable.
+    other = load_ranks(COMPARE.value) if COMPARE.value else None
     evaluation = evaluate(
         **{kind: flags.FLAGS[kind].value},
         ids=IDS.value,
         annotations=ANNOTATIONS.value,
-        split=SPLIT.value,
+        split=SPLIT.value or "test",
         boards=BOARDS.value,
         similarity=SIMILARITY.value,
         partial=PARTIAL.value,
@@ -164,28 +169,27 @@ def evaluate_files(kind: str) -> None:
     write_results(evaluation, OUTPUT.value, other=other)
 
 
-def _load_other() -> "StoredResults | None":
-    """The model to compare with; read before any work, since it may be unreadable."""
-    from xmodal.evals.reports.store import load_ranks
-
-    return load_ranks(COMPARE.value) if COMPARE.value else None
+def _output() -> str:
+    return OUTPUT.value or os.path.join(RUN.value, SPLIT.value or "test")
 
 
 def _check_flags() -> str:
-    """What is evaluated, after making sure that all flags belong to it."""
-    ours = flags.FLAGS
-    modes = [mode for mode in _MODES if ours[mode].value is not None]
+    """Returns the flag of the source, after a check that all other flags go with it."""
+    given_flags = flags.FLAGS
+    modes = [mode for mode in _MODES if given_flags[mode].value is not None]
     if len(modes) != 1:
         wanted = ", ".join(f"--{mode}" for mode in _MODES)
         given = " and ".join(f"--{mode}" for mode in modes) or "none"
         raise UserError(f"Give one of {wanted}; given: {given}.")
     (mode,) = modes
-    given = {name for name in set().union(*_MODES.values()) if not ours[name].using_default_value}
+    given = {
+        name for name in set().union(*_MODES.values()) if not given_flags[name].using_default_value
+    }
     if strange := sorted(f"--{name}" for name in given - _MODES[mode]):
         raise UserError(f"{', '.join(strange)} cannot be given with --{mode}.")
     for name in _NEEDED:
-        if mode != "run" and name in _MODES[mode] and not ours[name].value:
-            raise UserError(f"--{mode} needs --{name}: {ours[name].help}")
+        if mode != "run" and name in _MODES[mode] and not given_flags[name].value:
+            raise UserError(f"--{mode} needs --{name}: {given_flags[name].help}")
     return mode
 
 

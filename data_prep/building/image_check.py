@@ -38,7 +38,7 @@ class CheckedImage:
     """An image that every decoder of this project reads.
 
     Attributes:
-      encoded: an RGB or grey JPEG or PNG with 8 bits per channel.
+      encoded: an RGB or gray JPEG or PNG with 8 bits per channel.
       converted: what it was before, such as "CMYK JPEG" or "16-bit PNG"; "" for bytes as they came.
     """
 
@@ -47,7 +47,7 @@ class CheckedImage:
 
 
 def checked_image(encoded: bytes) -> CheckedImage:
-    """Decodes an image once and converts what is not 8-bit RGB or grey JPEG or PNG.
+    """Decodes an image once and converts what is not 8-bit RGB or gray JPEG or PNG.
 
     Converted images are RGB PNGs of the same pixels: 16 bits are scaled to 8, transparent pixels
     lie on white, and of an animation the first picture is taken. The EXIF orientation is ignored,
@@ -106,7 +106,7 @@ def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
     name = "JPEG" if image.format == "MPO" else str(image.format)
     if image.format not in _KEPT_FORMATS:
         return name
-    # Pillow cuts 16-bit colours without a word; the header of a PNG tells, at a fixed place.
+    # Pillow cuts 16-bit colors without a word; the header of a PNG tells, at a fixed place.
     if image.format == "PNG" and encoded[24] != 8:
         return f"{encoded[24]}-bit PNG"
     if "transparency" in image.info:
@@ -125,7 +125,7 @@ def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 
 def _scaled(image: PIL.Image.Image) -> PIL.Image.Image:
-    """Grey images of more than 8 bits, of which Pillow itself would clip all above 255."""
+    """Gray images of more than 8 bits, of which Pillow itself would clip all above 255."""
     pixels = np.asarray(image, np.float64)
     white = max(65535.0 if image.mode.startswith("I") else 1.0, float(pixels.max()))
     return PIL.Image.fromarray(np.clip(pixels / white * 255, 0, 255).round().astype(np.uint8))

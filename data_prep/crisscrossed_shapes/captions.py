@@ -1,13 +1,13 @@
 """Five describers: what each says of a scene, and in which words.
 
-Describers differ in the part of the scene they mention, in their favourite words and in the order
+Describers differ in the part of the scene they mention, in their favorite words and in the order
 and voice of their sentences, so the captions of one image agree with the image but often not with
 each other. Every caption carries what it says as a partial scene graph.
 """
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from data_prep.crisscrossed_shapes.graph import (
     Scene,
     relations_between,
 )
-from data_prep.crisscrossed_shapes.lexicon import COLOURS, NUMBERS, RELATIONS
+from data_prep.crisscrossed_shapes.lexicon import COLORS, NUMBERS, RELATIONS
 from data_prep.crisscrossed_shapes.speech import Speaker, joined, with_article
 
 DESCRIBERS = 5
@@ -28,10 +28,19 @@ DESCRIBERS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Caption:
-    """A sentence and what it says."""
+    """A sentence and the part of the scene graph it mentions."""
 
     text: str
     content: Content
+
+
+# Topic -> whether a caption raises it.
+TOPICS: Mapping[str, Callable[[Caption], bool]] = {
+    "count": lambda caption: caption.content.count is not None,
+    "position": lambda caption: any(item.row or item.column for item in caption.content.items),
+    "relation": lambda caption: bool(caption.content.relations),
+    "background": lambda caption: caption.content.background != Background(),
+}
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[Caption]:
@@ -53,28 +62,28 @@ def _finished(text: str, careful: bool) -> str:
 
 
 def _mention(
-    item: Item, speaker: Speaker, *, colour: float, size: float = 0.0, place: float = 0.0
+    item: Item, speaker: Speaker, *, color: float, size: float = 0.0, place: float = 0.0
 ) -> Item:
     """The part of an item that is said, given the probability of each attribute."""
     # Nobody says that a thing is of medium size unless pressed.
     says_size = speaker.chance(size * (0.15 if item.size == "medium" else 1))
     row, column = (item.row, item.column) if speaker.chance(place) else (None, None)
-    if speaker.chance(0.4) and (row, column) != ("middle", "centre"):
-        drop_row = row == "middle" or (column != "centre" and speaker.chance(0.5))
+    if speaker.chance(0.4) and (row, column) != ("middle", "center"):
+        drop_row = row == "middle" or (column != "center" and speaker.chance(0.5))
         row, column = (None, column) if drop_row else (row, None)
     return Item(
         row,
         column,
         shape=item.shape,
-        colour=item.colour if speaker.chance(colour) else None,
+        color=item.color if speaker.chance(color) else None,
         size=item.size if says_size else None,
     )
 
 
 def _said_background(scene: Scene, speaker: Speaker) -> Background:
     pattern = scene.background.pattern if speaker.chance(0.7) else None
-    colour = scene.background.colour if speaker.chance(0.8) or not pattern else None
-    return Background(pattern, colour)
+    color = scene.background.color if speaker.chance(0.8) or not pattern else None
+    return Background(pattern, color)
 
 
 def _most_salient(scene: Scene, speaker: Speaker) -> Item:
@@ -83,7 +92,7 @@ def _most_salient(scene: Scene, speaker: Speaker) -> Item:
 
 def _salient(scene: Scene, speaker: Speaker) -> Caption:
     """Names the most conspicuous item only."""
-    item = _mention(_most_salient(scene, speaker), speaker, colour=0.85, size=0.6, place=0.5)
+    item = _mention(_most_salient(scene, speaker), speaker, color=0.85, size=0.6, place=0.5)
     name = speaker.phrase(item)
     if len(scene.items) == 1 and speaker.chance(0.5):
         text = speaker.pick((f"only {name}", f"just {name}", f"{name} and nothing else"))
@@ -105,13 +114,13 @@ def _related(scene: Scene, speaker: Speaker) -> Caption:
     if len(scene.items) == 1:
         (item,) = scene.items
         said = dataclasses.replace(
-            _mention(item, speaker, colour=0.7, size=0.4), row=item.row, column=item.column
+            _mention(item, speaker, color=0.7, size=0.4), row=item.row, column=item.column
         )
         text = speaker.phrase(said)
         return Caption(f"{text} of the picture", Content((said,)))
     first, second, *_ = speaker.shuffled(scene.items)
     relation = speaker.pick(relations_between(first, second))
-    items = tuple(_mention(item, speaker, colour=0.75, size=0.3) for item in (first, second))
+    items = tuple(_mention(item, speaker, color=0.75, size=0.3) for item in (first, second))
     relations = ((0, relation, 1),)
     one, other = (with_article(speaker.words(item)) for item in items)
     where = speaker.word(RELATIONS[relation])
@@ -139,7 +148,7 @@ def _layout(scene: Scene, speaker: Speaker) -> Caption:
         count = len(scene.items)
         subject = speaker.number(Item(), count)
     elif speaker.chance(0.75):
-        items = (_mention(_most_salient(scene, speaker), speaker, colour=0.5, place=0.5),)
+        items = (_mention(_most_salient(scene, speaker), speaker, color=0.5, place=0.5),)
         subject = speaker.phrase(items[0])
     else:
         subject = speaker.pick(("a simple drawing", "something drawn", "geometry", "a picture"))
@@ -157,9 +166,7 @@ def _layout(scene: Scene, speaker: Speaker) -> Caption:
 
 def _terse(scene: Scene, speaker: Speaker) -> Caption:
     """Telegraphic: up to three items, no articles, no verbs."""
-    items = tuple(
-        _mention(item, speaker, colour=0.75) for item in speaker.shuffled(scene.items)[:3]
-    )
+    items = tuple(_mention(item, speaker, color=0.75) for item in speaker.shuffled(scene.items)[:3])
     words = [speaker.words(item) for item in items]
     background = Background()
     if speaker.chance(0.35):
@@ -170,11 +177,11 @@ def _terse(scene: Scene, speaker: Speaker) -> Caption:
 
 
 def _counted(scene: Scene, speaker: Speaker) -> Caption:
-    """Counts items by shape, by colour, or all together."""
+    """Counts items by shape, by color, or all together."""
     if speaker.chance(1 / 3):
         return _counted_together(scene, speaker)
     total = len(scene.items)
-    kind = speaker.pick(("shape", "colour"))
+    kind = speaker.pick(("shape", "color"))
     groups = collections.Counter(getattr(item, kind) for item in scene.items)
     names = [speaker.number(Item(**{kind: value}), n) for value, n in groups.items()]
     items = tuple(Item(**{kind: value}) for value in groups.elements())
@@ -186,10 +193,10 @@ def _counted(scene: Scene, speaker: Speaker) -> Caption:
 
 def _counted_together(scene: Scene, speaker: Speaker) -> Caption:
     total = len(scene.items)
-    colour, number = collections.Counter(item.colour for item in scene.items).most_common(1)[0]
-    content = Content((Item(colour=colour),) * number, count=total)
+    color, number = collections.Counter(item.color for item in scene.items).most_common(1)[0]
+    content = Content((Item(color=color),) * number, count=total)
     everything = speaker.number(Item(), total)
-    adjective = speaker.word(COLOURS[colour])
+    adjective = speaker.word(COLORS[color])
     if total == 1:
         return Caption(f"{everything}, {adjective}", content)
     part = "all" if number == total else NUMBERS[number]
@@ -199,7 +206,7 @@ def _counted_together(scene: Scene, speaker: Speaker) -> Caption:
 def _wordy(scene: Scene, speaker: Speaker) -> Caption:
     """Goes through all items and mostly the background, in one long sentence."""
     items = tuple(
-        _mention(item, speaker, colour=0.9, size=0.5, place=0.5)
+        _mention(item, speaker, color=0.9, size=0.5, place=0.5)
         for item in speaker.shuffled(scene.items)
     )
     names = joined([speaker.phrase(item) for item in items])

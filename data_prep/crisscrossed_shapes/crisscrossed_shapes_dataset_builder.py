@@ -2,44 +2,72 @@
 
 import itertools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep.building.records import Record
-from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption, describe
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, TOPICS, Caption, describe
 from data_prep.crisscrossed_shapes.graph import Scene
-from data_prep.crisscrossed_shapes.ratings import rate_split
+from data_prep.crisscrossed_shapes.ratings import RatedPairs, rate_split
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scenes import make_scenes
-from data_prep.schema import RandomAccessBuilder, captioned_image_features, rating_features
+from data_prep.published import Figure, Within
+from data_prep.schema import (
+    RandomAccessBuilder,
+    captioned_image_features,
+    rating_features,
+    sentence_pair_features,
+)
 
 
 class Builder(RandomAccessBuilder):
     """Rendered scenes with five captions each, and graded pairs as in Crisscrossed Captions."""
 
     VERSION = tfds.core.Version("1.0.0")
+    REFERS_TO: ClassVar[tuple[str, ...]] = ("crisscrossed_shapes/images",)
     RELEASE_NOTES: ClassVar = {"1.0.0": "Initial release."}
     BUILDER_CONFIGS: ClassVar = [
         tfds.core.BuilderConfig(name="images", description="Images and captions."),
         tfds.core.BuilderConfig(name="ratings", description="Pairs rated by simulated raters."),
+        tfds.core.BuilderConfig(
+            name="relations", description="Images with one caption each, and the topics it raises."
+        ),
+        tfds.core.BuilderConfig(
+            name="rated_captions", description="The rated pairs of captions, with both texts."
+        ),
     ]
     SEED = 20
     CHECK_IMAGES = False
     SPLIT_SIZES: Mapping[str, int] = {"train": 6000, "validation": 1000, "test": 1000}
 
     def _info(self) -> tfds.core.DatasetInfo:
-        if self.builder_config.name == "ratings":
-            features = rating_features()
-        else:
-            features = captioned_image_features(
-                tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
-            )
+        image = tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
+        features = {
+            "images": lambda: captioned_image_features(image),
+            "ratings": rating_features,
+            "relations": lambda: captioned_image_features(image, relations=len(TOPICS)),
+            "rated_captions": sentence_pair_features,
+        }
         return self.dataset_info_from_configs(
-            features=features, description="Simple shapes, described and compared by five people."
+            features=features[self.builder_config.name](),
+            description="Simple shapes, described and compared by five people.",
+            metadata=tfds.core.MetadataDict(
+                {"relations": list(TOPICS)} if self.builder_config.name == "relations" else {}
+            ),
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        if config == "ratings":
+            return {"* score with *": Within(0, 5)}
+        if config == "rated_captions":
+            return {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
+        sizes = {f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()}
+        return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         del folder  # everything is drawn
@@ -48,7 +76,7 @@ class Builder(RandomAccessBuilder):
         return {
             split: self._examples(scenes, first_id)
             for (split, scenes), first_id in splits
-            if self.builder_config.name == "images" or split != "train"
+            if self.builder_config.name in _CAPTIONED or split != "train"
         }
 
     def _examples(self, scenes: Sequence[Scene], first_id: int) -> Iterator[Record]:
@@ -62,11 +90,15 @@ class Builder(RandomAccessBuilder):
             describe(scene, np.random.default_rng((self.SEED, 2, image_id)))
             for image_id, scene in zip(image_ids, scenes, strict=True)
         ]
-        if self.builder_config.name == "images":
-            yield from _captioned_images(image_ids, images, captions)
+        if self.builder_config.name in _CAPTIONED:
+            yield from _CAPTIONED[self.builder_config.name](image_ids, images, captions)
+            return
+        rng = np.random.default_rng((self.SEED, 3, first_id))
+        rated = rate_split(scenes, captions, np.stack(images), rng)
+        if self.builder_config.name == "ratings":
+            yield from _rated_pairs(first_id, rated)
         else:
-            rng = np.random.default_rng((self.SEED, 3, first_id))
-            yield from _rated_pairs(first_id, scenes, images, captions, rng)
+            yield from _rated_captions(captions, rated)
 
 
 def _captioned_images(
@@ -84,13 +116,55 @@ def _captioned_images(
         )
 
 
-def _rated_pairs(
-    first_id: int,
-    scenes: Sequence[Scene],
-    images: Sequence[np.ndarray],
-    captions: Sequence[Sequence[Caption]],
-    rng: np.random.Generator,
+def _images_with_topics(
+    image_ids: Sequence[int], images: Sequence[np.ndarray], captions: Sequence[Sequence[Caption]]
 ) -> Iterator[Record]:
+    """Yields every image with the caption of one of the describers in turn."""
+    for image_id, image, group in zip(image_ids, images, captions, strict=True):
+        describer = image_id % DESCRIBERS
+        yield (
+            image_id,
+            {
+                "image": png(image),
+                "image_id": image_id,
+                "captions": [group[describer].text],
+                "caption_ids": [image_id * DESCRIBERS + describer],
+                "relations": np.array(
+                    [raises(group[describer]) for raises in TOPICS.values()], np.int32
+                ),
+            },
+        )
+
+
+_CAPTIONED = {"images": _captioned_images, "relations": _images_with_topics}
+
+
+def _rated_captions(
+    captions: Sequence[Sequence[Caption]], rated_pairs: Iterable[RatedPairs]
+) -> Iterator[Record]:
+    """Yields the rated pairs of captions; the set of a pair is its sampling method."""
+    texts = [caption.text for group in captions for caption in group]
+    key = itertools.count()
+    for rated in rated_pairs:
+        if rated.task != "sts":
+            continue
+        for (i, j), score in zip(rated.pairs.tolist(), rated.scores, strict=True):
+            pair_id = next(key)
+            yield (
+                pair_id,
+                {
+                    "pair_id": pair_id,
+                    "year": 0,
+                    "dataset": rated.method,
+                    "year_average": 0,
+                    "sentence1": texts[i],
+                    "sentence2": texts[j],
+                    "score": score,
+                },
+            )
+
+
+def _rated_pairs(first_id: int, rated_pairs: Iterable[RatedPairs]) -> Iterator[Record]:
     first_ids = {"image": first_id, "caption": first_id * DESCRIBERS}
     sides = {
         "sts": ("caption", "caption"),
@@ -98,7 +172,7 @@ def _rated_pairs(
         "sits": ("caption", "image"),
     }
     key = itertools.count()
-    for rated in rate_split(scenes, captions, np.stack(images), rng):
+    for rated in rated_pairs:
         left, right = (first_ids[side] for side in sides[rated.task])
         for (i, j), scores, mean in zip(
             rated.pairs.tolist(), rated.rater_scores, rated.scores, strict=True

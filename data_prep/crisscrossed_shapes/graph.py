@@ -3,14 +3,14 @@
 import dataclasses
 
 SHAPES = ("circle", "square", "triangle", "star", "heart", "cross", "ring", "moon", "diamond")
-COLOURS = (
+COLORS = (
     "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white",
 )  # fmt: skip
 SIZES = ("small", "medium", "large")
 ROWS = ("top", "middle", "bottom")
-COLUMNS = ("left", "centre", "right")
+COLUMNS = ("left", "center", "right")
 PATTERNS = ("plain", "striped", "dotted", "checked")
-BACKGROUND_COLOURS = ("white", "black", "grey", "beige", "pale blue", "pale green", "pale pink")
+BACKGROUND_COLORS = ("white", "black", "grey", "beige", "pale blue", "pale green", "pale pink")
 MAX_ITEMS = 4
 OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
 
@@ -22,7 +22,7 @@ class Item:
     row: str | None = None
     column: str | None = None
     shape: str | None = None
-    colour: str | None = None
+    color: str | None = None
     size: str | None = None
 
 
@@ -31,7 +31,7 @@ class Background:
     """What lies behind the objects; an attribute that a caption leaves out is None."""
 
     pattern: str | None = None
-    colour: str | None = None
+    color: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The words that describers have for shapes, colours, sizes, places and backgrounds.
+"""The words that describers have for shapes, colors, sizes, places and backgrounds.
 
 Keys are the values of the scene graph; the first word of every row is the plain one.
 """
@@ -15,7 +15,7 @@ NOUNS = {
     "diamond": ("diamond", "rhombus", "lozenge", "kite"),
     None: ("shape", "figure", "object", "thing"),
 }
-COLOURS = {
+COLORS = {
     "red": ("red", "crimson", "scarlet"),
     "orange": ("orange", "tangerine", "amber"),
     "yellow": ("yellow", "golden", "lemon"),
@@ -32,7 +32,7 @@ SIZES = {
     "medium": ("medium-sized", "mid-sized", "average-sized"),
     "large": ("large", "big", "huge"),
 }
-BACKGROUND_COLOURS = {
+BACKGROUND_COLORS = {
     "white": ("white", "bright", "blank white"),
     "black": ("black", "dark", "night-black"),
     "grey": ("grey", "gray", "silvery"),
@@ -53,13 +53,13 @@ NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 # By (row, column); None is the part that the phrase leaves open.
 PLACES = {
     ("top", "left"): ("in the top left corner", "at the upper left", "top left"),
-    ("top", "centre"): ("at the top in the middle", "at the top centre", "centred near the top"),
+    ("top", "center"): ("at the top in the middle", "at the top centre", "centred near the top"),
     ("top", "right"): ("in the top right corner", "at the upper right", "top right"),
     ("middle", "left"): ("halfway down the left side", "at the middle left", "middle left"),
-    ("middle", "centre"): ("in the middle", "in the very centre", "dead centre"),
+    ("middle", "center"): ("in the middle", "in the very centre", "dead centre"),
     ("middle", "right"): ("halfway down the right side", "at the middle right", "middle right"),
     ("bottom", "left"): ("in the bottom left corner", "at the lower left", "bottom left"),
-    ("bottom", "centre"): ("at the bottom in the middle", "at the bottom centre", "low down in the centre"),  # noqa: E501
+    ("bottom", "center"): ("at the bottom in the middle", "at the bottom centre", "low down in the centre"),  # noqa: E501
     ("bottom", "right"): ("in the bottom right corner", "at the lower right", "bottom right"),
     ("top", None): ("at the top", "near the upper edge", "high up"),
     ("bottom", None): ("at the bottom", "near the lower edge", "low down"),

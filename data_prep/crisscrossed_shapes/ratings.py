@@ -15,7 +15,7 @@ from data_prep.sampling.nearest import nearest
 RATERS = 5
 _STEP = 0.1  # of the raters' slider
 
-# Spread of a rater's judgements of one pair and of the raters' leanings: caption pairs are the
+# Spread of a rater's judgments of one pair and of the raters' leanings: caption pairs are the
 # hardest to judge and caption-image pairs the easiest (figure 2 of the paper's appendix).
 _NOISE = {"sts": 0.7, "sis": 0.5, "sits": 0.35}
 _LEANING = {"sts": 0.3, "sis": 0.2, "sits": 0.1}

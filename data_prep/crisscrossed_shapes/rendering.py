@@ -34,13 +34,13 @@ _BACKGROUND_RGB = {
 }
 _RADIUS = {"small": 4.6, "medium": 6.5, "large": 8.8}
 _PERIOD = 8  # of a background pattern, in pixels
-# Cell centres stay clear of the 12.5 % that the evaluation crop cuts away.
-_CENTRES = (15.5, 32.0, 48.5)
+# Cell centers stay clear of the 12.5 % that the evaluation crop cuts away.
+_CENTERS = (15.5, 32.0, 48.5)
 
 
-def _arc(start: float, stop: float, radius: float = 1.0, centre: float = 0.0) -> np.ndarray:
+def _arc(start: float, stop: float, radius: float = 1.0, center: float = 0.0) -> np.ndarray:
     angles = np.radians(np.linspace(start, stop, 40))
-    return np.stack([centre + radius * np.cos(angles), radius * np.sin(angles)], axis=1)
+    return np.stack([center + radius * np.cos(angles), radius * np.sin(angles)], axis=1)
 
 
 def _star() -> np.ndarray:
@@ -70,14 +70,14 @@ _OUTLINES = {
     "heart": _heart(),
     "cross": _cross(),
     "ring": np.concatenate([_arc(0, 360), _arc(360, 0, radius=0.52)]),
-    "moon": np.concatenate([_arc(45, 315), _arc(285, 75, radius=0.73, centre=0.52)])
+    "moon": np.concatenate([_arc(45, 315), _arc(285, 75, radius=0.73, center=0.52)])
     - np.array([-0.2, 0]),
     "diamond": np.array([(0, -1.1), (0.75, 0), (0, 1.1), (-0.75, 0)]),
 }
 
 
 def render(scene: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Draws a scene; place, angle and colour vary a little, as they do not in the scene graph.
+    """Draws a scene; place, angle and color vary a little, as they do not in the scene graph.
 
     Args:
       scene: what to draw.
@@ -91,7 +91,7 @@ def render(scene: Scene, rng: np.random.Generator) -> np.ndarray:
     _draw_background(draw, scene.background, rng)
     for item in scene.items:
         outline = _outline(item, rng) * _OVERSAMPLING
-        draw.polygon(outline.ravel().tolist(), fill=_tinted(_ITEM_RGB[item.colour], 12, rng))
+        draw.polygon(outline.ravel().tolist(), fill=_tinted(_ITEM_RGB[item.color], 12, rng))
     return np.asarray(image.reduce(_OVERSAMPLING))
 
 
@@ -106,9 +106,9 @@ def _outline(item: Item, rng: np.random.Generator) -> np.ndarray:
     """Polygon of an item in pixels, [K, 2] as (x, y)."""
     angle = np.radians(rng.uniform(-10, 10))
     rotation = np.array([(np.cos(angle), np.sin(angle)), (-np.sin(angle), np.cos(angle))])
-    centre = (_CENTRES[COLUMNS.index(item.column)], _CENTRES[ROWS.index(item.row)])
+    center = (_CENTERS[COLUMNS.index(item.column)], _CENTERS[ROWS.index(item.row)])
     radius = _RADIUS[item.size] * rng.uniform(0.93, 1.07)
-    return _OUTLINES[item.shape] @ rotation * radius + centre + rng.uniform(-1.2, 1.2, 2)
+    return _OUTLINES[item.shape] @ rotation * radius + center + rng.uniform(-1.2, 1.2, 2)
 
 
 def _tinted(rgb: tuple[int, int, int], spread: int, rng: np.random.Generator) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ def _tinted(rgb: tuple[int, int, int], spread: int, rng: np.random.Generator) ->
 def _draw_background(
     draw: ImageDraw.ImageDraw, background: Background, rng: np.random.Generator
 ) -> None:
-    base = _tinted(_BACKGROUND_RGB[background.colour], 6, rng)
+    base = _tinted(_BACKGROUND_RGB[background.color], 6, rng)
     contrast = 40 if sum(base) < 3 * 128 else -36
     mark = tuple(int(np.clip(value + contrast, 0, 255)) for value in base)
     draw.rectangle((0, 0, _CANVAS, _CANVAS), fill=base)

@@ -34,7 +34,7 @@ def word_vectors(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def coarse_pixels(images: np.ndarray, cells: int = 8) -> np.ndarray:
-    """A plain image encoder: mean colours of a coarse grid, less the mean over all images.
+    """A plain image encoder: mean colors of a coarse grid, less the mean over all images.
 
     Args:
       images: uint8 [N, H, W, 3]; H and W are multiples of `cells`.

@@ -1,6 +1,6 @@
 """How the scenes of the three splits are drawn.
 
-A scene is drawn from a theme, which makes some shapes, colours and backgrounds go together as
+A scene is drawn from a theme, which makes some shapes, colors and backgrounds go together as
 things do in photographs, or is an earlier scene of its split with a few facts changed. The
 changed copies are what gives image-image similarity something to grade.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from data_prep.crisscrossed_shapes.graph import (
-    BACKGROUND_COLOURS,
-    COLOURS,
+    BACKGROUND_COLORS,
+    COLORS,
     COLUMNS,
     MAX_ITEMS,
     PATTERNS,
@@ -34,17 +34,17 @@ _NEW_BACKGROUND = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class Theme:
-    """Shapes, colours and backgrounds that go together."""
+    """Shapes, colors and backgrounds that go together."""
 
     shapes: tuple[str, ...]
-    colours: tuple[str, ...]
+    colors: tuple[str, ...]
     backgrounds: tuple[Background, ...]
 
 
-def _theme(shapes: str, colours: str, backgrounds: str) -> Theme:
+def _theme(shapes: str, colors: str, backgrounds: str) -> Theme:
     looks = [background.split(" ", 1) for background in backgrounds.split(", ")]
     return Theme(
-        tuple(shapes.split()), tuple(colours.split()), tuple(Background(*look) for look in looks)
+        tuple(shapes.split()), tuple(colors.split()), tuple(Background(*look) for look in looks)
     )
 
 
@@ -88,7 +88,7 @@ def make_scenes(seed: int, sizes: Mapping[str, int]) -> dict[str, list[Scene]]:
 
 def _is_visible(scene: Scene) -> bool:
     """White on white would not be seen."""
-    return all(item.colour != scene.background.colour for item in scene.items)
+    return all(item.color != scene.background.color for item in scene.items)
 
 
 def _choice(rng: np.random.Generator, options: tuple) -> Any:
@@ -99,7 +99,7 @@ def _drawn(rng: np.random.Generator) -> Scene:
     theme = _choice(rng, THEMES)
     background = _choice(rng, theme.backgrounds)
     if rng.random() > _ON_THEME:
-        background = Background(_choice(rng, PATTERNS), _choice(rng, BACKGROUND_COLOURS))
+        background = Background(_choice(rng, PATTERNS), _choice(rng, BACKGROUND_COLORS))
     count = rng.choice(MAX_ITEMS, p=_COUNT_ODDS) + 1
     cells = rng.choice(len(ROWS) * len(COLUMNS), size=count, replace=False)
     return Scene(tuple(sorted(_drawn_item(int(cell), theme, rng) for cell in cells)), background)
@@ -111,7 +111,7 @@ def _drawn_item(cell: int, theme: Theme, rng: np.random.Generator) -> Item:
         ROWS[row],
         COLUMNS[column],
         shape=_choice(rng, theme.shapes if rng.random() < _ON_THEME else SHAPES),
-        colour=_choice(rng, theme.colours if rng.random() < _ON_THEME else COLOURS),
+        color=_choice(rng, theme.colors if rng.random() < _ON_THEME else COLORS),
         size=SIZES[rng.choice(len(SIZES), p=_SIZE_ODDS)],
     )
 
@@ -122,12 +122,12 @@ def _edited(scene: Scene, rng: np.random.Generator) -> Scene:
     background = other.background if rng.random() < _NEW_BACKGROUND else scene.background
     items = {(item.row, item.column): item for item in scene.items}
     for new in other.items[: rng.integers(3)]:
-        change = _choice(rng, ("shape", "colour", "size", "add", "remove"))
+        change = _choice(rng, ("shape", "color", "size", "add", "remove"))
         place = _choice(rng, tuple(items))
         if change == "add" and len(items) < MAX_ITEMS:
             items[new.row, new.column] = new
         elif change == "remove" and len(items) > 1:
             del items[place]
-        elif change in ("shape", "colour", "size"):
+        elif change in ("shape", "color", "size"):
             items[place] = dataclasses.replace(items[place], **{change: getattr(new, change)})
     return Scene(tuple(sorted(items.values())), background)

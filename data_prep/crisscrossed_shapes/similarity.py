@@ -1,7 +1,7 @@
 """How much two partial scene graphs have in common, for many pairs at once.
 
-A content states weighted facts: that an item is there (its shape), the item's colour, size, row and
-column, relations of items, pattern and colour of the background, and the number of items. The
+A content states weighted facts: that an item is there (its shape), the item's color, size, row and
+column, relations of items, pattern and color of the background, and the number of items. The
 items of two contents are matched one to one so that the weight of the facts stated by both is
 largest. From that shared weight S and the weights W of all facts stated on each side:
 
@@ -18,19 +18,19 @@ import numpy as np
 from data_prep.crisscrossed_shapes import graph
 from data_prep.crisscrossed_shapes.graph import MAX_ITEMS, Content
 
-_ITEM_WEIGHTS = {"shape": 1.0, "colour": 0.8, "size": 0.4, "row": 0.3, "column": 0.3}
-_BACKGROUND_WEIGHTS = {"pattern": 0.5, "colour": 0.7}
+_ITEM_WEIGHTS = {"shape": 1.0, "color": 0.8, "size": 0.4, "row": 0.3, "column": 0.3}
+_BACKGROUND_WEIGHTS = {"pattern": 0.5, "color": 0.7}
 _COUNT_WEIGHT = 0.5
 _RELATION_WEIGHT = 0.3
 
 _VALUES = {
     "shape": graph.SHAPES,
-    "colour": graph.COLOURS,
+    "color": graph.COLORS,
     "size": graph.SIZES,
     "row": graph.ROWS,
     "column": graph.COLUMNS,
 }
-_BACKGROUND_VALUES = {"pattern": graph.PATTERNS, "colour": graph.BACKGROUND_COLOURS}
+_BACKGROUND_VALUES = {"pattern": graph.PATTERNS, "color": graph.BACKGROUND_COLORS}
 _RELATION_AXES = {"left of": (0, 1), "right of": (0, -1), "above": (1, 1), "below": (1, -1)}
 
 
@@ -41,7 +41,7 @@ class Facts:
     Attributes:
       items: [N, 4, 5], codes of the attributes in the order of `_ITEM_WEIGHTS`.
       relations: [N, 4, 4, 2], 1 where item i is left of (above) j, -1 right of (below).
-      whole: [N, 3], background pattern, background colour, number of items.
+      whole: [N, 3], background pattern, background color, number of items.
     """
 
     items: np.ndarray

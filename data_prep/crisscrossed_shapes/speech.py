@@ -7,7 +7,7 @@ import numpy as np
 from data_prep.crisscrossed_shapes import lexicon
 from data_prep.crisscrossed_shapes.graph import Background, Item
 
-_HABIT = 0.5  # how often a describer uses the favourite word
+_HABIT = 0.5  # how often a describer uses the favorite word
 
 
 class Speaker:
@@ -35,19 +35,19 @@ class Speaker:
         return [items[k] for k in self._rng.permutation(len(items))]
 
     def word(self, words: Sequence[str]) -> str:
-        """One of several words for the same thing, often the describer's favourite."""
+        """One of several words for the same thing, often the describer's favorite."""
         if self.chance(_HABIT):
             return words[self._habit % len(words)]
         return self.pick(words)
 
     def words(self, item: Item, plural: bool = False) -> str:
-        """Size, colour and shape as far as said, without article: `big red star`."""
+        """Size, color and shape as far as said, without article: `big red star`."""
         noun = self.word(lexicon.NOUNS[item.shape])
         if plural:
             noun += "es" if noun.endswith(("s", "x")) else "s"
         size = [self.word(lexicon.SIZES[item.size])] if item.size else []
-        colour = [self.word(lexicon.COLOURS[item.colour])] if item.colour else []
-        return " ".join([*size, *colour, noun])
+        color = [self.word(lexicon.COLORS[item.color])] if item.color else []
+        return " ".join([*size, *color, noun])
 
     def phrase(self, item: Item) -> str:
         """The words with article and place as far as said: `a big red star at the top`."""
@@ -64,10 +64,8 @@ class Speaker:
     def backdrop(self, background: Background) -> str:
         """The background as far as said, without article: `striped pale blue wall`."""
         pattern = [self.word(lexicon.PATTERNS[background.pattern])] if background.pattern else []
-        colour = (
-            [self.word(lexicon.BACKGROUND_COLOURS[background.colour])] if background.colour else []
-        )
-        return " ".join([*pattern, *colour, self.word(lexicon.BACKDROPS)])
+        color = [self.word(lexicon.BACKGROUND_COLORS[background.color])] if background.color else []
+        return " ".join([*pattern, *color, self.word(lexicon.BACKDROPS)])
 
 
 def with_article(words: str) -> str:

@@ -1,4 +1,4 @@
-"""Reader of the released rating files, `{sts,sis,sits}_{val,test}.csv`."""
+"""Reader of rated pairs in the layout of Crisscrossed Captions, `{sts,sis,sits}_{val,test}.csv`."""
 
 import dataclasses
 import pathlib
@@ -14,6 +14,8 @@ SIDES = {
     "sis": ("image1", "image2"),
     "sits": ("caption", "image"),
 }
+SCORE, METHOD = "agg_score", "sampling_method"
+# Sampling methods of the released files, by task.
 METHODS = {
     "sts": ("c2c_cocaption", "c2c_isim"),
     "sis": ("i2i_csim",),
@@ -21,38 +23,59 @@ METHODS = {
 }
 _CAPTION = re.compile(r"COCO_val2014:sentid:(\d{1,9})", re.ASCII)
 _IMAGE = re.compile(r"COCO_val2014_(\d{12})\.jpg", re.ASCII)
+# Pairs of other datasets have plain numbers.
+_ANY_ID = re.compile(r"(?:COCO_(?:train|val)2014(?::sentid:|_))?(\d{1,18})(?:\.jpg)?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rating:
-    """One rated pair.
+    """One pair.
 
     Attributes:
       where: file and line.
-      left_id: COCO's id of the caption or image.
+      left_id: COCO's id of the caption or image, or an id of another dataset.
       right_id: likewise.
-      score: mean of five raters, 0 to 5.
+      score: mean over raters, 0 to 5; None in a file of pairs that are not rated yet.
       method: how the pair was sampled.
     """
 
     where: str
     left_id: int
     right_id: int
-    score: float
+    score: float | None
     method: str
 
 
-def read_ratings(path: pathlib.Path, task: str) -> Iterator[Rating | LeftOut]:
+def file_name(task: str, split: str) -> str:
+    """Name of the file of a task; the released files shorten `validation`."""
+    return f"{task}_{'val' if split == 'validation' else split}.csv"
+
+
+def scan_ratings(
+    path: pathlib.Path, task: str, *, released: bool = True, need_scores: bool = True
+) -> Iterator[Rating | LeftOut]:
     """Reads a file row by row.
+
+    Args:
+      path: of the file.
+      task: `sts`, `sis` or `sits`.
+      released: whether the file is a released one: then items have the names of COCO's val2014,
+        sampling methods are known, and no pair comes twice. Other files may have plain ids and
+        methods of their own.
+      need_scores: whether the column of scores must exist.
+
+    Yields:
+      Pairs, and rows that are none.
 
     Raises:
       FileNotFoundError: the file is missing.
       UnexpectedFilesError: a column is missing, or the file is cut.
     """
     seen: dict[tuple[int, int], str] = {}
-    for row in scan_csv(path, columns=(*SIDES[task], "agg_score", "sampling_method")):
-        rating = row if isinstance(row, LeftOut) else _rating(*row, task)
-        if isinstance(rating, Rating):
+    columns = (*SIDES[task], *([SCORE] if need_scores else []), METHOD)
+    for row in scan_csv(path, columns=columns):
+        rating = row if isinstance(row, LeftOut) else _rating(*row, task, released)
+        if released and isinstance(rating, Rating):
             pair = (rating.left_id, rating.right_id)
             first = seen.setdefault(pair, rating.where)
             if first != rating.where:
@@ -60,20 +83,24 @@ def read_ratings(path: pathlib.Path, task: str) -> Iterator[Rating | LeftOut]:
         yield rating
 
 
-def _rating(where: str, row: Mapping[str, str], task: str) -> Rating | LeftOut:
+def _rating(where: str, row: Mapping[str, str], task: str, released: bool) -> Rating | LeftOut:
     ids = []
     for column in SIDES[task]:
-        name = _CAPTION if column.startswith("caption") else _IMAGE
+        name, reason = _ANY_ID, "neither a number nor a COCO name"
+        if released:
+            name, reason = _CAPTION if column.startswith("caption") else _IMAGE, "no COCO name"
         match = name.fullmatch(row[column])
-        if match is None or int(match[1]) >= 2**31:
-            return LeftOut(where, "no COCO name", f"{column} is {row[column]!r}")
+        if match is None or (released and int(match[1]) >= 2**31):
+            return LeftOut(where, reason, f"{column} is {row[column]!r}")
         ids.append(int(match[1]))
-    try:
-        score = float(row["agg_score"])
-    except ValueError:
-        return LeftOut(where, "score is no number", row["agg_score"])
-    if not 0 <= score <= 5:  # NaN neither
-        return LeftOut(where, "score not from 0 to 5", row["agg_score"])
-    if row["sampling_method"] not in METHODS[task]:
-        return LeftOut(where, "unknown sampling method", row["sampling_method"])
-    return Rating(where, *ids, score, row["sampling_method"])
+    score = None
+    if SCORE in row:
+        try:
+            score = float(row[SCORE])
+        except ValueError:
+            return LeftOut(where, "score is no number", row[SCORE])
+        if not 0 <= score <= 5:  # NaN neither
+            return LeftOut(where, "score not from 0 to 5", row[SCORE])
+    if released and row[METHOD] not in METHODS[task]:
+        return LeftOut(where, "unknown sampling method", row[METHOD])
+    return Rating(where, *ids, score, row[METHOD])

@@ -82,7 +82,7 @@ def read_captions(folder: pathlib.Path) -> Captions:
 
 
 def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
-    """Reads the judgements of experts (task `expert`, 1 to 4) and crowd (`crowd`, 0 to 1).
+    """Reads the judgments of experts (task `expert`, 1 to 4) and crowd (`crowd`, 0 to 1).
 
     The score is the mean of the three experts, and the fraction of the crowd that said yes.
 

@@ -45,7 +45,7 @@ class Fetched:
 
 
 def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
-    """Reads the samples of a tar: neighbouring members whose names are equal up to the first dot.
+    """Reads the samples of a tar: neighboring members whose names are equal up to the first dot.
 
     Images that nobody asks for are passed over without reading them.
 

@@ -10,12 +10,13 @@ import json
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
 
+_Row = TypeVar("_Row")
 _GZIP = b"\x1f\x8b"
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
@@ -37,7 +38,17 @@ def read_csv(
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: a column is missing, or a row is bad; with file, line and reason.
     """
-    for row in scan_csv(path, columns=columns, delimiter=delimiter, header=header, quotes=quotes):
+    rows = scan_csv(path, columns=columns, delimiter=delimiter, header=header, quotes=quotes)
+    return without_bad_rows(rows, path)
+
+
+def without_bad_rows(rows: Iterable[_Row | LeftOut], path: pathlib.Path) -> Iterator[_Row]:
+    """Yields the rows of a file and stops at the first bad one.
+
+    Raises:
+      UnexpectedFilesError: a row is bad; with file, line and reason.
+    """
+    for row in rows:
         if isinstance(row, LeftOut):
             raise UnexpectedFilesError(f"{path.parent / row.where}: {row.reason}, {row.detail}")
         yield row

@@ -13,7 +13,7 @@ class Groups:
     """The images of a split, each with the group of its captions.
 
     Items are named by position: image n is `image_ids[n]`, and its captions are `sizes[n]`
-    neighbouring entries of `caption_ids`, which has those of image 0 first.
+    neighboring entries of `caption_ids`, which has those of image 0 first.
 
     Attributes:
       image_ids: int64 [N].

@@ -1,13 +1,13 @@
-"""The nearest neighbours of every item, by cosine."""
+"""The nearest neighbors of every item, by cosine."""
 
 import numpy as np
 
-NEIGHBOURS = 5  # per item and encoder
+NEIGHBORS = 5  # per item and encoder
 _ROWS = 1024  # of the similarity matrix at a time
 
 
 def nearest(
-    vectors: np.ndarray, number: int = NEIGHBOURS, decimals: int | None = None
+    vectors: np.ndarray, number: int = NEIGHBORS, decimals: int | None = None
 ) -> np.ndarray:
     """The most similar other items of every item, the most similar first.
 
@@ -15,7 +15,7 @@ def nearest(
 
     Args:
       vectors: floats [N, D], none of them zero, N > 1. Cosines are computed in their type.
-      number: of neighbours, K; all others if there are fewer.
+      number: of neighbors, K; all others if there are fewer.
       decimals: cosines are rounded to so many digits before they are compared, so that items
         with equal vectors tie on every machine; None compares them as computed.
 

@@ -16,29 +16,29 @@ from data_prep.sampling.groups import Groups
 PER_SOURCE = 2
 
 
-def image_pairs(neighbours: Iterable[np.ndarray]) -> np.ndarray:
+def image_pairs(neighbors: Iterable[np.ndarray]) -> np.ndarray:
     """Image pairs (i2i_csim) picked through their captions.
 
     Args:
-      neighbours: for every caption encoder the nearest other groups of every group, int [N, K].
+      neighbors: for every caption encoder the nearest other groups of every group, int [N, K].
 
     Returns:
-      int [P, 2]: every image with its nearest by any encoder, as (image, neighbour); without
+      int [P, 2]: every image with its nearest by any encoder, as (image, neighbor); without
       repetition in the same order, though both orders may occur.
     """
-    return np.array(list(dict.fromkeys(_edges(neighbours))))
+    return np.array(list(dict.fromkeys(_edges(neighbors))))
 
 
-def joined_images(neighbours: Iterable[np.ndarray]) -> np.ndarray:
+def joined_images(neighbors: Iterable[np.ndarray]) -> np.ndarray:
     """Pairs of images whose captions will be compared (c2c_isim).
 
     Args:
-      neighbours: for every image encoder the nearest other images of every image, int [N, K].
+      neighbors: for every image encoder the nearest other images of every image, int [N, K].
 
     Returns:
       int [P, 2], every two images of which either is among the other's nearest, once.
     """
-    return np.array(list({tuple(sorted(edge)): edge for edge in _edges(neighbours)}.values()))
+    return np.array(list({tuple(sorted(edge)): edge for edge in _edges(neighbors)}.values()))
 
 
 def captions_in_turn(images: np.ndarray, groups: Groups) -> np.ndarray:
@@ -64,8 +64,8 @@ def captions_in_turn(images: np.ndarray, groups: Groups) -> np.ndarray:
     return groups.starts[images] + turn[:, None] % groups.sizes[images]
 
 
-def _edges(neighbours: Iterable[np.ndarray]) -> Iterable[tuple[int, int]]:
-    for matrix in neighbours:
+def _edges(neighbors: Iterable[np.ndarray]) -> Iterable[tuple[int, int]]:
+    for matrix in neighbors:
         for item, row in enumerate(matrix.tolist()):
             for other in row:
                 yield item, other

@@ -4,11 +4,11 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.published import Figure, IfPresent, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
 
@@ -34,7 +34,7 @@ class Builder(schema.RandomAccessBuilder):
       - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
       - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
         year,dataset,split,score,sentence1,sentence2
-    MSRvid (2012) and SMT (2013) need licences, and the training sets of 2012 are often left out:
+    MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often left out:
     without them the dataset holds the others. All the rest must be there.
     """
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
@@ -44,22 +44,22 @@ class Builder(schema.RandomAccessBuilder):
         for each in SETS:
             if each.average:
                 averages.setdefault(str(each.average), []).append(each.name)
-        text = tfds.features.Text()
         return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {
-                    "pair_id": np.int32,
-                    "year": np.int32,
-                    "dataset": text,
-                    "year_average": np.int32,
-                    "sentence1": text,
-                    "sentence2": text,
-                    "score": np.float32,
-                }
-            ),
+            features=schema.sentence_pair_features(),
             homepage="https://alt.qcri.org/semeval2016/task1/",
             metadata=tfds.core.MetadataDict(year_averages=averages),
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        del config
+        return {
+            f"{each.split}/rows with year={each.year}, dataset={each.name}": (
+                IfPresent(each.pairs) if each.is_optional else each.pairs
+            )
+            for each in SETS
+        } | {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         found = find_sets(folder)

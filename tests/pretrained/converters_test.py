@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from xmodal.training.init_towers import check_towers
 
 from xmodal.config import UserError
 from xmodal.models import TOWERS
@@ -12,7 +13,6 @@ from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import save_tower
 from xmodal.pretrained.report import Report
 from xmodal.pretrained.sources import Source
-from xmodal.training.init_towers import check_towers
 
 WEIGHTS = pathlib.Path(__file__).parents[3] / "shared/data/weights"
 

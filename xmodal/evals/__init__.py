@@ -1,8 +1,21 @@
-"""Judges embeddings exactly: retrieval ranks by counting, bootstrap correlations, boards."""
+"""Judges models exactly: boards of retrieval and ratings, sentence pairs, pools, relations."""
 
-from xmodal.evals.evaluation import Evaluation
-from xmodal.evals.evaluator import EvalSet, Evaluator
+from xmodal.evals.embed import Embedder
+from xmodal.evals.evaluation import Evaluation, judge
+from xmodal.evals.evaluators import EVALUATORS, make_evaluator, read_options
 from xmodal.evals.from_files import evaluate
-from xmodal.evals.runner import evaluate_boards
+from xmodal.evals.inputs.arrays import load_embeddings, save_embeddings
+from xmodal.evals.inputs.sources import Embeddings
 
-__all__ = ["EvalSet", "Evaluation", "Evaluator", "evaluate", "evaluate_boards"]
+__all__ = [
+    "EVALUATORS",
+    "Embedder",
+    "Embeddings",
+    "Evaluation",
+    "evaluate",
+    "judge",
+    "load_embeddings",
+    "make_evaluator",
+    "read_options",
+    "save_embeddings",
+]

@@ -1,114 +1,157 @@
-"""Embeds every unique item once."""
+"""Embeds every unique item of a split once."""
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
+
+from xmodal import mesh as mesh_lib
+from xmodal.evals.evaluators.evaluator import Split
+from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.losses.similarity import Similarity
+
+Batch = Mapping[str, np.ndarray]
+# (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
+# [B, K, D].
+Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
+# Parameters, images [L, D], captions [R, D] -> probabilities [L, R, C].
+Predict = Callable[[Any, jax.Array, jax.Array], jax.Array]
+
+# Side -> the column with the ids of its items.
+_ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 
 
-class Model(Protocol):
-    """What evaluation needs of a dual encoder (`xmodal.models.DualEncoder` is one).
+class Items(Split, Protocol):
+    """A split whose items can be read (`xmodal.data.EvalSplit` is one)."""
 
-    Attributes:
-      towers: keyed by "image" and "text"; one may be missing.
-      similarity: name in `xmodal.losses.similarity.SIMILARITIES`.
-    """
+    def images(self, batch_size: int) -> Iterator[Batch]:
+        """Yields columns of images with `image_id` [b], in the order of `image_ids`."""
 
-    towers: Mapping[str, Any]
-    similarity: str
-
-    def embed(self, name: str, params: Any, model_state: Any, inputs: Any) -> tuple[Any, Any]:
-        """Returns an object with the embeddings as `.vector` [B, D], and the tower's state."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Embedded:
-    """The embeddings of one gallery.
-
-    Attributes:
-      ids: int32 [N].
-      vectors: float32 [N, D].
-    """
-
-    ids: np.ndarray
-    vectors: np.ndarray
-
-
-# Tower -> the batch entry with the ids of its items.
-_ID_KEYS = {"image": "image_id", "text": "caption_id"}
+    def captions(self, batch_size: int) -> Iterator[Batch]:
+        """Yields columns of captions with `caption_id` [b], in the order of `caption_ids`."""
 
 
 class Embedder:
-    """Runs the towers of a model; each is compiled once for the life of this object."""
+    """Embeds splits with one model; every side is compiled once per batch size."""
 
-    def __init__(self, model: Model, *, batch_size: int, mesh: Mesh | None = None) -> None:
-        """Prepares the towers.
-
-        Args:
-          model: the dual encoder.
-          batch_size: items per call; rounded up to a multiple of the devices.
-          mesh: items are spread over its `data` axis.
-        """
-        devices = mesh.shape["data"] if mesh is not None else 1
-        self.batch_size = -(-batch_size // devices) * devices
-        self._mesh = mesh
-        # Every process of a multi-host run receives all embeddings.
-        everywhere = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-
-        def make_embed(name: str) -> Any:
-            def embed(params: Any, model_state: Any, inputs: Any) -> jax.Array:
-                return model.embed(name, params, model_state, inputs)[0].vector.astype(jnp.float32)
-
-            return jax.jit(embed, out_shardings=everywhere)
-
-        self._embed = {name: make_embed(name) for name in model.towers}
-
-    def embed_items(
+    def __init__(
         self,
-        name: str,
-        params: Any,
-        model_state: Any,
-        batches: Iterable[Mapping[str, np.ndarray]],
-    ) -> Embedded:
-        """Embeds all items of one kind.
+        embed: Embed,
+        sides: Collection[str],
+        *,
+        similarity: Similarity,
+        mesh: Mesh | None = None,
+        predict: Mapping[str, Predict] | None = None,
+    ) -> None:
+        """Prepares the sides.
 
         Args:
-          name: tower, "image" or "text".
-          params: parameters of all towers.
-          model_state: state of all towers.
-          batches: dicts of `image` and `image_id`, or of `text_ids`, `text_mask` and
-            `caption_id`, with at most `batch_size` rows; a short one is padded.
+          embed: pure function of the model.
+          sides: that the model has, of "image" and "text".
+          similarity: the model's, whose parameters are `params["similarity"]`.
+          mesh: items are spread over its `data` axis.
+          predict: task -> predictions for blocks of pairs, from `params`.
         """
+        self._sides, self._similarity = tuple(sides), similarity
+        self._mesh, self._predict = mesh, dict(predict or {})
+        # Every process of a multi-host run receives all embeddings.
+        everywhere = mesh_lib.replicated(mesh) if mesh is not None else None
+
+        def make_embed(side: str) -> Any:
+            def embed_batch(params: Any, model_state: Any, columns: Any) -> jax.Array:
+                return embed(side, params, model_state, columns).vector.astype(jnp.float32)
+
+            return jax.jit(embed_batch, out_shardings=everywhere)
+
+        self._embed = {side: make_embed(side) for side in self._sides}
+
+    def __call__(self, params: Any, model_state: Any, split: Items, batch_size: int) -> Embeddings:
+        """Returns the embeddings of all items of a split.
+
+        Args:
+          params: parameters of the model; `params["similarity"]` where the similarity has any.
+          model_state: state of the model.
+          split: the items.
+          batch_size: items per call over all devices; rounded up to a multiple of the devices.
+
+        Raises:
+          ValueError: the items come in another order or number than the split's ids.
+        """
+        devices = self._mesh.shape["data"] if self._mesh is not None else 1
+        batch_size = -(-batch_size // devices) * devices
+        items = {
+            "image": (split.images, split.image_ids),
+            "text": (split.captions, split.caption_ids),
+        }
+        vectors: dict[str, np.ndarray] = {}
+        for side in self._sides:
+            read, wanted = items[side]
+            ids, vectors[side] = self._embed_side(
+                side, params, model_state, read(batch_size), batch_size
+            )
+            if not np.array_equal(ids, wanted):
+                raise ValueError(
+                    f"The {side} items of {split.name} came in another order or number "
+                    f"({len(ids)}) than their id list ({len(wanted)})."
+                )
+        learned = params["similarity"] if self._similarity.parameters else {}
+        return Embeddings(
+            place=f"{split.name} {split.split}",
+            image_ids=np.asarray(split.image_ids, np.int64) if "image" in vectors else None,
+            images=vectors.get("image"),
+            caption_ids=np.asarray(split.caption_ids, np.int64) if "text" in vectors else None,
+            captions=vectors.get("text"),
+            similarity=self._similarity.name,
+            parameters={key: float(learned[key]) for key in self._similarity.parameters},
+            predictions=self._make_predictions(params, vectors),
+        )
+
+    def _make_predictions(
+        self, params: Any, vectors: Mapping[str, np.ndarray]
+    ) -> dict[str, Predictions]:
+        if not {"image", "text"} <= set(vectors):
+            return {}
+
+        def combine_with(predict: Predict) -> Callable[[jax.Array, jax.Array], jax.Array]:
+            return lambda images, captions: predict(params, images, captions)
+
+        return {
+            task: Predictions(vectors["image"], vectors["text"], combine_with(predict))
+            for task, predict in self._predict.items()
+        }
+
+    def _embed_side(
+        self, side: str, params: Any, model_state: Any, batches: Iterator[Batch], batch_size: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ids [N] and vectors [N, ...] of all items of a side."""
         ids, vectors, unread = [], [], None
         for batch in batches:
-            size = len(batch[_ID_KEYS[name]])
-            ids.append(np.asarray(batch[_ID_KEYS[name]], np.int32))
-            if name == "image":
-                inputs = self._place(batch["image"])
-            else:
-                inputs = {key: self._place(batch[key]) for key in ("text_ids", "text_mask")}
-            embedded = self._embed[name](params, model_state, inputs), size
+            size = len(batch[_ID_COLUMNS[side]])
+            ids.append(np.asarray(batch[_ID_COLUMNS[side]]))
+            columns = {
+                name: self._place(rows, batch_size)
+                for name, rows in batch.items()
+                if name not in _ID_COLUMNS.values()
+            }
+            embedded = self._embed[side](params, model_state, columns), size
             # Reading one batch late keeps the device busy and the queue of inputs short.
             if unread is not None:
                 vectors.append(np.asarray(unread[0])[: unread[1]])
             unread = embedded
         if unread is None:
-            raise ValueError(
-                f"There is nothing to embed with the {name} tower: the split is empty."
-            )
+            raise ValueError(f"The split has no {side} to embed.")
         vectors.append(np.asarray(unread[0])[: unread[1]])
-        return Embedded(np.concatenate(ids), np.concatenate(vectors))
+        return np.concatenate(ids), np.concatenate(vectors)
 
-    def _place(self, rows: np.ndarray) -> jax.Array:
+    def _place(self, rows: np.ndarray, batch_size: int) -> jax.Array:
         """Pads to the batch size, so that one shape is compiled, and spreads over the mesh."""
-        missing = self.batch_size - len(rows)
         # Repeating a real item keeps padding free of all-masked texts.
+        missing = batch_size - len(rows)
         rows = np.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1), mode="edge")
         if self._mesh is None:
             return jnp.asarray(rows)
-        sharding = NamedSharding(self._mesh, PartitionSpec("data"))
+        sharding = mesh_lib.batch_sharded(self._mesh)
         return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])

@@ -1,4 +1,4 @@
-"""A finished evaluation: its numbers, its report and its files, whatever was judged."""
+"""The result of every evaluation, from whatever source: numbers, report and files."""
 
 import dataclasses
 import functools
@@ -7,12 +7,14 @@ from typing import Any
 
 from etils import epath
 
+from xmodal.evals.evaluators.evaluator import Evaluator, Provenance, with_similarity
+from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.reports.compare import Difference, compare, flatten, format_comparison
 from xmodal.evals.reports.files import format_json, write_files
 from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
 from xmodal.evals.reports.summary import summarize
-from xmodal.evals.results import BoardResult, TaskResult
+from xmodal.evals.results import BoardResult, Numbers, Result, TaskResult, evaluator_tag
 
 # Of a hash in the report; all of it is in boards.json.
 _DIGITS = 16
@@ -23,65 +25,66 @@ _NOTE_ON_CORRELATIONS = (
 )
 
 
-def warn_of_part(partial: str, split: str) -> list[str]:
-    """The warning of an evaluation on a part of a split; none for the whole split, ""."""
-    if not partial:
-        return []
-    return [
-        f"PARTIAL: {partial} of the {split} split. Numbers among fewer items are higher; they "
-        "compare with no published number."
-    ]
-
-
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """All that was found of one model.
+    """All results of one model on the labels of one evaluator; made by `judge`.
 
     Attributes:
       name: of the model, its row in the tables.
-      title: names dataset and split.
-      results: one per board.
+      results: one per board, or the numbers of an evaluator without boards.
       similarity: by which items were ranked; "scores" or "rankings" where those were given.
+      provenance: of the labels.
       samples: of every bootstrap.
       seed: of every bootstrap.
-      published: whether the papers' rows stand beside ours.
-      warnings: what to know before any number.
-      notes: other facts.
-      records: of the prepared datasets that were evaluated, the hash of every split by its name.
-      trained_on: the same of the model's training data, if it is known.
+      evaluator: its name in `config.evals`; "" for a source from files.
+      trained_on: hash of the records of the model's training data, by name, if it is known.
     """
 
     name: str
-    title: str
-    results: Sequence[BoardResult]
+    results: Sequence[Result]
     similarity: str
+    provenance: Provenance
     samples: int = 1000
     seed: int = 0
-    published: bool = False
-    warnings: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def boards(self) -> list[BoardResult]:
+        """The results that are boards."""
+        return [each for each in self.results if isinstance(each, BoardResult)]
 
     @functools.cached_property
     def metrics(self) -> dict[str, float]:
-        """Tag -> number, with 95 % intervals; see `summary.summarize`."""
+        """Board/direction/metric -> number, with 95 % intervals; see `summary.summarize`."""
         return summarize(self.results, intervals=True, samples=self.samples, seed=self.seed)
 
+    @property
+    def tagged(self) -> dict[str, float]:
+        """`metrics` with the evaluator's name in front of every tag, see `evaluator_tag`."""
+        if not self.evaluator:
+            return dict(self.metrics)
+        return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
+
     def report(self) -> str:
-        """The tables in Markdown, see `report.format_report`."""
+        """Returns the tables in Markdown, see `report.format_report`."""
+        numbers = [each for each in self.results if isinstance(each, Numbers)]
+        intervals = (
+            f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images, or of half "
+            f"of the rated queries; seed {self.seed}."
+        )
         return format_report(
             {self.name: self.metrics},
-            title=self.title,
-            published=self.published,
-            boards=self.results,
-            warnings=self.warnings,
+            title=self.provenance.title,
+            published=self.provenance.published,
+            boards=self.boards,
+            numbers=numbers,
+            warnings=self.provenance.warnings,
             notes=[
-                f"Similarity: {self.similarity}. Intervals: 95 %, from {self.samples:,} bootstrap "
-                f"samples of the images, or of half of the rated queries; seed {self.seed}.",
-                *([_NOTE_ON_CORRELATIONS] if any(b.correlations for b in self.results) else []),
-                *self.notes,
-                *_name_records("Evaluated", self.records),
+                f"Similarity: {self.similarity}." + (intervals if self.boards else ""),
+                *([_NOTE_ON_CORRELATIONS] if any(b.correlations for b in self.boards) else []),
+                *self.provenance.notes,
+                *_name_records("Evaluated", self.provenance.records),
                 *_name_records("Trained on", self.trained_on),
             ],
         )
@@ -95,7 +98,7 @@ class Evaluation:
         Raises:
           UserError: the file cannot be read, or belongs to other labels.
         """
-        ours = StoredResults(self.results, self.similarity, self.seed)
+        ours = StoredResults(self.boards, self.similarity, self.seed)
         theirs = other if isinstance(other, StoredResults) else load_ranks(other)
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
@@ -105,7 +108,6 @@ class Evaluation:
         *,
         comparison: Mapping[str, Difference] | None = None,
         other: str = "theirs",
-        extra: Mapping[str, float] | None = None,
     ) -> None:
         """Writes `ranks.npz`, `boards.json`, `report.md` and, last, `metrics.json`.
 
@@ -116,15 +118,14 @@ class Evaluation:
           comparison: from `compare`; written to `comparison.json` and `comparison.md`. Without
             it, those of an earlier evaluation are removed.
           other: name of the other model.
-          extra: numbers at the head of `metrics.json`, such as the step.
 
         Raises:
           UserError: the folder cannot be written.
         """
         contents = {
-            RANKS: pack_ranks(self.results, similarity=self.similarity, seed=self.seed),
+            RANKS: pack_ranks(self.boards, similarity=self.similarity, seed=self.seed),
             "boards.json": format_json(
-                {board.name: self._describe(board) for board in self.results}
+                {result.name: self._describe(result) for result in self.results}
             ),
             "report.md": self.report(),
         }
@@ -134,25 +135,63 @@ class Evaluation:
                 format_comparison(comparison, name=self.name, other=other),
             )
             contents |= zip(_COMPARISON, texts, strict=True)
-        contents["metrics.json"] = format_json({**(extra or {}), **self.metrics})
+        contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale=set(_COMPARISON) - set(contents))
 
-    def _describe(self, board: BoardResult) -> dict[str, Any]:
+    def _describe(self, result: Result) -> dict[str, Any]:
         """A board for `boards.json`."""
-        return {
-            "definition": board.definition,
-            "label_hash": board.label_hash,
+        facts = {
+            "definition": result.definition,
+            "label_hash": result.label_hash,
             "similarity": self.similarity,
-            "bootstrap": {"samples": self.samples, "seed": self.seed},
-            "galleries": {task: _count(result) for task, result in board.tasks.items()},
-            "records": dict(self.records),
-            "trained_on": dict(self.trained_on),
-            **_lacking(board),
         }
+        if isinstance(result, BoardResult):
+            facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
+            facts["galleries"] = {task: _count(each) for task, each in result.tasks.items()}
+            facts |= _lacking(result)
+        records = {"records": self.provenance.records, "trained_on": self.trained_on}
+        return facts | {name: dict(hashes) for name, hashes in records.items()}
+
+
+def judge(
+    evaluator: Evaluator,
+    source: Source,
+    *,
+    name: str,
+    evaluator_name: str = "",
+    trained_on: Mapping[str, str] | None = None,
+) -> Evaluation:
+    """Returns the evaluation of a source by an evaluator.
+
+    Args:
+      evaluator: with its labels.
+      source: embeddings of a model, or the content of a file.
+      name: of the model.
+      evaluator_name: its name in `config.evals`; "" for a source from files.
+      trained_on: hash of the records of the model's training data, by name.
+
+    Raises:
+      UserError: the source is not enough for a single number.
+      ValueError: a value is not finite.
+    """
+    ranked_by = {ScoreMatrix: "scores", RankedLists: "rankings"}
+    results = evaluator.run(source)
+    if isinstance(source, Embeddings):
+        source = with_similarity(source, evaluator.options.similarity)
+    return Evaluation(
+        name=name,
+        results=results,
+        similarity=ranked_by.get(type(source)) or source.similarity,
+        provenance=evaluator.provenance,
+        samples=evaluator.options.bootstrap_samples,
+        seed=evaluator.options.seed,
+        evaluator=evaluator_name,
+        trained_on=trained_on or {},
+    )
 
 
 def _name_records(what: str, hashes: Mapping[str, str]) -> list[str]:
-    """A sentence on the records behind the numbers, if anything is known of them."""
+    """A sentence on the records behind the numbers, if their hashes are known."""
     if not hashes:
         return []
     named = ", ".join(f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items())
@@ -160,7 +199,7 @@ def _name_records(what: str, hashes: Mapping[str, str]) -> list[str]:
 
 
 def _count(result: TaskResult) -> dict[str, int | None]:
-    """What a task ranked; ties are null where they are unknown."""
+    """Sizes of a task; ties are null where they are unknown."""
     return {
         "queries": len(result.query_ids),
         "gallery": int(result.gallery),
@@ -170,7 +209,7 @@ def _count(result: TaskResult) -> dict[str, int | None]:
 
 
 def _lacking(board: BoardResult) -> dict[str, dict[str, str]]:
-    """What could not be computed, with the reasons."""
+    """The parts that could not be computed, with the reasons."""
     return {
         "skipped": dict(board.skipped),
         "missing": {

@@ -1,4 +1,4 @@
-"""What an evaluation found, query by query: all that is printed or compared comes from this."""
+"""Results of an evaluation, query by query: all printed and compared numbers come from these."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -69,6 +69,31 @@ class BoardResult:
     tasks: Mapping[str, TaskResult]
     correlations: Mapping[str, CorrelationResult]
     skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """Results that are numbers only, without queries to resample.
+
+    Attributes:
+      name: of the evaluator's type.
+      definition: one sentence on what was measured.
+      label_hash: names the labels exactly.
+      metrics: tag -> value; `<tag>_std` is a deviation that belongs to `<tag>`.
+    """
+
+    name: str
+    definition: str
+    label_hash: str
+    metrics: Mapping[str, float]
+
+
+Result = BoardResult | Numbers
+
+
+def evaluator_tag(evaluator: str, tag: str) -> str:
+    """Returns `evaluator/tag`, or the tag itself where it begins with the evaluator's name."""
+    return tag if tag.partition("/")[0] == evaluator else f"{evaluator}/{tag}"
 
 
 def metric_tag(board: str, task: str, metric: str) -> str:

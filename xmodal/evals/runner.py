@@ -1,23 +1,28 @@
 """Computes boards: one pass over the scores of every two galleries, for all boards together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.positions import Positions
 from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
-from xmodal.evals.inputs.sources import RankedLists, ScoreMatrix, Source
+from xmodal.evals.inputs import galleries, lists
+from xmodal.evals.inputs.sources import Embeddings, Predictions, RankedLists, ScoreMatrix, Source
 from xmodal.evals.metrics import correlation
 from xmodal.evals.metrics.recall import compute_recall_values
 from xmodal.evals.ranking.from_lists import answer_lists
-from xmodal.evals.ranking.from_scores import Found, answer_tasks, is_asked
-from xmodal.evals.ranking.products import Gallery, Products, SavedScores, Scores
+from xmodal.evals.ranking.from_scores import TaskAnswer, answer_tasks, has_positives
+from xmodal.evals.ranking.products import SavedScores, Scores, open_scores
+from xmodal.evals.ranking.rerank import rerank
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.losses.similarity import make_scorer
 
 Modalities = tuple[str, str]
+# Complete rows of scores [B, N] and predictions [B, N, C] -> rows [B, N].
+Reranker = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 def evaluate_boards(
@@ -29,37 +34,44 @@ def evaluate_boards(
     seed: int = 0,
     block_size: int = 1024,
     mesh: Mesh | None = None,
+    reranker: Reranker | None = None,
+    task: str = "",
 ) -> list[BoardResult]:
     """Computes everything of the boards that the source allows, and names the rest.
 
     Args:
-      source: embeddings, scores or ranked lists in the order of the galleries.
+      source: embeddings, scores or ranked lists that have all items of the labels.
       labels: of the split; they name the queries and say which captions belong to one image.
-      boards: what to compute.
+      boards: to compute.
       bootstrap_samples: of every correlation.
       seed: of their draws.
       block_size: items per tile of scores; the results do not depend on it.
       mesh: galleries are spread over its `data` axis.
+      reranker: maps complete rows of scores between images and captions to the rows to rank by;
+        correlations are of the scores as they are.
+      task: whose predictions the reranker takes.
 
     Raises:
       ValueError: shapes disagree, or a value is not finite.
+      UserError: the source lacks items of the labels, or the predictions of the task.
     """
-    scores = _open_scores(source, block_size, mesh)
-    found = (
-        _read_lists(source, boards, labels)
-        if isinstance(source, RankedLists)
-        else _scan(scores, boards)
-    )
-    correlations = _correlate_all(scores, boards, bootstrap_samples, seed)
+    if isinstance(source, RankedLists):
+        answers, correlations = _read_lists(source, boards, labels), {}
+    else:
+        scores, predictions = _open(source, labels, block_size, mesh)
+        if reranker is not None and task not in predictions:
+            raise UserError(f"{source.place} has no predictions of task {task!r} to rerank by.")
+        answers = _rank(scores, boards, predictions.get(task), reranker)
+        correlations = _correlate_all(scores, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
     results = []
     for board in boards:
         tasks = {
-            task: queries.result(asked, found[board.name, task], task)
-            for task, asked in board.tasks.items()
-            if (board.name, task) in found
+            name: queries.result(asked, answers[board.name, name], name)
+            for name, asked in board.tasks.items()
+            if (board.name, name) in answers
         }
-        correlated = {task: correlations[task] for task in board.graded if task in correlations}
+        correlated = {name: correlations[name] for name in board.graded if name in correlations}
         left_out = (set(board.tasks) | set(board.graded)) - set(tasks) - set(correlated)
         results.append(
             BoardResult(
@@ -68,40 +80,33 @@ def evaluate_boards(
                 board.label_hash,
                 tasks,
                 correlated,
-                {task: _why_skipped(source, board, task) for task in sorted(left_out)},
+                {name: _why_skipped(source, board, name) for name in sorted(left_out)},
             )
         )
     return results
 
 
-def _open_scores(source: Source, block_size: int, mesh: Mesh | None) -> dict[Modalities, Scores]:
-    """Scores between every two galleries that the source can compare."""
-    if isinstance(source, RankedLists):
-        return {}
+def _open(
+    source: Embeddings | ScoreMatrix, labels: Labels, block_size: int, mesh: Mesh | None
+) -> tuple[dict[Modalities, Scores], Mapping[str, Predictions]]:
+    """Scores between every two galleries of the split, and predictions in its order by task."""
     if isinstance(source, ScoreMatrix):
-        return {("image", "text"): SavedScores(source.matrix, block_size=block_size, mesh=mesh)}
-    prepare, score = make_scorer(source.similarity, source.parameters)
-    vectors = {"image": source.image, "text": source.text}
-    galleries = {
-        name: Gallery(rows, prepare, block_size=block_size, mesh=mesh)
-        for name, rows in vectors.items()
-        if rows is not None
-    }
-    pairs = [("image", "text"), ("text", "text"), ("image", "image")]
-    return {
-        (left, right): Products(galleries[left], galleries[right], score)
-        for left, right in pairs
-        if {left, right} <= set(galleries)
-    }
+        matrix = galleries.order_scores(source, labels)
+        return {("image", "text"): SavedScores(matrix, block_size=block_size, mesh=mesh)}, {}
+    ordered = galleries.order_embeddings(source, labels)
+    return open_scores(ordered, block_size=block_size, mesh=mesh), ordered.predictions
 
 
-def _scan(
-    scores: Mapping[Modalities, Scores], boards: Sequence[Board]
-) -> dict[tuple[str, str], Found]:
+def _rank(
+    scores: Mapping[Modalities, Scores],
+    boards: Sequence[Board],
+    predictions: Predictions | None,
+    reranker: Reranker | None,
+) -> dict[tuple[str, str], TaskAnswer]:
     """Answers all retrieval tasks: one pass over the scores of every two galleries."""
-    found = {}
+    answers = {}
     for (left, right), between in scores.items():
-        directions = [
+        forward, backward = (
             {
                 (board.name, name): task
                 for board in boards
@@ -109,27 +114,36 @@ def _scan(
                 if RETRIEVAL_TASKS[name] == modalities
             }
             for modalities in ((left, right), (right, left))
-        ]
-        within = left == right
-        if within:
-            directions[1] = {}
-        answers = answer_tasks(
-            between, *(list(tasks.values()) for tasks in directions), exclude_self=within
         )
-        for tasks, answer in zip(directions, answers, strict=True):
-            found |= dict(zip(tasks, answer, strict=True))
-    return found
+        if left == right:
+            answered = answer_tasks(between, list(forward.values()), exclude_self=True)
+            answers |= dict(zip(forward, answered[0], strict=True))
+            continue
+        if reranker is None:
+            answered = answer_tasks(between, list(forward.values()), list(backward.values()))
+        else:  # a row of one direction is no column of the other
+            answered = tuple(
+                answer_tasks(
+                    rerank(between, predictions, reranker, transposed=transposed),
+                    list(tasks.values()),
+                )[0]
+                for tasks, transposed in ((forward, False), (backward, True))
+            )
+        for tasks, answer in zip((forward, backward), answered, strict=True):
+            answers |= dict(zip(tasks, answer, strict=True))
+    return answers
 
 
 def _read_lists(
     source: RankedLists, boards: Sequence[Board], labels: Labels
-) -> dict[tuple[str, str], Found]:
-    sides = {"i2t": (source.i2t, labels.caption_ids), "t2i": (source.t2i, labels.image_ids)}
+) -> dict[tuple[str, str], TaskAnswer]:
+    ranked = lists.order_rankings(source, labels, boards)
+    sizes = {"image": len(labels.image_ids), "text": len(labels.caption_ids)}
     return {
-        (board.name, name): answer_lists(sides[name][0], task, len(sides[name][1]))
+        (board.name, name): answer_lists(ranked[name], task, sizes[RETRIEVAL_TASKS[name][1]])
         for board in boards
         for name, task in board.tasks.items()
-        if name in sides and sides[name][0] is not None
+        if name in ranked
     }
 
 
@@ -170,14 +184,14 @@ class _Queries:
             "text": np.where(image >= 0, image, absent),
         }
 
-    def result(self, asked: RetrievalTask, found: Found, task: str) -> TaskResult:
-        """Puts what was found together with the queries that were asked."""
+    def result(self, asked: RetrievalTask, answer: TaskAnswer, task: str) -> TaskResult:
+        """Returns the answer for the queries with a positive, with their ids."""
         query, gallery = RETRIEVAL_TASKS[task]
-        rows = np.flatnonzero(is_asked(asked))
-        values = {metric: each[rows] for metric, each in found.values.items()}
+        rows = np.flatnonzero(has_positives(asked))
+        values = {metric: each[rows] for metric, each in answer.values.items()}
         rank = None
-        if found.rank is not None:
-            rank = found.rank[rows]
+        if answer.rank is not None:
+            rank = answer.rank[rows]
             values = compute_recall_values(rank, asked.metrics) | values
         items = len(self._ids[gallery])
         if asked.folds is not None:
@@ -187,11 +201,11 @@ class _Queries:
             clusters=self._clusters[query][rows].astype(np.int32),
             values=values,
             rank=rank,
-            tied=None if found.tied is None else found.tied[rows],
+            tied=None if answer.tied is None else answer.tied[rows],
             gallery=items - (query == gallery),
             skipped=len(self._ids[query]) - len(rows),
             has_median="median_rank" in asked.metrics and rank is not None,
-            missing=found.missing,
+            missing=answer.missing,
         )
 
 
@@ -203,6 +217,6 @@ def _why_skipped(source: Source, board: Board, task: str) -> str:
         return "ranked lists are between images and captions, and have no scores"
     if isinstance(source, ScoreMatrix):
         return "a score matrix compares images with captions only"
-    given = {"image": ("image", source.image), "text": ("caption", source.text)}
-    missing = [kind for kind, rows in map(given.get, dict.fromkeys(needed)) if rows is None]
+    nouns = {"image": "image", "text": "caption"}
+    missing = [nouns[side] for side in dict.fromkeys(needed) if side not in source.sides]
     return f"there are no {' and no '.join(missing)} embeddings"

@@ -1,7 +1,27 @@
-"""Towers and the dual encoder: flax.linen modules behind plain functions of nested dicts."""
+"""Encoders, heads and the dual encoder: flax.linen modules behind plain functions."""
 
-from xmodal.models.dual_encoder import TOWERS, DualEncoder, make_dual_encoder
+from xmodal.models.devices import Devices
+from xmodal.models.dual_encoder import DualEncoder, make_dual_encoder
 from xmodal.models.embedding import Embedding
-from xmodal.models.tower import Devices, Tower
+from xmodal.models.encoders import ENCODERS
+from xmodal.models.features import Features
+from xmodal.models.heads import HEADS
+from xmodal.models.mode import Mode
+from xmodal.models.task_modules import TASK_MODULES, TaskModule, make_task_module
+from xmodal.models.tower import Tower, make_tower
 
-__all__ = ["TOWERS", "Devices", "DualEncoder", "Embedding", "Tower", "make_dual_encoder"]
+__all__ = [
+    "ENCODERS",
+    "HEADS",
+    "TASK_MODULES",
+    "Devices",
+    "DualEncoder",
+    "Embedding",
+    "Features",
+    "Mode",
+    "TaskModule",
+    "Tower",
+    "make_dual_encoder",
+    "make_task_module",
+    "make_tower",
+]

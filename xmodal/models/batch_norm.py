@@ -1,16 +1,45 @@
-"""Batch normalisation over the global batch, or over groups of it."""
+"""Batch normalization over the global batch, or over groups of it."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from xmodal.config import lookup
+from xmodal.models.devices import Devices
+from xmodal.models.mode import Mode
+
+POLICIES: Mapping[str, tuple[Mode, ...]] = {
+    "batch": (Mode.TRAIN,),
+    "running": (),
+    "batch_frozen": (Mode.TRAIN, Mode.FROZEN),
+}
+"""The modes in which a policy uses, and updates from, the statistics of the batch."""
+
+STATISTICS = ("global", "per_device")
+"""What the statistics of a batch are taken over."""
+
+
+def make_norm(policy: str, statistics: str, devices: Devices) -> Callable[..., "BatchNorm"]:
+    """Returns a factory of batch normalizations, which takes the other attributes.
+
+    Args:
+      policy: key of `POLICIES`.
+      statistics: one of `STATISTICS`.
+      devices: their count is the number of groups of "per_device".
+    """
+    groups = lookup("statistics", statistics, {"global": 1, "per_device": devices.count})
+    return partial(BatchNorm, groups=groups, policy=policy)
+
 
 class BatchNorm(nn.Module):
-    """Batch normalisation with statistics in float32, applied as one scale and one shift.
+    """Batch normalization with statistics in float32, applied as one scale and one shift.
 
-    Under `jit` a sharded batch is one array, so `groups=1` normalises over the global batch.
+    Under `jit` a sharded batch is one array, so `groups=1` normalizes over the global batch.
     With `groups` equal to the number of devices, and the batch sharded over them, every device
-    normalises with its own statistics and nothing is communicated; the running statistics are
+    normalizes with its own statistics and nothing is communicated; the running statistics are
     the mean over the groups.
 
     Attributes:
@@ -18,38 +47,49 @@ class BatchNorm(nn.Module):
       momentum: decay of the running statistics.
       epsilon: added to the variance.
       use_scale: whether the channels have a learned scale.
+      policy: key of `POLICIES`: "batch" uses the statistics of the batch while it is trained;
+        "running" always uses the running statistics and never updates them; "batch_frozen" uses
+        the statistics of the batch, and updates the running ones, in every training step, even
+        while the parameters are frozen.
+      unbiased: take n / (n - 1) times the variance of the batch into the running variance, as
+        torch does.
     """
 
     groups: int = 1
     momentum: float = 0.99
     epsilon: float = 1e-3
     use_scale: bool = True
+    policy: str = "batch"
+    unbiased: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """Normalises x [B, H, W, C] per channel, in the dtype of x."""
+    def __call__(self, x: jax.Array, mode: Mode) -> jax.Array:
+        """Normalizes x [B, ..., C] per channel, in the dtype of x."""
         channels = x.shape[-1]
         ones = nn.initializers.ones
         scale = self.param("scale", ones, (channels,)) if self.use_scale else jnp.ones(())
         bias = self.param("bias", nn.initializers.zeros, (channels,))
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,), jnp.float32)
         running_var = self.variable("batch_stats", "var", jnp.ones, (channels,), jnp.float32)
-        if not train:
+        if mode not in POLICIES[self.policy]:
             factor = scale * jax.lax.rsqrt(running_var.value + self.epsilon)
             shift = bias - running_mean.value * factor
             return (x.astype(jnp.float32) * factor + shift).astype(x.dtype)
         if x.shape[0] % self.groups:
             raise ValueError(
                 f"a batch of {x.shape[0]} does not split into {self.groups} equal groups for "
-                "batch_norm='per_device'; change the batch size or use batch_norm='global'"
+                "statistics='per_device'; change the batch size or use statistics='global'"
             )
-        groups = x.reshape(self.groups, -1, *x.shape[1:]).astype(jnp.float32)  # [G, B/G, H, W, C]
+        groups = x.reshape(self.groups, -1, *x.shape[1:]).astype(jnp.float32)  # [G, B/G, ..., C]
+        axes = tuple(range(1, groups.ndim - 1))
         # Mean and mean square come from one pass over x.
-        mean = jnp.mean(groups, axis=(1, 2, 3), keepdims=True)
-        mean_square = jnp.mean(jnp.square(groups), axis=(1, 2, 3), keepdims=True)
+        mean = jnp.mean(groups, axis=axes, keepdims=True)
+        mean_square = jnp.mean(jnp.square(groups), axis=axes, keepdims=True)
         var = jnp.maximum(mean_square - jnp.square(mean), 0.0)
-        for running, batch in ((running_mean, mean), (running_var, var)):
-            batch = jnp.mean(batch, axis=(0, 1, 2, 3))
+        count = x.size // channels // self.groups
+        correction = count / max(count - 1, 1) if self.unbiased else 1.0
+        for running, batch in ((running_mean, mean), (running_var, var * correction)):
+            batch = jnp.mean(batch, axis=tuple(range(groups.ndim - 1)))
             running.value = self.momentum * running.value + (1 - self.momentum) * batch
         factor = scale * jax.lax.rsqrt(var + self.epsilon)
         shift = bias - mean * factor

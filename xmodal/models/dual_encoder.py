@@ -1,33 +1,16 @@
-"""Two towers by name; the only class the rest of the house sees."""
+"""Two towers and the similarity of their embeddings."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
 
-from xmodal.config import UserError, call, lookup
-from xmodal.models import (
-    bag_of_words,
-    efficientnet,
-    inception_v3,
-    mobilenet_v2,
-    precomputed,
-    resnet,
-    text_tower,
-)
+from xmodal.config import UserError, lookup, read
+from xmodal.losses.similarity import Similarity, make_similarity
+from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
-from xmodal.models.tower import ONE_CPU, Devices, Tower, Tree
-
-TOWERS: Mapping[str, Callable[..., Tower]] = {
-    "bag_of_words": bag_of_words.make_tower,
-    "bert": text_tower.make_tower,
-    "efficientnet": efficientnet.make_tower,
-    "inception_v3": inception_v3.make_tower,
-    "mobilenet_v2": mobilenet_v2.make_tower,
-    "precomputed": precomputed.make_tower,
-    "resnet": resnet.make_tower,
-}
+from xmodal.models.tower import Tower, Tree, make_tower
 
 SIDES = ("image", "text")
 
@@ -36,18 +19,21 @@ SIDES = ("image", "text")
 class DualEncoder:
     """Towers that embed into one space, and the similarity of that space.
 
-    Parameters and state are dicts with one entry per tower.
+    Parameters are a dict with one entry per tower, and `similarity` where that has parameters;
+    the state has one entry per tower.
 
     Attributes:
       towers: keyed by "image" and "text"; one may be missing.
-      similarity: name of the similarity, which losses and evaluation look up.
+      similarity: of two embeddings.
     """
 
     towers: Mapping[str, Tower]
-    similarity: str
+    similarity: Similarity
 
-    def init(self, key: jax.Array, example_inputs: Mapping[str, Any]) -> tuple[Tree, Tree]:
-        """Fresh `(params, model_state)`.
+    def init(
+        self, key: jax.Array, example_inputs: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[Tree, Tree]:
+        """Returns fresh `(params, model_state)`.
 
         Args:
           key: typed key; a tower's parameters depend on it and on the tower's name alone.
@@ -57,64 +43,83 @@ class DualEncoder:
         for name, tower in self.towers.items():
             tower_key = jax.random.fold_in(key, SIDES.index(name))
             params[name], model_state[name] = tower.init(tower_key, example_inputs[name])
+        if similarity := self.similarity.init():
+            params["similarity"] = similarity
         return params, model_state
 
     def embed(
         self,
-        name: str,
+        side: str,
         params: Tree,
         model_state: Tree,
-        inputs: Any,
+        inputs: Mapping[str, Any],
         *,
         train: bool = False,
+        frozen: Collection[str] = (),
         key: jax.Array | None = None,
     ) -> tuple[Embedding, Tree]:
         """Embeds `inputs` with one tower.
 
         Args:
-          name: "image" or "text".
+          side: "image" or "text".
           params: parameters of all towers.
           model_state: state of all towers.
-          inputs: uint8 images [B, H, W, 3], features [B, F] or [B, R, F], or a dict of int
-            `text_ids` and `text_mask` [N, T].
+          inputs: columns of a batch: `image`, uint8 [B, H, W, 3] or features [B, F] or [B, R, F],
+            with `image_mask` bool [B, R] where the number of regions varies; or `text_ids` and
+            `text_mask`, int [N, T]; see `Tower.frozen_features` for others.
           train: see `Tower.apply`.
+          frozen: see `Tower.apply`.
           key: see `Tower.apply`.
 
         Returns:
           The embedding, and the new state of this tower alone.
         """
-        tower = lookup("the towers of this model", name, self.towers)
-        return tower.apply(params[name], model_state[name], inputs, train=train, key=key)
+        tower = lookup("the towers of this model", side, self.towers)
+        return tower.apply(
+            params[side], model_state[side], inputs, train=train, frozen=frozen, key=key
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """Settings of a dual encoder.
+
+    Attributes:
+      image: see `tower.SideConfig`, or None.
+      text: the same.
+      similarity: `name` and keywords, see `xmodal.losses.make_similarity`.
+    """
+
+    image: Mapping[str, Any] | None = None
+    text: Mapping[str, Any] | None = None
+    similarity: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "dot"})
 
 
 def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> DualEncoder:
-    """Builds the towers that the `model` part of a config describes.
+    """Returns the dual encoder that the `model` section of a config describes.
 
     Args:
-      config: `image` and `text`, each a dict with the `name` of a tower and its keywords, or
-        None; `similarity`.
+      config: see `ModelConfig`; a mapping or an `ml_collections.ConfigDict`.
       devices: that the batch is split over; one CPU if not given.
+
+    Raises:
+      UserError: a name or keyword is missing or unknown, a value is out of range, or there is no
+        tower.
     """
-    return call("config.model", _make_dual_encoder, config, devices=devices)
-
-
-def _make_dual_encoder(
-    *,
-    image: Mapping[str, Any] | None = None,
-    text: Mapping[str, Any] | None = None,
-    similarity: str = "dot",
-    devices: Devices,
-) -> DualEncoder:
-    towers = {}
-    for side, config in zip(SIDES, (image, text), strict=True):
-        if config is None:
-            continue
-        keywords = dict(config.items())
-        where = f"config.model.{side}"
-        if "name" not in keywords:
-            raise UserError(f"{where} lacks 'name'; known: {sorted(TOWERS)}.")
-        factory = lookup(f"{where}.name", keywords.pop("name"), TOWERS)
-        towers[side] = call(where, factory, keywords, devices=devices)
+    model = read(ModelConfig, "config.model", _as_dict(config))
+    sides = {"image": model.image, "text": model.text}
+    towers = {
+        side: make_tower(f"config.model.{side}", section, devices)
+        for side, section in sides.items()
+        if section is not None
+    }
     if not towers:
         raise UserError("config.model has no tower: set config.model.image or .text, or both.")
-    return DualEncoder(towers, similarity)
+    return DualEncoder(towers, make_similarity(model.similarity))
+
+
+def _as_dict(section: Any) -> Any:
+    """Returns a section as plain dicts; a `ConfigDict` is no `Mapping`."""
+    if not hasattr(section, "items"):
+        return section
+    return {key: _as_dict(value) for key, value in section.items()}

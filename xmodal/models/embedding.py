@@ -1,6 +1,7 @@
-"""What every tower returns."""
+"""The result of a head."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 
@@ -12,12 +13,10 @@ class Embedding:
 
     Attributes:
       vector: float32 [N, D], or [N, K, D] when an item has K embeddings.
-      log_sigma: float32 like `vector`, the log standard deviation of a probabilistic embedding.
-      tokens: [N, T, W], what the pooling saw, for inspection.
-      attention: [N, ..., T], the weights of the pooling, for inspection.
+      log_sigma: float32 [N, D], the log standard deviation of a probabilistic embedding, or None.
+      extras: further arrays by name, such as `attention` [N, T] and `mean` [N, D].
     """
 
     vector: jax.Array
     log_sigma: jax.Array | None = None
-    tokens: jax.Array | None = None
-    attention: jax.Array | None = None
+    extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)

@@ -1,16 +1,68 @@
-"""The linear layer that ends a tower."""
+"""The last layer of a tower."""
+
+import dataclasses
+from collections.abc import Mapping
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
+from xmodal.config import read, setting
+from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.embedding import Embedding
+from xmodal.models.initializers import LINEAR
+from xmodal.models.mode import Mode
+from xmodal.models.normalize import l2_normalize
 
-def project(vector: jax.Array, width: int | None) -> jax.Array:
-    """Affine map [N, D] -> float32 [N, width], or `vector` itself in float32 when width is None.
 
-    Called inside a compact module, which gets the parameters as `projection`.
+@dataclasses.dataclass(frozen=True)
+class ProjectionConfig:
+    """Settings of a projection. Its steps are applied in the order in which they stand here.
+
+    Attributes:
+      normalize_input: divide the head's vectors by their L2 norms.
+      batch_norm: normalize the head's vectors over the batch, as torch's BatchNorm1d.
+      width: of a linear layer; None leaves it out.
+      bias: whether the linear layer has one.
+      init: of its kernel: "xavier", "lecun", "he" (Flax's names, xavier uniform, the other two
+        normal) or "torch" (torch's default for a linear layer).
+      normalize: divide the result by its L2 norm.
     """
-    vector = vector.astype(jnp.float32)
-    if width is None:
-        return vector
-    return nn.Dense(width, kernel_init=nn.initializers.xavier_uniform(), name="projection")(vector)
+
+    normalize_input: bool = False
+    batch_norm: bool = False
+    width: int | None = setting(None, at_least=1)
+    bias: bool = True
+    init: str = setting("xavier", one_of=LINEAR)
+    normalize: bool = False
+
+
+class Projection(nn.Module):
+    """Maps the vectors of an embedding in float32.
+
+    Parameters: `kernel` [W, D] and `bias` [D] of the linear layer, `batch_norm`.
+    """
+
+    config: ProjectionConfig
+
+    @nn.compact
+    def __call__(self, embedding: Embedding, mode: Mode) -> Embedding:
+        """Vector [N, W] or [N, K, W] -> [N, D] or [N, K, D]; all else stays as it is."""
+        config, x = self.config, embedding.vector.astype(jnp.float32)
+        if config.normalize_input:
+            x = l2_normalize(x)
+        if config.batch_norm:
+            norm = BatchNorm(momentum=0.9, epsilon=1e-5, unbiased=True, name="batch_norm")
+            x = norm(x, mode)
+        if config.width is not None:
+            kernel = self.param("kernel", LINEAR[config.init], (x.shape[-1], config.width))
+            x = x @ kernel
+            if config.bias:
+                x = x + self.param("bias", nn.initializers.zeros, (config.width,))
+        if config.normalize:
+            x = l2_normalize(x)
+        return dataclasses.replace(embedding, vector=x)
+
+
+def make_projection(where: str, config: Mapping[str, object] | None) -> Projection | None:
+    """Returns the projection that a section describes, or None for None."""
+    return None if config is None else Projection(read(ProjectionConfig, where, config))

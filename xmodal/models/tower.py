@@ -1,81 +1,177 @@
-"""One side of a dual encoder: a linen module behind two plain functions."""
+"""One side of a dual encoder: encoder, head and projection behind plain functions."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
-from jax.typing import DTypeLike
 
+from xmodal.config import UserError, read
+from xmodal.models.content import hash_items
+from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
+from xmodal.models.encoders import make_encoder
+from xmodal.models.heads import make_head
+from xmodal.models.mode import Mode
+from xmodal.models.projection import make_projection
 
 Tree = dict[str, Any]
 """A nested plain dict of arrays."""
 
-DTYPES: Mapping[str, DTypeLike] = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
-"""Compute dtypes by name; parameters are float32 whatever is chosen."""
+
+class Modes(NamedTuple):
+    """How each part of a side runs."""
+
+    encoder: Mode = Mode.EVALUATE
+    head: Mode = Mode.EVALUATE
+    projection: Mode = Mode.EVALUATE
 
 
-@dataclasses.dataclass(frozen=True)
-class Devices:
-    """What a tower may need to know of the machine it will run on.
-
-    Attributes:
-      count: devices that the batch is split over.
-      platform: `cpu`, `gpu` or `tpu`; the implementation that is fast there may differ.
-    """
-
-    count: int = 1
-    platform: str = "cpu"
+PARTS = Modes._fields
+_STREAMS = ("dropout", "sample")
 
 
-ONE_CPU = Devices()
+class Side(nn.Module):
+    """Parameters: `encoder`, `head` and `projection`, where these have any."""
+
+    encoder: nn.Module
+    head: nn.Module
+    projection: nn.Module | None
+
+    def __call__(self, inputs: Mapping[str, jax.Array], modes: Modes) -> Embedding:
+        """Columns with items first -> the embeddings of the items, float32."""
+        features = self.encoder(inputs, modes.encoder)
+        # Compiled away where no head reads it.
+        extras = {**features.extras, "content": hash_items(inputs)}
+        embedding = self.head(dataclasses.replace(features, extras=extras), modes.head)
+        if self.projection is None:
+            return embedding
+        return self.projection(embedding, modes.projection)
+
+    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the encoder's frozen features by column."""
+        return self.encoder.frozen_features(inputs)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tower:
-    """`init` and `apply` of a module that maps `(inputs, train)` to an `Embedding`.
+    """A side with its `init` and `apply`.
 
-    Parameters and state are nested plain dicts of float32 arrays. The state holds what a training
-    pass changes without a gradient (`batch_stats`) and is empty for towers that have none.
+    Parameters and state are nested plain dicts of float32 arrays. The state holds the running
+    statistics (`batch_stats`), which a training step changes without a gradient; it is empty for
+    towers that have none. Inputs are dicts of batch columns, as the encoder documents them.
     """
 
-    module: nn.Module
+    module: Side
 
-    def init(self, key: jax.Array, inputs: Any) -> tuple[Tree, Tree]:
-        """Fresh `(params, model_state)`; of `inputs` only shapes and dtypes matter."""
-        variables = self.module.init(key, inputs, train=False)
+    def init(self, key: jax.Array, inputs: Mapping[str, Any]) -> tuple[Tree, Tree]:
+        """Returns fresh `(params, model_state)`; only shapes and dtypes of the inputs matter."""
+        variables = self.module.init(key, inputs, Modes())
         return variables.pop("params", {}), variables
 
     def apply(
         self,
         params: Tree,
         model_state: Tree,
-        inputs: Any,
+        inputs: Mapping[str, Any],
         *,
         train: bool = False,
+        frozen: Collection[str] = (),
         key: jax.Array | None = None,
     ) -> tuple[Embedding, Tree]:
-        """The embedding of `inputs` and the new model state (the old one unless `train`).
+        """Returns the embeddings of `inputs` and the new model state (the old one unless `train`).
 
         Args:
           params: parameters, as from `init`.
           model_state: state, as from `init`.
-          inputs: what the tower's module documents.
-          train: use batch statistics and update the running ones, drop at random.
-          key: seeds what is dropped; needed when `train`.
+          inputs: columns with items first.
+          train: use the statistics of the batch, update the running ones, drop at random.
+          frozen: those of "encoder", "head" and "projection" whose parameters are all frozen:
+            they run as in evaluation, but see `batch_norm.BatchNorm`.
+          key: seeds random numbers; needed when a part that is not frozen is trained.
         """
+        if unknown := sorted(set(frozen) - set(PARTS)):
+            raise ValueError(f"frozen={unknown} are no parts of a tower; known: {list(PARTS)}")
         variables = {"params": params, **model_state}
         if not train:
-            return self.module.apply(variables, inputs, train=False), model_state
-        if key is None:
+            return self.module.apply(variables, inputs, Modes()), model_state
+        modes = Modes(*(Mode.FROZEN if part in frozen else Mode.TRAIN for part in PARTS))
+        if key is None and Mode.TRAIN in modes:
             raise ValueError("a tower with train=True drops at random: pass key=jax.random.key(..)")
-        return self.module.apply(
-            variables, inputs, train=True, rngs={"dropout": key}, mutable=list(model_state)
-        )
+        rngs = {} if key is None else dict(zip(_STREAMS, jax.random.split(key), strict=True))
+        return self.module.apply(variables, inputs, modes, rngs=rngs, mutable=list(model_state))
 
-    def features(self, params: Tree, model_state: Tree, inputs: Any) -> Any:
-        """What the tower's lower part gives for `inputs`; see the module's `features`."""
-        return self.module.apply({"params": params, **model_state}, inputs, method="features")
+    @property
+    def feature_column(self) -> str | None:
+        """The column of frozen features, or None where the encoder has none."""
+        return self.module.encoder.feature_column
+
+    def frozen_features(
+        self, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
+    ) -> dict[str, jax.Array]:
+        """Returns the output of the part of the encoder that is usually frozen, by column.
+
+        `apply` takes this column in the place of the raw one (masks are still needed) and gives
+        the same embeddings. The features depend on the parameters that `frozen_paths` lists and
+        on the encoder's model state.
+
+        Raises:
+          UserError: the encoder has no frozen features.
+        """
+        self._check_feature_column()
+        variables = {"params": params, **model_state}
+        return self.module.apply(variables, inputs, method="frozen_features")
+
+    def frozen_paths(self, params: Tree) -> list[str]:
+        """Returns the paths (`encoder/stem/kernel`) of the parameters behind frozen features.
+
+        Raises:
+          UserError: the encoder has no frozen features.
+        """
+        self._check_feature_column()
+        leaves, _ = jax.tree_util.tree_flatten_with_path(params.get("encoder", {}))
+        paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
+        makes = self.module.encoder.makes_frozen_features
+        return [f"encoder/{path}" for path in paths if makes(path.partition("/")[0])]
+
+    def _check_feature_column(self) -> None:
+        if self.feature_column is None:
+            name = type(self.module.encoder).__name__
+            raise UserError(f"The encoder {name} has no frozen features to store.")
+
+
+@dataclasses.dataclass(frozen=True)
+class SideConfig:
+    """Settings of one side.
+
+    Attributes:
+      encoder: `name`, a key of `ENCODERS`, and its keywords.
+      head: `name`, a key of `HEADS`, and its keywords.
+      projection: see `projection.ProjectionConfig`; None leaves the head's vectors as they are.
+    """
+
+    encoder: Mapping[str, Any]
+    head: Mapping[str, Any]
+    projection: Mapping[str, Any] | None = None
+
+
+def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU) -> Tower:
+    """Returns the tower that a section describes.
+
+    Args:
+      where: the section as a user writes it: `config.model.image`.
+      config: see `SideConfig`.
+      devices: that the batch is split over.
+
+    Raises:
+      UserError: a name or keyword is missing or unknown, or a value is out of range.
+    """
+    side = read(SideConfig, where, config)
+    return Tower(
+        Side(
+            make_encoder(f"{where}.encoder", side.encoder, devices),
+            make_head(f"{where}.head", side.head),
+            make_projection(f"{where}.projection", side.projection),
+        )
+    )

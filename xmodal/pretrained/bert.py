@@ -15,7 +15,7 @@ from xmodal.pretrained.sources import Source
 EXPECTED_UNEXPECTED = (
     # The outputs of pretraining: next sentence, masked words.
     r"(.*[./])?(pooler|pooler_transform|cls|predictions)[./]",
-    # What a training run adds, and settings that are stored like weights.
+    # Arrays of a training run, and settings that are stored like weights.
     r".*/adam_[mv]$",
     r"(.*/)?(global_step|save_counter|do_lower_case)$",
     r"(.*\.)?position_ids$",
@@ -34,14 +34,14 @@ _SIZES = {
 
 @dataclasses.dataclass(frozen=True)
 class _Names:
-    """How one publisher calls the parts.
+    """The names that one publisher gives to the parts.
 
     Attributes:
       embeddings: of words, positions and types.
       norm: the layer norm of the embeddings.
-      layer: what the name of a part starts with; {} is the number of the layer.
+      layer: start of the name of a part; {} is the number of the layer.
       parts: our name of a part of a layer -> theirs.
-      end: what stands between a part and its variable.
+      end: separator of a part and its variable.
       kernel: a matrix.
       norms: possible names of scale and bias of a layer norm.
       heads: whether the heads are a dimension of their own.
@@ -138,23 +138,23 @@ def convert_bert(
     max_positions: int,
     **others: Any,
 ) -> tuple[dict[str, np.ndarray], Report]:
-    """Gives BERT's weights the names and layouts of `text_tower`.
+    """Returns BERT's weights under the names and in the layouts of `models.encoders.bert`.
 
-    Matrices of PyTorch are transposed, those of the TF-Hub encoder have a dimension of heads that
-    is joined with the one of a head's width, and all layers are stacked.
+    Matrices of PyTorch are transposed, the dimension of heads of the TF-Hub encoder is joined with
+    the one of a head's width, and all layers are stacked.
 
     Args:
-      arrays: of one of the published forms; whatever stands before all names is ignored.
-      vocab_size: as in `text_tower.make_tower`, like the following.
+      arrays: of one of the published forms; a prefix that all names share is ignored.
+      vocab_size: as in `models.encoders.bert.BertConfig`, like the following.
       width: see there.
       depth: see there.
       heads: see there.
       mlp_dim: see there.
       max_positions: see there.
-      **others: keywords of the tower that concern no weight of BERT.
+      **others: keywords of the encoder that concern no weight.
 
     Returns:
-      (`params/bert/...` -> float32 array, report).
+      (`params/encoder/...` -> float32 array, report).
 
     Raises:
       UserError: the arrays are of no BERT, or of one of another size.
@@ -168,12 +168,12 @@ def convert_bert(
     mapper = Mapper(arrays)
     rows = {"word": vocab_size, "position": max_positions, "token_type": 2}
     for (kind, count), source in zip(rows.items(), names.embeddings, strict=True):
-        mapper.take(f"params/bert/{kind}_embeddings", prefix + source, (count, width))
+        mapper.take(f"params/encoder/{kind}_embeddings", prefix + source, (count, width))
     for ours, theirs in zip(("scale", "bias"), names.norms[0], strict=True):
-        mapper.take(f"params/bert/embeddings_norm/{ours}", norm + theirs, (width,))
+        mapper.take(f"params/encoder/embeddings_norm/{ours}", norm + theirs, (width,))
     for part in _layer_parts(names, width, mlp_dim):
         mapper.take(
-            f"params/bert/layers/{part.ours}",
+            f"params/encoder/layers/{part.ours}",
             [prefix + names.layer.format(layer) + part.theirs for layer in range(depth)],
             (depth, *part.shape),
             change=part.change(),
@@ -216,10 +216,10 @@ def _layer_parts(names: _Names, width: int, mlp_dim: int) -> Iterator[_Part]:
 
 
 def describe_bert(source: Source) -> Description:
-    """Reads the size, the pooling and the tokenizer of a published BERT and checks all of them.
+    """Returns the size, the pooling and the tokenizer of a published BERT after checking them.
 
     Raises:
-      UserError: it is no BERT or has something `text_tower` does not compute, its config is
+      UserError: it is no BERT or computes something that our BERT does not, its config is
         missing, or its vocabulary has another size than its embeddings or keeps the case.
     """
     names, prefix = _find_names(source.arrays)
@@ -255,11 +255,12 @@ def describe_bert(source: Source) -> Description:
         "similarity": "cosine" if is_normalized else None,
     }
     text = source.files.get("vocab.txt") or "".join(f"{token}\n" for token in vocabulary)
-    return Description("bert", {**sizes, "pool": pool}, preprocessing, {"vocab.txt": text})
+    head = None if pool is None else {"name": pool}
+    return Description({"name": "bert", **sizes}, head, preprocessing, {"vocab.txt": text})
 
 
 def _find_names(arrays: Mapping[str, np.ndarray]) -> tuple[_Names, str]:
-    """Whose names they are, and what stands before all of them."""
+    """The publisher's names, and the prefix of all of them."""
     for names in _ALL:
         words = names.embeddings[0]
         found = [
@@ -293,7 +294,7 @@ def _check_heads(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str, h
 
 
 def _sizes_of_hub(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str) -> dict[str, int]:
-    """What the shapes tell: everything, where the heads are a dimension of their own."""
+    """All sizes, where the heads are a dimension of their own and the shapes tell; else none."""
     query = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['query']}/kernel")
     hidden = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['mlp_hidden']}/kernel")
     if query is None or query.ndim != 3 or hidden is None:
@@ -312,7 +313,7 @@ def _sizes_of_hub(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str) 
 
 
 def _check_config(path: str, config: Mapping[str, Any]) -> None:
-    """Refuses settings that would change the outputs and that `text_tower` does not have."""
+    """Refuses settings that would change the outputs and that our BERT does not have."""
     wanted = {
         "model_type": "bert",
         "hidden_act": "gelu",
@@ -325,7 +326,7 @@ def _check_config(path: str, config: Mapping[str, Any]) -> None:
     for key, value in wanted.items():
         if config.get(key, value) != value:
             raise UserError(
-                f"{path}: the config has {key}={config[key]!r}, but a tower of the name 'bert' "
+                f"{path}: the config has {key}={config[key]!r}, but the encoder 'bert' "
                 f"computes {value!r} only."
             )
 
@@ -359,21 +360,21 @@ def _check_uncased(source: Source, vocabulary: list[str]) -> None:
         )
 
 
-def _pooling(source: Source) -> tuple[str, bool]:
-    """The pooling of a sentence encoder, "first" for others, and whether it divides by norms."""
+def _pooling(source: Source) -> tuple[str | None, bool]:
+    """The head of a sentence encoder, None for others, and whether it divides by norms."""
     kinds = [module["type"].rpartition(".")[2] for module in source.files.get("modules.json", ())]
     if others := set(kinds) - {"Transformer", "Pooling", "Normalize"}:
         raise UserError(f"{source.path} has modules after BERT that are not known: {others}.")
     settings = source.files.get("1_Pooling/config.json")
     if settings is None:
-        # With another pooling than its own it would be another sentence encoder.
+        # With another pooling it would be another sentence encoder.
         is_part = "sentence_bert_config.json" in source.files and "modules.json" not in source.files
         if "Pooling" in kinds or is_part:
             raise UserError(
                 f"{source.path} is half downloaded: it is a sentence encoder, but "
                 "1_Pooling/config.json is not there."
             )
-        return "first", False
+        return None, False
     start = "pooling_mode_"
     modes = [
         key.removeprefix(start) for key, on in settings.items() if key.startswith(start) and on

@@ -1,4 +1,4 @@
-"""Which published weights can become which towers."""
+"""Converters of published weights, by the encoder they are for."""
 
 import dataclasses
 import os
@@ -23,16 +23,17 @@ from xmodal.pretrained.sources import Source, load_source
 
 @dataclasses.dataclass(frozen=True)
 class Converter:
-    """How the weights of one architecture are read.
+    """The functions that read the weights of one architecture.
 
     Attributes:
       describe: (source, variant) -> the tower the source is for; a `UserError` where it is of
-        another architecture or computes what our tower does not.
-      convert: (arrays, **keywords of the tower) -> our flat names and arrays, and the report.
-      load: reads what lies at a path.
-      variants: what `describe` knows; empty where there is no choice.
+        another architecture or computes something that our encoder does not.
+      convert: (arrays, **keywords of the encoder) -> our flat names and arrays, and the report.
+      load: reads the files at a path.
+      variants: names that `describe` takes; empty where there is no choice.
       expected_missing: regular expressions of our names that no published file holds.
-      expected_unexpected: regular expressions of the source's names that the tower has no use for.
+      expected_unexpected: regular expressions of the source's names that the encoder has no use
+        for.
     """
 
     describe: Callable[[Source, str], Description]
@@ -44,11 +45,6 @@ class Converter:
 
 
 CONVERTERS: Mapping[str, Converter] = {
-    "bag_of_words": Converter(
-        lambda source, variant: word_table.describe_bag_of_words(source),
-        word_table.convert_bag_of_words,
-        load=word_table.load_word_table,
-    ),
     "bert": Converter(
         lambda source, variant: bert.describe_bert(source),
         bert.convert_bert,
@@ -76,8 +72,13 @@ CONVERTERS: Mapping[str, Converter] = {
         variants=image_towers.VARIANTS["resnet"],
         expected_unexpected=resnet.EXPECTED_UNEXPECTED,
     ),
+    "words": Converter(
+        lambda source, variant: word_table.describe_words(source),
+        word_table.convert_words,
+        load=word_table.load_word_table,
+    ),
 }
-"""By the name of the tower."""
+"""By the name of the encoder."""
 
 
 def convert(
@@ -89,7 +90,7 @@ def convert(
     allow_unexpected: Collection[str] = (),
     show: Callable[[str], None] = lambda text: None,
 ) -> tuple[dict[str, np.ndarray], Description, Report]:
-    """Reads published weights as those of a tower.
+    """Returns published weights as those of a tower.
 
     Args:
       tower: key of `CONVERTERS`.
@@ -112,8 +113,9 @@ def convert(
         raise UserError(f"--variant={variant!r} is none of {tower}; known: {known}.")
     source = converter.load(path)
     description = converter.describe(source, variant)
+    keywords = {key: value for key, value in description.encoder.items() if key != "name"}
     try:
-        arrays, report = converter.convert(source.arrays, **description.keywords)
+        arrays, report = converter.convert(source.arrays, **keywords)
         if not arrays:
             names = ", ".join(sorted(source.arrays)[:4]) or "nothing at all"
             raise UserError(f"it has no array of the tower {tower!r}: it holds {names}, ...")

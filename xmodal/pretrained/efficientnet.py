@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import UserError, call
-from xmodal.models import efficientnet, pixels
+from xmodal.config import UserError
+from xmodal.models.encoders import pixels
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import Flat, Taken, convert
 from xmodal.pretrained.report import Report
 
-# The classifier; and the normalisation of pixels, which `pixels.normalize` does by its name.
+# The classifier; and the normalization of pixels, which `pixels.normalize` does by its name.
 EXPECTED_UNEXPECTED = (r"predictions/", r"normalization(_\d+)?/")
 
 _ROLES = {
@@ -24,24 +24,22 @@ _ROLES = {
 }
 
 
-def convert_efficientnet(
-    arrays: Mapping[str, np.ndarray], **tower_keywords: Any
-) -> tuple[Flat, Report]:
-    """Fills an EfficientNet.
+def convert_efficientnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
+    """Returns the arrays of an EfficientNet under our names.
 
     Args:
       arrays: names and arrays of a Keras file.
-      **tower_keywords: as `efficientnet.make_tower` takes them; `variant`, or `width` and `depth`,
+      **keywords: of the encoder; `variant`, or `width` and `depth`,
         count.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, an array has another shape than the tower's, or the file
-        normalises pixels by other statistics than the tower.
+      UserError: an unknown keyword, an array has another shape than the encoder's, or the file
+        normalizes pixels by other statistics than the encoder.
     """
-    tower = call("the tower", efficientnet.make_tower, {**tower_keywords, "projection": None})
+    encoder = {"name": "efficientnet", **keywords}
     _check_pixels(arrays)
     names = KerasNames(arrays)
 
@@ -54,7 +52,7 @@ def convert_efficientnet(
         end = "stem" if layer == "stem" else "top"
         return names.find(f"{end}_{'bn' if is_norm else 'conv'}", role)
 
-    return convert(arrays, tower, rule)
+    return convert(arrays, encoder, rule)
 
 
 def _check_pixels(arrays: Mapping[str, np.ndarray]) -> None:

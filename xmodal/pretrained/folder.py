@@ -1,8 +1,8 @@
 """Folders of converted towers.
 
-weights.safetensors   our names -> float32 arrays: `params/...`, `batch_stats/...`
-tower.json            `name` and `keywords` of the tower, `preprocessing` of its inputs
-report.txt            what became of every array of the source
+weights.safetensors   our names -> float32 arrays: `params/encoder/...`, `batch_stats/encoder/...`
+tower.json            `encoder` and `head` as a config has them, `preprocessing` of the inputs
+report.txt            the use of every array of the source
 vocab.txt             of text towers
 """
 
@@ -27,16 +27,25 @@ class Description:
     """A tower, apart from its weights.
 
     Attributes:
-      name: key of `models.dual_encoder.TOWERS`.
-      keywords: of the tower.
-      preprocessing: what its inputs have to be, as plain data.
-      files: texts that belong to it, by file name (`vocab.txt`).
+      encoder: `name`, a key of `models.ENCODERS`, and its keywords.
+      head: `name`, a key of `models.HEADS`, and its keywords; None where the weights were
+        published without one and any may follow.
+      preprocessing: of the inputs, as plain data.
+      files: texts that belong to the tower, by file name (`vocab.txt`).
     """
 
-    name: str
-    keywords: Mapping[str, Any]
+    encoder: Mapping[str, Any]
+    head: Mapping[str, Any] | None
     preprocessing: Mapping[str, Any]
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def side(self) -> dict[str, Any]:
+        """Returns the section of `config.model` that computes the published vectors.
+
+        Without a head of its own, BERT takes the output at [CLS] and others take the mean.
+        """
+        usual = {"name": "first" if self.encoder["name"] == "bert" else "mean"}
+        return {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
 
 
 def save_tower(
@@ -45,10 +54,10 @@ def save_tower(
     description: Description,
     report: Report,
 ) -> None:
-    """Writes a folder; it has its name only when all of it is there.
+    """Writes a folder, which gets its name when it is complete.
 
     Raises:
-      UserError: something is there already.
+      UserError: the folder exists already.
     """
     target = epath.Path(folder)
     check_new(target)
@@ -60,7 +69,7 @@ def save_tower(
         (temporary / "report.txt").write_text(report.text())
         for name, text in description.files.items():
             (temporary / name).write_text(text, encoding="utf-8")
-        fields = ("name", "keywords", "preprocessing")
+        fields = ("encoder", "head", "preprocessing")
         content = {field: getattr(description, field) for field in fields}
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "tower.json").write_text(json.dumps(content, indent=2) + "\n")
@@ -74,7 +83,7 @@ def check_new(folder: str | os.PathLike) -> None:
     """Refuses a folder that exists or cannot be made.
 
     Raises:
-      UserError: it does, or a file is where one of its parents should be.
+      UserError: the folder exists, or one of its parents is a file.
     """
     path = epath.Path(folder)
     if path.exists():
@@ -87,10 +96,10 @@ def check_new(folder: str | os.PathLike) -> None:
 
 
 def read_description(folder: str | os.PathLike) -> Description:
-    """Reads what a folder says of its tower.
+    """Returns the description of the tower in a folder.
 
     Raises:
-      UserError: it is no folder of `data_prep.convert_weights`, or a file is damaged.
+      UserError: it is no folder of `xmodal.convert_weights`, or a file is damaged.
     """
     root = epath.Path(folder)
     path = root / "tower.json"
@@ -99,17 +108,18 @@ def read_description(folder: str | os.PathLike) -> Description:
     if not path.exists():
         raise UserError(
             f"{folder} is no converted tower: {path} is missing. Make one by `python -m "
-            "data_prep.convert_weights`."
+            "xmodal.convert_weights`."
         )
     try:
         content = json.loads(path.read_text())
-        name, keywords = content["name"], content["keywords"]
+        encoder, head = content["encoder"], content["head"]
         preprocessing = content["preprocessing"]
+        encoder["name"]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
     vocabulary = root / "vocab.txt"
     files = {"vocab.txt": vocabulary.read_text(encoding="utf-8")} if vocabulary.exists() else {}
-    return Description(name, keywords, preprocessing, files)
+    return Description(encoder, head, preprocessing, files)
 
 
 def check_weights(folder: str | os.PathLike) -> None:
@@ -122,33 +132,10 @@ def check_weights(folder: str | os.PathLike) -> None:
 
 
 def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Reads the arrays of a folder by their flat names.
+    """Returns the arrays of a folder by their flat names.
 
     Raises:
-      UserError: it is no folder of `data_prep.convert_weights`, or a file is missing or damaged.
+      UserError: it is no folder of `xmodal.convert_weights`, or a file is missing or damaged.
     """
     read_description(folder)
     return array_files.read_safetensors(epath.Path(folder) / "weights.safetensors")
-
-
-def load_tower(
-    folder: str | os.PathLike,
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Reads a converted tower.
-
-    Returns:
-      Params and model state as nested dicts of float32 arrays, as the tower takes them, and its
-      keywords with its `name`: what a config says under `model.image` or `model.text`.
-
-    Raises:
-      UserError: it is no folder of `data_prep.convert_weights`, or a file is missing or damaged.
-    """
-    description = read_description(folder)
-    tree: dict[str, Any] = {"params": {}}
-    for path, array in read_weights(folder).items():
-        *parents, last = path.split("/")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = array
-    return tree.pop("params"), tree, {"name": description.name, **description.keywords}

@@ -1,12 +1,12 @@
-"""Which image tower published weights are for, as far as their arrays tell."""
+"""Descriptions of published image weights, as far as their arrays tell."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from xmodal.config import UserError
-from xmodal.models import efficientnet, mobilenet_v2, resnet
-from xmodal.models.mbconv import scale_channels
+from xmodal.models.encoders import efficientnet, mobilenet_v2, resnet
+from xmodal.models.encoders.mbconv import scale_channels
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.sources import Source
@@ -18,7 +18,7 @@ _COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 
 
 def describe_resnet(source: Source, variant: str) -> Description:
-    """A ResNet of the variant asked for, as deep as there are convolutions."""
+    """Returns a ResNet of the variant asked for, as deep as there are convolutions."""
     convs = sum(
         array.ndim == 4 and not name.endswith(_COPIES) for name, array in source.arrays.items()
     )
@@ -39,19 +39,19 @@ def describe_resnet(source: Source, variant: str) -> Description:
 
 
 def describe_efficientnet(source: Source, variant: str) -> Description:
-    """The variant asked for; the converter finds out whether it is that."""
+    """Returns the variant asked for; the converter finds out whether the source is that."""
     del source
     return _describe("efficientnet", {"variant": variant}, "imagenet")
 
 
 def describe_inception_v3(source: Source, variant: str) -> Description:
-    """There is one."""
+    """Returns the one Inception v3."""
     del source, variant
     return _describe("inception_v3", {}, "inception")
 
 
 def describe_mobilenet_v2(source: Source, variant: str) -> Description:
-    """The width is told by the last of the narrow convolutions."""
+    """Returns a MobileNetV2; the last of the narrow convolutions tells its width."""
     del variant
     is_folded = "block_16/project/kernel" in source.arrays
     kernel = "block_16/project/kernel" if is_folded else _keras_kernel(source.arrays)
@@ -65,7 +65,7 @@ def describe_mobilenet_v2(source: Source, variant: str) -> Description:
             f"{source.path}: {kernel} has {channels} channels, which is no width of MobileNetV2 "
             f"among {MOBILENET_WIDTHS}."
         )
-    keywords = {"width": found[0]} | ({"batch_norm": "folded"} if is_folded else {})
+    keywords = {"width": found[0]} | ({"folded": True} if is_folded else {})
     return _describe("mobilenet_v2", keywords, "inception")
 
 
@@ -74,8 +74,8 @@ def _keras_kernel(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _describe(name: str, keywords: Mapping[str, object], normalization: str) -> Description:
-    return Description(name, keywords, {"normalization": normalization})
+    return Description({"name": name, **keywords}, None, {"normalization": normalization})
 
 
 VARIANTS = {"resnet": tuple(resnet.VARIANTS), "efficientnet": tuple(efficientnet.VARIANTS)}
-"""Of the towers that have several."""
+"""Of the encoders that have several."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import call
-from xmodal.models import inception_v3
+from xmodal.models.encoders import inception_v3
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import (
     SLIM,
@@ -21,7 +20,7 @@ from xmodal.pretrained.renaming import (
 )
 from xmodal.pretrained.report import Report
 
-# Classifiers, the auxiliary one too, and other arrays that no tower has.
+# Classifiers, the auxiliary one too, and other arrays that no encoder has.
 EXPECTED_UNEXPECTED = (
     r"predictions/",
     r"(.*/)?InceptionV3/(Logits|AuxLogits)/",
@@ -41,24 +40,22 @@ _SLIM_EXCEPTIONS = {
 }
 
 
-def convert_inception_v3(
-    arrays: Mapping[str, np.ndarray], **tower_keywords: Any
-) -> tuple[Flat, Report]:
-    """Fills an Inception v3.
+def convert_inception_v3(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
+    """Returns the arrays of an Inception v3 under our names.
 
     Args:
       arrays: names and arrays of a Keras file or of a TF-slim checkpoint.
-      **tower_keywords: as `inception_v3.make_tower` takes them; none changes an array.
+      **keywords: of the encoder; none changes an array.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, or an array has another shape than the tower's.
+      UserError: an unknown keyword, or an array has another shape than the encoder's.
     """
-    tower = call("the tower", inception_v3.make_tower, {**tower_keywords, "projection": None})
+    encoder = {"name": "inception_v3", **keywords}
     is_slim = any(_SCOPE in name for name in arrays)
-    return convert(arrays, tower, _slim(arrays) if is_slim else _keras(arrays))
+    return convert(arrays, encoder, _slim(arrays) if is_slim else _keras(arrays))
 
 
 def _list_convs() -> dict[str, inception_v3.Conv]:

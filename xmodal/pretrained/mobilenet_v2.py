@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import call
-from xmodal.models import mobilenet_v2
+from xmodal.models.encoders import mobilenet_v2
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import Flat, Taken, convert
 from xmodal.pretrained.report import Report
@@ -16,26 +15,24 @@ from xmodal.pretrained.report import Report
 EXPECTED_UNEXPECTED = (r"(predictions|Logits|logits)/", r"meta_json$")
 
 
-def convert_mobilenet_v2(
-    arrays: Mapping[str, np.ndarray], **tower_keywords: Any
-) -> tuple[Flat, Report]:
-    """Fills a MobileNetV2.
+def convert_mobilenet_v2(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
+    """Returns the arrays of a MobileNetV2 under our names.
 
     Args:
-      arrays: names and arrays of a Keras file; or, for batch_norm="folded", of an archive that
+      arrays: names and arrays of a Keras file; or, for folded=True, of an archive that
         numbers the blocks: `stem/kernel`, `block_01/dw/bias`, `head/kernel`.
-      **tower_keywords: as `mobilenet_v2.make_tower` takes them; `width` and `batch_norm` count.
+      **keywords: of the encoder; `width` and `folded` count.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, or an array has another shape than the tower's.
+      UserError: an unknown keyword, or an array has another shape than the encoder's.
     """
-    tower = call("the tower", mobilenet_v2.make_tower, {**tower_keywords, "projection": None})
-    is_folded = tower_keywords.get("batch_norm") == "folded"
+    encoder = {"name": "mobilenet_v2", **keywords}
+    is_folded = keywords.get("folded", False)
     rule = _folded() if is_folded else _keras(arrays)
-    return convert(arrays, tower, lambda layer, role: rule(*_split_layer(layer), role))
+    return convert(arrays, encoder, lambda layer, role: rule(*_split_layer(layer), role))
 
 
 def _split_layer(layer: str) -> tuple[int, str]:

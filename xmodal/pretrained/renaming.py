@@ -1,23 +1,23 @@
-"""Image towers from sources that hold the same arrays under other names."""
+"""Image encoders from sources that hold the same arrays under other names."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from xmodal.models import Tower
+from xmodal.models import make_tower
 from xmodal.pretrained.report import Mapper, Report
 
 Flat = dict[str, np.ndarray]
-"""`params/a/b/kernel` and `batch_stats/a/b/mean` -> array."""
+"""`params/encoder/b/kernel` and `batch_stats/encoder/b/mean` -> array."""
 
 # Counters, which are no weights.
 _COUNTERS = re.compile(r"(.*[/.])?(global_step|num_batches_tracked|save_counter)\b")
 
-# What we, TensorFlow, torch and TF-slim call the arrays of a convolution and of the batch
-# normalisation after it. The roles of the latter start with `norm_`.
+# Our, TensorFlow's, torch's and TF-slim's names of the arrays of a convolution and of the batch
+# normalization after it. The roles of the latter start with `norm_`.
 TENSORFLOW = {
     "kernel": "kernel",
     "bias": "bias",
@@ -43,7 +43,7 @@ SLIM = {
 
 
 class Taken(NamedTuple):
-    """An array of the source: its name, and what is done to its layout, also in words."""
+    """An array of the source: its name, and the change of its layout, also in words."""
 
     name: str
     change: Callable[[np.ndarray], np.ndarray] | None = None
@@ -54,31 +54,34 @@ Rule = Callable[[str, str], Taken]
 """From one of our layers (`stage1_unit2/reduce`) and a role to the array of the source."""
 
 
-def convert(arrays: Mapping[str, np.ndarray], tower: Tower, rule: Rule) -> tuple[Flat, Report]:
-    """Fills every array of an image tower.
+def convert(
+    arrays: Mapping[str, np.ndarray], encoder: Mapping[str, Any], rule: Rule
+) -> tuple[Flat, Report]:
+    """Fills every array of an image encoder.
 
     Args:
       arrays: the source.
-      tower: takes images and has no projection.
-      rule: where each array of the tower is in the source.
+      encoder: `name` and keywords, as `config.model.image.encoder` has them.
+      rule: our layer and role -> the array of the source.
 
     Returns:
-      The arrays the source has, in the shapes of the tower, and the report.
+      The arrays the source has, in the shapes of the encoder, and the report.
 
     Raises:
-      UserError: an array has another shape than the tower's.
+      UserError: an unknown keyword, or an array has another shape than the encoder's.
     """
     mapper = Mapper(arrays)
-    for name, shape in tower_shapes(tower).items():
+    for name, shape in encoder_shapes(encoder).items():
         taken = rule(*split_name(name))
         mapper.take(name, taken.name, shape, change=taken.change, how=taken.how)
     return mapper.result(ignored=[name for name in arrays if _COUNTERS.match(name)])
 
 
-def tower_shapes(tower: Tower) -> dict[str, tuple[int, ...]]:
-    """The shape of every array of an image tower, by its name in a converted folder."""
-    images = np.zeros((1, 96, 96, 3), np.uint8)
-    params, state = jax.eval_shape(tower.init, jax.random.key(0), images)
+def encoder_shapes(encoder: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of every array of an image encoder, by its name in a converted folder."""
+    tower = make_tower("the tower", {"encoder": encoder, "head": {"name": "mean"}})
+    inputs = {"image": np.zeros((1, 96, 96, 3), np.uint8)}
+    params, state = jax.eval_shape(tower.init, jax.random.key(0), inputs)
     leaves, _ = jax.tree_util.tree_flatten_with_path({"params": params, **state})
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves
@@ -86,9 +89,11 @@ def tower_shapes(tower: Tower) -> dict[str, tuple[int, ...]]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """`params/a/stem_norm/scale` -> ("a/stem", "norm_scale"): the layer and the array's role."""
-    _, _, path = name.partition("/")
-    layer, _, leaf = path.rpartition("/")
+    """Returns the layer and the array's role.
+
+    `params/encoder/a/stem_norm/scale` -> ("a/stem", "norm_scale").
+    """
+    layer, _, leaf = name.split("/", 2)[2].rpartition("/")
     if leaf.startswith("depthwise"):  # A depthwise kernel is an array of its block.
         return f"{layer}/depthwise", "bias" if leaf.endswith("_bias") else "kernel"
     if layer.endswith("_norm"):
@@ -97,7 +102,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def find_prefix(arrays: Mapping[str, np.ndarray], name: str) -> str:
-    """What stands before `name` in the source, as `module/`; empty if it is not there.
+    """Returns the prefix of `name` in the source, as `module/`; "" if the source has no such name.
 
     Exported modules put a scope of their own around the names that were trained.
     """
@@ -106,7 +111,7 @@ def find_prefix(arrays: Mapping[str, np.ndarray], name: str) -> str:
 
 
 def number_layers(names: Iterable[str], kind: str) -> list[str]:
-    """The layers `scope/kind`, `scope/kind_1`, ..., in this order, of which `names` has arrays.
+    """Returns the layers `scope/kind`, `scope/kind_1`, ... of the names, in this order.
 
     Frameworks number the layers that get no name of their own in the order of their creation,
     from whatever number the process had reached.

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import call
-from xmodal.models import resnet
+from xmodal.models.encoders import resnet
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import (
     SLIM,
@@ -21,7 +20,7 @@ from xmodal.pretrained.renaming import (
 )
 from xmodal.pretrained.report import Report
 
-# Classifiers, projection heads, momenta and other arrays of the sources that no tower has.
+# Classifiers, projection heads, momenta and other arrays of the sources that no encoder has.
 EXPECTED_UNEXPECTED = (
     r"(model_weights/)?(layers/)?(predictions|probs|fc1000)/",
     r"fc\.(weight|bias)$",
@@ -34,25 +33,25 @@ EXPECTED_UNEXPECTED = (
 _CONVS = ("shortcut", "reduce", "spatial", "expand")
 
 
-def convert_resnet(arrays: Mapping[str, np.ndarray], **tower_keywords: Any) -> tuple[Flat, Report]:
-    """Fills a ResNet.
+def convert_resnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[Flat, Report]:
+    """Returns the arrays of a ResNet under our names.
 
     Args:
       arrays: names and arrays as published: of the Keras files of the variant "keras", the
         state dict of "torchvision", the checkpoints of "slim" and (TensorFlow 1 or 2) "simclr".
-      **tower_keywords: as `resnet.make_tower` takes them; `depth` and `variant` count.
+      **keywords: of the encoder; `depth` and `variant` count.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, or an array has another shape than the tower's.
+      UserError: an unknown keyword, or an array has another shape than the encoder's.
     """
-    tower = call("the tower", resnet.make_tower, {**tower_keywords, "projection": None})
-    depth = str(tower_keywords.get("depth", 50))
-    variant = tower_keywords.get("variant", "torchvision")
+    encoder = {"name": "resnet", **keywords}
+    depth = str(keywords.get("depth", 50))
+    variant = keywords.get("variant", "torchvision")
     rule = _RULES[variant](arrays, depth)
-    return convert(arrays, tower, lambda layer, role: rule(*_split_layer(layer), role))
+    return convert(arrays, encoder, lambda layer, role: rule(*_split_layer(layer), role))
 
 
 def _split_layer(layer: str) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""Published word vectors as the table of a bag-of-words tower."""
+"""Published word vectors as the table of the encoder "words"."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from xmodal.pretrained.word_vectors import load_word_vectors
 
 
 def load_word_table(path: str | os.PathLike) -> Source:
-    """Reads a file of word vectors, see `load_word_vectors`.
+    """Returns a file of word vectors as a source, see `load_word_vectors`.
 
     Words with blanks in them, of which some published files have a few, are left out: no text is
     ever cut into such words, and a vocabulary has one word per line.
@@ -36,32 +36,32 @@ def load_word_table(path: str | os.PathLike) -> Source:
     return Source(os.fspath(path), {"vectors": vectors}, {"vocab.txt": vocabulary})
 
 
-def describe_bag_of_words(source: Source) -> Description:
-    """The tower of a table; its texts are cut into words and averaged."""
+def describe_words(source: Source) -> Description:
+    """Returns the tower of a table; its texts are cut into words and averaged."""
     vocab_size, width = source.arrays["vectors"].shape
-    keywords = {"vocab_size": vocab_size, "width": width, "pool": "mean"}
+    encoder = {"name": "words", "vocab_size": vocab_size, "width": width}
     files = {"vocab.txt": source.files["vocab.txt"]}
-    return Description("bag_of_words", keywords, {"tokenizer": "words"}, files)
+    return Description(encoder, {"name": "mean"}, {"tokenizer": "words"}, files)
 
 
-def convert_bag_of_words(
+def convert_words(
     arrays: Mapping[str, np.ndarray], *, vocab_size: int, width: int, **others: Any
 ) -> tuple[dict[str, np.ndarray], Report]:
-    """Takes the vectors as they are.
+    """Returns the vectors as they are, under our name.
 
     Args:
       arrays: `vectors` [V, W].
-      vocab_size: V, as in `models.bag_of_words.make_tower`.
+      vocab_size: V, as in `models.encoders.words.WordsConfig`.
       width: W.
-      **others: keywords of the tower that concern no array.
+      **others: keywords of the encoder that concern no array.
 
     Returns:
-      `params/table`, and the report.
+      `params/encoder/table`, and the report.
 
     Raises:
       UserError: the table has another shape.
     """
     del others
     mapper = Mapper(arrays)
-    mapper.take("params/table", "vectors", (vocab_size, width))
+    mapper.take("params/encoder/table", "vectors", (vocab_size, width))
     return mapper.result()

@@ -22,48 +22,41 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, check_keys
-from xmodal.models import DualEncoder
-from xmodal.training.state import TrainState, Tree, flatten, merge, split
+from xmodal.config import UserError, lookup, read
+from xmodal.training.sections import CheckpointConfig, SelectConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import Tree, flatten, merge, split
 
-FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "data")
+# Sections that change the learning; a run goes on under the same ones only.
+FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "data", "train_split")
 ITEMS = ("params", "model_state", "opt_state")
-KEYS = ("every", "keep_last", "best_metric")
 
 
 class Checkpoints:
     """Writes the checkpoints of one run."""
 
-    def __init__(self, run_dir: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, run_dir: str, config: CheckpointConfig, select: SelectConfig) -> None:
         """Opens (or creates) `RUN_DIR/checkpoints`.
 
         Args:
           run_dir: the run's folder, local or gs://.
-          config: `config.checkpoint`: `every` steps, `keep_last` how many, `best_metric` the tag
-            whose highest value marks the checkpoint that is kept besides.
-
-        Raises:
-          UserError: an unknown key.
+          config: how many checkpoints are kept.
+          select: the metric of the best one, which is kept besides.
         """
-        check_keys("config.checkpoint", config, KEYS)
         self._frozen = epath.Path(run_dir).absolute() / "frozen"
-        self._metric = metric = config["best_metric"]
-
-        def score(metrics: Mapping[str, float]) -> float:
-            return metrics.get(metric, float("-inf"))
-
+        self._select = select
         keep = preservation_policy.AnyPreservationPolicy(
             [
-                preservation_policy.LatestN(config["keep_last"]),
+                preservation_policy.LatestN(config.keep_last),
                 preservation_policy.BestN(
-                    get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False
+                    get_metric_fn=select.score, n=1, keep_checkpoints_without_metrics=False
                 ),
             ]
         )
         self._manager = ocp.CheckpointManager(
             _folder(run_dir),
             options=ocp.CheckpointManagerOptions(
-                best_fn=score, preservation_policy=keep, cleanup_tmp_directories=True
+                best_fn=select.score, preservation_policy=keep, cleanup_tmp_directories=True
             ),
         )
 
@@ -75,11 +68,10 @@ class Checkpoints:
         """Starts writing the state under its step; a step already there is left alone.
 
         Raises:
-          UserError: `best_metric` is not among the metrics (lists those that could be).
+          UserError: the metric of `config.select` is not among the metrics (names the nearest).
         """
-        if metrics and self._metric not in metrics:
-            known = sorted(name for name in metrics if "recall" in name)
-            raise UserError(f"config.checkpoint.best_metric={self._metric!r} is none of {known}.")
+        if metrics and self._select.metric not in metrics:
+            lookup("config.select.metric", self._select.metric, metrics)
         step = int(state.step)
         if not self.lacks(step):
             return
@@ -106,12 +98,12 @@ def restore_latest(run_dir: str, state: TrainState) -> TrainState:
     Raises:
       UserError: the checkpoint's arrays have other names or shapes than `state`.
     """
-    there = steps(run_dir)
-    if not there:
+    saved = steps(run_dir)
+    if not saved:
         return state
-    logging.info("Resuming %s from step %d.", run_dir, there[-1])
-    restored = restore_items(run_dir, there[-1], state, ITEMS)
-    step = jax.device_put(jax.numpy.int32(there[-1]), state.step.sharding)
+    logging.info("Resuming %s from step %d.", run_dir, saved[-1])
+    restored = restore_items(run_dir, saved[-1], state, ITEMS)
+    step = jax.device_put(jax.numpy.int32(saved[-1]), state.step.sharding)
     return dataclasses.replace(restored, step=step)
 
 
@@ -141,34 +133,25 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
 
 
 def restore_model(
-    run_dir: str,
-    step: int,
-    model: DualEncoder,
-    example_inputs: Mapping[str, Any],
-    mesh: Mesh | None = None,
+    run_dir: str, step: int, shapes: tuple[Tree, Tree], mesh: Mesh | None = None
 ) -> tuple[Tree, Tree]:
-    """Reads the parameters and running statistics of one checkpoint, without optimiser state.
+    """Returns the parameters and running statistics of one checkpoint, without optimizer state.
 
     Args:
       run_dir: the run that wrote the checkpoint.
       step: one of `steps(run_dir)`.
-      model: built from the run's config.
-      example_inputs: as for `model.init`.
+      shapes: of `(params, model_state)`, built from the run's config.
       mesh: every device gets a copy; None is the default device.
 
-    Returns:
-      (params, model_state) as `model.embed` takes them.
-
     Raises:
-      UserError: no such step (lists those there are), or other shapes than the model's.
+      UserError: no such step (lists those saved), or other shapes than the model's.
     """
-    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), example_inputs))
     if mesh is None:
-        home = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     else:
-        home = mesh_lib.replicated(mesh)
+        sharding = mesh_lib.replicated(mesh)
     params, model_state = jax.tree.map(
-        lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=home), shapes
+        lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding), shapes
     )
     frozen_paths: set[str] = set()
     folder = epath.Path(run_dir).absolute() / "frozen"
@@ -242,17 +225,17 @@ def steps(run_dir: str) -> list[int]:
 
 
 def best_step(run_dir: str) -> int:
-    """The step whose metrics hold the highest `config.checkpoint.best_metric`, the later of equals.
+    """Returns the step that is best by `config.select`, the later of equals.
 
     Raises:
       UserError: no checkpoint was evaluated.
     """
-    metric = load_run(run_dir).checkpoint.best_metric
-    scores = {step: _metrics(run_dir, step).get(metric) for step in steps(run_dir)}
-    scores = {step: score for step, score in scores.items() if score is not None}
-    if not scores:
-        raise UserError(f"No checkpoint of {run_dir} carries {metric!r}; use --step=latest.")
-    return max(scores, key=lambda step: (scores[step], step))
+    select = read(SelectConfig, "config.select", load_run(run_dir).select)
+    scores = {step: select.score(_metrics(run_dir, step)) for step in steps(run_dir)}
+    best = max(scores, key=lambda step: (scores[step], step), default=None)
+    if best is None or scores[best] == float("-inf"):
+        raise UserError(f"No checkpoint of {run_dir} carries {select.metric!r}; use --step=latest.")
+    return best
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:
@@ -261,16 +244,16 @@ def resolve_step(run_dir: str, step: int | str) -> int:
     Raises:
       UserError: the run has no such checkpoint, or none at all.
     """
-    there = steps(run_dir)
-    if not there:
+    saved = steps(run_dir)
+    if not saved:
         load_run(run_dir)
         raise UserError(f"{run_dir} has no checkpoint yet.")
     if step == "latest":
-        return there[-1]
+        return saved[-1]
     if step == "best":
         return best_step(run_dir)
     if not str(step).isdigit():
-        raise UserError(f"Step {step!r} of {run_dir}: give one of {there}, latest or best.")
+        raise UserError(f"Step {step!r} of {run_dir}: give one of {saved}, latest or best.")
     check_step(run_dir, int(step))
     return int(step)
 
@@ -281,9 +264,9 @@ def check_step(run_dir: str, step: int) -> None:
     Raises:
       UserError: lists the steps there are.
     """
-    there = steps(run_dir)
-    if step not in there:
-        raise UserError(f"{run_dir} has no checkpoint of step {step}; it has {there}.")
+    saved = steps(run_dir)
+    if step not in saved:
+        raise UserError(f"{run_dir} has no checkpoint of step {step}; it has {saved}.")
 
 
 def _folder(run_dir: str) -> epath.Path:

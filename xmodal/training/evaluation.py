@@ -1,137 +1,297 @@
-"""Evaluates a run: its state while it trains, its checkpoints afterwards.
+"""Evaluates a run: joins its model, the splits of its datasets and its evaluators.
 
-The loop and the evaluation binary both call this, so their numbers cannot differ.
+The loop, its final evaluation and `xmodal.eval_main` all call `RunEvaluation`, so their numbers
+cannot differ.
 """
 
-from typing import TYPE_CHECKING
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-import ml_collections
+import jax
+from absl import logging
 
 from xmodal import data
-from xmodal import mesh as mesh_lib
-from xmodal.evals import Evaluation, Evaluator
-from xmodal.evals.boards.make import make_boards
-from xmodal.evals.evaluation import warn_of_part
-from xmodal.evals.reports.compare import check_comparable, rated_tasks
-from xmodal.evals.reports.store import StoredResults
-from xmodal.training import checkpoints, preflight
-from xmodal.training.results import write_results
+from xmodal.config import UserError
+from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
+from xmodal.evals.embed import Predict
+from xmodal.evals.evaluators import Evaluator, Options
+from xmodal.evals.inputs import arrays
+from xmodal.evals.reports.store import StoredResults, load_ranks
+from xmodal.evals.reports.summary import summarize
+from xmodal.evals.results import evaluator_tag
+from xmodal.training import checkpoints, reporting
+from xmodal.training.results import write_all
+from xmodal.training.run import Parts
 from xmodal.training.run_records import load_records
 from xmodal.training.state import TrainState
+from xmodal.training.tasks import Task
+from xmodal.training.tree import Tree
 
-if TYPE_CHECKING:
-    from clu import metric_writers
+# Folder of the final evaluation in a run's folder.
+FINAL = "test"
 
 
-class RunEvaluator:
-    """Evaluates states and checkpoints of one run; each tower is compiled once."""
+class RunEvaluation:
+    """Evaluates states and checkpoints of one model; each side is compiled once."""
 
-    def __init__(self, parts: preflight.Parts) -> None:
-        """Prepares the evaluation that `config.evaluation` describes."""
-        options = parts.config.evaluation
-        self._parts = parts
-        self._sets: dict[str, data.EvalSet] = {}
-        self._evaluator = Evaluator(
-            parts.model,
-            mesh=parts.mesh,
-            batch_size=options.batch_size,
-            bootstrap_samples=options.bootstrap_samples,
-            seed=options.seed,
-        )
-
-    @classmethod
-    def of_run(cls, run_dir: str) -> "RunEvaluator":
-        """Prepares the evaluation of a run from its folder alone.
-
-        Raises:
-          UserError: the folder is no run.
-        """
-        config = checkpoints.load_run(run_dir)
-        return cls(preflight.build(config, mesh_lib.make_mesh()))
-
-    @property
-    def config(self) -> ml_collections.ConfigDict:
-        """The run's config."""
-        return self._parts.config
-
-    def run_state(self, state: TrainState) -> dict[str, float]:
-        """Metrics of a state on the validation split; see `Evaluator.run`."""
-        held_out = self._eval_set(self.config.splits.validation)
-        return self._evaluator.run(state.all_params(), state.model_state, held_out)
-
-    def prepare(self, split: str, other: StoredResults | None) -> None:
-        """Opens a split ahead of the work, to say what is wrong with it or with a comparison.
+    def __init__(
+        self, parts: Parts, *, names: Collection[str] | None = None, trains: bool = True
+    ) -> None:
+        """Reads `config.evals` and prepares its datasets.
 
         Args:
-          split: of the run's dataset.
-          other: a model with which checkpoints will be compared.
+          parts: of the run.
+          names: evaluators to use; None for all.
+          trains: whether the splits of training are evaluated too: their labels are read here.
 
         Raises:
-          UserError: no such split, or the models cannot be compared.
+          UserError: an unknown type, option, board or name; a dataset or model without what an
+            evaluator needs.
+          data.DatasetMissingError: a dataset is not there; says how to get it.
         """
-        held_out, options = self._eval_set(split), self.config.evaluation
-        if other is not None:
-            check_comparable(
-                other,
-                make_boards(held_out),
-                options.bootstrap_samples,
-                options.seed,
-                rated=rated_tasks(self._parts.model.towers),
+        self._parts = parts
+        options = read_options(parts.config.evals.to_dict())
+        if unknown := sorted(set(names or ()) - set(options)):
+            raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
+        self.options = {name: options[name] for name in options if not names or name in names}
+        self._configs = {name: self._data_config(name, each) for name, each in self.options.items()}
+        for name, each in self.options.items():
+            splits = [each.split, each.final_split] if trains else [each.final_split]
+            data.prepare(self._configs[name], splits=list(dict.fromkeys(splits)))
+        self._evaluators: dict[tuple[str, str], Evaluator] = {}
+        self._splits: dict[tuple[Any, str], data.EvalSplit] = {}
+        self._embedder = Embedder(
+            lambda *inputs: parts.model.embed(*inputs)[0],
+            parts.model.towers,
+            similarity=parts.model.similarity,
+            mesh=parts.mesh,
+            predict=_predictions(parts.tasks),
+        )
+        if trains:
+            for name, each in self.options.items():
+                self.evaluator(name, each.split)
+
+    def is_due(self, step: int) -> bool:
+        """Returns whether an evaluator is due at a step of training."""
+        return bool(self._due(step))
+
+    def run_state(self, step: int, state: TrainState) -> dict[str, float]:
+        """Returns the metrics of the evaluators that are due, evaluator/board/direction/metric.
+
+        Args:
+          step: of the state.
+          state: laid out as in training.
+        """
+        found: dict[str, float] = {}
+        embedded: dict[Any, Embeddings] = {}
+        for name in self._due(step):
+            split = self.options[name].split
+            source = self._embed(name, split, state.all_params(), state.model_state, embedded)
+            results = self.evaluator(name, split).run(source)
+            metrics = summarize(results, intervals=False)
+            found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
+        return found
+
+    def run_final(self, run_dir: str) -> None:
+        """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
+        output = os.path.join(run_dir, FINAL)
+        self.judge_checkpoints(run_dir, [checkpoints.best_step(run_dir)], output)
+
+    def judge_checkpoints(
+        self,
+        run_dir: str,
+        steps: Iterable[int],
+        output: str,
+        *,
+        split: str | None = None,
+        compare: str | None = None,
+        save_embeddings: str | None = None,
+    ) -> None:
+        """Evaluates checkpoints one after the other; prints and writes all results.
+
+        Args:
+          run_dir: folder of the run.
+          steps: some of its checkpoints.
+          output: folder of the results, see `results.write_all`.
+          split: of the run's own dataset; None for the final split of every evaluator.
+          compare: folder of the results of another model, see `load_others`.
+          save_embeddings: npz file for the embeddings of the split, see `embeddings`.
+
+        Raises:
+          UserError: no such step or split, the models cannot be compared, or a folder cannot be
+            written.
+        """
+        others = self.load_others(compare, split)
+        trained_on = load_records(run_dir).get("train", {})
+        with contextlib.closing(reporting.make_writer(output, log=False)) as writer:
+            for step in steps:
+                try:
+                    params, model_state = checkpoints.restore_model(
+                        run_dir, step, self._parts.shapes, self._parts.mesh
+                    )
+                except (FileNotFoundError, ValueError):
+                    if step in checkpoints.steps(run_dir):
+                        raise
+                    # A run keeps its last few checkpoints only.
+                    logging.warning("Checkpoint %d was replaced while it was read.", step)
+                    continue
+                evaluations = self.judge(
+                    params,
+                    model_state,
+                    name=f"{self._parts.config.name} step {step}",
+                    split=split,
+                    trained_on=trained_on,
+                    save_embeddings=save_embeddings,
+                )
+                write_all(evaluations, output, others=others, step=step, writer=writer)
+
+    def judge(
+        self,
+        params: Tree,
+        model_state: Tree,
+        *,
+        name: str,
+        split: str | None = None,
+        trained_on: Mapping[str, str] | None = None,
+        save_embeddings: str | None = None,
+    ) -> list[Evaluation]:
+        """Returns one evaluation per evaluator.
+
+        Args:
+          params: of the model and its tasks.
+          model_state: the same.
+          name: of the model's row in tables.
+          split: of the run's own dataset; None for the final split of every evaluator.
+          trained_on: hash of the records of the training data, by name.
+          save_embeddings: npz file for the embeddings; all evaluators have to judge the same ones.
+
+        Raises:
+          UserError: the split is unknown, or the evaluators judge several sets of embeddings where
+            one is to be saved.
+        """
+        embedded: dict[Any, Embeddings] = {}
+        evaluations = []
+        for each in self.options:
+            chosen = self.split_of(each, split)
+            source = self._embed(each, chosen, params, model_state, embedded)
+            evaluations.append(
+                judge(
+                    self.evaluator(each, chosen),
+                    source,
+                    name=name,
+                    evaluator_name=each,
+                    trained_on=trained_on,
+                )
             )
+        if save_embeddings is not None:
+            _save_one(save_embeddings, list(embedded.values()))
+        return evaluations
 
-    def judge_checkpoint(self, run_dir: str, step: int, split: str) -> Evaluation:
-        """Evaluates one checkpoint on a split.
+    def load_others(self, folder: str | None, split: str | None) -> dict[str, StoredResults]:
+        """Returns stored results of another model by evaluator, checked before any work.
+
+        Args:
+          folder: of results, with a folder per evaluator or those of one evaluation; None for no
+            comparison.
+          split: see `judge`.
 
         Raises:
-          UserError: no such step or split.
+          UserError: there are none, or the results cannot be compared.
         """
-        params, model_state = checkpoints.restore_model(
-            run_dir, step, self._parts.model, self._parts.example_inputs, self._parts.mesh
+        if folder is None:
+            return {}
+        others = {}
+        for name in self.options:
+            own = os.path.join(folder, name)
+            others[name] = load_ranks(own if os.path.isdir(own) else folder)
+            self.evaluator(name, self.split_of(name, split)).check_comparable(others[name])
+        return others
+
+    def evaluator(self, name: str, split: str) -> Evaluator:
+        """Returns the evaluator of a split; its labels are read at the first call."""
+        if (name, split) not in self._evaluators:
+            self._evaluators[name, split] = make_evaluator(
+                name,
+                self.options[name],
+                self._split(name, split),
+                self._parts.model.towers,
+                self._parts.mesh,
+            )
+        return self._evaluators[name, split]
+
+    def split_of(self, name: str, split: str | None) -> str:
+        """Returns the split to evaluate: an evaluator with its own dataset keeps its final one."""
+        options = self.options[name]
+        return options.final_split if split is None or options.data is not None else split
+
+    def _due(self, step: int) -> list[str]:
+        last = step == self._parts.settings.total_steps
+        return [
+            name
+            for name, options in self.options.items()
+            if last or (options.every > 0 and step % options.every == 0)
+        ]
+
+    def _data_config(self, name: str, options: Options) -> data.DataConfig:
+        """The run's data with the changes of an evaluator, and the columns that it reads."""
+        own = self._parts.config.data.to_dict()
+        changes = dict(options.data or {})
+        labels = dict.fromkeys([*(own.get("labels") or ()), *options.columns])
+        if options.data is not None:
+            labels = dict.fromkeys(options.columns)
+        return data.parse(own | {"labels": tuple(labels)} | changes)
+
+    def _split(self, name: str, split: str) -> data.EvalSplit:
+        key = (repr(self._configs[name]), split)
+        if key not in self._splits:
+            self._splits[key] = data.eval_split(self._configs[name], split=split)
+        return self._splits[key]
+
+    def _embed(
+        self,
+        name: str,
+        split: str,
+        params: Tree,
+        model_state: Tree,
+        embedded: dict[Any, Embeddings],
+    ) -> Embeddings:
+        """The embeddings of a split, computed once for all evaluators that share it."""
+        key = (repr(self._configs[name]), split)
+        if key not in embedded:
+            items, size = self._split(name, split), self.options[name].batch_size
+            embedded[key] = self._embedder(params, model_state, items, size)
+        return embedded[key]
+
+
+def _predictions(tasks: Iterable[Task]) -> dict[str, Predict]:
+    """Predictions for blocks of images and captions, of the tasks whose module has any."""
+
+    def make(task: Task) -> Predict:
+        def predict(params: Tree, images: jax.Array, captions: jax.Array) -> jax.Array:
+            own = params["tasks"][task.name]["module"]
+            if task.views[0] == "image":
+                return task.module.predict(own, images, captions)
+            return task.module.predict(own, captions, images).swapaxes(0, 1)
+
+        return predict
+
+    return {
+        task.name: make(task)
+        for task in tasks
+        if task.module is not None
+        and hasattr(task.module.module, "predict")
+        and "image" in task.views
+        and len(task.views) == 2
+    }
+
+
+def _save_one(path: str, embedded: list[Embeddings]) -> None:
+    if len(embedded) != 1:
+        raise UserError(
+            f"The evaluators judge {len(embedded)} sets of embeddings and --save_embeddings writes "
+            "one: name those that share one by --evaluators."
         )
-        options, held_out = self.config.evaluation, self._eval_set(split)
-        return Evaluation(
-            name=f"{self.config.name} step {step}",
-            title=f"{self.config.data.dataset}, {split} split",
-            results=self._evaluator.results(params, model_state, held_out),
-            similarity=self._parts.model.similarity,
-            samples=options.bootstrap_samples,
-            seed=options.seed,
-            published=split == "test" and not held_out.partial,
-            warnings=warn_of_part(held_out.partial, split),
-            records=held_out.hashes,
-            trained_on=load_records(run_dir).get("train", {}),
-        )
-
-    def _eval_set(self, split: str) -> data.EvalSet:
-        if split not in self._sets:
-            self._sets[split] = data.eval_set(self.config.data, split=split)
-        return self._sets[split]
-
-
-def evaluate_checkpoint(
-    evaluator: RunEvaluator,
-    run_dir: str,
-    step: int,
-    split: str,
-    output: str,
-    writer: "metric_writers.MetricWriter",
-    other: StoredResults | None = None,
-) -> None:
-    """Evaluates one checkpoint, prints its table and writes all results.
-
-    Args:
-      evaluator: of the run.
-      run_dir: the run.
-      step: one of its checkpoints.
-      split: of the run's dataset.
-      output: folder of the results of the checkpoint evaluated last (see `Evaluation.save`), and
-        of `steps/STEP.json` of every one.
-      writer: of TensorBoard scalars.
-      other: another model to compare with.
-
-    Raises:
-      UserError: no such step or split, the models cannot be compared, or `output` cannot be
-        written.
-    """
-    evaluation = evaluator.judge_checkpoint(run_dir, step, split)
-    write_results(evaluation, output, other=other, step=step, writer=writer)
+    if jax.process_index() == 0:
+        arrays.save_embeddings(path, embedded[0])

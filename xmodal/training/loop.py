@@ -1,10 +1,10 @@
 """The only training loop."""
 
 import contextlib
-import os
+import dataclasses
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import ml_collections
@@ -14,18 +14,13 @@ from jax.experimental import multihost_utils
 
 from xmodal import data
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
-from xmodal.training import (
-    checkpoints,
-    frozen_cache,
-    init_towers,
-    preflight,
-    reporting,
-)
-from xmodal.training.evaluation import RunEvaluator, evaluate_checkpoint
-from xmodal.training.init_from import init_from
+from xmodal.training import checkpoints, cost, frozen_features, reporting
+from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.optimizer import OptimizerConfig, observe_metrics
+from xmodal.training.run import Parts, assemble
 from xmodal.training.run_records import check_records, save_records
-from xmodal.training.state import TrainState, abstract_state, create_state, flatten
+from xmodal.training.start import check_start, starting_state
+from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
 
 
@@ -44,44 +39,41 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       UserError: the config is wrong, or not that of the run that is there.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
-    parts = preflight.assemble(config, starts=not checkpoints.steps(run_dir))
-    config = parts.config
-    records = check_records(run_dir, config)
+    resumes = bool(checkpoints.steps(run_dir))
+    parts = assemble(config, check_start=(lambda settings: None) if resumes else check_start)
+    settings = parts.settings
+    records = check_records(run_dir, settings)
+    evaluation = RunEvaluation(parts)
     state = starting_state(parts, run_dir)
-    store = None
-    if config.frozen_cache and not dry_run:
-        store = frozen_cache.open_or_build(parts, state)
-    compiled = compile_step(parts, state)
+    features = frozen_features.open_or_compute(parts, state, compute=not dry_run)
+    compiled = compile_step(parts, state, features)
     if dry_run:
         return
-    checkpoints.save_config(run_dir, config)
+    checkpoints.save_config(run_dir, parts.config)
     save_records(run_dir, records)
-    evaluator = RunEvaluator(parts)
-    saver = checkpoints.Checkpoints(run_dir, config.checkpoint)
+    saver = checkpoints.Checkpoints(run_dir, settings.checkpoint, settings.select)
     writer = reporting.make_writer(run_dir)
-    writer.write_hparams(reporting.flat_config(config.to_dict()))
+    writer.write_hparams(reporting.flat_config(parts.config.to_dict()))
     reporter = reporting.Reporter(
         writer,
-        total_steps=config.total_steps,
-        batch_size=config.batch_size,
-        every=config.log_every,
-        flops_per_step=preflight.count_flops(compiled),
+        total_steps=settings.total_steps,
+        batch_size=settings.batch_size,
+        every=settings.log_every,
+        flops_per_step=cost.count_flops(compiled),
     )
     first_step = int(state.step)
-    batches = make_batches(parts, first_step)
-    if store is not None:
-        batches = frozen_cache.replace_ids(batches, store)
+    batches = make_batches(parts, first_step, features)
     with contextlib.closing(saver), contextlib.closing(writer), stop_signal() as stop_requested:
         try:
-            for step in range(first_step, config.total_steps + 1):
-                evaluate = is_due(step, config.evaluation.every, config.total_steps)
-                save = is_due(step, config.checkpoint.every, config.total_steps)
-                if (evaluate or save) and saver.lacks(step):
+            for step in range(first_step, settings.total_steps + 1):
+                save = is_due(step, settings.checkpoint.every, settings.total_steps)
+                if (evaluation.is_due(step) or save) and saver.lacks(step):
                     with reporter.paused():
-                        metrics = evaluator.run_state(state) if evaluate else {}
+                        metrics = evaluation.run_state(step, state)
                         writer.write_scalars(step, metrics)
+                        state = observe(state, settings.optimizer, metrics)
                         saver.save(state, metrics)
-                if step == config.total_steps:
+                if step == settings.total_steps:
                     break
                 if stop_requested(step):
                     saver.save(state)
@@ -96,76 +88,67 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
             failure.save(run_dir)
             saver.save(state)
             raise
-    step, split = checkpoints.best_step(run_dir), config.splits.test
-    output = os.path.join(run_dir, split)
-    with contextlib.closing(reporting.make_writer(output, log=False)) as test_writer:
-        evaluate_checkpoint(evaluator, run_dir, step, split, output, test_writer)
+    evaluation.run_final(run_dir)
 
 
-def starting_state(parts: preflight.Parts, run_dir: str) -> TrainState:
-    """The run's own newest checkpoint, else weights of `config.init_from`, else a fresh start."""
-    init = preflight.state_init(parts)
-    shapes = abstract_state(init, parts.mesh, parts.config.sharding)
-    logging.info("%s", preflight.describe(parts, shapes))
-    if there := checkpoints.steps(run_dir):
-        if there[-1] > parts.config.total_steps:
-            raise UserError(
-                f"{run_dir} is at step {there[-1]}, beyond config.total_steps="
-                f"{parts.config.total_steps}; raise it, or start anew with another --workdir."
-            )
-        checkpoints.check_same_run(run_dir, parts.config)
-        return checkpoints.restore_latest(run_dir, shapes)
-    source = parts.config.init_from
-    towers = init_towers.load_towers(shapes, source)
-    if towers.params:
-        logging.info("%s", init_towers.describe(shapes, towers, source))
-    state = init_towers.place(create_state(init, parts.mesh, parts.config.sharding), towers)
-    if source.run:
-        return init_from(state, source)
-    if not towers.params:
-        logging.info("Starting %s from scratch, seed %d.", parts.config.name, parts.config.seed)
-    random = {
-        "/".join(path.split("/")[:2]) for path in set(flatten(state.frozen)) - set(towers.params)
-    }
-    if random:
-        logging.warning("Frozen at a random start: %s.", sorted(random))
-    return state
-
-
-def compile_step(parts: preflight.Parts, state: TrainState) -> jax.stages.Compiled:
-    """Compiles the step once, ahead of the first batch, and logs what it will cost."""
+def compile_step(
+    parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
+) -> jax.stages.Compiled:
+    """Returns the step, compiled ahead of the first batch, and logs its cost."""
     step = make_step(
         parts.model,
         parts.tasks,
         parts.optimizer,
-        parts.schedule,
-        seed=parts.config.seed,
-        l2=parts.config.l2,
+        seed=parts.settings.seed,
+        mesh=parts.mesh,
+        l2=parts.settings.l2,
     )
     started = time.monotonic()
-    batch = preflight.abstract_batch(parts)
+    batch = abstract_batch(parts, features)
     number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
     compiled = jit_step(step, state, parts.mesh).lower(state, batch, number).compile()
-    logging.info("Compiled in %.0f s. %s", time.monotonic() - started, preflight.cost(compiled))
+    logging.info("Compiled in %.0f s. %s", time.monotonic() - started, cost.describe(compiled))
     return compiled
 
 
-def make_batches(parts: preflight.Parts, first_step: int) -> Iterator[dict[str, np.ndarray]]:
-    """This process's rows of every batch from `first_step` on."""
+def abstract_batch(
+    parts: Parts, features: Sequence[data.FeatureReader] = ()
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns shapes and layout of a global training batch."""
+    spec = dict(parts.batch)
+    for reader in features:
+        spec = reader.replace_spec(spec)
+    sharding = mesh_lib.batch_sharded(parts.mesh)
+    return {
+        name: jax.ShapeDtypeStruct(column.shape, column.dtype, sharding=sharding)
+        for name, column in spec.items()
+    }
+
+
+def make_batches(
+    parts: Parts, first_step: int, features: Sequence[data.FeatureReader] = ()
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yields this process's rows of every batch from `first_step` on."""
     return data.train_batches(
-        parts.config.data,
-        split=parts.config.splits.train,
-        seed=parts.config.seed,
-        batch_size=parts.config.batch_size,
+        parts.settings.data,
+        split=parts.settings.train_split,
+        seed=parts.settings.seed,
+        batch_size=parts.settings.batch_size,
         first_step=first_step,
-        total_steps=parts.config.total_steps,
+        total_steps=parts.settings.total_steps,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
+        features=features,
     )
 
 
+def observe(state: TrainState, config: OptimizerConfig, metrics: Mapping[str, float]) -> TrainState:
+    """Returns the state after an evaluation, which may lower the learning rate."""
+    return dataclasses.replace(state, opt_state=observe_metrics(config, state.opt_state, metrics))
+
+
 def is_due(step: int, every: int, total_steps: int) -> bool:
-    """Whether something done every so many steps falls on this one; the last always counts."""
+    """Returns whether an action of every so many steps falls on this one; the last one counts."""
     return step == total_steps or (every > 0 and step % every == 0)
 
 

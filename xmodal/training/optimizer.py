@@ -1,137 +1,288 @@
-"""Optimisers and schedules by name, and the rule that skips outlying updates."""
+"""The optimizer of a run: skip outliers, clip by group, update rule, decay, rate by group."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import UserError, call, check_keys, lookup
+from xmodal.config import UserError, lookup, read, setting
+from xmodal.training import plateau as plateau_lib
+from xmodal.training.outliers import SkipOutliersConfig, skip_outliers
+from xmodal.training.parameter_groups import GroupConfig, assign_groups, describe_paths, search
+from xmodal.training.schedules import make_schedule, read_schedule
+from xmodal.training.tree import Tree, flatten, unflatten
+from xmodal.training.update_rules import RULES, Rule
 
-KEYS = ("name", "learning_rate", "schedule", "clip_norm", "skip_outliers", "options")
-
-
-class SkipOutliersState(NamedTuple):
-    """Running moments of log(1 + gradient norm), and how many updates were skipped."""
-
-    weight: jax.Array
-    mean: jax.Array
-    mean_square: jax.Array
-    skipped: jax.Array
+State = dict[str, Any]
+"""An optimizer state; see `make_optimizer`."""
 
 
-def skip_outliers(
-    *, deviations: float = 4.0, decay: float = 0.995, floor: float = 0.1
-) -> optax.GradientTransformation:
-    """Zeroes gradients whose norm is far above what the run has seen so far.
+@dataclasses.dataclass(frozen=True)
+class WeightDecayConfig:
+    """`config.optimizer.weight_decay`: decoupled decay, scaled by the learning rate.
 
-    An update is skipped when log(1 + norm) exceeds its running mean by `deviations` running
-    standard deviations, never when the norm is at most `floor` (after tensorflow/lingvo,
-    tasks/milan: 4 deviations, decay 0.995, floor 0.1). Two simplifications: lingvo skips nothing
-    in its first 277 steps and caps what enters its moments; here the rule holds from the second
-    step, and every finite norm enters whole, so a lasting change of scale is accepted sooner.
-
-    Args:
-      deviations: how far above the mean is too far.
-      decay: of the running moments, bias-corrected.
-      floor: norms up to this always pass.
+    Attributes:
+      rate: a weight w loses learning rate x `rate` x w per update.
+      pattern: regular expression searched in parameter paths; None decays all parameters.
     """
 
-    def init(params: Any) -> SkipOutliersState:
-        del params
-        zero = jnp.zeros((), jnp.float32)
-        return SkipOutliersState(zero, zero, zero, jnp.zeros((), jnp.int32))
+    rate: float = setting(above=0)
+    pattern: str | None = None
 
-    def update(
-        updates: Any, state: SkipOutliersState, params: Any = None
-    ) -> tuple[Any, SkipOutliersState]:
-        del params
-        norm = optax.global_norm(updates)
-        value = jnp.log1p(norm)
-        total = jnp.maximum(state.weight, 1e-9)
-        mean = state.mean / total
-        variance = jnp.maximum(state.mean_square / total - mean**2, 1e-6)
-        limit = mean + deviations * jnp.sqrt(variance)
-        skip = (state.weight > 0) & (norm > floor) & (value > limit)
 
-        finite = jnp.isfinite(value)
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """`config.optimizer`.
 
-        def blend(old: jax.Array, new: jax.Array | float) -> jax.Array:
-            return jnp.where(finite, decay * old + (1 - decay) * new, old)
+    Attributes:
+      learning_rate: peak of the schedule.
+      name: key of `update_rules.RULES`; `adamw` is `adam` that demands `weight_decay`.
+      options: fields of that rule.
+      schedule: `name`, a key of `schedules.SCHEDULES`, and the fields of that schedule.
+      clip_norm: largest global norm of the gradients, None for no clipping.
+      skip_outliers: rule that drops updates, None for none.
+      weight_decay: see `WeightDecayConfig`, None for none.
+      groups: name -> `GroupConfig`; a parameter belongs to the first group that matches its path.
+      plateau: reduction of the rate by a metric, None for none.
+    """
 
-        kept = jax.tree.map(lambda u: jnp.where(skip, jnp.zeros_like(u), u), updates)
-        return kept, SkipOutliersState(
-            weight=blend(state.weight, 1.0),
-            mean=blend(state.mean, value),
-            mean_square=blend(state.mean_square, value**2),
-            skipped=state.skipped + skip,
+    learning_rate: float = setting(above=0)
+    name: str = "adam"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    schedule: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "constant"})
+    clip_norm: float | None = setting(None, above=0)
+    skip_outliers: SkipOutliersConfig | None = None
+    weight_decay: WeightDecayConfig | None = None
+    groups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    plateau: plateau_lib.PlateauConfig | None = None
+
+    def __post_init__(self) -> None:
+        self.rule()
+        read_schedule(self.schedule)
+        for name, group in self.read_groups().items():
+            if group.clip_norm is not None and not group.clip:
+                raise UserError(
+                    f"config.optimizer.groups.{name} has clip_norm={group.clip_norm} and "
+                    "clip=False; remove one."
+                )
+        if self.name == "adamw" and self.weight_decay is None:
+            raise UserError(
+                "config.optimizer.name='adamw' needs config.optimizer.weight_decay={'rate': ...}; "
+                "without decay it is 'adam'."
+            )
+        if self.plateau and self.plateau.min_rate > self.learning_rate:
+            raise UserError(
+                f"config.optimizer.plateau.min_rate={self.plateau.min_rate} is above "
+                f"config.optimizer.learning_rate={self.learning_rate}."
+            )
+
+    def rule(self) -> Rule:
+        """Returns the update rule with its options."""
+        row = lookup("config.optimizer.name", self.name, RULES)
+        return read(row, "config.optimizer.options", self.options)
+
+    def read_groups(self) -> dict[str, GroupConfig]:
+        """Returns the groups as dataclasses."""
+        return {
+            name: read(GroupConfig, f"config.optimizer.groups.{name}", group)
+            for name, group in self.groups.items()
+        }
+
+
+def make_optimizer(
+    config: OptimizerConfig, total_steps: int, params: Tree
+) -> optax.GradientTransformation:
+    """Returns the optimizer of the trained parameters.
+
+    Its state is a dict of scalars and moments that has the same structure at every step:
+
+      - `count`: int32, updates so far; the clock of the schedule and of `frozen_until`.
+      - `scheduled_rate`: float32, the schedule's rate for the next update.
+      - `moments`: `{"from_0": state of the update rule}`, with one entry for each `frozen_until`,
+        over the nested dict of the parameters that start at that step.
+      - `outliers`: `outliers.SkipOutliersState`, where `skip_outliers` is set.
+      - `plateau`: `plateau.PlateauState`, where `plateau` is set.
+
+    Gradients of parameters that have not started yet count as zero everywhere, and their moments
+    and counters stay as they are: a group behaves like a fresh optimizer made at its first step.
+
+    Args:
+      config: see `OptimizerConfig`.
+      total_steps: length of the run.
+      params: trained parameters or their shapes, nested by path: `image/encoder/...`.
+
+    Raises:
+      UserError: a pattern that matches no parameter, a group that starts after the run.
+    """
+    paths = list(flatten(params))
+    for name, group in config.read_groups().items():
+        if group.frozen_until >= total_steps:
+            raise UserError(
+                f"config.optimizer.groups.{name}.frozen_until={group.frozen_until} leaves nothing "
+                f"of config.total_steps={total_steps}; use config.freeze."
+            )
+    groups = assign_groups(config.read_groups(), paths)
+    optimizer = _Optimizer(
+        groups=groups,
+        starts=sorted({group.frozen_until for group in groups.values()}),
+        schedule=make_schedule(config.schedule, config.learning_rate, total_steps),
+        rule=config.rule().make(_decay(config.weight_decay, paths)),
+        clips=_clip_sets(groups, config.clip_norm),
+        skip=skip_outliers(config.skip_outliers) if config.skip_outliers else None,
+        plateau=config.plateau,
+    )
+    return optax.GradientTransformation(optimizer.init, optimizer.update)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Optimizer:
+    """The parts of an optimizer, bound to the paths of the trained parameters."""
+
+    groups: Mapping[str, GroupConfig]
+    starts: Sequence[int]
+    schedule: optax.Schedule
+    rule: optax.GradientTransformation
+    clips: Sequence[tuple[float, Sequence[str]]]
+    skip: optax.GradientTransformation | None
+    plateau: plateau_lib.PlateauConfig | None
+
+    def init(self, params: Tree) -> State:
+        flat = flatten(params)
+        state: State = {
+            "count": jnp.zeros((), jnp.int32),
+            "scheduled_rate": self.schedule(0),
+            "moments": {_entry(s): self.rule.init(self._part(flat, s)) for s in self.starts},
+        }
+        if self.skip:
+            state["outliers"] = self.skip.init(flat)
+        if self.plateau:
+            state["plateau"] = plateau_lib.init(self.plateau)
+        return state
+
+    def update(self, gradients: Tree, state: State, params: Tree) -> tuple[Tree, State]:
+        count = state["count"]
+        moved = state | {
+            "count": optax.safe_increment(count),
+            "scheduled_rate": self.schedule(count + 1),
+        }
+        flat = {
+            path: _if_started(self.groups[path].frozen_until, count, leaf, jnp.zeros_like(leaf))
+            for path, leaf in flatten(gradients).items()
+        }
+        if self.skip:
+            flat, moved["outliers"] = self.skip.update(flat, state["outliers"])
+        flat = self._clip(flat)
+        weights = flatten(params)
+        directions: dict[str, jax.Array] = {}
+        moved["moments"] = {}
+        for start in self.starts:
+            old = state["moments"][_entry(start)]
+            found, new = self.rule.update(self._part(flat, start), old, self._part(weights, start))
+            directions |= flatten(found)
+            moved["moments"][_entry(start)] = jax.tree.map(
+                functools.partial(_if_started, start, count), new, old
+            )
+        rate = self.schedule(count) * _reduction(state)
+        return _like(gradients, self._scale(directions, rate, count)), moved
+
+    def _part(self, flat: Mapping[str, jax.Array], start: int) -> Tree:
+        """Returns the nested dict of the parameters that start at a step."""
+        return unflatten(
+            {path: leaf for path, leaf in flat.items() if self.groups[path].frozen_until == start}
         )
 
-    return optax.GradientTransformation(init, update)
+    def _clip(self, flat: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        for limit, paths in self.clips:
+            clip = optax.clip_by_global_norm(limit)
+            chosen = {path: flat[path] for path in paths}
+            flat = flat | clip.update(chosen, clip.init(chosen))[0]
+        return flat
+
+    def _scale(
+        self, directions: Mapping[str, jax.Array], rate: jax.Array, count: jax.Array
+    ) -> dict[str, jax.Array]:
+        updates = {}
+        for path, direction in directions.items():
+            group = self.groups[path]
+            update = -(rate * group.rate) * direction
+            updates[path] = _if_started(group.frozen_until, count, update, jnp.zeros_like(update))
+        return updates
 
 
-def _staircase(*, peak: float, total_steps: int, rate: float, every: int) -> optax.Schedule:
-    del total_steps
-    return optax.exponential_decay(peak, every, rate, staircase=True)
+def learning_rate(opt_state: State) -> jax.Array:
+    """Returns the rate of the update that follows this state (float32 scalar), without groups."""
+    return opt_state["scheduled_rate"] * _reduction(opt_state)
 
 
-def _cosine(
-    *, peak: float, total_steps: int, warmup_steps: int = 0, end_fraction: float = 0.0
-) -> optax.Schedule:
-    if total_steps <= warmup_steps:
-        raise UserError(
-            f"config.optimizer.schedule.warmup_steps={warmup_steps} leaves nothing of "
-            f"config.total_steps={total_steps}."
-        )
-    start = 0.0 if warmup_steps else peak
-    return optax.warmup_cosine_decay_schedule(
-        start, peak, warmup_steps, total_steps, peak * end_fraction
+def skipped_updates(opt_state: State) -> jax.Array | None:
+    """Returns how many updates `skip_outliers` has dropped, None without that rule."""
+    return opt_state["outliers"].skipped if "outliers" in opt_state else None
+
+
+def observe_metrics(
+    config: OptimizerConfig, opt_state: State, metrics: Mapping[str, float]
+) -> State:
+    """Returns the state after an evaluation: the plateau sees its metric, if that is among them.
+
+    Args:
+      config: see `OptimizerConfig`.
+      opt_state: of a state on its devices; not donated.
+      metrics: tag -> value, the same in every process.
+    """
+    if config.plateau is None or config.plateau.metric not in metrics:
+        return opt_state
+    value = metrics[config.plateau.metric]
+    moved = plateau_lib.update(config.plateau, opt_state["plateau"], value, config.learning_rate)
+    return opt_state | {"plateau": moved}
+
+
+def with_moments(opt_state: State, other: State) -> State:
+    """Returns a fresh state with the moments, and their counters, of another run's state.
+
+    The schedule, the skip rule and the plateau start anew.
+    """
+    return opt_state | {"moments": other["moments"]}
+
+
+def _entry(start: int) -> str:
+    return f"from_{start}"
+
+
+def _reduction(opt_state: State) -> jax.Array | float:
+    return opt_state["plateau"].factor if "plateau" in opt_state else 1.0
+
+
+def _if_started(start: int, count: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    return new if start == 0 else jnp.where(count >= start, new, old)
+
+
+def _like(tree: Tree, flat: Mapping[str, jax.Array]) -> Tree:
+    """Returns `flat` nested as `tree`, which may have empty branches."""
+    return jax.tree_util.tree_map_with_path(
+        lambda keys, _: flat[jax.tree_util.keystr(keys, simple=True, separator="/")], tree
     )
 
 
-def _constant(*, peak: float, total_steps: int) -> optax.Schedule:
-    del total_steps
-    return optax.constant_schedule(peak)
+def _decay(config: WeightDecayConfig | None, paths: list[str]) -> Callable[[str], float]:
+    if config is None:
+        return lambda path: 0.0
+    where = f"config.optimizer.weight_decay.pattern={config.pattern!r}"
+    decayed = {path for path in paths if search(config.pattern or "", path, where)}
+    if not decayed:
+        raise UserError(f"{where} matches no trained parameter; {describe_paths(paths)}")
+    return lambda path: config.rate if path in decayed else 0.0
 
 
-SCHEDULES = {"constant": _constant, "cosine": _cosine, "staircase": _staircase}
-OPTIMIZERS = {"adam": optax.adam, "adamw": optax.adamw, "sgd": optax.sgd}
-
-
-def make_schedule(config: Mapping[str, Any], total_steps: int) -> optax.Schedule:
-    """Builds step -> learning rate from `config.optimizer`."""
-    options = dict(config["schedule"])
-    build = lookup("config.optimizer.schedule.name", options.pop("name"), SCHEDULES)
-    given = {"peak": config["learning_rate"], "total_steps": total_steps}
-    return call("config.optimizer.schedule", build, options, **given)
-
-
-def make_optimizer(config: Mapping[str, Any], total_steps: int) -> optax.GradientTransformation:
-    """Builds the optimiser of `config.optimizer`: skip outliers, clip, then the named rule.
-
-    Args:
-      config: `name` and its `options` (keyword arguments of the optax function), `learning_rate`
-        (peak), `schedule` (`name` and options), `clip_norm` (global norm, None for none),
-        `skip_outliers` (options of the function, None for none).
-      total_steps: length of the run, for schedules that need it.
-
-    Raises:
-      UserError: an unknown key or name.
-    """
-    check_keys("config.optimizer", config, KEYS)
-    rule = lookup("config.optimizer.name", config["name"], OPTIMIZERS)
-    schedule = make_schedule(config, total_steps)
-    chain = []
-    if config["skip_outliers"] is not None:
-        section = "config.optimizer.skip_outliers"
-        chain.append(call(section, skip_outliers, config["skip_outliers"]))
-    if config["clip_norm"] is not None:
-        chain.append(optax.clip_by_global_norm(config["clip_norm"]))
-    chain.append(call("config.optimizer.options", rule, config["options"], learning_rate=schedule))
-    return optax.chain(*chain)
-
-
-def skipped_updates(opt_state: Any) -> jax.Array | None:
-    """How many updates `skip_outliers` has dropped; None where the optimiser has no such rule."""
-    return optax.tree_utils.tree_get(opt_state, "skipped")
+def _clip_sets(
+    groups: Mapping[str, GroupConfig], shared_norm: float | None
+) -> list[tuple[float, list[str]]]:
+    """Returns (largest norm, paths) of each set of gradients that is clipped as one vector."""
+    # In the order of the parameters: every process has to compile the same program.
+    own = dict.fromkeys(group for group in groups.values() if group.clip_norm is not None)
+    sets = [(each.clip_norm, [p for p, group in groups.items() if group == each]) for each in own]
+    shared = [p for p, group in groups.items() if group.clip and group.clip_norm is None]
+    return sets if shared_norm is None or not shared else [*sets, (shared_norm, shared)]

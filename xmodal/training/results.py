@@ -1,8 +1,9 @@
-"""What is done with a finished evaluation, whatever was evaluated and by whichever command."""
+"""Prints finished evaluations and writes their files, for every command."""
 
 import contextlib
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -38,50 +39,75 @@ def write_results(
     output: str,
     *,
     other: "StoredResults | None" = None,
-    step: int | None = None,
-    writer: "metric_writers.MetricWriter | None" = None,
+    events: bool = True,
 ) -> None:
-    """Writes and prints everything there is to an evaluation, on process 0 only.
+    """Writes and prints an evaluation, on process 0 only.
 
     Args:
       evaluation: the evaluation.
       output: folder of the results, see `Evaluation.save`.
       other: another model to compare with.
-      step: of the checkpoint that was evaluated, if it was one; named in `metrics.json`, and
-        `steps/STEP.json` is written for it.
-      writer: of TensorBoard scalars, of one step after the other. By default they go to a file of
-        their own in `output`, the only one of its kind there.
+      events: whether TensorBoard scalars go to a file in `output`, the only one of its kind there.
 
     Raises:
       UserError: the models cannot be compared, or the folder cannot be written.
     """
-    comparison = None if other is None else evaluation.compare(other)
-    other_name = "" if other is None else other.name
-    if writer is not None:
-        writer.write_scalars(step or 0, evaluation.metrics)
-        writer.flush()
     if jax.process_index() != 0:
         return
-    evaluation.save(
-        output,
-        comparison=comparison,
-        other=other_name,
-        extra={} if step is None else {"step": step},
-    )
-    if writer is None:
+    is_comparable = other is not None and evaluation.boards
+    comparison = evaluation.compare(other) if is_comparable else None
+    other_name = other.name if is_comparable else ""
+    evaluation.save(output, comparison=comparison, other=other_name)
+    if events:
         _replace_events(output, evaluation)
-    if step is not None:
-        # Written last: --follow takes this file as the sign that the step is done.
-        numbers = files.format_json(evaluation.metrics)
-        files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
     print(evaluation.report(), flush=True)
     if comparison is not None:
         text = format_comparison(comparison, name=evaluation.name, other=other_name)
         print(text, flush=True)
 
 
+def write_all(
+    evaluations: Sequence["Evaluation"],
+    output: str,
+    *,
+    others: Mapping[str, "StoredResults"],
+    step: int | None = None,
+    writer: "metric_writers.MetricWriter | None" = None,
+) -> None:
+    """Writes and prints the evaluations of all evaluators of a model.
+
+    Args:
+      evaluations: one per evaluator.
+      output: folder of `metrics.json`, whose tags begin with the evaluators' names, and of a
+        folder EVALUATOR with the results of each.
+      others: evaluator -> another model to compare with.
+      step: of the checkpoint that was evaluated, if it was one: the first entry of `metrics.json`;
+        `steps/STEP.json` is written for it.
+      writer: of TensorBoard scalars of all evaluators, of one step after the other; None for a
+        file of scalars in every evaluator's folder.
+
+    Raises:
+      UserError: the models cannot be compared, or a folder cannot be written.
+    """
+    for evaluation in evaluations:
+        folder, other = os.path.join(output, evaluation.evaluator), others.get(evaluation.evaluator)
+        write_results(evaluation, folder, other=other, events=writer is None)
+    metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
+    if writer is not None:
+        writer.write_scalars(step or 0, metrics)
+        writer.flush()
+    if jax.process_index() != 0:
+        return
+    head = {} if step is None else {"step": step}
+    files.write_files(output, {"metrics.json": files.format_json(head | metrics)})
+    if step is not None:
+        # Written last: --follow takes this file as the sign that the step is done.
+        numbers = files.format_json(metrics)
+        files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
+
+
 def _replace_events(output: str, evaluation: "Evaluation") -> None:
-    """Writes TensorBoard scalars at step 0; those of an earlier evaluation go, whatever comes."""
+    """Writes TensorBoard scalars at step 0 in place of those of an earlier evaluation."""
     events = {}
     with tempfile.TemporaryDirectory() as folder:
         try:

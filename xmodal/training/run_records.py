@@ -1,46 +1,45 @@
-"""Which records a run reads: the hashes of its splits, in `RUN_DIR/records.json`."""
+"""Records that a run reads: the hashes of its splits, in `RUN_DIR/records.json`."""
 
 import json
 from collections.abc import Mapping
 
 import jax
-import ml_collections
 from etils import epath
 
 from xmodal import data
 from xmodal.config import UserError
+from xmodal.training.run import RunConfig
 
-Hashes = dict[str, dict[str, str]]
+Hashes = dict[str, str]
 
 
-def check_records(run_dir: str, config: ml_collections.ConfigDict) -> Hashes:
-    """Compares the records that a run would read with those it was started with.
+def check_records(run_dir: str, settings: RunConfig) -> dict[str, Hashes]:
+    """Compares the records that a run would learn from with those it was started with.
 
     Args:
-      run_dir: the run's folder, where there may be nothing yet.
-      config: of the run; its datasets are prepared.
+      run_dir: the run's folder, which may be empty or missing.
+      settings: of the run; its dataset is prepared.
 
     Returns:
-      Role of a split (`train`, `validation`, `test`) -> its hashes, see `data.split_hashes`.
+      `train` -> the hashes of the training split, see `data.split_hashes`.
 
     Raises:
-      UserError: records that training reads are others now.
+      UserError: the records have changed.
     """
-    found = {role: data.split_hashes(config.data, split) for role, split in config.splits.items()}
-    before = load_records(run_dir)
-    for role in ("train", "validation"):
-        for name, digits in found[role].items():
-            known = before.get(role, {}).get(name, data.UNKNOWN_HASH)
-            if digits != known and data.UNKNOWN_HASH not in (digits, known):
-                raise UserError(
-                    f"{run_dir} was started with other records of {name}: their hash was "
-                    f"{known[:16]} and is {digits[:16]} now. Set config.data.data_dir to the "
-                    "dataset it was started with, or give another --workdir."
-                )
-    return found
+    found = data.split_hashes(settings.data, settings.train_split)
+    before = load_records(run_dir).get("train", {})
+    for name, digits in found.items():
+        known = before.get(name, data.UNKNOWN_HASH)
+        if digits != known and data.UNKNOWN_HASH not in (digits, known):
+            raise UserError(
+                f"{run_dir} was started with other records of {name}: their hash was "
+                f"{known[:16]} and is {digits[:16]} now. Set config.data.data_dir to the "
+                "dataset it was started with, or give another --workdir."
+            )
+    return {"train": found}
 
 
-def save_records(run_dir: str, records: Mapping[str, Mapping[str, str]]) -> None:
+def save_records(run_dir: str, records: Mapping[str, Hashes]) -> None:
     """Writes `RUN_DIR/records.json` on process 0, by rename so that it is never half there."""
     if jax.process_index() > 0:
         return
@@ -50,8 +49,8 @@ def save_records(run_dir: str, records: Mapping[str, Mapping[str, str]]) -> None
     temporary.replace(path)
 
 
-def load_records(run_dir: str) -> Hashes:
-    """Reads what `save_records` wrote; empty for a run without it."""
+def load_records(run_dir: str) -> dict[str, Hashes]:
+    """Returns the hashes that `save_records` wrote; empty for a run without them."""
     path = _path(run_dir)
     return json.loads(path.read_text()) if path.exists() else {}
 

@@ -1,9 +1,8 @@
-"""The training step: each needed tower once, the tasks' losses, one update."""
+"""The training step: each side once per view, the tasks' losses, one update."""
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -11,107 +10,101 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, check_keys
+from xmodal.config import UserError, setting
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
-from xmodal.training import tasks as task_lib
-from xmodal.training.optimizer import skipped_updates
-from xmodal.training.state import TrainState, Tree, flatten, merge
+from xmodal.training.optimizer import learning_rate, skipped_updates
+from xmodal.training.state import TrainState
+from xmodal.training.tasks import Task, compute_losses, sides
+from xmodal.training.tree import Tree, flatten, frozen_parts, merge
+from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
 Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]
 
-# What a batch may hold for the text tower: token ids, or features computed before.
-TEXT_INPUTS = ("text_ids", "text_features", "text_mask")
+
+@dataclasses.dataclass(frozen=True)
+class L2Config:
+    """`config.l2`: a sum of squares added to the loss.
+
+    Attributes:
+      pattern: regular expression searched in the paths of trained parameters.
+      scale: of the sum.
+    """
+
+    pattern: str
+    scale: float = setting(above=0)
 
 
-def check_towers(model: DualEncoder, tasks: tuple[task_lib.Task, ...]) -> None:
-    """Refuses tasks that look at a tower the model does not have, or leave one untrained.
+def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
+    """Refuses tasks that compare a side the model does not have, or leave one untrained.
 
     Raises:
-      UserError: names the towers on both sides.
+      UserError: names the sides of both.
     """
-    needed = {"image"} if task_lib.needs_image(tasks) else set()
-    needed |= {"text"} if task_lib.caption_indices(tasks) else set()
-    if needed != set(model.towers):
+    if sides(tasks) != set(model.towers):
         raise UserError(
-            f"config.tasks look at the towers {sorted(needed)}, config.model has "
-            f"{sorted(model.towers)}; set the other tower to None or add a task for it."
+            f"config.tasks compare views of the sides {sorted(sides(tasks))}, config.model has "
+            f"{sorted(model.towers)}; set the other side to None or add a task for it."
         )
 
 
 def make_step(
     model: DualEncoder,
-    tasks: tuple[task_lib.Task, ...],
+    tasks: tuple[Task, ...],
     optimizer: optax.GradientTransformation,
-    schedule: optax.Schedule,
     *,
     seed: int,
-    l2: Mapping[str, Any] | None = None,
+    mesh: Mesh,
+    l2: L2Config | None = None,
 ) -> Step:
-    """Builds the pure function that is one update.
+    """Returns the pure function that is one update.
 
     Args:
       model: two towers, or one.
       tasks: their weighted losses are summed.
       optimizer: of the trained parameters.
-      schedule: step -> learning rate; only reported.
-      seed: of dropout and drop-connect.
-      l2: `pattern` (regular expression searched in parameter paths) and `scale` of a sum of
-        squares added to the loss, None for none.
+      seed: of dropout, drop-connect and the losses' draws.
+      mesh: devices that the batch is split over.
+      l2: see `L2Config`.
 
     Returns:
-      (state, batch, step) -> (state, scalars). `batch` holds global arrays: `image`
-      [B, H, W, 3] uint8 or [B, ...] features, `text_ids` and `text_mask` [B, C, T] int32 (or
-      `text_features` [B, C, T, W] in place of `text_ids`), `image_id` [B] int32. The update
-      happens only if loss and gradient are finite and `step` is the state's own step: after a
-      failure the state stays what it was before the failing batch, whatever was dispatched
-      behind it.
+      (state, batch, step) -> (state, scalars). `batch` holds global arrays as `data.batch_spec`
+      describes them. The update happens only if loss and gradient are finite and `step` is the
+      state's own step: after a failure the state stays as it was before the failing batch,
+      although later steps may be dispatched already.
     """
-    if l2 is not None:
-        check_keys("config.l2", l2, ("pattern", "scale"))
-    captions = task_lib.caption_indices(tasks)
-
-    def embed_views(
-        params: Tree, model_state: Tree, batch: Batch, key: jax.Array
-    ) -> tuple[dict[str, jax.Array], Tree]:
-        views, states = {}, dict(model_state)
-
-        def embed(tower: str, inputs: Any) -> jax.Array:
-            tower_key = jax.random.fold_in(key, sorted(model.towers).index(tower))
-            embedding, states[tower] = model.embed(
-                tower, params, model_state, inputs, train=True, key=tower_key
-            )
-            return embedding.vector
-
-        if task_lib.needs_image(tasks):
-            views["image"] = embed("image", batch["image"])
-        if captions:
-            # [B, C, T] -> [B x C, T]: all captions in one pass of the tower.
-            text = {name: batch[name][:, captions] for name in TEXT_INPUTS if name in batch}
-            flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in text.items()}
-            vectors = embed("text", flat)
-            vectors = vectors.reshape(-1, len(captions), *vectors.shape[1:])
-            views |= {f"caption_{c}": vectors[:, i] for i, c in enumerate(captions)}
-        return views, states
 
     def compute_loss(
-        params: Tree, frozen: Tree, model_state: Tree, batch: Batch, key: jax.Array
+        params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
     ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
-        views, states = embed_views(merge(params, frozen), model_state, batch, key)
-        loss, scalars = task_lib.compute_losses(tasks, views, batch["image_id"], model.similarity)
+        everything = merge(params, frozen)
+        views, states = embed_views(
+            model,
+            tasks,
+            everything,
+            model_state,
+            batch,
+            train=True,
+            frozen=_frozen_parts(params, frozen, model.towers),
+            key=rngs.stream_key(seed, "towers", step),
+        )
+        loss, task_states, scalars = compute_losses(
+            tasks, views, batch, everything, model_state,
+            similarity=model.similarity, seed=seed, step=step, mesh=mesh,
+        )  # fmt: skip
         if l2 is not None:
-            penalty = l2["scale"] * sum_of_squares(params, l2["pattern"])
+            penalty = l2.scale * sum_of_squares(params, l2.pattern)
             loss, scalars["l2"] = loss + penalty, penalty
-        return loss, (states, scalars | {"loss": loss})
+        if task_states:
+            states["tasks"] = task_states
+        return loss, (dict(model_state) | states, scalars | {"loss": loss})
 
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
-        key = rngs.stream_key(seed, "towers", state.step)
-        gradient = jax.grad(compute_loss, has_aux=True)
-        gradients, (model_state, scalars) = gradient(
-            state.params, state.frozen, state.model_state, batch, key
+        gradients, (model_state, scalars) = jax.grad(compute_loss, has_aux=True)(
+            state.params, state.frozen, state.model_state, batch, state.step
         )
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         norm = optax.global_norm(gradients)
@@ -122,7 +115,7 @@ def make_step(
             model_state=model_state,
             opt_state=opt_state,
         )
-        scalars |= {"gradient_norm": norm, "learning_rate": schedule(state.step)}
+        scalars |= {"gradient_norm": norm, "learning_rate": learning_rate(state.opt_state)}
         if (skipped := skipped_updates(opt_state)) is not None:
             scalars["skipped_updates"] = skipped
         accepted = jnp.isfinite(scalars["loss"]) & jnp.isfinite(norm) & (step == state.step)
@@ -131,8 +124,13 @@ def make_step(
     return step_function
 
 
+def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[str, frozenset[str]]:
+    trained, fixed = flatten(params), flatten(frozen)
+    return {side: frozen_parts(trained, fixed, side) for side in towers}
+
+
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
-    """Sum of squares of the parameters whose path contains `pattern`.
+    """Returns the sum of squares of the parameters whose path contains `pattern`.
 
     Raises:
       UserError: nothing matches.
@@ -154,6 +152,6 @@ def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> Tra
 
 
 def jit_step(step: Step, state: TrainState, mesh: Mesh) -> Step:
-    """Compiles the step for the state's own layout; the old state's memory is reused."""
-    homes = jax.tree.map(lambda leaf: leaf.sharding, state)
-    return jax.jit(step, donate_argnums=0, out_shardings=(homes, mesh_lib.replicated(mesh)))
+    """Returns the step compiled for the layout of `state`; the old state's memory is reused."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, mesh_lib.replicated(mesh)))

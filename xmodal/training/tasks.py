@@ -1,20 +1,63 @@
-"""Tasks: which views of a batch are matched by which loss, and how the losses are summed."""
+"""Tasks: the views of a batch that a loss compares, and the sum of all losses."""
 
 import dataclasses
-import inspect
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
-from xmodal.config import UserError, check_keys, lookup
-from xmodal.losses import LOSSES, similarity
+from xmodal.config import UserError, check_keys, keyword_options, lookup, read, setting
+from xmodal.losses import LOSSES, Context, Loss, Similarity, make_similarity
+from xmodal.models import Embedding, TaskModule, make_task_module
+from xmodal.training import rngs, schedules
+from xmodal.training.tree import Tree, flatten
 
-KEYS = ("left", "right", "loss", "options", "weight")
 VIEW = re.compile(r"image|caption_(\d+)")
+NEGATIVES = ("image", "pair", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """The `loss` of a task.
+
+    Attributes:
+      name: key of `losses.LOSSES`.
+      options: keyword arguments of the loss; a number may be a schedule of the step.
+      inputs: batch columns that the loss or its module reads.
+      reads: paths of parameters that belong to a tower and that the loss shares, such as a word
+        table; they receive this loss's gradient, too.
+      module: keywords of the loss's module, for losses with parameters of their own.
+    """
+
+    name: str
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    module: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskConfig:
+    """One entry of `config.tasks`.
+
+    Attributes:
+      views: (left, right), or the only view of a loss that takes one: `image`, or `caption_0`,
+        `caption_1`, ..., the captions drawn for that image.
+      loss: see `LossConfig`.
+      weight: of this loss in the sum; a number or a schedule of the step.
+      negatives: `image` leaves items of the same image out of the negatives, `pair` only the pair
+        itself; `none` for losses without negatives.
+      similarity: as `config.model.similarity`, for a task that compares by another one.
+    """
+
+    views: tuple[str, ...]
+    loss: LossConfig
+    weight: float | Mapping[str, Any] = setting(1.0, at_least=0)
+    negatives: str = setting("image", one_of=NEGATIVES)
+    similarity: Mapping[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,17 +66,43 @@ class Task:
 
     Attributes:
       name: as in the config and in the scalars (`train/i2t/loss`).
-      left: a view: `image`, or `caption_0`, `caption_1`, ... the captions drawn for that image.
-      right: the view that row i of `left` belongs with.
-      loss: ([B, D], [B, D], groups [B]) -> (scalar, scalars for the log).
-      weight: of this loss in the sum; c of the CxC paper's equation (2) is the t2t task's.
+      config: checked.
+      loss: row of `losses.LOSSES`.
+      similarity: that compares the views; None for the model's own.
+      module: parameters of the loss, or None.
     """
 
     name: str
-    left: str
-    right: str
-    loss: Callable[..., tuple[jax.Array, dict[str, jax.Array]]]
-    weight: float
+    config: TaskConfig
+    loss: Loss
+    similarity: Similarity | None
+    module: TaskModule | None
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The views that are compared, left first."""
+        return self.config.views
+
+    def init(
+        self, key: jax.Array, views: Mapping[str, Embedding], batch: Tree
+    ) -> tuple[Tree, Tree]:
+        """Returns `(params, state)` of the task, both empty for losses without parameters.
+
+        Args:
+          key: typed key.
+          views: embeddings of any batch size, by view; only their shapes matter.
+          batch: the columns named by `inputs`.
+        """
+        params, state = {}, {}
+        if self.module is not None:
+            left, right = _sides(self, views)
+            columns = {name: batch[name] for name in self.config.loss.inputs}
+            params["module"], module_state = self.module.init(key, left, right, columns)
+            if module_state:
+                state["module"] = module_state
+        if self.similarity is not None and (learned := self.similarity.init()):
+            params["similarity"] = learned
+        return params, state
 
 
 def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
@@ -44,64 +113,164 @@ def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
     """
     if not config:
         raise UserError("config.tasks is empty; a run needs at least one task.")
-    tasks = []
-    for name, given in sorted(config.items()):
-        check_keys(f"config.tasks.{name}", given, KEYS)
-        if missing := [key for key in KEYS if key not in given and key != "options"]:
-            raise UserError(f"config.tasks.{name} lacks {missing}; known: {sorted(KEYS)}.")
-        for side in ("left", "right"):
-            if not VIEW.fullmatch(given[side]):
-                raise UserError(
-                    f"config.tasks.{name}.{side}={given[side]!r} is no view of a batch; "
-                    "known: image, caption_0, caption_1, ..."
-                )
-        loss = lookup(f"config.tasks.{name}.loss", given["loss"], LOSSES)
-        options = dict(given.get("options", {}))
-        check_keys(f"config.tasks.{name}.options", options, _options_of(loss))
-        tasks.append(
-            Task(name, given["left"], given["right"], partial(loss, **options), given["weight"])
+    return tuple(_make_task(name, section) for name, section in sorted(config.items()))
+
+
+def _make_task(name: str, section: Mapping[str, Any]) -> Task:
+    where = f"config.tasks.{name}"
+    config = read(TaskConfig, where, section)
+    for view in config.views:
+        if not VIEW.fullmatch(view):
+            raise UserError(
+                f"{where}.views has {view!r}, which is no view of a batch; "
+                "known: image, caption_0, caption_1, ..."
+            )
+    loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
+    if len(config.views) != loss.views:
+        raise UserError(
+            f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
+            f"{config.loss.name!r} takes {loss.views}."
         )
-    return tuple(tasks)
-
-
-def _options_of(loss: Callable[..., Any]) -> list[str]:
-    parameters = inspect.signature(loss).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    options = config.loss.options
+    check_keys(f"{where}.loss.options", options, keyword_options(loss.function))
+    for key, value in options.items():
+        schedules.check(f"{where}.loss.options.{key}", value)
+    schedules.check(f"{where}.weight", config.weight)
+    similarity = None
+    if config.similarity is not None:
+        similarity = make_similarity(config.similarity, where=f"{where}.similarity")
+    if config.loss.module and not loss.module:
+        raise UserError(f"{where}.loss.module is set, but {config.loss.name!r} has no parameters.")
+    module = None
+    if loss.module:
+        module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
+    return Task(name, config, loss, similarity, module)
 
 
 def caption_indices(tasks: tuple[Task, ...]) -> list[int]:
-    """Which captions of each image the tasks look at, ascending."""
-    matches = [VIEW.fullmatch(view) for task in tasks for view in (task.left, task.right)]
+    """Returns the positions of the captions of each image that the tasks compare, ascending."""
+    matches = [VIEW.fullmatch(view) for task in tasks for view in task.views]
     return sorted({int(m.group(1)) for m in matches if m and m.group(1) is not None})
 
 
-def needs_image(tasks: tuple[Task, ...]) -> bool:
-    """Whether any task looks at the image."""
-    return any("image" in (task.left, task.right) for task in tasks)
+def sides(tasks: tuple[Task, ...]) -> set[str]:
+    """Returns the sides of the model that the tasks embed: "image", "text" or both."""
+    return {"image" if view == "image" else "text" for task in tasks for view in task.views}
+
+
+def columns(tasks: tuple[Task, ...]) -> set[str]:
+    """Returns the batch columns that the losses read besides the views."""
+    return {name for task in tasks for name in task.config.loss.inputs}
+
+
+def check_reads(tasks: tuple[Task, ...], paths: Collection[str]) -> None:
+    """Refuses shared parameters that the model does not have.
+
+    Args:
+      tasks: from `make_tasks`.
+      paths: of all parameters.
+
+    Raises:
+      UserError: names the path and the nearest ones.
+    """
+    for task in tasks:
+        for path in task.config.loss.reads:
+            lookup(f"config.tasks.{task.name}.loss.reads", path, dict.fromkeys(paths))
 
 
 def compute_losses(
     tasks: tuple[Task, ...],
-    views: Mapping[str, jax.Array],
-    groups: jax.Array,
-    similarity_name: str,
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Sums the tasks' losses.
+    views: Mapping[str, Embedding],
+    batch: Mapping[str, jax.Array],
+    params: Tree,
+    model_state: Tree,
+    *,
+    similarity: Similarity,
+    seed: int,
+    step: jax.Array,
+    mesh: Mesh | None = None,
+) -> tuple[jax.Array, Tree, dict[str, jax.Array]]:
+    """Returns the weighted sum of the tasks' losses, the tasks' new state, and scalars.
 
     Args:
       tasks: from `make_tasks`.
-      views: view name -> [B, D] embeddings of the global batch.
-      groups: [B] int32 image ids: two examples of one image are not each other's negatives.
-      similarity_name: key of `similarity.SIMILARITIES`.
+      views: view -> embedding of the global batch.
+      batch: global columns; `image_id` int32 [B] and those named by `inputs`.
+      params: of the whole model; those of a task stand under `tasks/NAME`.
+      model_state: of the whole model, in the same way.
+      similarity: of the model.
+      seed: of the run; a task's randomness is a function of seed, name and step.
+      step: int32 scalar.
+      mesh: devices that the batch is split over.
 
     Returns:
-      The weighted sum, and `<task>/loss` with the loss's own scalars.
+      The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
+      `<task>/weight` where the weight changes with the step.
     """
-    prepared = {name: similarity.normalise(similarity_name, v) for name, v in views.items()}
+    flat = flatten(params)
     total = jnp.zeros((), jnp.float32)
-    scalars = {}
+    states, scalars = {}, {}
     for task in tasks:
-        loss, extras = task.loss(prepared[task.left], prepared[task.right], groups)
-        total += task.weight * loss
+        own = params.get("tasks", {}).get(task.name, {})
+        state = model_state.get("tasks", {}).get(task.name, {})
+        key = rngs.stream_key(seed, f"tasks/{task.name}", step)
+        module_key, loss_key = jax.random.split(key)
+        left, right = _sides(task, views)
+        inputs = {name: batch[name] for name in task.config.loss.inputs}
+        outputs: Mapping[str, jax.Array] = {}
+        if task.module is not None:
+            outputs, module_state = task.module.apply(
+                own["module"], state.get("module", {}), left, right, inputs,
+                train=True, key=module_key,
+            )  # fmt: skip
+            if module_state:
+                states[task.name] = {"module": module_state}
+        ids = batch["image_id"]
+        groups = ids if task.config.negatives == "image" else jnp.arange(ids.shape[0])
+        context = Context(
+            left_ids=groups,
+            right_ids=groups,
+            similarity=task.similarity or similarity,
+            similarity_params=(own if task.similarity else params).get("similarity", {}),
+            columns=inputs,
+            outputs=outputs,
+            reads={path: flat[path] for path in task.config.loss.reads},
+            key=loss_key,
+            step=step,
+            mesh=mesh,
+        )
+        options = {k: schedules.resolve(v, step) for k, v in task.config.loss.options.items()}
+        loss, extras = task.loss.function(left, right, context, **options)
+        weight = schedules.resolve(task.config.weight, step)
+        total += weight * loss
         scalars |= {f"{task.name}/{key}": value for key, value in ({"loss": loss} | extras).items()}
-    return total, scalars
+        if schedules.is_schedule(task.config.weight):
+            scalars[f"{task.name}/weight"] = weight
+    return total, states, scalars
+
+
+def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
+    """Traces the losses on three items, so that a name among their options is found early.
+
+    Losses that read columns are left out: their shapes are known with the dataset.
+
+    Raises:
+      UserError: an option, or a similarity that a loss cannot use.
+    """
+    vector = jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    item = Embedding(vector, log_sigma=vector, extras={"mean": vector})
+
+    def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:
+        params = {"similarity": similarity.init()}
+        params["tasks"] = {task.name: task.init(jax.random.key(0), views, {})[0] for task in simple}
+        return compute_losses(
+            simple, views, {"image_id": ids}, params, {}, similarity=similarity, seed=0, step=ids[0]
+        )[0]
+
+    simple = tuple(t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads))
+    views = {view: item for task in simple for view in task.views}
+    jax.eval_shape(compute, views, jax.ShapeDtypeStruct((3,), jnp.int32))
+
+
+def _sides(task: Task, views: Mapping[str, Embedding]) -> tuple[Embedding, Embedding | None]:
+    return views[task.views[0]], views[task.views[1]] if len(task.views) == 2 else None

@@ -96,7 +96,7 @@ def test_transparent_pixels_lie_on_white_and_of_an_animation_the_first_picture_i
     palette = _picture().convert("P")
     encoded = _encode(palette, "PNG", transparency=palette.getpixel((0, 0)))
     assert (_decode(checked_image(encoded).encoded)[0, 0] == 255).all()
-    red, blue = (PIL.Image.new("RGB", (4, 4), colour) for colour in ("red", "blue"))
+    red, blue = (PIL.Image.new("RGB", (4, 4), color) for color in ("red", "blue"))
     animation = _encode(red, "GIF", save_all=True, append_images=[blue])
     assert _decode(checked_image(animation).encoded)[0, 0].tolist() == [255, 0, 0]
 

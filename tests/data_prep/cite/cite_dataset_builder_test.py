@@ -1,7 +1,6 @@
 """CITE from the real file, and CITE and CITE++ from stand-ins with pictures."""
 
 import csv
-import pathlib
 
 import pytest
 import tensorflow_datasets as tfds
@@ -10,8 +9,6 @@ from data_prep.building.records import LeftOut
 from data_prep.cite.cite_dataset_builder import Builder
 from tests.data_prep.img2dataset import jpeg
 
-_REAL = pathlib.Path("../shared/data/cite")
-_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
 _QUESTIONS = [f"q{n}_resp" for n in range(2, 9)]
 _TRAIN = [("Mix | stir", "soup_1_0.jpg", "TFFFFTF"), ("Bake", "1.png", "FFFFFFF")]
 _TEST = [
@@ -113,9 +110,8 @@ def test_other_files_are_refused(manual_dir):
         _splits(manual_dir, "plus_images")
 
 
-@_real
-def test_the_real_file_holds_what_was_published(tmp_path):
-    builder = _build(_REAL, "labels", tmp_path)
+def test_the_real_file_holds_what_was_published(real_data, tmp_path):
+    builder = _build(real_data / "cite", "labels", tmp_path)
     assert builder.info.splits["train"].num_examples == 2047
     source = builder.as_data_source("train")
     examples = source.__getitems__(range(len(source)))

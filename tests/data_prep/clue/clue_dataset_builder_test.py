@@ -12,8 +12,6 @@ from data_prep.clue.clue_dataset_builder import Builder
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import jpeg
 
-_REAL = pathlib.Path("../shared/data/clue")
-_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
 _HEADER = ["", "index", "caption", "url", "Visible", "Subjective", "Action", "Story", "Meta"] + [
     "Irrelevant",
     "Other",
@@ -166,10 +164,9 @@ def test_other_files_are_refused(manual_dir):
         _splits(manual_dir)
 
 
-@_real
-def test_the_real_split_agrees_with_the_annotations(tmp_path):
+def test_the_real_split_agrees_with_the_annotations(real_data, tmp_path):
     builder = Builder(config="labels", data_dir=tmp_path)
-    splits = {split: dict(rows) for split, rows in builder._splits(_REAL).items()}
+    splits = {split: dict(rows) for split, rows in builder._splits(real_data / "clue").items()}
     assert {split: len(rows) for split, rows in splits.items()} == {
         "train": 6047,
         "test": 1512,
@@ -181,7 +178,9 @@ def test_the_real_split_agrees_with_the_annotations(tmp_path):
         "picture also in an earlier row of test": 10,
         "caption also in an earlier row of test": 1,
     }
-    with (_REAL / "data-both-04-08-cleaned.tsv").open(encoding="utf-8", newline="") as file:
+    with (real_data / "clue" / "data-both-04-08-cleaned.tsv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         annotations = list(csv.DictReader(file, delimiter="\t"))
     names = builder.info.metadata["relations"]
     pairs = splits["train"] | splits["test"]
@@ -194,10 +193,9 @@ def test_the_real_split_agrees_with_the_annotations(tmp_path):
     assert sum(not example["relations"][:6].any() for example in pairs.values()) == 379
 
 
-@_real
-def test_the_numbers_of_the_pictures_follow_from_the_rows(tmp_path):
+def test_the_numbers_of_the_pictures_follow_from_the_rows(real_data, tmp_path):
     for split in ("train", "test"):
         name = f"conceptual_{split}_dis.csv"
-        (tmp_path / name).symlink_to((_REAL / name).resolve())
-    released = {e["picture"]: e["picture_id"] for _, e in _splits(_REAL)["train"]}
+        (tmp_path / name).symlink_to((real_data / "clue" / name).resolve())
+    released = {e["picture"]: e["picture_id"] for _, e in _splits(real_data / "clue")["train"]}
     assert {e["picture"]: e["picture_id"] for _, e in _splits(tmp_path)["train"]} == released

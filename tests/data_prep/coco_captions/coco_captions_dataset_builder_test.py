@@ -2,7 +2,6 @@
 
 import io
 import json
-import pathlib
 import zipfile
 
 import PIL.Image
@@ -11,8 +10,6 @@ import tensorflow_datasets as tfds
 
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
 from data_prep.errors import UnexpectedFilesError
-
-_REAL = pathlib.Path("../shared/data/coco")
 
 # COCO id -> Karpathy split, image folder, number of captions.
 _IMAGES = {
@@ -166,9 +163,8 @@ def test_a_damaged_archive_loses_the_pictures_of_that_place_only(manual_dir):
     assert builder.info.metadata["kept"] == {"train": 3, "validation": 1, "test": 1}
 
 
-@pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
-def test_the_real_captions_and_images_that_are_at_hand(tmp_path):
-    builder = _build(_REAL, data_dir=tmp_path, min_kept=0.03)
+def test_the_real_captions_and_images_that_are_at_hand(real_data, tmp_path):
+    builder = _build(real_data / "coco", data_dir=tmp_path, min_kept=0.03)
     metadata = builder.info.metadata
     # 1,060 images, of which 66 of CxC's validation split have no caption.
     assert metadata["kept"] == {"train": 479 + 239, "validation": 161 - 66, "test": 181}

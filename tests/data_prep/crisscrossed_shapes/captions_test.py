@@ -15,7 +15,7 @@ PHRASES = sorted(
         (word, kind, value)
         for kind, table in {
             "shape": lexicon.NOUNS,
-            "colour": lexicon.COLOURS,
+            "color": lexicon.COLORS,
             "size": lexicon.SIZES,
             "place": lexicon.PLACES,
             "pattern": lexicon.PATTERNS,
@@ -41,10 +41,10 @@ def read(text):
     """What the words of a caption say, read without the help of the describer."""
     text = text.lower()
     found = collections.defaultdict(collections.Counter)
-    colours = {w: c for c, words in lexicon.BACKGROUND_COLOURS.items() for w in words}
-    names = "|".join(sorted(colours, key=len, reverse=True))
-    for colour in re.findall(rf"\b({names}) (?:{BACKDROPS})\b", text):
-        found["background"][colours[colour]] += 1
+    colors = {w: c for c, words in lexicon.BACKGROUND_COLORS.items() for w in words}
+    names = "|".join(sorted(colors, key=len, reverse=True))
+    for color in re.findall(rf"\b({names}) (?:{BACKDROPS})\b", text):
+        found["background"][colors[color]] += 1
     text = re.sub(rf"\b({names}) (?={BACKDROPS})", "", text)
     for phrase, kind, value in PHRASES:
         ending = "(?:e?s)?" if kind == "shape" else ""
@@ -65,13 +65,13 @@ def test_the_words_of_a_caption_say_what_its_content_says(described):
     for _, group in described:
         for caption in group:
             found, content = read(caption.text), caption.content
-            for kind in ("shape", "colour", "size"):
+            for kind in ("shape", "color", "size"):
                 stated = {getattr(item, kind) for item in content.items} - {None}
                 assert set(found[kind]) - {None} == stated, (kind, caption)
             places = {(item.row, item.column) for item in content.items} - {(None, None)}
             assert set(found["place"]) == places, caption
             assert set(found["pattern"]) == {content.background.pattern} - {None}, caption
-            assert set(found["background"]) == {content.background.colour} - {None}, caption
+            assert set(found["background"]) == {content.background.color} - {None}, caption
             assert sum(found["relation"].values()) == len(content.relations), caption
 
 
@@ -125,7 +125,7 @@ def test_captions_are_a_function_of_the_scene_and_the_generator(described):
 
 
 def test_synonyms_belong_to_one_meaning():
-    for table in (lexicon.NOUNS, lexicon.COLOURS, lexicon.PLACES, lexicon.BACKGROUND_COLOURS):
+    for table in (lexicon.NOUNS, lexicon.COLORS, lexicon.PLACES, lexicon.BACKGROUND_COLORS):
         words = [word for row in table.values() for word in row]
         assert len(words) == len(set(words))
         assert all(len(row) > 2 for row in table.values())

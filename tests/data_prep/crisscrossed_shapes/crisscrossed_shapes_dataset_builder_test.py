@@ -78,3 +78,46 @@ def test_two_builds_are_the_same_to_the_byte(images, data_dir, tmp_path):
 
     assert len(digests(data_dir)) == len(SIZES)
     assert digests(data_dir) == digests(tmp_path)
+
+
+def test_topics_are_those_of_the_one_caption(data_dir, images):
+    builder = build("relations", data_dir)
+    assert list(builder.info.metadata["relations"]) == [
+        "count",
+        "position",
+        "relation",
+        "background",
+    ]
+    examples = list(builder.as_data_source("train"))
+    assert len(examples) == SIZES["train"]
+    texts = {image["image_id"]: image["captions"] for image in images["train"]}
+    for example in examples:
+        describer = example["image_id"] % 5
+        assert list(example["captions"]) == [texts[example["image_id"]][describer]]
+        assert list(example["caption_ids"]) == [example["image_id"] * 5 + describer]
+    labels = np.stack([example["relations"] for example in examples])
+    assert labels.shape == (60, 4)
+    assert set(np.unique(labels)) == {0, 1}
+    # Every topic is raised by some captions and left out by others.
+    assert (labels.min(axis=0) == 0).all()
+    assert (labels.max(axis=0) == 1).all()
+
+
+def test_rated_captions_are_the_ratings_with_their_texts(data_dir, images):
+    ratings = [r for r in build("ratings", data_dir).as_data_source("test") if r["task"] == b"sts"]
+    pairs = list(build("rated_captions", data_dir).as_data_source("test"))
+    texts = {
+        int(caption_id): text
+        for image in images["test"]
+        for caption_id, text in zip(image["caption_ids"], image["captions"], strict=True)
+    }
+
+    def plain(records, *names):
+        return sorted(tuple(record[name] for name in names) for record in records)
+
+    for rating in ratings:
+        rating["sentence1"] = texts[int(rating["left_id"])]
+        rating["sentence2"] = texts[int(rating["right_id"])]
+    assert plain(pairs, "dataset", "sentence1", "sentence2", "score") == plain(
+        ratings, "method", "sentence1", "sentence2", "score"
+    )

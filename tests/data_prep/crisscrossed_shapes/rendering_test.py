@@ -17,7 +17,7 @@ def rendered(scene, seed=0):
 
 
 def centre_and_area(scene):
-    """Where and how large the pixels are that differ from the background's colour."""
+    """Where and how large the pixels are that differ from the background's color."""
     pixels = rendered(scene).astype(int)
     rows, columns = np.nonzero(np.abs(pixels - pixels[0, 0]).sum(axis=-1) > 90)
     return rows.mean(), columns.mean(), len(rows)
@@ -27,7 +27,7 @@ def test_an_image_is_64_pixels_wide_and_antialiased():
     pixels = rendered(SCENE)
     assert pixels.shape == (64, 64, 3)
     assert pixels.dtype == np.uint8
-    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 10  # edges mix two colours
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 10  # edges mix two colors
 
 
 @pytest.mark.parametrize("row", graph.ROWS)
@@ -57,9 +57,9 @@ def test_larger_sizes_cover_more(shape):
     assert areas[1] < 0.75 * areas[2]
 
 
-@pytest.mark.parametrize("name", ["shape", "colour", "size", "row", "column"])
+@pytest.mark.parametrize("name", ["shape", "color", "size", "row", "column"])
 def test_every_attribute_shows(name):
-    values = {"shape": graph.SHAPES, "colour": graph.COLOURS, "size": graph.SIZES}
+    values = {"shape": graph.SHAPES, "color": graph.COLORS, "size": graph.SIZES}
     values |= {"row": graph.ROWS, "column": graph.COLUMNS}
     pictures = [
         rendered(Scene((dataclasses.replace(ITEM, **{name: value}),), SCENE.background))
@@ -70,11 +70,11 @@ def test_every_attribute_shows(name):
 
 def test_every_background_shows():
     pictures = {
-        rendered(Scene((ITEM,), Background(pattern, colour))).tobytes()
+        rendered(Scene((ITEM,), Background(pattern, color))).tobytes()
         for pattern in graph.PATTERNS
-        for colour in graph.BACKGROUND_COLOURS
+        for color in graph.BACKGROUND_COLORS
     }
-    assert len(pictures) == len(graph.PATTERNS) * len(graph.BACKGROUND_COLOURS)
+    assert len(pictures) == len(graph.PATTERNS) * len(graph.BACKGROUND_COLORS)
 
 
 def test_rendering_is_a_function_of_the_generator_and_varies_with_it():

@@ -21,10 +21,10 @@ def test_scenes_are_complete_sorted_and_visible():
         assert 1 <= len(cells) <= 4
         assert cells == sorted(set(cells))
         assert scene.background.pattern in graph.PATTERNS
-        assert scene.background.colour in graph.BACKGROUND_COLOURS
+        assert scene.background.color in graph.BACKGROUND_COLORS
         for item in scene.items:
             assert item.shape in graph.SHAPES
-            assert item.colour in set(graph.COLOURS) - {scene.background.colour}
+            assert item.color in set(graph.COLORS) - {scene.background.color}
             assert item.size in graph.SIZES
     assert {len(scene.items) for scene in scenes} == {1, 2, 3, 4}
     assert {scene.background.pattern for scene in scenes} == set(graph.PATTERNS)
@@ -37,7 +37,7 @@ def test_scenes_are_a_function_of_the_seed():
 
 def test_most_scenes_have_a_near_duplicate_in_their_split():
     def facts(scene):
-        return {scene.background} | {(i.row, i.column, i.shape, i.colour) for i in scene.items}
+        return {scene.background} | {(i.row, i.column, i.shape, i.color) for i in scene.items}
 
     scenes = make_scenes(7, SIZES)["validation"]
     close = {

@@ -9,7 +9,7 @@ from data_prep.crisscrossed_shapes.graph import Background, Content, Item, full_
 from data_prep.crisscrossed_shapes.scenes import make_scenes
 
 OPPOSITE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
-ITEM = {"shape": 1.0, "colour": 0.8, "size": 0.4, "row": 0.3, "column": 0.3}
+ITEM = {"shape": 1.0, "color": 0.8, "size": 0.4, "row": 0.3, "column": 0.3}
 
 
 def slow_shared_weight(left, right):
@@ -33,7 +33,7 @@ def slow_shared_weight(left, right):
         both = {(order[i], r, order[j]) for i, r, j in stated(left)} & stated(right)
         best = max(best, total + 0.3 * len(both) / 2)
     best += 0.5 * same(left.background, right.background, "pattern")
-    best += 0.7 * same(left.background, right.background, "colour")
+    best += 0.7 * same(left.background, right.background, "color")
     return best + 0.5 * same(left, right, "count")
 
 
@@ -69,9 +69,9 @@ def test_resemblance_is_symmetric_and_one_only_for_the_same(contents, pairs):
 
 
 def test_worked_example():
-    star = Item(shape="star", colour="red")
+    star = Item(shape="star", color="red")
     ring = Item(shape="ring")
-    caption = Content((star, ring), Background(colour="grey"), relations=((0, "above", 1),))
+    caption = Content((star, ring), Background(color="grey"), relations=((0, "above", 1),))
     scene = Content(
         (
             Item("top", "left", "ring", "blue", "small"),
@@ -83,7 +83,7 @@ def test_worked_example():
     )
     facts = similarity.encode([caption, scene])
     said, shown = facts[np.array([0])], facts[np.array([1])]
-    # Star, its colour, ring, grey, and that something is above something.
+    # Star, its color, ring, grey, and that something is above something.
     np.testing.assert_allclose(similarity.weight(said), 1 + 0.8 + 1 + 0.7 + 0.3)
     # The ring is above the star in truth, so all holds but the relation.
     np.testing.assert_allclose(similarity.fit(said, shown), 3.5 / 3.8, rtol=1e-6)

@@ -2,7 +2,6 @@
 
 import collections
 import io
-import pathlib
 import zipfile
 
 import numpy as np
@@ -14,9 +13,6 @@ from data_prep.building.records import LeftOut
 from data_prep.cxc import rating_files
 from data_prep.cxc.cxc_dataset_builder import Builder
 
-_REAL = pathlib.Path("../shared/data/cxc")
-_COCO = pathlib.Path("../shared/data/coco")
-_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
 # Captions 11 to 14 describe images 1 to 4; of image 4 there are no pixels, 3 is cut, 2 is CMYK.
 _HEADERS = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
 _ROWS = {
@@ -151,7 +147,7 @@ def test_rows_that_cannot_be_used_are_named(tmp_path):
     ]
     path = tmp_path / "sits_val.csv"
     path.write_text("\n".join(lines))
-    rows = list(rating_files.read_ratings(path, "sits"))
+    rows = list(rating_files.scan_ratings(path, "sits"))
     assert rows[0] == rating_files.Rating("sits_val.csv line 2", 5, 6, 4.2, "c2i_original")
     assert [row.reason for row in rows[1:]] == [
         "pair comes twice",
@@ -177,16 +173,18 @@ def test_a_cut_file_is_refused(manual_dir):
 
 
 @pytest.fixture(scope="module")
-def real_folder(tmp_path_factory):
+def real_folder(real_data, tmp_path_factory):
     """The real ratings beside the captions and images that are at hand."""
     folder = tmp_path_factory.mktemp("cxc")
-    coco = [_COCO / "captions_val2014_known.csv.gz", _COCO / "images_160.zip"]
-    for path in [*_REAL.glob("*.csv"), *coco]:
+    coco = [
+        real_data / "coco" / "captions_val2014_known.csv.gz",
+        real_data / "coco" / "images_160.zip",
+    ]
+    for path in [*(real_data / "cxc").glob("*.csv"), *coco]:
         (folder / path.name).symlink_to(path.resolve())
     return folder
 
 
-@_real
 def test_the_real_ratings_meet_the_real_captions_and_images(real_folder, tmp_path):
     for split, rows in _splits(real_folder, "sits_images", tmp_path).items():
         kept = [row[1] for row in rows if not isinstance(row, LeftOut)]
@@ -196,15 +194,14 @@ def test_the_real_ratings_meet_the_real_captions_and_images(real_folder, tmp_pat
         assert all(example["left_caption"] for example in kept)
 
 
-@_real
-def test_the_real_ratings_have_the_published_structure(tmp_path):
+def test_the_real_ratings_have_the_published_structure(real_data, tmp_path):
     twice = {}
-    for split, rows in _splits(_REAL, "sis", tmp_path).items():
+    for split, rows in _splits(real_data / "cxc", "sis", tmp_path).items():
         pairs = {(example["left_id"], example["right_id"]) for _, example in rows}
         assert len(pairs) == len(rows)
         twice[split] = sum((b, a) in pairs for a, b in pairs) // 2
     assert twice == {"validation": 2253, "test": 2863}
-    ratings = list(rating_files.read_ratings(_REAL / "sts_test.csv", "sts"))
+    ratings = list(rating_files.scan_ratings(real_data / "cxc" / "sts_test.csv", "sts"))
     means = collections.defaultdict(list)
     for rating in ratings:
         means[rating.method].append(rating.score)

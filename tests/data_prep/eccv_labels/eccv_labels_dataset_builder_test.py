@@ -1,7 +1,6 @@
 """The labels of ECCV Caption from stand-ins of the released files, and from the real ones."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from data_prep.building.records import LeftOut
 from data_prep.eccv_labels.eccv_labels_dataset_builder import Builder
 from data_prep.eccv_labels.label_files import read_gallery
 
-_REAL = pathlib.Path("../shared/data/eccv_caption")
-_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
 # Images 9 and 7 with their captions; 99 is a sixth caption of image 9.
 _CAPTIONS = {9: [90, 91, 92, 93, 94], 7: [70, 71, 72, 73, 74]}
 _ORDER = [*_CAPTIONS[9], *_CAPTIONS[7]]
@@ -134,9 +131,8 @@ def test_orders_that_are_none_and_missing_files_are_named(manual_dir):
         _examples(manual_dir, "cxc")
 
 
-@_real
-def test_the_real_files_hold_what_was_published(tmp_path):
-    builder = _build(_REAL, "eccv", tmp_path)
+def test_the_real_files_hold_what_was_published(real_data, tmp_path):
+    builder = _build(real_data / "eccv_caption", "eccv", tmp_path)
     assert builder.info.splits["test"].num_examples == 1261 + 1332
     unreachable = builder.info.metadata["unreachable"]
     assert unreachable == {"i2t": {"575916": [144675], "421999": [467259]}, "t2i": {}}
@@ -147,6 +143,6 @@ def test_the_real_files_hold_what_was_published(tmp_path):
         "i2t": (6, 48, 22_550),
         "t2i": (1, 19, 11_279),
     }
-    gallery = _examples(_REAL, "gallery")
+    gallery = _examples(real_data / "eccv_caption", "gallery")
     assert [image for image, _ in gallery[:2]] == [391895, 60623]
     assert [example["fold"] for _, example in gallery] == [n // 1000 for n in range(5000)]

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import pathlib
 import zipfile
 
 import numpy as np
@@ -14,7 +13,6 @@ import tensorflow_datasets as tfds
 from data_prep.flickr8k import flickr8k_files
 from data_prep.flickr8k.flickr8k_dataset_builder import Builder
 
-_REAL = pathlib.Path("../shared/data/flickr8k")
 _SPLITS = {"train": ["b.jpg", "e.jpg"], "dev": ["d.jpg"], "test": ["a.jpg", "c.jpg"]}
 # All files that have captions; the last is in no split.
 _NAMES = [*sorted(name for names in _SPLITS.values() for name in names), "f.jpg"]
@@ -148,14 +146,13 @@ def test_an_image_without_five_captions_is_refused(tmp_path):
         flickr8k_files.read_captions(tmp_path)
 
 
-@pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
-def test_the_real_files_hold_what_was_published(tmp_path):
+def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     builder = Builder(config="features", data_dir=tmp_path)
-    settings = tfds.download.DownloadConfig(manual_dir=str(_REAL))
+    settings = tfds.download.DownloadConfig(manual_dir=str(real_data / "flickr8k"))
     builder.download_and_prepare(download_config=settings)
     assert [s.num_examples for s in builder.info.splits.values()] == [6000, 1000, 1000]
-    names = sorted(flickr8k_files.read_captions(_REAL).texts)
-    with np.load(_REAL / "mobilenet_v2_features.npz") as archive:
+    names = sorted(flickr8k_files.read_captions(real_data / "flickr8k").texts)
+    with np.load(real_data / "flickr8k" / "mobilenet_v2_features.npz") as archive:
         assert archive["files"].tolist() == names
         features = archive["features"]
     test = builder.as_data_source("test")
@@ -167,10 +164,9 @@ def test_the_real_files_hold_what_was_published(tmp_path):
     assert 0 <= min(ids) <= max(ids) < 40_455
 
 
-@pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
-def test_the_real_ratings_are_of_test_images_and_test_captions():
-    captions = flickr8k_files.read_captions(_REAL)
-    ratings = list(flickr8k_files.read_ratings(_REAL))
+def test_the_real_ratings_are_of_test_images_and_test_captions(real_data):
+    captions = flickr8k_files.read_captions(real_data / "flickr8k")
+    ratings = list(flickr8k_files.read_ratings(real_data / "flickr8k"))
     experts = [r for r in ratings if r.task == "expert"]
     assert len(experts) == 5822
     assert sum(r.image != r.caption_image for r in experts) == Builder.EXPECTED["expert"]

@@ -1,4 +1,4 @@
-"""Runs a builder over files as a build does, up to the serialised records, but writes nothing."""
+"""Runs a builder over files as a build does, up to the serialized records, but writes nothing."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ class Outcome:
 
     Attributes:
       error: the one clear error, or None.
-      kept: split -> key -> serialised example.
+      kept: split -> key -> serialized example.
       left_out: split -> reason -> records.
       parts: what else was left out.
       converted: number of images that were converted.

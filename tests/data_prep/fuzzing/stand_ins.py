@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.data_prep.fuzzing import captioned, fetched, labelled
+from tests.data_prep.fuzzing import captioned, fetched, labeled
 from tests.data_prep.fuzzing.contents import Images
 
 _FLICKR8K = "data_prep.flickr8k.flickr8k_dataset_builder.Builder"
@@ -87,27 +87,25 @@ STAND_INS = (
         22,
     ),
     StandIn("coco_captions", "captions", captioned.plain_captions, {}, is_counted=False),
-    StandIn("cxc", "sts_captions", labelled.cxc, {f"{_CXC}.EXPECTED": labelled.CXC_COUNTS}),
-    StandIn("cxc", "sits_images", labelled.cxc, {f"{_CXC}.EXPECTED": labelled.CXC_COUNTS}, 2),
+    StandIn("cxc", "sts_captions", labeled.cxc, {f"{_CXC}.EXPECTED": labeled.CXC_COUNTS}),
+    StandIn("cxc", "sits_images", labeled.cxc, {f"{_CXC}.EXPECTED": labeled.CXC_COUNTS}, 2),
     StandIn(
         "semeval_sts",
         "pairs",
-        labelled.semeval_official,
-        labelled.SEMEVAL_PATCHES,
+        labeled.semeval_official,
+        labeled.SEMEVAL_PATCHES,
         layout="official",
     ),
     StandIn(
-        "semeval_sts", "pairs", labelled.semeval_pasted, labelled.SEMEVAL_PATCHES, layout="pasted"
+        "semeval_sts", "pairs", labeled.semeval_pasted, labeled.SEMEVAL_PATCHES, layout="pasted"
     ),
+    StandIn("semeval_sts", "pairs", labeled.semeval_table, labeled.SEMEVAL_PATCHES, layout="table"),
+    StandIn("eccv_labels", "eccv", labeled.eccv, {f"{_ECCV}.EXPECTED": labeled.ECCV_COUNTS}),
+    StandIn("clue", "labels", labeled.clue, {f"{_CLUE}.EXPECTED": labeled.CLUE_COUNTS}),
+    StandIn("clue", "images", labeled.clue, {f"{_CLUE}.EXPECTED": labeled.CLUE_COUNTS}, 7),
+    StandIn("cite", "labels", labeled.cite, {f"{_CITE}.EXPECTED": {"train": 5}}),
     StandIn(
-        "semeval_sts", "pairs", labelled.semeval_table, labelled.SEMEVAL_PATCHES, layout="table"
-    ),
-    StandIn("eccv_labels", "eccv", labelled.eccv, {f"{_ECCV}.EXPECTED": labelled.ECCV_COUNTS}),
-    StandIn("clue", "labels", labelled.clue, {f"{_CLUE}.EXPECTED": labelled.CLUE_COUNTS}),
-    StandIn("clue", "images", labelled.clue, {f"{_CLUE}.EXPECTED": labelled.CLUE_COUNTS}, 7),
-    StandIn("cite", "labels", labelled.cite, {f"{_CITE}.EXPECTED": {"train": 5}}),
-    StandIn(
-        "cite", "plus_images", labelled.cite, {f"{_CITE}.EXPECTED_PLUS": {"train": 3, "test": 2}}, 5
+        "cite", "plus_images", labeled.cite, {f"{_CITE}.EXPECTED_PLUS": {"train": 3, "test": 2}}, 5
     ),
     *(
         StandIn(

@@ -1,4 +1,4 @@
-"""Nearest neighbours, against one cosine at a time."""
+"""Nearest neighbors, against one cosine at a time."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,16 @@ from data_prep.sampling.nearest import nearest
 
 
 def slow_nearest(vectors, number=5):
-    """Neighbours by the definition, one cosine at a time."""
-    neighbours = []
+    """Neighbors by the definition, one cosine at a time."""
+    neighbors = []
     for i, a in enumerate(vectors):
         cosines = {
             j: a @ b / np.linalg.norm(a) / np.linalg.norm(b)
             for j, b in enumerate(vectors)
             if j != i
         }
-        neighbours.append(sorted(cosines, key=lambda j: -cosines[j])[:number])
-    return neighbours
+        neighbors.append(sorted(cosines, key=lambda j: -cosines[j])[:number])
+    return neighbors
 
 
 @pytest.mark.parametrize("rows", [1024, 37, 10, 1])
@@ -39,6 +39,6 @@ def test_equally_similar_items_come_in_their_order():
         assert row.tolist() == same[:5]
 
 
-def test_few_items_have_few_neighbours():
+def test_few_items_have_few_neighbors():
     vectors = np.eye(3)[[0, 0, 1]] + 0.1
     assert nearest(vectors).tolist() == [[1, 2], [0, 2], [0, 1]]

@@ -8,7 +8,7 @@ from data_prep.sampling import scheme
 from data_prep.sampling.groups import make_groups, number_groups
 
 
-def make_neighbours(seed, number=37, width=5):
+def make_neighbors(seed, number=37, width=5):
     rng = np.random.default_rng(seed)
     return np.array(
         [rng.permutation(np.delete(np.arange(number), i))[:width] for i in range(number)]
@@ -21,7 +21,7 @@ def uneven_groups(sizes=(3, 1, 5, 2, 5, 1, 4)):
 
 
 def test_image_pairs_are_the_union_of_all_encoders_without_repetition():
-    first, second = make_neighbours(1), make_neighbours(2)
+    first, second = make_neighbors(1), make_neighbors(2)
     pairs = scheme.image_pairs([first, second])
     expected = {(i, j) for m in (first, second) for i, row in enumerate(m.tolist()) for j in row}
     assert len(pairs) == len(expected)
@@ -29,11 +29,11 @@ def test_image_pairs_are_the_union_of_all_encoders_without_repetition():
 
 
 def test_caption_pairs_join_each_pair_of_groups_once():
-    neighbours = make_neighbours(3)
+    neighbors = make_neighbors(3)
     groups = number_groups(37, 5)
-    pairs = groups.draw(scheme.joined_images([neighbours]), np.random.default_rng(0))
+    pairs = groups.draw(scheme.joined_images([neighbors]), np.random.default_rng(0))
     joined = [frozenset(pair) for pair in groups.owners[pairs].tolist()]
-    expected = {frozenset((i, j)) for i, row in enumerate(neighbours.tolist()) for j in row}
+    expected = {frozenset((i, j)) for i, row in enumerate(neighbors.tolist()) for j in row}
     assert len(joined) == len(set(joined))
     assert set(joined) == expected
     assert set((pairs % 5).ravel()) == set(range(5))
@@ -95,7 +95,7 @@ def test_every_image_takes_its_best_rated_pairs_from_each_source():
     sources = []
     for seed in (4, 5):
         edges = np.array(
-            [(i, j) for i, row in enumerate(make_neighbours(seed, 20).tolist()) for j in row]
+            [(i, j) for i, row in enumerate(make_neighbors(seed, 20).tolist()) for j in row]
         )
         sources.append((edges, np.random.default_rng(seed).permutation(len(edges)) / 20))
     pairs = scheme.cross_pairs(sources, groups, rng, per_source=1)

@@ -1,7 +1,5 @@
 """SemEval STS from the real files in two layouts, and from stand-ins of the official one."""
 
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -12,8 +10,6 @@ from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets
 from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder
 
-_REAL = pathlib.Path("../shared/data/sts")
-_real = pytest.mark.skipif(not _REAL.exists(), reason=f"{_REAL} is not there")
 # Set -> its listed pairs; those without a score are not in the dataset.
 _LISTED = {
     RatedSet(2012, "MSRpar", "train", 1, is_optional=True): [
@@ -131,12 +127,11 @@ def test_files_that_are_short_missing_or_twice_are_named(official):
         find_sets(official / "empty")
 
 
-@_real
-def test_the_real_files_hold_what_was_published_in_both_layouts(tmp_path):
-    pasted = find_sets(_REAL)
+def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_path):
+    pasted = find_sets(real_data / "sts")
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "semeval_sts.csv.gz").symlink_to(
-        (_REAL / "semeval_sts_2012_2016.csv.gz").resolve()
+        (real_data / "sts" / "semeval_sts_2012_2016.csv.gz").resolve()
     )
     builder = _build(tmp_path / "table", tmp_path)
     counts = {split: info.num_examples for split, info in builder.info.splits.items()}

@@ -71,7 +71,7 @@ NAMES = ("recalls", "unreachable", "folds", "capped", "several")
 
 
 def assert_equal_found(found, expected, task):
-    asked = from_scores.is_asked(task)
+    asked = from_scores.has_positives(task)
     assert 0 < asked.sum() < QUERIES
     assert not found.missing
     if expected.rank is None:
@@ -99,7 +99,7 @@ def test_lists_of_those_who_are_asked(name):
     generator = np.random.default_rng(1)
     matrix, task = few_values(generator), tasks(generator)[name]
     (expected,), _ = from_scores.answer_tasks(SavedScores(matrix, block_size=64), [task])
-    keep = np.where(from_scores.is_asked(task), ITEMS, 0)
+    keep = np.where(from_scores.has_positives(task), ITEMS, 0)
     assert_equal_found(answer_lists(sort_lists(matrix, keep), task, ITEMS), expected, task)
 
 
@@ -133,7 +133,7 @@ def test_recalls_of_cut_lists(length):
     generator = np.random.default_rng(3)
     matrix, task = few_values(generator), tasks(generator)["recalls"]
     found, whole = cut(matrix, task, length)
-    asked = from_scores.is_asked(task)
+    asked = from_scores.has_positives(task)
     beyond = int(np.sum(whole.rank[asked] >= length))
     assert beyond  # so the median rank rests on ranks that nobody knows
     assert found.rank is None
@@ -159,7 +159,7 @@ def test_cut_lists_that_decide_everything():
 def test_list_metrics_need_as_many_items_as_r():
     generator = np.random.default_rng(5)
     matrix, task = few_values(generator), tasks(generator)["unreachable"]
-    asked = from_scores.is_asked(task)
+    asked = from_scores.has_positives(task)
     r = from_scores.compute_r(task, task.positives)[asked]
     longest = int(r.max())
     found, whole = cut(matrix, task, longest)
@@ -193,7 +193,7 @@ def test_only_items_of_the_fold_fill_a_list():
     found, whole = cut(matrix, task, 10)
     order = np.argsort(-matrix, axis=1, kind="stable")[:, :10]
     own = task.folds[0][:, None] == task.folds[1][order]
-    asked = from_scores.is_asked(task)
+    asked = from_scores.has_positives(task)
     missed = asked & (whole.rank >= own.sum(axis=1))  # the positive is behind the end
     for k in (1, 5, 10):
         undecided = int(np.sum(missed & (own.sum(axis=1) < k)))

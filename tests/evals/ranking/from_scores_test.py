@@ -29,7 +29,7 @@ def random_positives(generator, queries, items):
 def slow_values(matrix, task, *, exclude_self=False):
     """Rank, mAP@R and R-Precision of every query that is asked, from its sorted row."""
     found = {}
-    for i in np.flatnonzero(from_scores.is_asked(task)):
+    for i in np.flatnonzero(from_scores.has_positives(task)):
         order = [j for j in np.argsort(-matrix[i], kind="stable") if not (exclude_self and i == j)]
         if task.folds is not None:
             order = [j for j in order if task.folds[0][i] == task.folds[1][j]]
@@ -105,7 +105,7 @@ def test_a_query_whose_positives_are_all_out_of_reach():
     matrix = np.array([[3, 2, 1], [1, 2, 3], [0, 0, 0]], np.float32)
     task = RetrievalTask(ragged([1], [], []), ("recall@1", "map@r"), np.array([0, 2, 0], np.int32))
     (found,), _ = from_scores.answer_tasks(SavedScores(matrix), [task])
-    np.testing.assert_array_equal(from_scores.is_asked(task), [True, True, False])
+    np.testing.assert_array_equal(from_scores.has_positives(task), [True, True, False])
     np.testing.assert_array_equal(found.rank[:2], [1, 3])  # behind the whole gallery
     np.testing.assert_array_equal(found.values["map@r"][:2], [0, 0])
 

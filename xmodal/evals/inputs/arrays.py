@@ -4,7 +4,7 @@ Ids are the dataset's own (COCO's caption and image ids); `galleries` brings wha
 the order of a split's labels.
 """
 
-import dataclasses
+import io
 import os
 import zipfile
 import zlib
@@ -12,8 +12,11 @@ from collections.abc import Iterator, Mapping
 
 import ml_dtypes
 import numpy as np
+from etils import epath
 
 from xmodal.config import UserError
+from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
+from xmodal.evals.reports.files import write_files
 
 # (ids, array) of each modality in the file of embeddings.
 _EMBEDDING_NAMES = (
@@ -22,53 +25,20 @@ _EMBEDDING_NAMES = (
 )
 # Scalars that a similarity may need: scale and shift of PCME's match probability.
 _PARAMETERS = ("match_scale", "match_shift")
+_SIMILARITY = "similarity"
+# Start of the names of what tasks predict, followed by TASK/images or TASK/captions.
+_PREDICTIONS = "predictions/"
 _ROWS_AT_A_TIME = 1024  # of a matrix that may be on disk
 
 
-@dataclasses.dataclass(frozen=True)
-class SavedEmbeddings:
-    """Embeddings of a model; a modality it lacks is None, with its ids.
-
-    Attributes:
-      place: where they came from, for messages.
-      image_ids: int64 [N].
-      image: float32 [N, D], or [N, K, D] with K embeddings of every item.
-      caption_ids: int64 [M].
-      captions: float32 [M, D] or [M, K, D].
-      parameters: of the similarity.
-    """
-
-    place: str
-    image_ids: np.ndarray | None
-    image: np.ndarray | None
-    caption_ids: np.ndarray | None
-    captions: np.ndarray | None
-    parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class SavedMatrix:
-    """The score of every image with every caption.
-
-    Attributes:
-      place: where they came from, for messages.
-      image_ids: int64 [N].
-      caption_ids: int64 [M].
-      matrix: floats [N, M], larger for more similar; may be mapped from disk.
-    """
-
-    place: str
-    image_ids: np.ndarray
-    caption_ids: np.ndarray
-    matrix: np.ndarray
-
-
-def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> SavedEmbeddings:
+def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Embeddings:
     """Reads `image_ids` [N], `image_embeddings` [N, D] or [N, K, D], and the same of captions.
 
     Args:
       source: npz file, or its arrays in a mapping. Embeddings of any float type, bfloat16
-        included, become float32. `match_scale` and `match_shift` are optional numbers.
+        included, become float32. `similarity` (a name), `match_scale` and `match_shift` (numbers)
+        are optional, and so are `predictions/TASK/images` [N, C] and `predictions/TASK/captions`
+        [M, C], whose sums are the logits of the probabilities that a task predicts for pairs.
 
     Raises:
       UserError: the file cannot be read, or its arrays do not fit together.
@@ -98,13 +68,52 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sav
     parameters = {
         name: _check_number(arrays[name], place, name) for name in _PARAMETERS if name in arrays
     }
-    return SavedEmbeddings(place, image_ids, image, caption_ids, captions, parameters)
+    return Embeddings(
+        place,
+        image_ids,
+        image,
+        caption_ids,
+        captions,
+        _check_name(arrays[_SIMILARITY], place) if _SIMILARITY in arrays else "",
+        parameters,
+        _read_predictions(arrays, place, image_ids, caption_ids),
+    )
+
+
+def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
+    """Writes the npz file that `load_embeddings` reads; nothing half written is left.
+
+    Raises:
+      UserError: the folder cannot be written, or the name does not end in .npz.
+    """
+    path = epath.Path(path)
+    if path.suffix != ".npz":
+        raise UserError(f"Embeddings are saved as npz: name {path} with the ending .npz.")
+    values = (
+        (embeddings.image_ids, embeddings.images),
+        (embeddings.caption_ids, embeddings.captions),
+    )
+    arrays: dict[str, np.ndarray] = {}
+    for names, pair in zip(_EMBEDDING_NAMES, values, strict=True):
+        if pair[1] is not None:
+            arrays |= zip(names, pair, strict=True)
+    arrays[_SIMILARITY] = np.array(embeddings.similarity)
+    arrays |= {key: np.float32(value) for key, value in embeddings.parameters.items()}
+    for task, predictions in embeddings.predictions.items():
+        parts = predictions.split()
+        arrays |= {
+            f"{_PREDICTIONS}{task}/{kind}": part
+            for kind, part in zip(("images", "captions"), parts, strict=True)
+        }
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_files(path.parent, {path.name: buffer.getvalue()})
 
 
 def load_scores(
     source: str | os.PathLike | Mapping[str, np.ndarray],
     ids: str | os.PathLike | Mapping[str, np.ndarray] | None = None,
-) -> SavedMatrix:
+) -> ScoreMatrix:
     """Reads a matrix of scores, images by captions.
 
     Args:
@@ -135,11 +144,11 @@ def load_scores(
         for name in ("image_ids", "caption_ids")
     )
     _check_scores(matrix, image_ids, caption_ids, place)
-    return SavedMatrix(place, image_ids, caption_ids, matrix)
+    return ScoreMatrix(place, image_ids, caption_ids, matrix)
 
 
 def place_of(source: object, name: str) -> str:
-    """How messages name what was handed over.
+    """Returns how messages name a source.
 
     Args:
       source: path of a file, or a mapping of what would be in it.
@@ -170,12 +179,14 @@ def _open_arrays(
     if not zipfile.is_zipfile(place):
         raise UserError(f"{place} is no npz file, or was cut short; write it by numpy.savez.")
     arrays = {}
-    known = {name for pair in _EMBEDDING_NAMES for name in pair} | {"scores", *_PARAMETERS}
+    known = {name for pair in _EMBEDDING_NAMES for name in pair}
+    known |= {"scores", _SIMILARITY, *_PARAMETERS}
     try:
         with np.load(place, allow_pickle=False) as file:
             for key in file.files:
-                # What is not asked for may be anything and stays unread.
-                arrays[key] = file[key] if key in known else np.zeros(0)
+                # Other arrays may be anything and stay unread.
+                is_read = key in known or key.startswith(_PREDICTIONS)
+                arrays[key] = file[key] if is_read else np.zeros(0)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(
             f"{place} cannot be read ({first_line(error)}); write it again by numpy.savez with "
@@ -286,3 +297,40 @@ def _check_number(array: np.ndarray, place: str, name: str) -> float:
     if array.size != 1 or not np.issubdtype(array.dtype, np.number) or not np.isfinite(array).all():
         raise UserError(f"{name} in {place} is {array.tolist()}; give one number.")
     return float(array.reshape(()))
+
+
+def _check_name(array: np.ndarray, place: str) -> str:
+    if array.shape != () or array.dtype.kind != "U":
+        raise UserError(f"{_SIMILARITY} in {place} is {array.tolist()}; give one name.")
+    return str(array)
+
+
+def _read_predictions(
+    arrays: Mapping[str, np.ndarray],
+    place: str,
+    image_ids: np.ndarray | None,
+    caption_ids: np.ndarray | None,
+) -> dict[str, Predictions]:
+    """Predictions by task."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for key in arrays:
+        if key.startswith(_PREDICTIONS):
+            task, _, kind = key.removeprefix(_PREDICTIONS).rpartition("/")
+            found.setdefault(task, {})[kind] = arrays[key]
+    wanted = {"images": image_ids, "captions": caption_ids}
+    for task, parts in found.items():
+        shapes = {kind: list(part.shape) for kind, part in parts.items()}
+        fits = set(parts) == set(wanted) and all(
+            ids is not None and parts[kind].ndim == 2 and len(parts[kind]) == len(ids)
+            for kind, ids in wanted.items()
+        )
+        if not fits or parts["images"].shape[1] != parts["captions"].shape[1]:
+            raise UserError(
+                f"Predictions of task {task!r} in {place} are {shapes}; save "
+                f"{_PREDICTIONS}{task}/images [N, C] and {_PREDICTIONS}{task}/captions [M, C], a "
+                "row for every image and every caption."
+            )
+    return {
+        task: Predictions(*(np.asarray(parts[kind], np.float32) for kind in wanted))
+        for task, parts in found.items()
+    }

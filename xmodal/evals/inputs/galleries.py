@@ -1,6 +1,7 @@
-"""From what a user handed over to a split's galleries: the items it must have, in its order."""
+"""Brings embeddings and scores into the order of a split, after a check of its items."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from xmodal.config import UserError
 from xmodal.evals.boards.positions import Positions
 from xmodal.evals.boards.types import Labels
-from xmodal.evals.inputs.arrays import SavedEmbeddings, SavedMatrix
+from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 
 # Items of another split are almost all unknown; an incomplete export is mostly known.
 _ANOTHER_SPLIT = 0.1
@@ -16,12 +17,12 @@ _ANOTHER_SPLIT = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """Which items of one gallery were handed over.
+    """The items of one gallery that a source has.
 
     Attributes:
       kind: "image" or "caption".
       found: bool [N], by position in the split.
-      extra: items handed over beyond the split; they play no part.
+      extra: items of the source beyond the split; they play no part.
     """
 
     kind: str
@@ -30,57 +31,73 @@ class Coverage:
 
 
 def check_coverage(
-    saved: SavedEmbeddings | SavedMatrix, labels: Labels, *, split: str, partial: bool
+    place: str, ids: Mapping[str, np.ndarray], labels: Labels, *, split: str, partial: bool
 ) -> list[Coverage]:
-    """Compares the ids handed over with those of the split; a modality left out is not asked.
+    """Compares the ids of a source with those of the split.
 
     Args:
-      saved: embeddings or scores.
+      place: of the source, for messages.
+      ids: "image" and "caption" -> ids; a kind without ids is left out.
       labels: of the split.
       split: its name.
       partial: whether some items may be missing.
 
     Raises:
-      UserError: items are missing and may not, or nothing fits.
+      UserError: items are missing and may not be, or nothing fits.
     """
     coverages = []
-    for kind, ids, wanted in _modalities(saved, labels):
-        found = Positions(kind, ids).find(wanted) >= 0
-        missing = len(wanted) - found.sum()
+    for kind, wanted in (("image", labels.image_ids), ("caption", labels.caption_ids)):
+        if kind not in ids:
+            continue
+        found = Positions(kind, ids[kind]).find(wanted) >= 0
+        missing, count = len(wanted) - found.sum(), len(ids[kind])
         if found.mean() < _ANOTHER_SPLIT and not (partial and found.any()):
             raise UserError(
-                f"{saved.place} has {found.sum()} of the {len(wanted)} {kind}s of the {split} "
-                f"split among its {len(ids)}: if it is of another split, say which by --split"
+                f"{place} has {found.sum()} of the {len(wanted)} {kind}s of the {split} "
+                f"split among its {count}: if it is of another split, say which by --split"
                 + (", else pass --partial." if found.any() else ".")
             )
         if missing and not partial:
             raise UserError(
-                f"{saved.place} lacks {missing} of the {len(wanted)} {kind}s of the {split} split, "
+                f"{place} lacks {missing} of the {len(wanted)} {kind}s of the {split} split, "
                 f"the first is {kind} id {wanted[found.argmin()]}: export all of them, or pass "
-                "--partial for numbers on what is there."
+                "--partial for numbers on those that exist."
             )
-        coverages.append(Coverage(kind, found, len(ids) - int(found.sum())))
+        coverages.append(Coverage(kind, found, count - int(found.sum())))
     return coverages
 
 
-def order_embeddings(
-    saved: SavedEmbeddings, labels: Labels
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Embeddings of images and captions in the order of the split: one copy, or none."""
-    arrays = {"image": saved.image, "caption": saved.captions}
-    for kind, ids, wanted in _modalities(saved, labels):
-        arrays[kind] = _take(arrays[kind], Positions(kind, ids)(wanted))
-    return arrays["image"], arrays["caption"]
+def ids_of(source: Embeddings | ScoreMatrix) -> dict[str, np.ndarray]:
+    """Returns the ids of a source by kind, "image" and "caption"; a missing kind is left out."""
+    ids = {"image": source.image_ids, "caption": source.caption_ids}
+    return {kind: each for kind, each in ids.items() if each is not None}
 
 
-def order_scores(saved: SavedMatrix, labels: Labels) -> "np.ndarray | ReorderedMatrix":
-    """Scores in the order of the split; a matrix on disk stays there."""
-    rows, columns = (
-        Positions(kind, ids)(wanted) for kind, ids, wanted in _modalities(saved, labels)
+def order_embeddings(source: Embeddings, labels: Labels) -> Embeddings:
+    """Returns the embeddings in the order of the split; arrays already in it are not copied."""
+    at = _find(source, labels)
+    arrays = {"image": source.images, "caption": source.captions}
+    arrays |= {kind: _take(arrays[kind], positions) for kind, positions in at.items()}
+    return dataclasses.replace(
+        source,
+        image_ids=np.asarray(labels.image_ids) if "image" in at else None,
+        images=arrays["image"],
+        caption_ids=np.asarray(labels.caption_ids) if "caption" in at else None,
+        captions=arrays["caption"],
+        predictions={
+            task: predictions.take(at["image"], at["caption"])
+            for task, predictions in source.predictions.items()
+        },
     )
-    if _is_whole(rows, saved.matrix.shape[0]) and _is_whole(columns, saved.matrix.shape[1]):
-        return saved.matrix
-    return ReorderedMatrix(saved.matrix, rows, columns)
+
+
+def order_scores(source: ScoreMatrix, labels: Labels) -> "np.ndarray | ReorderedMatrix":
+    """Returns the scores in the order of the split; a matrix on disk stays there."""
+    at = _find(source, labels)
+    rows, columns = at["image"], at["caption"]
+    if _is_whole(rows, source.matrix.shape[0]) and _is_whole(columns, source.matrix.shape[1]):
+        return source.matrix
+    return ReorderedMatrix(source.matrix, rows, columns)
 
 
 class ReorderedMatrix:
@@ -111,15 +128,10 @@ class ReorderedMatrix:
         return ReorderedMatrix(self._matrix.T, self._columns, self._rows)
 
 
-def _modalities(
-    saved: SavedEmbeddings | SavedMatrix, labels: Labels
-) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(kind, ids handed over, ids of the split) of every modality that was handed over."""
-    modalities = (
-        ("image", saved.image_ids, np.asarray(labels.image_ids)),
-        ("caption", saved.caption_ids, np.asarray(labels.caption_ids)),
-    )
-    return [modality for modality in modalities if modality[1] is not None]
+def _find(source: Embeddings | ScoreMatrix, labels: Labels) -> dict[str, np.ndarray]:
+    """Position in the source of every item of the split, by kind."""
+    wanted = {"image": np.asarray(labels.image_ids), "caption": np.asarray(labels.caption_ids)}
+    return {kind: Positions(kind, ids)(wanted[kind]) for kind, ids in ids_of(source).items()}
 
 
 def _take(array: np.ndarray, positions: np.ndarray) -> np.ndarray:

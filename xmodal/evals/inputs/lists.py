@@ -1,6 +1,5 @@
 """Ranked lists of any model, read and checked before any work."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -13,24 +12,10 @@ from xmodal.evals.boards.positions import Positions
 from xmodal.evals.boards.ragged import Ragged
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.inputs.arrays import first_line, place_of
+from xmodal.evals.inputs.sources import RankedLists
 
 
-@dataclasses.dataclass(frozen=True)
-class SavedRankings:
-    """Ranked lists, most similar first; a direction that was not handed over is None.
-
-    Attributes:
-      place: where they came from, for messages.
-      i2t: image id -> int64 caption ids.
-      t2i: caption id -> int64 image ids.
-    """
-
-    place: str
-    i2t: Mapping[int, np.ndarray] | None
-    t2i: Mapping[int, np.ndarray] | None
-
-
-def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> SavedRankings:
+def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLists:
     """Reads ranked lists in the form that the eccv_caption library takes.
 
     Args:
@@ -53,11 +38,11 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> SavedRan
         task: _check_lists(content[task], place, task) if task in content else None
         for task in ("i2t", "t2i")
     }
-    return SavedRankings(place, **directions)
+    return RankedLists(place, **directions)
 
 
 def order_rankings(
-    saved: SavedRankings, labels: Labels, boards: Sequence[Board]
+    saved: RankedLists, labels: Labels, boards: Sequence[Board]
 ) -> dict[str, Ragged]:
     """Ranked lists by position in the galleries of a split.
 

@@ -1,52 +1,159 @@
-"""What boards are judged from: embeddings, a score matrix, or ranked lists, in gallery order."""
+"""Sources of an evaluation, by id: embeddings, a score matrix, or ranked lists.
+
+A file and a model give the same types; `galleries` and `lists` bring them into the order of a
+split.
+"""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from xmodal.evals.boards.ragged import Ragged
+from xmodal.config import UserError
+
+# Largest error of a probability that is put together from its two parts.
+_TOLERANCE = 1e-4
+_SMALLEST = 1e-7  # a probability of less has no logit that float32 could tell
+
+
+def add_logits(images: jax.Array, captions: jax.Array) -> jax.Array:
+    """Returns probabilities [L, R, C] whose logits are the sums of parts [L, C] and [R, C]."""
+    return jax.nn.sigmoid(images[:, None] + captions[None])
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """Probabilities that a task predicts for every pair of an image and a caption.
+
+    Attributes:
+      images: float32 [N, ...], one row per image, as `combine` takes them.
+      captions: float32 [M, ...], one row per caption.
+      combine: rows of L images and of R captions -> probabilities [L, R, C]; pure JAX.
+    """
+
+    images: np.ndarray
+    captions: np.ndarray
+    combine: Callable[[jax.Array, jax.Array], jax.Array] = add_logits
+
+    def take(self, images: np.ndarray, captions: np.ndarray) -> "Predictions":
+        """Returns the predictions of items at the given positions."""
+        return dataclasses.replace(
+            self, images=self.images[images], captions=self.captions[captions]
+        )
+
+    def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Returns probabilities [P, C] of single pairs at the given positions."""
+        combine = jax.vmap(lambda image, caption: self.combine(image[None], caption[None])[0, 0])
+        return np.asarray(combine(self.images[images], self.captions[captions]))
+
+    def rows(self, queries: np.ndarray, *, transposed: bool) -> jax.Array:
+        """Returns probabilities of queries with the whole gallery.
+
+        Args:
+          queries: positions of B images, or of captions if `transposed`.
+          transposed: whether captions are the queries.
+
+        Returns:
+          float32 [B, M, C], or [B, N, C] if `transposed`.
+        """
+        if transposed:
+            return jnp.swapaxes(self.combine(self.images, self.captions[queries]), 0, 1)
+        return self.combine(self.images[queries], self.captions)
+
+    def split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns parts of images [N, C] and captions [M, C] whose sums are the logits.
+
+        Raises:
+          UserError: the logits are no such sums, so a file cannot hold them.
+        """
+        if self.combine is add_logits:
+            return self.images, self.captions
+        generator = np.random.default_rng(0)
+        rows, columns = (generator.integers(len(x), size=64) for x in (self.images, self.captions))
+        sample = self.pairs(rows, columns)
+        # Of all pairs, those near 1/2 tell the logits best.
+        at = np.abs(_logits(sample)).max(axis=1).argmin()
+        image, caption = rows[at : at + 1], columns[at : at + 1]
+        of_images = _logits(self.combine(self.images, self.captions[caption]))[:, 0]
+        of_captions = _logits(self.combine(self.images[image], self.captions))[0]
+        of_captions = of_captions - _logits(sample[at])
+        sums = jax.nn.sigmoid(of_images[rows] + of_captions[columns])
+        if np.abs(sample - sums).max() > _TOLERANCE:
+            raise UserError(
+                "The logits of the task's predictions are no sums of a part of the image and one "
+                "of the caption; a file of embeddings can hold only such predictions."
+            )
+        return of_images, of_captions
+
+
+def _logits(probabilities: jax.Array) -> np.ndarray:
+    clipped = np.clip(np.asarray(probabilities, np.float64), _SMALLEST, 1 - _SMALLEST)
+    return np.log(clipped / (1 - clipped)).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """Embeddings of one or both galleries.
+    """Embeddings of a model; a side without embeddings is None, with its ids.
 
     Attributes:
-      image: float32 [N, D], or [N, K, D] with K embeddings per item; None if there are none.
-      text: float32 [M, D] or [M, K, D], or None.
-      similarity: name in `xmodal.losses.similarity.SIMILARITIES`.
-      parameters: learnt numbers of the similarity.
+      place: where they came from, for messages.
+      image_ids: int64 [N].
+      images: float32 [N, D], or [N, K, D] with K embeddings of every item.
+      caption_ids: int64 [M].
+      captions: float32 [M, D] or [M, K, D].
+      similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" for none yet.
+      parameters: learned numbers of the similarity.
+      predictions: task -> predictions for the same images and captions, in the same order.
     """
 
-    image: np.ndarray | None
-    text: np.ndarray | None
-    similarity: str
+    place: str
+    image_ids: np.ndarray | None
+    images: np.ndarray | None
+    caption_ids: np.ndarray | None
+    captions: np.ndarray | None
+    similarity: str = ""
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    predictions: Mapping[str, Predictions] = dataclasses.field(default_factory=dict)
+
+    @property
+    def sides(self) -> frozenset[str]:
+        """The sides with embeddings, of "image" and "text"."""
+        given = {"image": self.images, "text": self.captions}
+        return frozenset(side for side, vectors in given.items() if vectors is not None)
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoreMatrix:
-    """Scores of every image with every caption, for models that read pairs.
+    """The score of every image with every caption, for models that read pairs.
 
     Attributes:
-      matrix: [N, M] of any float type, in memory or mapped from a file.
+      place: where they came from, for messages.
+      image_ids: int64 [N].
+      caption_ids: int64 [M].
+      matrix: floats [N, M], larger for more similar; may be mapped from disk.
     """
 
+    place: str
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
     matrix: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class RankedLists:
-    """Ranked lists; a query without a list has an empty row.
+    """Ranked lists, most similar first; a direction without lists is None.
 
     Attributes:
-      i2t: for every image, captions by falling similarity; None if there are none.
-      t2i: for every caption, images by falling similarity, or None.
+      place: where they came from, for messages.
+      i2t: image id -> int64 caption ids.
+      t2i: caption id -> int64 image ids.
     """
 
-    i2t: Ragged | None
-    t2i: Ragged | None
+    place: str
+    i2t: Mapping[int, np.ndarray] | None
+    t2i: Mapping[int, np.ndarray] | None
 
 
 Source = Embeddings | ScoreMatrix | RankedLists

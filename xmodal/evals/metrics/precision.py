@@ -35,3 +35,23 @@ def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
     """
     place = np.arange(1, hits.shape[1] + 1)
     return np.sum(hits & (place <= r[:, None]), axis=1) / r
+
+
+def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
+    """Average precision: the mean over positives of the precision at their place, in 0..1.
+
+    Items are ranked by falling score; of equal scores the earlier comes first (as torchnet's
+    `APMeter`).
+
+    Args:
+      scores: float [N].
+      positive: bool [N].
+
+    Returns:
+      The average precision, NaN without a positive.
+    """
+    hits = positive[np.argsort(-scores, kind="stable")]
+    if not hits.any():
+        return float("nan")
+    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    return float(precision[hits].mean())

@@ -14,7 +14,7 @@ from xmodal.evals.boards.ragged import Ragged
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One label set, asked of all queries.
+    """One label set, for all queries.
 
     Attributes:
       positives: of Q queries by position among N items.
@@ -33,8 +33,8 @@ class Best(NamedTuple):
     count: np.ndarray  # [Q], positives of this score
 
 
-class Asked(NamedTuple):
-    """A question on the device, its queries padded to whole tiles, and what was counted so far."""
+class QuestionCounts(NamedTuple):
+    """A question on the device, its queries padded to whole tiles, and its counts so far."""
 
     best: jax.Array  # [Q]
     first: jax.Array  # int32 [Q]
@@ -44,9 +44,9 @@ class Asked(NamedTuple):
 
 
 class Side(NamedTuple):
-    """All that is asked of the queries of one direction."""
+    """All questions of one direction, with the counts so far."""
 
-    asked: tuple[Asked, ...]
+    questions: tuple[QuestionCounts, ...]
     top_scores: jax.Array  # [Q, depth]
     top_items: jax.Array  # int32 [Q, depth]
 
@@ -63,13 +63,13 @@ def make_side(
       depth: length of the lists to keep; 0 for none.
     """
     queries, items = padded
-    asked = []
+    counts = []
     for question, found in zip(questions, best, strict=True):
         folds = question.folds
         if folds is not None:  # padding is in no fold
             folds = (_pad(folds[0], queries, -1), _pad(folds[1], items, -1))
-        asked.append(
-            Asked(
+        counts.append(
+            QuestionCounts(
                 best=_pad(found.score, queries, np.inf),
                 first=_pad(found.first, queries, 0),
                 folds=folds,
@@ -78,7 +78,7 @@ def make_side(
             )
         )
     return Side(
-        tuple(asked),
+        tuple(counts),
         top_scores=jnp.full((queries, depth), -jnp.inf, jnp.float32),
         top_items=jnp.full((queries, depth), -1, jnp.int32),
     )
@@ -137,16 +137,18 @@ def _count_side(side: Side, tile: jax.Array, query: np.int32, item: np.int32, *,
     """Adds a tile to one direction, whose queries lie along `axis`, from position `query` on."""
     # A compiled function per question: on a CPU each holds a few tiles meanwhile, and if all held
     # theirs together, fresh memory from the system would cost ten times more than the counting.
-    asked = tuple(_count_asked(each, tile, query, item, axis=axis) for each in side.asked)
+    questions = tuple(
+        _count_question(each, tile, query, item, axis=axis) for each in side.questions
+    )
     if not side.top_scores.shape[1]:
-        return side._replace(asked=asked)
-    return Side(asked, *_merge(side.top_scores, side.top_items, tile, query, item, axis=axis))
+        return side._replace(questions=questions)
+    return Side(questions, *_merge(side.top_scores, side.top_items, tile, query, item, axis=axis))
 
 
-@functools.partial(jax.jit, static_argnames="axis", donate_argnames="asked")
-def _count_asked(
-    asked: Asked, tile: jax.Array, query: jax.Array, item: jax.Array, *, axis: int
-) -> Asked:
+@functools.partial(jax.jit, static_argnames="axis", donate_argnames="state")
+def _count_question(
+    state: QuestionCounts, tile: jax.Array, query: jax.Array, item: jax.Array, *, axis: int
+) -> QuestionCounts:
     """Adds a tile to what was counted for one question."""
     num_queries, num_items = tile.shape[axis], tile.shape[1 - axis]
 
@@ -162,19 +164,19 @@ def _count_asked(
     def add(values: jax.Array, counts: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice_in_dim(values, rows_of(values) + counts, query, 0)
 
-    best = by_query(asked.best)
+    best = by_query(state.best)
     equal = tile == best
-    before = by_item(item + jnp.arange(num_items, dtype=jnp.int32)) < by_query(asked.first)
+    before = by_item(item + jnp.arange(num_items, dtype=jnp.int32)) < by_query(state.first)
     ahead = (tile > best) | (equal & before)
-    if asked.folds is not None:
-        theirs = jax.lax.dynamic_slice_in_dim(asked.folds[1], item, num_items)
-        same_fold = by_query(asked.folds[0]) == by_item(theirs)
+    if state.folds is not None:
+        theirs = jax.lax.dynamic_slice_in_dim(state.folds[1], item, num_items)
+        same_fold = by_query(state.folds[0]) == by_item(theirs)
         equal, ahead = equal & same_fold, ahead & same_fold
     # Both counts in one sum: a tile has far fewer than 2**15 items.
     counts = ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
     counts = jnp.sum(counts, axis=1 - axis)
-    return asked._replace(
-        ahead=add(asked.ahead, counts & 0xFFFF), equal=add(asked.equal, counts >> 16)
+    return state._replace(
+        ahead=add(state.ahead, counts & 0xFFFF), equal=add(state.equal, counts >> 16)
     )
 
 

@@ -7,38 +7,38 @@ from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.metrics.recall import compute_recall_values
 from xmodal.evals.ranking.from_scores import (
     LIST_METRICS,
-    Found,
+    TaskAnswer,
     compute_list_values,
     compute_r,
-    is_asked,
+    has_positives,
     relations_of,
 )
 
 
-def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> Found:
+def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer:
     """Computes the metrics whose value is certain for every query.
 
     A list that ends before its first positive leaves the rank open, yet decides recall@k if it
     is at least k long; within folds, only items of the query's fold count.
 
     Args:
-      lists: items of every query by falling score; an empty row for a query that is not asked.
-      task: what is asked.
+      lists: items of every query by falling score; an empty row for a query that has no positive.
+      task: the task.
       gallery: number of items.
 
     Returns:
       The metrics; those the lists cannot give are named in `missing`.
     """
     table = _pad(lists, task)
-    asked = is_asked(task)
-    rows = np.flatnonzero(asked)
+    is_query = has_positives(task)
+    rows = np.flatnonzero(is_query)
     length = np.sum(table >= 0, axis=1)
     values, missing = {}, {}
     rank = None
     if not set(task.metrics) <= set(LIST_METRICS):
         rank, known = _ranks(table, task.positives, length)
         complete = length >= (gallery if task.folds is None else _fold_sizes(task))
-        known |= complete | ~asked
+        known |= complete | ~is_query
         recalls = compute_recall_values(rank, task.metrics)
         for metric, recall in recalls.items():
             if undecided := int(np.sum(~known & (length < int(metric.removeprefix("recall@"))))):
@@ -57,9 +57,9 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> Found:
         table = np.pad(
             table, [(0, 0), (0, max(0, int(r.max()) - table.shape[1]))], constant_values=-1
         )
-        values[metric] = np.zeros(len(asked))
+        values[metric] = np.zeros(len(is_query))
         values[metric][rows] = compute_list_values(task, table, rows, metric)
-    return Found(rank, None, values, missing)  # a list does not say what was equal
+    return TaskAnswer(rank, None, values, missing)  # a list does not say what was equal
 
 
 def _pad(lists: Ragged, task: RetrievalTask) -> np.ndarray:

@@ -24,14 +24,14 @@ _LONGEST_LIST = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class TaskAnswer:
     """What was found for one task, a row of every query in the gallery of queries.
 
     Attributes:
       rank: int32 [Q], items ahead of the best positive; None if that is not known.
       tied: bool [Q], see `Ranks`; None if that is not known.
       values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary where a query
-        is not asked.
+        has no positive.
       missing: metric -> why it could not be computed.
     """
 
@@ -47,7 +47,7 @@ def answer_tasks(
     backward: Sequence[RetrievalTask] = (),
     *,
     exclude_self: bool = False,
-) -> tuple[list[Found], list[Found]]:
+) -> tuple[list[TaskAnswer], list[TaskAnswer]]:
     """Answers all tasks between two galleries.
 
     Args:
@@ -77,7 +77,7 @@ def relations_of(task: RetrievalTask) -> tuple[Ragged | Relation, ...]:
     return task.positives if isinstance(task.positives, tuple) else (task.positives,)
 
 
-def is_asked(task: RetrievalTask) -> np.ndarray:
+def has_positives(task: RetrievalTask) -> np.ndarray:
     """Which queries have a positive, bool [Q]."""
     return np.any([_count(task, relation) > 0 for relation in relations_of(task)], axis=0)
 
@@ -88,10 +88,10 @@ def compute_list_values(
     """One metric of the tops of lists.
 
     Args:
-      task: what is asked.
+      task: the task.
       lists: int32 [Q, depth], items by falling score, -1 behind the last; depth is at least the
         largest R.
-      rows: int [P], queries that are asked.
+      rows: int [P], queries with a positive.
       metric: a key of `LIST_METRICS`.
 
     Returns:
@@ -137,7 +137,7 @@ def _questions(tasks: Sequence[RetrievalTask]) -> list[Question]:
     return [Question(task.positives, task.folds) for task in tasks if _asks_ranks(task)]
 
 
-def _find_all(tasks: Sequence[RetrievalTask], answers: Answers, scores: Scores) -> list[Found]:
+def _find_all(tasks: Sequence[RetrievalTask], answers: Answers, scores: Scores) -> list[TaskAnswer]:
     ranks = iter(answers.ranks)
     return [
         _find(task, next(ranks) if _asks_ranks(task) else None, answers.lists, scores)
@@ -145,23 +145,25 @@ def _find_all(tasks: Sequence[RetrievalTask], answers: Answers, scores: Scores) 
     ]
 
 
-def _find(task: RetrievalTask, ranks: Ranks | None, lists: np.ndarray, scores: Scores) -> Found:
+def _find(
+    task: RetrievalTask, ranks: Ranks | None, lists: np.ndarray, scores: Scores
+) -> TaskAnswer:
     queries, items = scores.shape
-    asked = is_asked(task)
+    is_query = has_positives(task)
     values = {}
     for metric in task.metrics:
         if metric in LIST_METRICS:
             values[metric] = np.zeros(queries)
             if _is_listed(task):
-                rows = np.flatnonzero(asked)
+                rows = np.flatnonzero(is_query)
                 values[metric][rows] = compute_list_values(task, lists, rows, metric)
             else:
                 values[metric] = _count_r_precision(task, metric, scores)
     if ranks is None:
-        return Found(None, np.zeros(queries, bool), values)
-    # All positives of a query may be outside the gallery: it is asked, and misses.
+        return TaskAnswer(None, np.zeros(queries, bool), values)
+    # All positives of a query may be outside the gallery: it counts, and misses.
     rank = np.where(ranks.rank < 0, items, ranks.rank).astype(np.int32)
-    return Found(rank, ranks.tied, values)
+    return TaskAnswer(rank, ranks.tied, values)
 
 
 def _count_r_precision(task: RetrievalTask, metric: str, scores: Scores) -> np.ndarray:

@@ -17,6 +17,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.losses.similarity import make_similarity
+
 Score = Callable[[Any, Any], jax.Array]
 
 _GROUP = 64
@@ -130,7 +133,7 @@ class Products:
         Args:
           queries: Q items.
           items: N items; the same object for scores within one gallery.
-          score: two prepared blocks -> float32 [b, m]; symmetric in its arguments.
+          score: two prepared blocks -> float32 [b, m].
         """
         self.shape = (queries.size, items.size)
         self.tile_shape = (queries.rows, items.rows)
@@ -173,9 +176,9 @@ class Products:
             scores[at] = np.asarray(found).ravel()[: len(scores[at])]
         return scores
 
-    def transpose(self) -> "Products":
-        """See `Scores.transpose`."""
-        return Products(self._items, self._queries, self._score)
+    def transpose(self) -> "Scores":
+        """See `Scores.transpose`; a score of two sides keeps them in their order."""
+        return _Transposed(self)
 
     def is_symmetric(self) -> bool:
         """Whether scores within one gallery have the same bits from either side.
@@ -189,6 +192,26 @@ class Products:
                 jnp.array_equal(self.tile(0, last), self.tile(last, 0).T)
             )
         return self._symmetric
+
+
+class _Transposed:
+    """Scores of the items of `base` as queries."""
+
+    def __init__(self, base: Scores) -> None:
+        self._base = base
+        self.shape, self.tile_shape = base.shape[::-1], base.tile_shape[::-1]
+
+    def tile(self, i: int, j: int) -> jax.Array:
+        """See `Scores.tile`."""
+        return self._base.tile(j, i).T
+
+    def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """See `Scores.pairs`."""
+        return self._base.pairs(columns, rows)
+
+    def transpose(self) -> Scores:
+        """See `Scores.transpose`."""
+        return self._base
 
 
 class SavedScores:
@@ -228,6 +251,35 @@ class SavedScores:
     def transpose(self) -> "SavedScores":
         """See `Scores.transpose`."""
         return SavedScores(self._matrix.T, block_size=self._block_size, mesh=self._mesh)
+
+
+def open_scores(
+    embeddings: Embeddings, *, block_size: int = 1024, mesh: Mesh | None = None
+) -> dict[tuple[str, str], Scores]:
+    """Returns the scores between every two sides that have embeddings.
+
+    Args:
+      embeddings: of the items to rank, in any order.
+      block_size: items per tile.
+      mesh: every tile is spread over its `data` axis.
+
+    Returns:
+      Some of ("image", "text"), ("text", "text"), ("image", "image") -> scores.
+    """
+    similarity = make_similarity({"name": embeddings.similarity}, "similarity")
+    prepare, score = similarity.scorer(embeddings.parameters)
+    vectors = {"image": embeddings.images, "text": embeddings.captions}
+    galleries = {
+        side: Gallery(rows, prepare, block_size=block_size, mesh=mesh)
+        for side, rows in vectors.items()
+        if rows is not None
+    }
+    pairs = [("image", "text"), ("text", "text"), ("image", "image")]
+    return {
+        (left, right): Products(galleries[left], galleries[right], score)
+        for left, right in pairs
+        if {left, right} <= set(galleries)
+    }
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -128,15 +128,15 @@ def _find_best(positives: Ragged, scores: np.ndarray) -> Best:
 
 def _collect(side: counting.Side, best: Sequence[Best], size: int) -> Answers:
     ranks = []
-    for asked, found in zip(side.asked, best, strict=True):
-        has_positive, equal = found.count > 0, asked.equal[:size]
+    for counts, found in zip(side.questions, best, strict=True):
+        has_positive, equal = found.count > 0, counts.equal[:size]
         if (equal[has_positive] < found.count[has_positive]).any():
             raise RuntimeError(
                 "This device gives one pair of items different scores in different products, so "
                 "ranks would not be exact. Evaluate on the CPU (JAX_PLATFORMS=cpu), and please "
                 "report the device."
             )
-        rank = np.where(has_positive, asked.ahead[:size], -1).astype(np.int32)
+        rank = np.where(has_positive, counts.ahead[:size], -1).astype(np.int32)
         ranks.append(Ranks(rank, has_positive & (equal > found.count)))
     return Answers(ranks, np.asarray(side.top_items)[:size])
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from xmodal.evals.published import ECCV_BY_DIRECTION, ECCV_TABLE_4, PUBLISHED
 from xmodal.evals.reports import tables
-from xmodal.evals.results import BoardResult, metric_tag
+from xmodal.evals.results import BoardResult, Numbers, metric_tag
 
 _TUPLE_METRICS = ("recall@1", "recall@5", "recall@10", "median_rank")
 
@@ -15,6 +15,7 @@ def format_report(
     title: str,
     published: bool = False,
     boards: Sequence[BoardResult] = (),
+    numbers: Sequence[Numbers] = (),
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
@@ -27,11 +28,13 @@ def format_report(
       title: heading, naming dataset and split.
       published: put the papers' rows above ours, on boards that have any.
       boards: their definitions, labels, and what could not be computed.
-      warnings: what a reader must know before any number, in bold at the top.
+      numbers: results without boards; each has a table of its own.
+      warnings: in bold at the top.
       notes: other facts, under them.
     """
     sections = [f"# {title}", *(f"**{warning}**" for warning in warnings), *notes]
-    tags = dict.fromkeys(tag for metrics in rows.values() for tag in metrics)
+    plain = {tag for each in numbers for tag in each.metrics}
+    tags = dict.fromkeys(tag for metrics in rows.values() for tag in metrics if tag not in plain)
     names = list(dict.fromkeys(tag.partition("/")[0] for tag in tags if "/" in tag))
     for name in names:
         layouts = tables.board_tables(name, tags)
@@ -44,6 +47,8 @@ def format_report(
             sections.append(tables.format_columns("Mean of I→T, T→I", columns, printed, rows))
         printed = _published_rows(name) if published else {}
         sections += [tables.format_columns(*layout, printed, rows) for layout in layouts]
+    for each in numbers:
+        sections += [f"## {each.name}", each.definition, tables.format_numbers(each.metrics)]
     by_name = {board.name: board for board in boards}
     facts = []
     for name in dict.fromkeys([*by_name, *names]):
@@ -85,7 +90,7 @@ def _describe(board: BoardResult | None) -> str:
 
 
 def _reasons(board: BoardResult | None) -> list[str]:
-    """What could not be computed, as a list by reason."""
+    """The parts that could not be computed, as a list by reason."""
     if board is None:
         return []
     lacking: dict[str, list[str]] = {}

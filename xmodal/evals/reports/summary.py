@@ -7,7 +7,7 @@ import numpy as np
 
 from xmodal.evals.metrics.recall import MEDIAN_RANK, compute_median_rank
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import BoardResult, metric_tag
+from xmodal.evals.results import BoardResult, Numbers, Result, metric_tag
 
 MEAN = "mean"  # stands in tags where a task would
 _MEAN_OF = ("i2t", "t2i")
@@ -18,12 +18,12 @@ Value = TypeVar("Value", float, np.ndarray)
 
 
 def summarize(
-    results: Sequence[BoardResult], *, intervals: bool, samples: int = 1000, seed: int = 0
+    results: Sequence[Result], *, intervals: bool, samples: int = 1000, seed: int = 0
 ) -> dict[str, float]:
     """All numbers of an evaluation.
 
     Args:
-      results: one per board.
+      results: one per board, or numbers, which are taken as they are.
       intervals: whether to bootstrap; correlations are samples already.
       samples: resamples of every board.
       seed: of the bootstrap; same seed, same intervals.
@@ -39,6 +39,9 @@ def summarize(
     bootstrap = Bootstrap(samples=samples, seed=seed)
     found = {}
     for board in results:
+        if isinstance(board, Numbers):
+            found |= board.metrics
+            continue
         drawn = compute_samples(board, bootstrap) if intervals else {}
         for tag, value in compute_values(board).items():
             found[tag] = value

@@ -134,6 +134,19 @@ def format_counts(board: str, ours: Mapping[str, Mapping[str, float]]) -> str:
     return "\n\n".join(format_table(rows) for rows in (retrieval, rated) if len(rows) > 1)
 
 
+def format_numbers(metrics: Mapping[str, float]) -> str:
+    """Writes a table with a row per metric, its deviation behind it where there is one."""
+    rows = [["Metric", "value"]]
+    for tag, value in metrics.items():
+        if tag.endswith("_std") and tag.removesuffix("_std") in metrics:
+            continue
+        cell = "-" if math.isnan(value) else f"{value:.6g}"
+        if f"{tag}_std" in metrics:
+            cell += f" ± {metrics[f'{tag}_std']:.3g}"
+        rows.append([tag, cell])
+    return format_table(rows)
+
+
 def format_table(rows: Sequence[Sequence[str]]) -> str:
     """Aligns cells into a Markdown table; the first row is the header, the first column text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,0 +1,187 @@
+"""Every field of a run with a neutral value, and sections that several papers share."""
+
+from collections.abc import Callable
+
+from ml_collections import ConfigDict
+
+
+def base(name: str) -> ConfigDict:
+    """A run without a model, tasks or evaluators."""
+    return ConfigDict(
+        {
+            "name": name,
+            "seed": 0,
+            # Numbers of steps may also be given in epochs, as text: "30 epochs".
+            "total_steps": 10_000,
+            "batch_size": 128,
+            "log_every": 50,
+            "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
+            "tasks": {},
+            # Regular expressions matched from the start of a parameter's path.
+            "freeze": [],
+            "l2": None,
+            # `--config.init_from.run=RUN` starts from the weights of another run,
+            # `--config.init_from.towers.text=DIR` from a folder of xmodal.convert_weights.
+            "init_from": {
+                "run": "",
+                "step": "best",
+                "include": [".*"],
+                "optimizer": True,
+                "towers": {"image": "", "text": ""},
+            },
+            # Sides whose frozen part is computed once, stored beside the dataset, and read.
+            "frozen_features": {"sides": [], "folder": ""},
+            "optimizer": adam(1e-4),
+            "data": dataset("crisscrossed_shapes"),
+            "train_split": "train",
+            "evals": {},
+            "select": {"metric": "", "mode": "max"},
+            "checkpoint": {"every": 1000, "keep_last": 3},
+            # (regular expression of a path in the state, rule); the first match wins.
+            "sharding": [[".*", "replicated"]],
+        },
+        # A section may take the place of None, and "3 epochs" that of a number.
+        type_safe=False,
+    )
+
+
+def dataset(name: str, builder_config: str = "images") -> dict:
+    """`config.data` of a dataset with captions and, unless `image` is set to None, pictures."""
+    return {
+        "dataset": name,
+        "config": builder_config,
+        "data_dir": "",
+        "manual_dir": "",
+        "ratings_dir": "",
+        "examples": "images",
+        "captions_per_image": 1,
+        "labels": [],
+        "image": {
+            "size": 224,
+            "augment": None,
+            "eval_crop": 1.0,
+            "eval_recipe": "cxc",
+        },
+        "text": wordpiece(),
+        "prefetch": 2,
+    }
+
+
+def wordpiece(vocabulary_size: int = 1000, max_length: int = 32) -> dict:
+    """`config.data.text` of BERT's tokenizer with a learned vocabulary."""
+    return _text("wordpiece", vocabulary_size=vocabulary_size, max_length=max_length)
+
+
+def words(tokenizer: str, min_count: int, max_length: int, **options: object) -> dict:
+    """`config.data.text` of a word tokenizer with the training words seen `min_count` times."""
+    options = {"unknown": "token", **options}
+    return _text(tokenizer, min_count=min_count, max_length=max_length, **options)
+
+
+def _text(tokenizer: str, **options: object) -> dict:
+    return {
+        "tokenizer": tokenizer,
+        "vocabulary": "",
+        "vocabulary_size": 1000,
+        "min_count": 1,
+        "unknown": "drop",
+        "markers": "none",
+        "max_length": 32,
+        "lower_case": True,
+        "augment": None,
+    } | options
+
+
+def adam(learning_rate: float, schedule: dict | None = None, **options: object) -> dict:
+    """`config.optimizer` of plain Adam; the schedule is constant unless given."""
+    return {
+        "name": "adam",
+        "options": options,
+        "learning_rate": learning_rate,
+        "schedule": schedule or {"name": "constant", "warmup_steps": 0},
+        "clip_norm": None,
+        "skip_outliers": None,
+        "weight_decay": None,
+        "groups": {},
+        "plateau": None,
+    }
+
+
+def boards(every: int | str = 1000) -> dict:
+    """An evaluator of retrieval and rated pairs on the run's own dataset."""
+    return {
+        "type": "boards",
+        "data": None,
+        "split": "validation",
+        "final_split": "test",
+        "every": every,
+        "batch_size": 512,
+        "boards": None,
+        "annotations": "",
+        "bootstrap_samples": 1000,
+        "seed": 0,
+    }
+
+
+def task(
+    left: str,
+    right: str,
+    loss: str,
+    *,
+    weight: float = 1.0,
+    negatives: str = "image",
+    **options: object,
+) -> dict:
+    """One entry of `config.tasks`: two views compared by a loss."""
+    return {
+        "views": [left, right],
+        "loss": {"name": loss, "options": options, "inputs": [], "reads": [], "module": {}},
+        "weight": weight,
+        "negatives": negatives,
+        "similarity": None,
+    }
+
+
+def small_convnet(width: float = 0.25, depth: float = 0.25, batch_norm: str = "batch") -> dict:
+    """An EfficientNet small enough for a laptop CPU."""
+    return {
+        "name": "efficientnet",
+        "width": width,
+        "depth": depth,
+        "batch_norm": batch_norm,
+        "statistics": "global",
+    }
+
+
+def on_embedded_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
+    """The same experiment on the embedded dataset, small; each paper shrinks its own model."""
+    config = config.copy_and_resolve_references()
+    config.name += "_quick"
+    config.total_steps, config.batch_size, config.log_every = steps, 64, steps // 3
+    config.data.dataset, config.data.config = "crisscrossed_shapes", "images"
+    config.data.text.vocabulary = ""
+    if config.data.image is not None:
+        config.data.image.size = 64
+    config.optimizer.learning_rate = 1e-3
+    evaluator = boards(steps // 2)
+    evaluator["bootstrap_samples"] = 100
+    config.evals = {"shapes": evaluator}
+    config.select = {"metric": "shapes/mean_recall@10", "mode": "max"}
+    config.checkpoint.every = steps // 2
+    return config
+
+
+def variant(config: ConfigDict, argument: str, **variants: Callable) -> ConfigDict:
+    """The experiment itself, or the variant named in `--config=FILE.py:ARGUMENT`.
+
+    Args:
+      config: the experiment.
+      argument: "" or the name of a variant.
+      **variants: functions of the config.
+    """
+    if not argument:
+        return config
+    if argument not in variants:
+        known = ", ".join(sorted(variants))
+        raise ValueError(f"Unknown variant {argument!r} of {config.name}; known: {known} or none.")
+    return variants[argument](config)

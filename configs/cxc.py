@@ -1,0 +1,148 @@
+"""Settings that the experiments of the Crisscrossed Captions paper share."""
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+
+def experiment(name: str) -> ConfigDict:
+    """DE_T2T+I2T's model, data, optimizer and evaluation; tasks are each experiment's own."""
+    config = base.base(name)
+    config.total_steps, config.batch_size = 40_000, 2048
+    config.model = {
+        "image": efficientnet_b4(),
+        "text": frozen_bert(),
+        "similarity": {"name": "dot", "temperature": 1.0},
+    }
+    config.freeze = ["text/encoder/"]
+    config.l2 = {"pattern": "image/.*(kernel|depthwise)$", "scale": 5e-6}
+    config.optimizer = skipping_adam(5e-6)
+    config.data = coco()
+    config.evals = {"coco": base.boards(every=1000)}
+    config.select.metric = "coco/coco5k/mean_recall@10"
+    return config
+
+
+def efficientnet_b4() -> dict:
+    """The image side: pooled 1792-d output, no projection."""
+    return {
+        "encoder": {
+            "name": "efficientnet",
+            "variant": "b4",
+            "dtype": "bfloat16",
+            "depthwise": "auto",
+            "batch_norm": "batch",
+            "statistics": "per_device",
+            "drop_connect": 0.2,
+            "remat": False,
+        },
+        "head": {"name": "mean"},
+        "projection": None,
+    }
+
+
+def frozen_bert(projection: int | None = 1792) -> dict:
+    """The text side: BERT-Base, three new layers, a linear projection."""
+    return {
+        "encoder": {
+            "name": "bert",
+            "vocab_size": 30522,
+            "width": 768,
+            "depth": 12,
+            "lower_depth": 0,
+            "heads": 12,
+            "mlp_dim": 3072,
+            "max_positions": 512,
+            "dropout": 0.0,
+            "dtype": "bfloat16",
+        },
+        "head": {
+            "name": "transformer",
+            "block": "milan",
+            "width": 768,
+            "depth": 3,
+            "heads": 8,
+            "mlp_dim": 3072,
+            "pool": "first",
+            "dtype": "bfloat16",
+        },
+        "projection": None if projection is None else {"width": projection},
+    }
+
+
+def minilm(lower_depth: int, projection: int | None = None) -> dict:
+    """The sentence encoder all-MiniLM-L6-v2, its first layers kept apart to be frozen."""
+    return {
+        "encoder": {
+            "name": "bert",
+            "vocab_size": 30522,
+            "width": 384,
+            "depth": 6,
+            "lower_depth": lower_depth,
+            "heads": 12,
+            "mlp_dim": 1536,
+            "max_positions": 512,
+            "dropout": 0.0,
+            "dtype": "float32",
+        },
+        "head": {"name": "mean"},
+        "projection": None if projection is None else {"width": projection},
+    }
+
+
+def skipping_adam(learning_rate: float) -> dict:
+    """Adam as released: the rate falls by 0.1 % every 1000 steps, outlying updates are skipped."""
+    schedule = {"name": "staircase", "rate": 0.999, "every": 1000, "warmup_steps": 0}
+    optimizer = base.adam(learning_rate, schedule, b1=0.9, b2=0.999, eps=1e-8)
+    optimizer["clip_norm"] = 1.0
+    optimizer["skip_outliers"] = {"deviations": 4.0, "decay": 0.995, "floor": 0.1}
+    return optimizer
+
+
+def coco() -> dict:
+    """COCO in the Karpathy split, restval in train, with the released CxC ratings."""
+    data = base.dataset("coco_captions")
+    data["image"] = {
+        "size": 380,
+        "augment": {"area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True},
+        "eval_crop": 0.875,
+        "eval_recipe": "cxc",
+    }
+    # Learning may overshoot its aim by a few per cent; the model has 30,522 rows.
+    data["text"] = base.wordpiece(vocabulary_size=29_000, max_length=48)
+    data["prefetch"] = 4
+    return data
+
+
+def image_text(weight: float = 1.0) -> dict:
+    """Images against captions, both directions: equation (1)."""
+    return _softmax("image", "caption_0", weight)
+
+
+def text_text(weight: float = 1.0) -> dict:
+    """Captions of one image against each other; the weight is c of equation (2), not printed."""
+    return _softmax("caption_0", "caption_1", weight)
+
+
+def _softmax(left: str, right: str, weight: float) -> dict:
+    return base.task(
+        left, right, "softmax", weight=weight,
+        form="with_positive", directions="mean", engine="dense", chunk_size=1024,
+    )  # fmt: skip
+
+
+def quick(config: ConfigDict) -> ConfigDict:
+    """The `:quick` variant of an experiment: the same parts, small, on the embedded dataset."""
+    config = base.on_embedded_dataset(config)
+    config.data.text.vocabulary_size, config.data.text.max_length = 1000, 32
+    if config.model.image is not None:
+        statistics = config.model.image.encoder.statistics
+        config.model.image.encoder = base.small_convnet() | {"statistics": statistics}
+    text = config.model.text
+    text.encoder.update({"vocab_size": 0, "max_positions": 32, "dtype": "float32"})
+    text.encoder.update({"width": 64, "depth": 1, "heads": 2, "mlp_dim": 128})
+    text.head.update({"width": 64, "heads": 2, "mlp_dim": 128, "dtype": "float32"})
+    if text.projection is not None:
+        # EfficientNet's last convolution has 1280 channels before scaling, 320 after.
+        text.projection.width = 320
+    return config

@@ -1,0 +1,256 @@
+"""Image-caption pairs labeled with the relations that hold between the two: Clue and CITE."""
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.building.records import LeftOut, Record
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """One labeled pair.
+
+    Attributes:
+      where: file and line.
+      pair_id: number of the pair.
+      picture_id: number of the picture; several pairs may share it.
+      picture: its URL or file name.
+      caption: the text.
+      relations: 0 or 1 for each relation.
+    """
+
+    where: str
+    pair_id: int
+    picture_id: int
+    picture: str
+    caption: str
+    relations: tuple[int, ...]
+
+    def example(self) -> dict[str, Any]:
+        """Returns the example without its image."""
+        return {
+            "image_id": self.pair_id,
+            "captions": [self.caption],
+            "caption_ids": [self.pair_id],
+            "relations": np.asarray(self.relations, np.int32),
+            "picture_id": self.picture_id,
+            "picture": self.picture,
+        }
+
+
+def check_counts(
+    pairs: Mapping[str, Iterable[Pair | LeftOut]],
+    relations: Sequence[str],
+    expected: Mapping[str, int],
+    source: str,
+) -> None:
+    """Compares numbers of rows and of labels with the published ones; see `schema.check_counts`.
+
+    Args:
+      pairs: split -> pairs, and rows that are no pairs.
+      relations: names of the relations.
+      expected: `<split>` -> rows, `<split>/<relation>` -> pairs for which the relation holds.
+      source: of the files.
+
+    Raises:
+      UnexpectedFilesError: something differs.
+    """
+    found: collections.Counter[str] = collections.Counter()
+    for split, group in pairs.items():
+        for pair in group:
+            found[split] += 1
+            if isinstance(pair, LeftOut):
+                # Such rows are reported one by one, and without them labels cannot add up.
+                expected = {k: v for k, v in expected.items() if not k.startswith(f"{split}/")}
+            else:
+                found.update(
+                    f"{split}/{name}"
+                    for name, holds in zip(relations, pair.relations, strict=True)
+                    if holds
+                )
+    schema.check_counts(found, expected, source)
+
+
+def deduplicated(
+    test: Iterable[Pair | LeftOut], train: Iterable[Pair | LeftOut]
+) -> tuple[list[Pair], collections.Counter[str]]:
+    """The test pairs of which neither the picture nor the caption has been seen before.
+
+    Returns:
+      Those that stay, in order, and how many do not for which reason.
+    """
+    seen = [pair for pair in train if isinstance(pair, Pair)]
+    pictures = {pair.picture: "train" for pair in seen}
+    captions = {pair.caption: "train" for pair in seen}
+    kept: list[Pair] = []
+    dropped: collections.Counter[str] = collections.Counter()
+    for pair in test:
+        if isinstance(pair, LeftOut):
+            continue
+        if pair.picture in pictures:
+            dropped[f"picture also in {pictures[pair.picture]}"] += 1
+        elif pair.caption in captions:
+            dropped[f"caption also in {captions[pair.caption]}"] += 1
+        else:
+            kept.append(pair)
+            pictures[pair.picture] = captions[pair.caption] = "an earlier row of test"
+    return kept, dropped
+
+
+def with_numbers(
+    pairs: Mapping[str, Iterable[Pair | LeftOut]], numbers: Mapping[str, int] | None = None
+) -> dict[str, list[Pair | LeftOut]]:
+    """The pairs of all splits with the numbers of their pictures.
+
+    Args:
+      pairs: split -> pairs.
+      numbers: picture -> number; by default the order in which the pictures come first, going by
+        `pair_id`.
+
+    Raises:
+      UnexpectedFilesError: a picture has no number.
+    """
+    everything = [p for group in pairs.values() for p in group if isinstance(p, Pair)]
+    names = dict.fromkeys(p.picture for p in sorted(everything, key=lambda pair: pair.pair_id))
+    if numbers is None:
+        numbers = {name: number for number, name in enumerate(names)}
+    if missing := [name for name in names if name not in numbers]:
+        raise UnexpectedFilesError(
+            f"{len(missing):,} pictures have no number, the first is {missing[0]}"
+        )
+    return {
+        split: [
+            dataclasses.replace(pair, picture_id=numbers[pair.picture])
+            if isinstance(pair, Pair)
+            else pair
+            for pair in group
+        ]
+        for split, group in pairs.items()
+    }
+
+
+def flags(
+    row: Mapping[str, str], columns: Sequence[str], values: Mapping[str, int]
+) -> tuple[int, ...]:
+    """The labels of a row.
+
+    Args:
+      row: column -> text.
+      columns: in the order of the relations.
+      values: text -> 0 or 1.
+
+    Raises:
+      ValueError: a text is none of those.
+    """
+    for column in columns:
+        if row[column] not in values:
+            raise ValueError(f"{column} is {row[column]!r}")
+    return tuple(values[row[column]] for column in columns)
+
+
+class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
+    """Builder of labeled pairs, without images or, in the configs `*images`, with them.
+
+    A picture with two captions is two examples, since each caption has labels of its own. That is
+    also how CMCM is trained and measured: `image_id` is the number of the pair, every caption has
+    one right image, and copies of that image are wrong. `picture_id` tells the copies. Beside a
+    split `test` there is `test_deduplicated`.
+
+    Attributes:
+      RELATIONS: names of the relations.
+      HOMEPAGE: of the dataset.
+    """
+
+    RELATIONS: ClassVar[tuple[str, ...]]
+    HOMEPAGE: ClassVar[str]
+
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+        """Reads the pairs of every split, with the numbers of their pictures."""
+        raise NotImplementedError
+
+    def _image_name(self, pair: Pair) -> str:
+        """File name, with its ending or without, of an image whose url is not known."""
+        raise NotImplementedError
+
+    @property
+    def _with_images(self) -> bool:
+        return self.builder_config.name.endswith("images")
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        image = tfds.features.Image(shape=(None, None, 3)) if self._with_images else None
+        features = schema.captioned_image_features(image, relations=len(self.RELATIONS))
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {**features, "picture_id": np.int32, "picture": tfds.features.Text()}
+            ),
+            homepage=self.HOMEPAGE,
+            metadata=tfds.core.MetadataDict(relations=list(self.RELATIONS)),
+        )
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+        pairs = self._read_pairs(folder)
+        if "test" in pairs:
+            kept, dropped = deduplicated(pairs["test"], pairs["train"])
+            pairs["test_deduplicated"] = kept
+            self.info.metadata["deduplicated"] = dict(dropped)
+        return {split: self._records(group, folder / "images") for split, group in pairs.items()}
+
+    def _records(
+        self, pairs: Iterable[Pair | LeftOut], images: pathlib.Path
+    ) -> Iterator[Record | LeftOut]:
+        if self._with_images:
+            yield from _join_images(pairs, images, self._image_name)
+            return
+        for pair in pairs:
+            yield pair if isinstance(pair, LeftOut) else (pair.pair_id, pair.example())
+
+
+def _join_images(
+    pairs: Iterable[Pair | LeftOut], folder: pathlib.Path, name: Callable[[Pair], str]
+) -> Iterator[Record | LeftOut]:
+    """Yields the pairs with their images, in the order of the images in a folder.
+
+    Args:
+      pairs: of one split.
+      folder: the images, in any form that `read_fetched` reads.
+      name: gives the file name, with its ending or without, of an image whose url is not known.
+
+    Raises:
+      FileNotFoundError: the folder does not exist.
+    """
+    labeled = []
+    for pair in pairs:
+        if isinstance(pair, LeftOut):
+            yield pair
+        else:
+            labeled.append(pair)
+    rows_of: dict[str, list[int]] = collections.defaultdict(list)
+    for row, pair in enumerate(labeled):
+        rows_of[name(pair)].append(row)
+
+    def rows_of_file(path: str) -> Sequence[int]:
+        file = pathlib.PurePosixPath(path)
+        return rows_of.get(file.name) or rows_of.get(file.stem, ())
+
+    joined = join_rows(
+        read_fetched(folder),
+        len(labeled),
+        urls=RowIndex(pair.picture for pair in labeled).rows,
+        names=rows_of_file,
+        where=lambda row: labeled[row].where,
+    )
+    for item in joined:
+        if isinstance(item, LeftOut):
+            yield item
+        else:
+            row, image = item
+            yield labeled[row].pair_id, labeled[row].example() | {"image": image}

@@ -1,0 +1,122 @@
+"""Prepared datasets: opened without ever being built, and read column by column."""
+
+import contextlib
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from absl import logging
+from google.protobuf.json_format import ParseError
+
+import data_prep
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
+
+_BLOCK = 4096  # records at a time
+
+
+def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
+    """Opens a prepared dataset and never builds one.
+
+    Raises:
+      NotPreparedError: it is not there, with the command that prepares it, or its description is
+        damaged.
+    """
+    make_builder = data_prep.builder_class(dataset)
+    try:
+        with _without_warnings():
+            builder = make_builder(config=config, data_dir=data_dir)
+            is_prepared = builder.is_prepared()
+    except ParseError as error:
+        raise NotPreparedError(
+            f"the description (dataset_info.json) of {dataset}/{config} in "
+            f"{data_dir or 'the folder of TFDS'} is damaged ({error}); delete the dataset and "
+            "build it again"
+        ) from error
+    if not is_prepared:
+        raise NotPreparedError(
+            f"{dataset}/{config} is not prepared in {builder.data_dir}; run "
+            f"python -m data_prep.build --dataset={dataset} --config={config}"
+        )
+    return builder
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """TFDS warns of every config that is not prepared."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:
+    """Builder configs of a dataset that are prepared."""
+    found = []
+    for config in data_prep.builder_class(dataset).builder_configs:
+        with contextlib.suppress(NotPreparedError):
+            open_prepared(dataset, config, data_dir)
+            found.append(config)
+    return found
+
+
+def read_columns(
+    builder: tfds.core.DatasetBuilder, split: str, names: Collection[str]
+) -> dict[str, np.ndarray | list[np.ndarray]]:
+    """Reads single features and sequences of texts and numbers.
+
+    Args:
+      builder: of a prepared dataset.
+      split: its name.
+      names: of the features that are wanted; those the dataset lacks are left out.
+
+    Returns:
+      Feature -> its values [N] (numbers int64 or float32, texts as bytes), or of sequences a list
+      with the values of every record.
+
+    Raises:
+      UnexpectedFilesError: the dataset has no such split; the known ones are listed.
+    """
+    known = dict(builder.info.features.items())
+    if split not in builder.info.splits:
+        raise UnexpectedFilesError(
+            f"{builder.name}/{builder.builder_config.name} has no split {split!r}; known: "
+            f"{', '.join(builder.info.splits)}"
+        )
+    wanted = {name: known[name] for name in names if name in known}
+    sequences = {
+        name for name, feature in wanted.items() if isinstance(feature, tfds.features.Sequence)
+    }
+    parsers = {
+        name: tf.io.RaggedFeature(_stored_type(feature.feature), row_splits_dtype=tf.int64)
+        if name in sequences
+        else tf.io.FixedLenFeature([], _stored_type(feature))
+        for name, feature in wanted.items()
+    }
+    records = builder.as_data_source(
+        split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
+    ).data_source
+    blocks: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
+    for start in range(0, len(records), _BLOCK):
+        rows = records.__getitems__(range(start, min(start + _BLOCK, len(records))))
+        parsed = tf.io.parse_example(tf.constant(rows), parsers)
+        for name, values in parsed.items():
+            blocks[name] += _rows(values) if name in sequences else [values.numpy()]
+    return {
+        name: parts if name in sequences else np.concatenate(parts)
+        for name, parts in blocks.items()
+    }
+
+
+def _rows(values: tf.RaggedTensor) -> list[np.ndarray]:
+    return np.split(values.flat_values.numpy(), values.row_splits.numpy()[1:-1])
+
+
+def _stored_type(feature: tfds.features.FeatureConnector) -> tf.DType:
+    """The type that serialized examples have for a feature."""
+    dtype = feature.tf_dtype
+    if dtype == tf.string:
+        return dtype
+    return tf.float32 if dtype.is_floating else tf.int64

@@ -1,0 +1,1 @@
+"""Rank correlation between metrics over several models, with its report."""

@@ -1,0 +1,93 @@
+"""Which metrics are compared: those that are named, or a choice that is read at a glance."""
+
+import collections
+import fnmatch
+import math
+from collections.abc import Sequence
+
+from xmodal.analysis.agreement.rank_correlation import Models
+from xmodal.config import UserError
+from xmodal.evals.published import ECCV_TABLE_5_METRICS
+
+# More columns than this are not read at a glance.
+_MOST_METRICS = 12
+# A few numbers per board, for those of which table 5 has none.
+_HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
+# Tags that stand behind a metric and judge no model.
+_SUFFIXES = ("_low", "_high", "_std")
+_COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
+# The step of a checkpoint, and the metric by which it was chosen: a copy of another one.
+_OF_TRAINING = ("step", "mean_recall@10")
+
+
+def choose_metrics(models: Models, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The tags to compare.
+
+    Args:
+      models: model -> tag -> number.
+      metrics: tags asked for. None takes all that two models or more have, but no counts, ends of
+        intervals and numbers of the training. If these are more than twelve: those of table 5 of
+        the ECCV Caption paper, and R@1 and correlations of the boards that it lacks.
+
+    Raises:
+      UserError: a tag is in no model or given twice, or there are not two to choose.
+    """
+    judging = _judging(models)
+    if metrics is not None:
+        known = {tag for row in models.values() for tag in row}
+        unknown = [tag for tag in metrics if tag not in known]
+        if unknown:
+            raise UserError(f"No model has the metric(s) {unknown}; known: {list(judging)}.")
+        if len(metrics) < 2 or len(set(metrics)) < len(metrics):
+            raise UserError(f"Name two or more metrics to compare, each once, got {list(metrics)}.")
+        return tuple(metrics)
+    shared = [tag for tag, count in judging.items() if count > 1]
+    if len(shared) < 2:
+        raise UserError(
+            f"Two metrics are needed that two or more models have, and these are {shared}: "
+            f"evaluate the models on the same boards. All metrics: {list(judging)}."
+        )
+    chosen = shared if len(shared) <= _MOST_METRICS else _shorten(shared)
+    if len(chosen) < 2:
+        raise UserError(
+            f"Name two or more metrics to compare; {len(shared)} are too many to choose from: "
+            f"{shared}."
+        )
+    return tuple(chosen)
+
+
+def describe_left_out(models: Models) -> str:
+    """One sentence on the metrics of single models, which nobody can rank by, or ''."""
+    groups = collections.Counter(
+        _board(tag) for tag, count in _judging(models).items() if count < 2
+    )
+    if not groups:
+        return ""
+    listed = ", ".join(f"{name} ({count})" for name, count in groups.items())
+    return f"Left out, as fewer than two models have them: metrics of {listed}."
+
+
+def _judging(models: Models) -> dict[str, int]:
+    """Tag -> how many models have it, without the tags that judge no model."""
+    counts = dict.fromkeys((tag for row in models.values() for tag in row), 0)
+    for row in models.values():
+        for tag, value in row.items():
+            counts[tag] += not math.isnan(value)
+    return {tag: count for tag, count in counts.items() if not _is_background(tag)}
+
+
+def _shorten(tags: Sequence[str]) -> list[str]:
+    paper = [tag for tag in ECCV_TABLE_5_METRICS if tag in tags]
+    boards = {_board(tag) for tag in paper}
+    others = [tag for tag in tags if _board(tag) not in boards]
+    return paper + [
+        tag for tag in others if any(fnmatch.fnmatchcase(tag, like) for like in _HEADLINES)
+    ]
+
+
+def _board(tag: str) -> str:
+    return tag.split("/")[0]
+
+
+def _is_background(tag: str) -> bool:
+    return tag.endswith(_SUFFIXES) or tag.split("/")[-1] in (*_COUNTS, *_OF_TRAINING)

@@ -1,0 +1,229 @@
+r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pairs.
+
+    python -m xmodal.analysis.describe --ratings=CXC --split=test --texts=COCO \
+        --word_vectors=GLOVE.txt --output=FIGURES
+    python -m xmodal.analysis.describe --dataset=flickr8k --output=FIGURES
+
+--ratings is a folder of CSV files as CxC released them; --dataset a prepared dataset with scores.
+Writes PNG files and the same pictures for TensorBoard: how scores are spread in every task and
+sampling method, how many pairs are positive, scores against cosines, the spread of the raters, and
+pairs rated twice; those for which something is missing are left out, and the command says what.
+
+Cosines are those of --embeddings (an npz file as `python -m xmodal.eval_main --embeddings` reads),
+or of bags of words where texts are known: averaged --word_vectors, without them word counts. Texts
+are the dataset's own, or those of CxC's captions in a folder --texts with dataset_coco.json,
+captions_val2014.json or a table captions*.csv.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+
+import data_prep
+from data_prep.command_line import check_config
+from data_prep.cxc.caption_texts import read_caption_texts
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from xmodal.analysis.ratings import (
+    agreement_plots,
+    prepared_ratings,
+    score_plots,
+    score_statistics,
+)
+from xmodal.analysis.ratings.cosines import (
+    TextEncoder,
+    Vectors,
+    cosines_of_items,
+    cosines_of_texts,
+    count_words,
+    embed_texts,
+)
+from xmodal.analysis.ratings.rated_files import read_folder
+from xmodal.analysis.ratings.rated_pairs import RatedPairs
+from xmodal.analysis.ratings.tensorboard import write_images
+from xmodal.config import UserError
+from xmodal.evals.inputs.arrays import load_embeddings
+from xmodal.evals.reports.files import check_writable, write_files
+from xmodal.pretrained import bag_of_words
+from xmodal.pretrained.word_vectors import load_word_vectors
+
+# Figure -> what it needs.
+_FIGURES = {
+    "distributions": "scores",
+    "positives": "a score from which pairs are positive; give it by --positive=TASK:SCORE",
+    "cosines": "embeddings of what is rated, or its texts; see --embeddings and --texts",
+    "rater_spread": "the scores of single raters",
+    "rated_twice": "pairs of one kind that were rated in both orders",
+}
+
+
+def main() -> None:
+    """Describes what the command line names."""
+    args = _parse()
+    try:
+        run(args)
+    except (
+        FileNotFoundError,
+        NotPreparedError,
+        UnexpectedFilesError,
+        UserError,
+    ) as error:
+        sys.exit(f"Error: {error}")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Reads, draws, writes, and prints a table.
+
+    Raises:
+      FileNotFoundError, NotPreparedError, UnexpectedFilesError, UserError: for the user.
+    """
+    check_writable(args.output)
+    rated = _read_ratings(args)
+    positive = {**score_statistics.POSITIVE, **dict(args.positive)}
+    summaries = score_statistics.summarize(rated, positive)
+    print(score_statistics.format_summaries(summaries), flush=True)
+    cosines, by = _cosines(args, rated)
+    title = f"{args.dataset or pathlib.Path(args.ratings).resolve().name}, {args.split}"
+    figures = {
+        "distributions": score_plots.draw_distributions(rated, title=title),
+        "positives": score_plots.draw_positives(rated, positive, title=title),
+        "cosines": agreement_plots.draw_cosines(rated, cosines, by=by, title=title),
+        "rater_spread": agreement_plots.draw_rater_spread(rated, title=title),
+        "rated_twice": agreement_plots.draw_rated_twice(rated, title=title),
+    }
+    drawn = {name: png for name, png in figures.items() if png}
+    rows = [dataclasses.asdict(each) for each in summaries]
+    contents: dict[str, str | bytes] = {f"{name}.png": png for name, png in drawn.items()}
+    contents["summary.json"] = json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
+    stale = [f"{name}.png" for name in figures if name not in drawn]
+    write_files(args.output, contents, stale=stale)
+    try:
+        write_images(args.output, {f"describe/{name}": png for name, png in drawn.items()})
+    except OSError as error:
+        raise UserError(f"Cannot write to {args.output}: {error}.") from error
+    for name in figures.keys() - drawn.keys():
+        print(f"Without {name}: that needs {_FIGURES[name]}.")
+    print(f"{args.output}: {', '.join(contents)}, TensorBoard images")
+
+
+def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:
+    if args.dataset:
+        return prepared_ratings.read_ratings(args.dataset, args.config, args.data_dir, args.split)
+    return read_folder(pathlib.Path(args.ratings), args.split)
+
+
+def _cosines(
+    args: argparse.Namespace, rated: Mapping[str, RatedPairs]
+) -> tuple[dict[str, np.ndarray], str]:
+    """Task -> cosine of every pair, for the tasks that have any; and of what they are."""
+    if args.embeddings:
+        found = _cosines_of(_read_embeddings(args.embeddings), rated)
+        if not found:
+            raise UserError(f"{args.embeddings} has both items of none of the rated pairs.")
+        return found, pathlib.Path(args.embeddings).stem
+    texts = _read_texts(args)
+    encode, by = count_words, "word counts"
+    if args.word_vectors:
+        encode, by = _averaged(args.word_vectors, texts, rated), "averaged word vectors"
+    found = {
+        task: cosines_of_texts(pairs, encode)
+        for task, pairs in rated.items()
+        if pairs.texts is not None
+    }
+    if texts:
+        found |= _cosines_of({"caption": embed_texts(texts, encode)}, rated)
+    return found, by
+
+
+def _cosines_of(
+    vectors: Mapping[str, Vectors], rated: Mapping[str, RatedPairs]
+) -> dict[str, np.ndarray]:
+    found = {
+        task: cosines_of_items(pairs, vectors)
+        for task, pairs in rated.items()
+        if pairs.left_ids is not None
+    }
+    return {task: values for task, values in found.items() if np.isfinite(values).any()}
+
+
+def _read_embeddings(path: str) -> dict[str, Vectors]:
+    saved = load_embeddings(path)
+    found = {
+        "image": (saved.image_ids, saved.image),
+        "caption": (saved.caption_ids, saved.captions),
+    }
+    if any(vectors is not None and vectors.ndim > 2 for _, vectors in found.values()):
+        raise UserError(f"{path} has several embeddings per item; save one, say their mean.")
+    return {kind: Vectors(*each) for kind, each in found.items() if each[0] is not None}
+
+
+def _read_texts(args: argparse.Namespace) -> dict[int, str]:
+    if args.texts:
+        return read_caption_texts(pathlib.Path(args.texts))
+    if args.dataset:
+        return prepared_ratings.read_texts(args.dataset, args.data_dir, args.split)
+    return {}
+
+
+def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> TextEncoder:
+    """Averages of published word vectors, read for the words of these texts."""
+    of_pairs = (pairs.texts.ravel() for pairs in rated.values() if pairs.texts is not None)
+    everything = [*texts.values(), *(text for column in of_pairs for text in column)]
+    if not everything:
+        raise UserError("--word_vectors needs texts: give --texts, or a --dataset that has them.")
+    words = load_word_vectors(path, bag_of_words.make_vocabulary(everything))
+
+    def encode(each: list[str]) -> np.ndarray:
+        vectors, coverage = bag_of_words.embed_texts(each, words)
+        print(
+            f"{path} knows {coverage.share:.1%} of the words; {coverage.empty_texts:,} of "
+            f"{coverage.texts:,} texts have none.",
+            flush=True,
+        )
+        return vectors
+
+    return encode
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--ratings", help="folder of the released CSV files")
+    source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
+    parser.add_argument("--config", help="of --dataset; by default all that have scores")
+    parser.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--output", required=True, help="folder for the figures")
+    parser.add_argument("--embeddings", help="npz file, for cosines")
+    parser.add_argument("--texts", help="folder with the texts of COCO's captions, for cosines")
+    parser.add_argument("--word_vectors", help="published word vectors, to average over texts")
+    parser.add_argument(
+        "--positive",
+        type=_thresholds,
+        default=[],
+        metavar="TASK:SCORE,...",
+        help="scores from which pairs are positive; known: "
+        + ", ".join(f"{task}:{score:g}" for task, score in score_statistics.POSITIVE.items()),
+    )
+    args = parser.parse_args()
+    check_config(parser, args)
+    return args
+
+
+def _thresholds(text: str) -> list[tuple[str, float]]:
+    try:
+        return [
+            (task, float(score)) for task, score in (part.split(":") for part in text.split(","))
+        ]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not TASK:SCORE,...") from None
+
+
+if __name__ == "__main__":
+    main()

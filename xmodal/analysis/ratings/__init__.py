@@ -1,0 +1,1 @@
+"""Rated pairs: readers, statistics, cosines and plots."""

@@ -1,0 +1,258 @@
+r"""Samples pairs of captions and images to be rated, as Crisscrossed Captions (CxC) did.
+
+    python -m xmodal.analysis.sample_pairs within --groups=LABELS --images=CNN.npz \
+        --captions=A.npz,B.npz --output=PAIRS
+    python -m xmodal.analysis.sample_pairs across --groups=LABELS --ratings=RATED --output=PAIRS
+    python -m xmodal.analysis.sample_pairs check RELEASED --groups=LABELS
+
+`within` writes the pairs that are rated first: `sts_*.csv`, captions of images that --images finds
+similar and captions of one image, and `sis_*.csv`, images whose captions --captions finds similar.
+Embeddings are npz files as `python -m xmodal.eval_main --embeddings` reads them. When a column
+`agg_score` was added, `across` picks pairs of captions and images out of them: `sits_*.csv`. All
+three print which facts of the scheme hold for the pairs, and end with 1 if one does not.
+
+LABELS is a folder with CxC's `sits` file, or a csv file with the columns caption_id, image_id and
+split; --dataset names a prepared dataset instead.
+"""
+
+import argparse
+import hashlib
+import json
+import pathlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import data_prep
+from data_prep.command_line import check_config
+from data_prep.cxc.rating_files import file_name
+from data_prep.errors import UnexpectedFilesError
+from data_prep.sampling.groups import Groups
+from data_prep.sampling.nearest import NEIGHBORS
+from data_prep.sampling.scheme import PER_SOURCE
+from xmodal.analysis.ratings.rated_files import is_rated, read_folder
+from xmodal.analysis.sampling.encoders import Encoder, embedded_groups
+from xmodal.analysis.sampling.facts import Fact, format_facts
+from xmodal.analysis.sampling.group_files import read_dataset_groups, read_groups
+from xmodal.analysis.sampling.overlap import format_overlap
+from xmodal.analysis.sampling.samplers import (
+    by_method,
+    file_contents,
+    only_named,
+    sample_across,
+    sample_within,
+)
+from xmodal.analysis.sampling.structure import check_structure
+from xmodal.config import UserError
+from xmodal.evals.inputs.arrays import load_embeddings
+from xmodal.evals.reports.files import check_writable, write_files
+
+_POSITIVE = 3.0  # score from which a caption and an image match
+
+
+def main() -> None:
+    """Samples or checks what the command line says."""
+    args = _parse()
+    try:
+        groups = _read_groups(args)
+        facts = args.run(args, groups)
+    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
+        sys.exit(f"Error: {error}")
+    if any(fact.holds is False for fact in facts):
+        sys.exit(1)
+
+
+def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
+    """Samples and writes pairs within a modality."""
+    paths = {"image": args.images, "caption": args.captions}
+    if not any(paths.values()):
+        raise UserError("Give --images, --captions or both: pairs come from embeddings.")
+    _check_output(args, ("sts", "sis"))
+    encoders = [_read_encoder(kind, path) for kind, each in paths.items() for path in each]
+    total = len(groups)
+    groups, vectors = embedded_groups(encoders, groups, partial=args.partial)
+    if len(groups) < total:
+        print(f"{len(groups):,} of {total:,} images have all embeddings; the others are left out.")
+    pairs = sample_within(
+        groups,
+        vectors["image"],
+        vectors["caption"],
+        seed=args.seed,
+        neighbors=args.neighbors,
+        drawn=args.draw,
+    )
+    facts = check_structure(pairs, groups, neighbors=args.neighbors, drawn=args.draw)
+    settings = {"neighbors": args.neighbors, "draw": args.draw, "files": _hash_files(paths)}
+    _report(args, groups, pairs, facts, settings)
+    return facts
+
+
+def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
+    """Samples and writes pairs of captions and images."""
+    _check_output(args, ("sits",))
+    rated = read_folder(pathlib.Path(args.ratings), args.split)
+    rated = {task: pairs for task, pairs in rated.items() if task != "sits"}
+    groups = only_named(rated, groups) if args.partial else groups
+    pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
+    # The rated pairs are there as sources; what they are like is another matter.
+    known = pairs | by_method(rated, groups)
+    facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
+    paths = [f"{args.ratings}/{file_name(task, args.split)}" for task in rated]
+    settings = {"per_source": args.per_source, "files": _hash_files({"ratings": paths})}
+    _report(args, groups, pairs, facts, settings)
+    return facts
+
+
+def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
+    """Reports on pairs that are there."""
+    rated = read_folder(pathlib.Path(args.pairs), args.split, need_scores=False)
+    groups = only_named(rated, groups) if args.partial else groups
+    pairs = by_method(rated, groups)
+    positive = None
+    if (sits := rated.get("sits")) is not None and sits.scores is not None:
+        positive = np.concatenate([pairs[method] for method in sits.by_method()])
+        scores = np.concatenate([sits.scores[rows] for rows in sits.by_method().values()])
+        positive = positive[scores >= _POSITIVE]
+    facts = check_structure(
+        pairs, groups, neighbors=args.neighbors, drawn=args.draw, positive=positive
+    )
+    print(format_facts(facts))
+    _compare(args, groups, pairs)
+    return facts
+
+
+def _report(
+    args: argparse.Namespace,
+    groups: Groups,
+    pairs: Mapping[str, np.ndarray],
+    facts: Sequence[Fact],
+    settings: Mapping[str, Any],
+) -> None:
+    """Writes sampled pairs and prints what holds for them."""
+    table = format_facts(facts)
+    settings = {"split": args.split, "seed": args.seed, **settings}
+    settings["pairs"] = {method: len(rows) for method, rows in pairs.items()}
+    contents = file_contents(args.split, groups, pairs)
+    contents[f"structure_{args.command}_{args.split}.txt"] = table + "\n"
+    contents[f"sampling_{args.command}_{args.split}.json"] = json.dumps(settings, indent=2) + "\n"
+    write_files(args.output, contents)
+    print(table)
+    _compare(args, groups, pairs)
+    print(f"\n{args.output}: {', '.join(contents)}")
+
+
+def _hash_files(paths: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
+    """Kind -> path of a file -> SHA-256 of its bytes."""
+    hashes: dict[str, dict[str, str]] = {}
+    for kind, each in paths.items():
+        for path in each:
+            with open(path, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            hashes.setdefault(kind, {})[path] = digest
+    return hashes
+
+
+def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.ndarray]) -> None:
+    if args.compare:
+        others = read_folder(pathlib.Path(args.compare), args.split, need_scores=False)
+        print(f"\nIn common with {args.compare}, without regard to order:")
+        print(format_overlap(pairs, by_method(others, groups, partial=True), groups))
+
+
+def _read_groups(args: argparse.Namespace) -> Groups:
+    if args.dataset:
+        return read_dataset_groups(args.dataset, args.config, args.data_dir, args.split)
+    return read_groups(pathlib.Path(args.groups), args.split)
+
+
+def _read_encoder(kind: str, path: str) -> Encoder:
+    saved = load_embeddings(path)
+    ids, vectors = {
+        "image": (saved.image_ids, saved.image),
+        "caption": (saved.caption_ids, saved.captions),
+    }[kind]
+    if vectors is None:
+        raise UserError(f"{path} has no {kind}_ids and {kind}_embeddings; name another --{kind}s.")
+    return Encoder(path, kind, ids, vectors)
+
+
+def _check_output(args: argparse.Namespace, tasks: tuple[str, ...]) -> None:
+    """Refuses, before any work, to write where it cannot or over ratings."""
+    check_writable(args.output)
+    for task in tasks:
+        path = pathlib.Path(args.output) / file_name(task, args.split)
+        if path.exists() and is_rated(path):
+            raise UserError(f"{path} holds ratings, which would be lost; name another --output.")
+
+
+def _parse() -> argparse.Namespace:
+    shared = argparse.ArgumentParser(add_help=False)
+    place = shared.add_mutually_exclusive_group(required=True)
+    place.add_argument("--groups", help="folder or csv file: which caption is of which image")
+    place.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="says the same")
+    shared.add_argument("--config", help="of --dataset; by default one that has captions")
+    shared.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
+    shared.add_argument("--split", default="test")
+    shared.add_argument(
+        "--partial",
+        action="store_true",
+        help="leave out images that are not embedded, or that the given pairs do not name",
+    )
+    shared.add_argument("--compare", help="folder of other pairs: how many are in common")
+
+    sampling = argparse.ArgumentParser(add_help=False)
+    sampling.add_argument("--output", required=True, help="folder for the pairs")
+    sampling.add_argument("--seed", type=_natural, default=0, help="of every draw")
+
+    nearest = argparse.ArgumentParser(add_help=False)
+    nearest.add_argument(
+        "--neighbors", type=_positive, default=NEIGHBORS, help="of an item, from every encoder"
+    )
+    nearest.add_argument(
+        "--draw",
+        action="store_true",
+        help="c2c_isim: captions at random, as the paper says, and not in turn, as released",
+    )
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    within = commands.add_parser("within", parents=[shared, sampling, nearest])
+    within.add_argument("--images", type=_paths, default=[], help="embeddings of images, FILE,...")
+    within.add_argument("--captions", type=_paths, default=[], help="of captions, FILE,...")
+    within.set_defaults(run=_within)
+    across = commands.add_parser("across", parents=[shared, sampling])
+    across.add_argument("--ratings", required=True, help="folder of rated pairs")
+    across.add_argument(
+        "--per_source", type=_positive, default=PER_SOURCE, help="pairs of an image, per task"
+    )
+    across.set_defaults(run=_across)
+    check = commands.add_parser("check", parents=[shared, nearest])
+    check.add_argument("pairs", help="folder of sampled or released pairs")
+    check.set_defaults(run=_check)
+    args = parser.parse_args()
+    check_config(parser, args)
+    return args
+
+
+def _paths(text: str) -> list[str]:
+    return [path for path in text.split(",") if path]
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _natural(text):
+        raise argparse.ArgumentTypeError("at least 1")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Finds out which captions describe which images: from label files, a table or a dataset."""
+
+import pathlib
+
+import numpy as np
+
+import data_prep
+from data_prep.cxc.rating_files import file_name
+from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from data_prep.reading.text_files import read_csv
+from data_prep.sampling.groups import Groups, make_groups
+from xmodal.analysis.ratings.rated_files import read_folder
+
+_COLUMNS = ("caption_id", "image_id")
+_SPLITS = {"val": "validation", "dev": "validation"}  # other names in files
+
+
+def read_groups(place: pathlib.Path, split: str) -> Groups:
+    """Reads the groups of a split.
+
+    Args:
+      place: a folder with the released `sits` file of the split, whose original pairs say it all;
+        or a csv file, packed by gzip or not, with the columns `caption_id`, `image_id` and, if it
+        holds more than one split, `split`.
+      split: `train`, `validation` or `test`.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is damaged, or holds nothing of this split.
+    """
+    if place.is_dir():
+        return _from_original_pairs(place, split)
+    ids = []
+    for where, row in read_csv(place, columns=_COLUMNS):
+        of_row = row.get("split", split)
+        if _SPLITS.get(of_row, of_row) == split:
+            if not all(row[name].isdecimal() and len(row[name]) < 19 for name in _COLUMNS):
+                names = " and ".join(repr(row[name]) for name in _COLUMNS)
+                raise UnexpectedFilesError(f"{place.parent / where}: {names} are no ids")
+            ids.append([int(row[name]) for name in _COLUMNS])
+    captions, images = np.array(ids, np.int64).reshape(-1, 2).T
+    return make_groups(captions, images, f"split {split!r} of {place}")
+
+
+def _from_original_pairs(folder: pathlib.Path, split: str) -> Groups:
+    pairs = read_folder(folder, split, need_scores=False)
+    if "sits" not in pairs or "c2i_original" not in pairs["sits"].by_method():
+        raise UnexpectedFilesError(
+            f"{folder} does not say which captions belong to which images: add "
+            f"{file_name('sits', split)} with its c2i_original pairs, or name a csv file with "
+            f"the columns {' and '.join(_COLUMNS)}"
+        )
+    sits = pairs["sits"]
+    original = sits.by_method()["c2i_original"]
+    return make_groups(sits.left_ids[original], sits.right_ids[original], str(folder))
+
+
+def read_dataset_groups(
+    dataset: str, config: str | None, data_dir: str | None, split: str
+) -> Groups:
+    """Reads the groups of a split of a prepared dataset.
+
+    Args:
+      dataset: key of `data_prep.BUILDERS`.
+      config: builder config with `image_id` and `caption_ids`; None for the first that is prepared.
+      data_dir: where TFDS keeps datasets; None for its own place.
+      split: its name.
+
+    Raises:
+      FileNotFoundError: the dataset is not there, with the command that prepares it.
+      UnexpectedFilesError: it has no such split, or no captions of images.
+    """
+    # Imports tensorflow, which files do not need.
+    from data_prep.prepared import open_prepared, prepared_configs, read_columns
+
+    configs = [config] if config else prepared_configs(dataset, data_dir)
+    for name in configs or list(data_prep.builder_class(dataset).builder_configs)[:1]:
+        try:
+            builder = open_prepared(dataset, name, data_dir)
+        except NotPreparedError as error:
+            raise FileNotFoundError(str(error)) from error
+        if {"image_id", "caption_ids"} <= set(builder.info.features):
+            columns = read_columns(builder, split, ("image_id", "caption_ids"))
+            sizes = [len(ids) for ids in columns["caption_ids"]]
+            captions = np.concatenate(columns["caption_ids"])
+            place = f"{dataset}/{name}, split {split}"
+            return make_groups(captions, np.repeat(columns["image_id"], sizes), place)
+    raise UnexpectedFilesError(
+        f"{dataset} (config {', '.join(configs)}) has no captions of images; name its config with "
+        "captions by --config"
+    )

@@ -1,0 +1,77 @@
+"""Evaluators by type: `config.evals = {NAME: {"type": ..., **options}}`."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from jax.sharding import Mesh
+
+from xmodal.config import UserError, lookup, read
+from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
+from xmodal.evals.evaluators.pairs import PairsEvaluator, PairsOptions
+from xmodal.evals.evaluators.pools import PoolsEvaluator, PoolsOptions
+from xmodal.evals.evaluators.relations import RelationsEvaluator, RelationsOptions
+
+__all__ = [
+    "EVALUATORS",
+    "Evaluator",
+    "Options",
+    "Provenance",
+    "Split",
+    "make_evaluator",
+    "read_options",
+]
+
+
+class EvaluatorType(NamedTuple):
+    """A row of the table: the class of the options and that of the evaluator."""
+
+    options: type[Options]
+    evaluator: type
+
+
+EVALUATORS: dict[str, EvaluatorType] = {
+    "boards": EvaluatorType(BoardsOptions, BoardsEvaluator),
+    "pairs": EvaluatorType(PairsOptions, PairsEvaluator),
+    "pools": EvaluatorType(PoolsOptions, PoolsEvaluator),
+    "relations": EvaluatorType(RelationsOptions, RelationsEvaluator),
+}
+
+
+def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
+    """Returns the options of every evaluator of `config.evals` by its name.
+
+    Raises:
+      UserError: an unknown type or option, a value out of range, or a name with a slash.
+    """
+    options = {}
+    for name, section in evals.items():
+        where = f"config.evals.{name}"
+        if "/" in name:
+            raise UserError(f"The name of {where} has a slash; a tag could not be read back.")
+        row = lookup(f"{where}.type", section.get("type", ""), EVALUATORS)
+        options[name] = read(row.options, where, section)
+    return options
+
+
+def make_evaluator(
+    name: str,
+    options: Options,
+    split: Split,
+    sides: Collection[str],
+    mesh: Mesh | None = None,
+) -> Evaluator:
+    """Returns the evaluator of `config.evals.NAME` for a split.
+
+    Args:
+      name: of the evaluator.
+      options: from `read_options`.
+      split: the labels.
+      sides: that the model embeds, of "image" and "text".
+      mesh: devices over which galleries are spread.
+
+    Raises:
+      UserError: the split lacks labels, or the model a side, that the evaluator needs.
+    """
+    row = EVALUATORS[options.type]
+    return row.evaluator.of_split(f"config.evals.{name}", options, split, sides, mesh)

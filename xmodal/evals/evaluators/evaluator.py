@@ -1,0 +1,136 @@
+"""What the types of evaluators have in common: options, labels, and the facts of a report."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from xmodal.config import setting
+from xmodal.evals.boards.types import Labels
+from xmodal.evals.inputs.sources import Embeddings, Source
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import Result
+from xmodal.losses.similarity import make_similarity
+
+
+class Split(Labels, Protocol):
+    """The labelled side of a split.
+
+    Attributes:
+      split: name of the split.
+      hashes: of the records, by name.
+      columns: label columns by name, one row per record, in the order of `image_ids`; a dataset
+        without images has the ids of its records there.
+    """
+
+    split: str
+    hashes: Mapping[str, str]
+    columns: Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of every type of evaluator.
+
+    Attributes:
+      type: a key of `EVALUATORS`.
+      data: changes to `config.data`, for a dataset of its own; None for the run's.
+      split: evaluated during training.
+      final_split: evaluated at the end, and by `xmodal.eval_main`.
+      every: steps between evaluations during training; 0 for the last step only.
+      batch_size: items embedded per call, over all devices.
+      similarity: `{"name": ...}` to compare embeddings by; None for the model's.
+      bootstrap_samples: of every interval and correlation.
+      seed: of the bootstrap and of random pools.
+    """
+
+    type: str
+    data: Mapping[str, Any] | None = None
+    split: str = "validation"
+    final_split: str = "test"
+    every: int = setting(0, at_least=0)
+    batch_size: int = setting(256, at_least=1)
+    similarity: Mapping[str, Any] | None = None
+    bootstrap_samples: int = setting(1000, at_least=1)
+    seed: int = setting(0, at_least=0)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Label columns that the evaluator reads."""
+        return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Facts that stand beside the numbers of a report.
+
+    Attributes:
+      title: names dataset and split.
+      published: whether the papers' rows stand beside ours.
+      warnings: to be read before any number.
+      notes: other facts.
+      records: hash of the records of every prepared dataset that was evaluated, by name.
+    """
+
+    title: str
+    published: bool = False
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    records: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Evaluator(Protocol):
+    """Judges one source after another on the same labels.
+
+    Attributes:
+      options: of the evaluator.
+      provenance: of its labels.
+    """
+
+    options: Options
+    provenance: Provenance
+
+    def check_comparable(self, other: StoredResults) -> None:
+        """Refuses stored results that the results of `run` could not be compared with.
+
+        Raises:
+          UserError: labels or draws differ.
+        """
+
+    def run(self, source: Source) -> list[Result]:
+        """Returns all results of a source.
+
+        Raises:
+          UserError: the source is not enough for a single number.
+          ValueError: a value is not finite.
+        """
+
+
+def warn_of_part(partial: str, split: str) -> list[str]:
+    """Returns the warning of an evaluation on a part of a split; none for "", the whole split."""
+    if not partial:
+        return []
+    return [
+        f"PARTIAL: {partial} of the {split} split. Numbers among fewer items are higher; they "
+        "compare with no published number."
+    ]
+
+
+def describe_split(split: Split) -> Provenance:
+    """Returns the facts of a prepared dataset's split."""
+    return Provenance(
+        title=f"{split.name}, {split.split} split",
+        published=split.split == "test" and not split.partial,
+        warnings=warn_of_part(split.partial, split.split),
+        records=split.hashes,
+    )
+
+
+def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
+    """Returns the embeddings with the similarity of an evaluator, if it names one."""
+    if similarity is None:
+        return source
+    chosen = make_similarity(similarity, "similarity of an evaluator")
+    parameters = {key: float(source.parameters.get(key, start)) for key, start in chosen.initial}
+    return dataclasses.replace(source, similarity=chosen.name, parameters=parameters)

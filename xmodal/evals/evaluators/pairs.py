@@ -1,0 +1,154 @@
+"""Correlation of a model's scores with gold scores of sentence pairs, as in SemEval STS."""
+
+import dataclasses
+from collections.abc import Collection
+
+import numpy as np
+from jax.sharding import Mesh
+from scipy import stats
+
+from xmodal.config import UserError, suggest
+from xmodal.evals.boards.label_hash import LabelHash
+from xmodal.evals.boards.positions import Positions
+from xmodal.evals.evaluators.evaluator import Options, Split, describe_split, with_similarity
+from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.ranking.products import open_scores
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import Numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class PairsOptions(Options):
+    """Options of correlations over sentence pairs.
+
+    Attributes:
+      score: label column of gold scores.
+      sets: label columns whose values, one after the other, name the set of a pair.
+      average: label column of whole numbers; sets of the same number are averaged without
+        weights, as `avg<number>`. Pairs of number 0 belong to no average. "" for no average.
+    """
+
+    score: str = "score"
+    sets: tuple[str, ...] = ("dataset", "year")
+    average: str = "year_average"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.score, *self.sets, *filter(None, [self.average]))
+
+
+class PairsEvaluator:
+    """Pearson and Spearman correlations per set, see `Evaluator`.
+
+    The two captions of a record are its pair. Correlations are in -1..1, as SemEval prints them.
+    """
+
+    def __init__(self, where: str, options: PairsOptions, split: Split, mesh: Mesh | None) -> None:
+        """Reads the pairs; see `of_split`."""
+        self.options, self.provenance = options, describe_split(split)
+        self._split, self._mesh = split, mesh
+        columns = {name: read_column(split, name, where) for name in options.columns}
+        self._gold = np.asarray(columns[options.score], np.float64)
+        names = zip(*(columns[name] for name in options.sets), strict=True)
+        self._sets = np.array(["".join(map(_text, parts)) for parts in names], str)
+        self._average = (
+            np.asarray(columns[options.average], np.int64)
+            if options.average
+            else np.zeros(len(self._gold), np.int64)
+        )
+        self._ends = _find_pairs(split)
+
+    @classmethod
+    def of_split(
+        cls,
+        where: str,
+        options: PairsOptions,
+        split: Split,
+        sides: Collection[str],
+        mesh: Mesh | None = None,
+    ) -> "PairsEvaluator":
+        """Makes the evaluator of a split for a model with the given sides.
+
+        Raises:
+          UserError: the model has no text side, a column is missing, or a record has not two
+            captions.
+        """
+        if "text" not in sides:
+            raise UserError(f"{where} compares sentences, but the model has no text side.")
+        return cls(where, options, split, mesh)
+
+    def check_comparable(self, other: StoredResults) -> None:
+        """See `Evaluator`; these numbers have no stored results to compare."""
+
+    def run(self, source: Embeddings) -> list[Numbers]:
+        """See `Evaluator`."""
+        source = with_similarity(source, self.options.similarity)
+        source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
+        scores = open_scores(order_embeddings(source, self._split), mesh=self._mesh)
+        values = scores["text", "text"].pairs(*self._ends)
+        metrics: dict[str, float] = {}
+        averaged: dict[int, list[str]] = {}
+        for name in dict.fromkeys(self._sets):
+            rows = self._sets == name
+            gold, found = self._gold[rows], values[rows].astype(np.float64)
+            metrics[f"{name}/pearson"] = _correlate(stats.pearsonr, found, gold)
+            metrics[f"{name}/spearman"] = _correlate(stats.spearmanr, found, gold)
+            metrics[f"{name}/pairs"] = float(rows.sum())
+            for number in set(self._average[rows]) - {0}:
+                averaged.setdefault(int(number), []).append(name)
+        for number, names in sorted(averaged.items()):
+            for metric in ("pearson", "spearman"):
+                each = [metrics[f"{name}/{metric}"] for name in names]
+                metrics[f"avg{number}/{metric}"] = float(np.mean(each))
+        label_hash = LabelHash()
+        label_hash.add("pairs", np.asarray(self._split.image_ids), self._gold)
+        return [
+            Numbers(
+                "pairs",
+                "Correlation of scores with gold scores of sentence pairs, set by set; averages "
+                "over the sets of a year have no weights.",
+                label_hash.digits(),
+                metrics,
+            )
+        ]
+
+
+def read_column(split: Split, name: str, where: str) -> np.ndarray:
+    """Returns a label column of a split.
+
+    Raises:
+      UserError: the split has no such column; says which it has.
+    """
+    if name not in split.columns:
+        raise UserError(
+            f"{where} needs the label column {name!r} of {split.name}; "
+            f"{suggest([name], split.columns)} Columns are read where config.data.labels names "
+            "them."
+        )
+    return split.columns[name]
+
+
+def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the two captions of every record, int64 [N] each."""
+    record = Positions("record", split.image_ids)(split.caption_image_ids)
+    counts = np.bincount(record, minlength=len(split.image_ids))
+    if (counts != 2).any():
+        wrong = int((counts != 2).argmax())
+        raise UserError(
+            f"Record {split.image_ids[wrong]} of {split.name} has {counts[wrong]} sentences; the "
+            "evaluator 'pairs' needs two of every record."
+        )
+    first, second = np.argsort(record, kind="stable").reshape(-1, 2).T
+    return first, second
+
+
+def _correlate(function: object, scores: np.ndarray, gold: np.ndarray) -> float:
+    if len(gold) < 2 or np.ptp(scores) == 0 or np.ptp(gold) == 0:
+        return float("nan")
+    return float(function(scores, gold).statistic)
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

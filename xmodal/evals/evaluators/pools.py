@@ -1,0 +1,156 @@
+"""Retrieval in random pools of pairs, as in CMCM (Alikhani et al. 2022)."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from xmodal.config import UserError, setting
+from xmodal.evals.boards.label_hash import LabelHash
+from xmodal.evals.boards.positions import Positions
+from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.evaluators.evaluator import Options, Split, describe_split, with_similarity
+from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.ranking.products import open_scores
+from xmodal.evals.ranking.ranks import Question, compute_ranks
+from xmodal.evals.ranking.rerank import make_reranker, rerank
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import Numbers
+
+_DEPTHS = (1, 5, 10)
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolsOptions(Options):
+    """Options of random pools.
+
+    Attributes:
+      size: pairs of a pool; all pairs where there are fewer.
+      repeats: number of pools.
+      directions: "t2i", "i2t" or both.
+      reranker: `{"name": ..., **options}`, see `ranking.rerank`.
+      task: whose predictions the reranker takes.
+    """
+
+    size: int = setting(500, at_least=1)
+    repeats: int = setting(10, at_least=1)
+    directions: tuple[str, ...] = setting(("t2i",), one_of=("t2i", "i2t"))
+    reranker: Mapping[str, Any] | None = None
+    task: str = ""
+
+
+class PoolsEvaluator:
+    """Median rank and recalls in pools, see `Evaluator`.
+
+    A pool has `size` images, drawn without replacement, and one caption of each. Every caption
+    ranks the images of its pool, whose only positive is its own. Pools depend on the seed and the
+    ids alone: all models meet the same ones. A median between two ranks stays a half.
+    """
+
+    def __init__(self, where: str, options: PoolsOptions, split: Split, mesh: Mesh | None) -> None:
+        """Draws the pools; see `of_split`."""
+        self.options, self.provenance = options, describe_split(split)
+        self._split, self._mesh = split, mesh
+        self._reranker = make_reranker(f"{where}.reranker", options.reranker)
+        self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
+
+    @classmethod
+    def of_split(
+        cls,
+        where: str,
+        options: PoolsOptions,
+        split: Split,
+        sides: Collection[str],
+        mesh: Mesh | None = None,
+    ) -> "PoolsEvaluator":
+        """Makes the evaluator of a split for a model with the given sides.
+
+        Raises:
+          UserError: the model has one side only.
+        """
+        if not {"image", "text"} <= set(sides):
+            raise UserError(f"{where} ranks images for captions; the model has {sorted(sides)}.")
+        return cls(where, options, split, mesh)
+
+    def check_comparable(self, other: StoredResults) -> None:
+        """See `Evaluator`; these numbers have no stored results to compare."""
+
+    def run(self, source: Embeddings) -> list[Numbers]:
+        """See `Evaluator`."""
+        source = with_similarity(order_embeddings(source, self._split), self.options.similarity)
+        if self._reranker is not None and self.options.task not in source.predictions:
+            raise UserError(
+                f"{source.place} has no predictions of task {self.options.task!r} to rerank by."
+            )
+        repeats = [self._judge_pool(source, *pool) for pool in self._pools]
+        metrics: dict[str, float] = {}
+        for tag in repeats[0]:
+            values = [each[tag] for each in repeats]
+            metrics[tag] = float(np.mean(values))
+            metrics[f"{tag}_std"] = float(np.std(values))
+        label_hash = LabelHash()
+        for images, captions in self._pools:
+            label_hash.add(
+                "pool",
+                np.asarray(self._split.image_ids)[images],
+                np.asarray(self._split.caption_ids)[captions],
+            )
+        size = len(self._pools[0][0])
+        return [
+            Numbers(
+                "pools",
+                f"Median rank and recalls in {len(self._pools)} random pools of {size} pairs: mean "
+                f"and population standard deviation; seed {self.options.seed}.",
+                label_hash.digits(),
+                metrics,
+            )
+        ]
+
+    def _judge_pool(
+        self, source: Embeddings, images: np.ndarray, captions: np.ndarray
+    ) -> dict[str, float]:
+        """Metrics of the pairs at the given positions."""
+        pool = dataclasses.replace(
+            source,
+            images=source.images[images],
+            captions=source.captions[captions],
+            predictions={
+                task: each.take(images, captions) for task, each in source.predictions.items()
+            },
+        )
+        scores = open_scores(pool, mesh=self._mesh)["image", "text"]
+        own = Question(Ragged(np.arange(len(images) + 1), np.arange(len(images), dtype=np.int32)))
+        metrics = {}
+        for direction in self.options.directions:
+            transposed = direction == "t2i"
+            if self._reranker is not None:
+                predictions = pool.predictions[self.options.task]
+                ranked = rerank(scores, predictions, self._reranker, transposed=transposed)
+            else:
+                ranked = scores.transpose() if transposed else scores
+            answers, _ = compute_ranks(ranked, [own])
+            rank = answers.ranks[0].rank + 1
+            metrics[f"{direction}/median_rank"] = float(np.median(rank))
+            for depth in _DEPTHS:
+                metrics[f"{direction}/recall@{depth}"] = 100.0 * float(np.mean(rank <= depth))
+        return metrics
+
+
+def _draw_pool(split: Split, options: PoolsOptions, repeat: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the images and of the captions of a pool, pair by pair."""
+    generator = np.random.default_rng([options.seed, repeat])
+    image_ids, caption_ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
+    owner = Positions("image", image_ids)(split.caption_image_ids)
+    # By id, so that the order of the records does not matter.
+    order = np.lexsort([caption_ids, image_ids[owner]])
+    counts = np.bincount(owner, minlength=len(image_ids))
+    with_caption = np.argsort(image_ids, kind="stable")
+    with_caption = with_caption[counts[with_caption] > 0]
+    firsts = np.concatenate([[0], np.cumsum(counts[with_caption])[:-1]])
+    size = min(options.size, len(with_caption))
+    chosen = generator.choice(len(with_caption), size, replace=False)
+    which = (generator.random(size) * counts[with_caption[chosen]]).astype(np.int64)
+    return with_caption[chosen], order[firsts[chosen] + which]

@@ -1,0 +1,118 @@
+"""Average precision of predicted relations between an image and its caption."""
+
+import dataclasses
+from collections.abc import Collection
+
+import numpy as np
+from jax.sharding import Mesh
+
+from xmodal.config import UserError
+from xmodal.evals.boards.label_hash import LabelHash
+from xmodal.evals.boards.positions import Positions
+from xmodal.evals.evaluators.evaluator import Options, Split, describe_split
+from xmodal.evals.evaluators.pairs import read_column
+from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.metrics.precision import compute_average_precision
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import Numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class RelationsOptions(Options):
+    """Options of predicted relations.
+
+    Attributes:
+      task: of the run, whose predictions are judged.
+      labels: label column, 0/1 [N, C].
+      names: of the C relations; their numbers from 0 where it is empty.
+    """
+
+    task: str = ""
+    labels: str = "relations"
+    names: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.labels,)
+
+
+class RelationsEvaluator:
+    """Average precision per relation over images and their own captions, see `Evaluator`."""
+
+    def __init__(
+        self, where: str, options: RelationsOptions, split: Split, mesh: Mesh | None
+    ) -> None:
+        """Reads the labels; see `of_split`."""
+        del mesh  # the pairs are few
+        self.options, self.provenance = options, describe_split(split)
+        self._where, self._split = where, split
+        labels = np.asarray(read_column(split, options.labels, where))
+        labels = labels.reshape(len(labels), -1)
+        self._names = options.names or tuple(map(str, range(labels.shape[1])))
+        if len(self._names) != labels.shape[1]:
+            raise UserError(
+                f"{where}.names has {len(self._names)} names for the {labels.shape[1]} relations "
+                f"of {split.name}."
+            )
+        self._images = Positions("image", split.image_ids)(split.caption_image_ids)
+        self._labels = labels[self._images] > 0
+
+    @classmethod
+    def of_split(
+        cls,
+        where: str,
+        options: RelationsOptions,
+        split: Split,
+        sides: Collection[str],
+        mesh: Mesh | None = None,
+    ) -> "RelationsEvaluator":
+        """Makes the evaluator of a split for a model with the given sides.
+
+        Raises:
+          UserError: the model has one side only, or the column or a name is missing.
+        """
+        if not {"image", "text"} <= set(sides):
+            raise UserError(f"{where} judges pairs of an image and a caption: both sides.")
+        if not options.task:
+            raise UserError(f"{where}.task is empty: name the task whose predictions are judged.")
+        return cls(where, options, split, mesh)
+
+    def check_comparable(self, other: StoredResults) -> None:
+        """See `Evaluator`; these numbers have no stored results to compare."""
+
+    def run(self, source: Embeddings) -> list[Numbers]:
+        """See `Evaluator`."""
+        source = order_embeddings(source, self._split)
+        if self.options.task not in source.predictions:
+            raise UserError(
+                f"{source.place} has no predictions of task {self.options.task!r}; "
+                f"{self._where}.task has to be one of {sorted(source.predictions)}."
+            )
+        predictions = source.predictions[self.options.task]
+        predicted = predictions.pairs(self._images, np.arange(len(self._images)))
+        if predicted.shape != self._labels.shape:
+            raise UserError(
+                f"Task {self.options.task!r} predicts {predicted.shape[1]} relations, but "
+                f"{self._split.name} has {self._labels.shape[1]}."
+            )
+        precisions = [
+            compute_average_precision(*columns)
+            for columns in zip(predicted.T, self._labels.T, strict=True)
+        ]
+        metrics = {
+            f"{name}/average_precision": 100.0 * value
+            for name, value in zip(self._names, precisions, strict=True)
+        }
+        metrics["mean/average_precision"] = float(np.mean(list(metrics.values())))
+        label_hash = LabelHash()
+        label_hash.add("relations", np.asarray(self._split.caption_ids), *self._labels.T)
+        return [
+            Numbers(
+                "relations",
+                "Average precision of every relation over images and their own captions.",
+                label_hash.digits(),
+                metrics,
+            )
+        ]

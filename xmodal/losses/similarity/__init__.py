@@ -1,0 +1,17 @@
+"""Similarities of two embeddings, by name: losses and ranking share one configured object.
+
+A similarity prepares the embeddings of each side once and compares blocks of prepared items.
+"""
+
+from xmodal.losses.similarity.similarity import Similarity, SimilarityConfig, make_similarity
+from xmodal.losses.similarity.table import SIMILARITIES, Kind
+from xmodal.losses.similarity.vectors import Prepared
+
+__all__ = [
+    "SIMILARITIES",
+    "Kind",
+    "Prepared",
+    "Similarity",
+    "SimilarityConfig",
+    "make_similarity",
+]

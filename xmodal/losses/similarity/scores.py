@@ -1,0 +1,159 @@
+"""Scores of prepared items for ranking: blocks of any size give the same bits.
+
+Each function takes prepared queries of B items and a prepared gallery of M items and returns
+float32 [B, M] in memory of a few [B, M]. The score of a pair depends on nothing else in its block,
+so copies of an item score alike to the last bit, and, but for `score_order`, score(y, x) is
+score(x, y) transposed, to the last bit. The tests show this on the CPU; a GPU library picks its
+product by the shape of the block and does not promise it.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from xmodal.losses.similarity.vectors import Prepared
+
+# XLA's CPU product sums the left-over rows and columns of a block in another order than the rest,
+# so the same two vectors would score differently in blocks of different sizes.
+_TILE = 64
+
+# Of a squared distance, so that the gradient of the distance is finite where samples coincide.
+SMALLEST_SQUARE = 1e-6  # PCME's own number
+SMALLEST_EUCLIDEAN_SQUARE = 1e-12  # CMCM's own number
+
+
+def _in_whole_tiles(score: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Returns `score` of blocks that it fills up with zero items to whole tiles."""
+
+    def fill(x: jax.Array) -> jax.Array:
+        return jnp.pad(x, ((0, -x.shape[0] % _TILE),) + ((0, 0),) * (x.ndim - 1))
+
+    @functools.wraps(score)
+    def tiled(queries: Prepared, gallery: Prepared, **parameters: float) -> jax.Array:
+        rows, columns = (jax.tree.leaves(side)[0].shape[0] for side in (queries, gallery))
+        filled = score(jax.tree.map(fill, queries), jax.tree.map(fill, gallery), **parameters)
+        return filled[:rows, :columns]
+
+    return tiled
+
+
+def products(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns the inner products [B, M] of [B, D] and [M, D].
+
+    In float32 throughout, also where the default product is bfloat16.
+    """
+    return jax.lax.dot_general(
+        left, right, (((1,), (1,)), ((), ())), precision=jax.lax.Precision.HIGHEST
+    )
+
+
+def square_distances(
+    left: jax.Array, right: jax.Array, left_squares: jax.Array, right_squares: jax.Array
+) -> jax.Array:
+    """Returns |x - y|^2 [B, M] of [B, D] and [M, D], given the squared lengths [B] and [M].
+
+    Taken from |x|^2 + |y|^2 - 2 x y, so its error is about 1e-7 of the squared lengths.
+    """
+    lengths = left_squares[:, None] + right_squares[None]
+    return jnp.maximum(lengths - 2.0 * products(left, right), 0.0)
+
+
+def _pairs(rows: int, columns: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Returns pairs (i, j) of vectors: those to add as (i, j) + (j, i), and the rest.
+
+    With rows and columns exchanged, both lists are the same pairs turned round in the same order,
+    so a sum over them has the same bits.
+    """
+    common = min(rows, columns)
+    mutual = [(i, j) for i in range(common) for j in range(i + 1, common)]
+    covered = {*mutual, *((j, i) for i, j in mutual)}
+    rest = [(i, j) for i in range(rows) for j in range(columns) if (i, j) not in covered]
+    return mutual, sorted(rest, key=sorted)
+
+
+def _accumulate(
+    step: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
+    start: jax.Array,
+    pairs: list[tuple[int, int]],
+) -> jax.Array:
+    # A loop in the compiled program too, so that one pair's [B, M] is alive at a time.
+    if not pairs:
+        return start
+    first, second = (jnp.asarray(side, jnp.int32) for side in zip(*pairs, strict=True))
+    total, _ = jax.lax.scan(lambda total, pair: (step(total, *pair), None), start, (first, second))
+    return total
+
+
+@_in_whole_tiles
+def score_products(queries: jax.Array, gallery: jax.Array) -> jax.Array:
+    """Returns the inner products of [B, D] and [M, D]."""
+    return products(queries, gallery)
+
+
+@_in_whole_tiles
+def score_max_products(queries: jax.Array, gallery: jax.Array) -> jax.Array:
+    """Returns the largest product among the vectors of two items, as PVSE ranks."""
+    left, right = jnp.moveaxis(queries, 1, 0), jnp.moveaxis(gallery, 1, 0)  # [K, B, D], [L, M, D]
+    pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
+    start = jnp.full((left.shape[1], right.shape[1]), -jnp.inf, jnp.float32)
+    return _accumulate(
+        lambda best, i, j: jnp.maximum(best, products(left[i], right[j])), start, pairs
+    )
+
+
+@_in_whole_tiles
+def score_match_probability(
+    queries: dict[str, jax.Array],
+    gallery: dict[str, jax.Array],
+    *,
+    match_scale: float,
+    match_shift: float,
+) -> jax.Array:
+    """Returns PCME's probability that two items match, over all pairs of their samples.
+
+    The mean of sigmoid(2 (shift - scale d)), d = sqrt(|x - y|^2 + 1e-6). The square is taken from
+    |x|^2 + |y|^2 - 2 x y, whose error is about 1e-7 of |x|^2: nothing beside samples around unit
+    vectors. In float32 a probability that rounds to 1 (from 2 (shift - scale d) = 17 on) or
+    to 0 (below -88) ties with its like.
+    """
+    left, right = (jnp.moveaxis(side["vectors"], 1, 0) for side in (queries, gallery))
+    left_squares, right_squares = (side["squares"].T for side in (queries, gallery))  # [K, B]
+
+    def match(i: jax.Array, j: jax.Array) -> jax.Array:
+        squares = square_distances(left[i], right[j], left_squares[i], right_squares[j])
+        distances = jnp.sqrt(squares + SMALLEST_SQUARE)
+        return jax.nn.sigmoid(2.0 * (match_shift - match_scale * distances))
+
+    mutual, rest = _pairs(len(left), len(right))
+    total = jnp.zeros((left.shape[1], right.shape[1]), jnp.float32)
+    total = _accumulate(lambda t, i, j: t + (match(i, j) + match(j, i)), total, mutual)
+    total = _accumulate(lambda t, i, j: t + match(i, j), total, rest)
+    return total / (len(left) * len(right))
+
+
+@_in_whole_tiles
+def score_euclidean(queries: dict[str, jax.Array], gallery: dict[str, jax.Array]) -> jax.Array:
+    """Returns the negative Euclidean distances of [B, D] and [M, D]."""
+    squares = square_distances(
+        queries["vectors"], gallery["vectors"], queries["squares"], gallery["squares"]
+    )
+    return -jnp.sqrt(jnp.maximum(squares, SMALLEST_EUCLIDEAN_SQUARE))
+
+
+@_in_whole_tiles
+def score_order(queries: jax.Array, gallery: jax.Array) -> jax.Array:
+    """Returns order similarity, -|max(0, y - x)|, of queries x (images) and gallery y (texts)."""
+    return negative_excess(queries, gallery)
+
+
+@jax.checkpoint
+def negative_excess(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns -|max(0, y - x)| [B, M] of x [B, D] and y [M, D], with gradient 0 where it is 0.
+
+    Recomputed in the backward pass: the differences [B, M, D] are never in memory.
+    """
+    excess = jax.nn.relu(right[None] - left[:, None])
+    squares = jnp.sum(jnp.square(excess), axis=-1)
+    return -jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)

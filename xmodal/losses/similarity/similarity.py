@@ -1,0 +1,271 @@
+"""One configured similarity with its parameters."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xmodal import config
+from xmodal.config import UserError, check_keys, lookup, setting
+from xmodal.losses.similarity.table import SIMILARITIES, Kind
+from xmodal.losses.similarity.vectors import Prepared
+
+# What every similarity can learn; ranking ignores both.
+_SCALING = ("log_scale", "bias")
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityConfig:
+    """Keywords of every similarity.
+
+    Attributes:
+      name: a key of `SIMILARITIES`.
+      temperature: divides every score in losses; 1 in Crisscrossed Captions. A model trained from
+        scratch wants logits of about unit spread at its start: near sqrt(D) for dot products,
+        0.05 to 0.1 for cosines.
+      learned_temperature: whether the logarithm of 1 / temperature is learned (CLIP, SigLIP).
+      max_scale: 1 / temperature never exceeds this; 100 in CLIP. None: no limit.
+      bias: added to every scaled score; -10 in SigLIP. None: 0.
+      learned_bias: whether the bias is learned.
+    """
+
+    name: str
+    temperature: float = setting(1.0, above=0)
+    learned_temperature: bool = False
+    max_scale: float | None = setting(None, above=0)
+    bias: float | None = None
+    learned_bias: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Similarity:
+    """One configured similarity, from `make_similarity`; equal configs give equal objects.
+
+    Attributes:
+      config: the keywords of every similarity.
+      initial: starts of the parameters of this similarity's own, as (name, number) pairs.
+    """
+
+    config: SimilarityConfig
+    initial: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The key of `SIMILARITIES`."""
+        return self.config.name
+
+    @property
+    def inner_product(self) -> bool:
+        """Whether the score is the inner product of prepared vectors [N, D]."""
+        return self._kind.inner_product
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether exchanging the sides transposes the scores; if not, images stand left."""
+        return self._kind.symmetric
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the learned parameters without which nothing can be ranked."""
+        return tuple(self._kind.parameters)
+
+    @property
+    def _kind(self) -> Kind:
+        return SIMILARITIES[self.config.name]
+
+    def init(self) -> dict[str, jax.Array]:
+        """Returns the learned parameters at their start, float32 scalars; {} if none is learned."""
+        start = dict(self.initial)
+        if self.config.learned_temperature:
+            start["log_scale"] = -math.log(self.config.temperature)
+        if self.config.learned_bias:
+            start["bias"] = self.config.bias or 0.0
+        return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
+
+    def prepare(self, embedding: Any) -> Prepared:
+        """Returns embeddings in the form that is compared: float32 arrays, items first.
+
+        Copies of an item are prepared alike in all calls of one shape; another N may change the
+        last bit.
+
+        Args:
+          embedding: an `Embedding`, or its vectors alone: [N, D] or [N, K, D].
+
+        Raises:
+          UserError: a shape that this similarity does not compare.
+        """
+        return self._kind.prepare(self.name, getattr(embedding, "vector", embedding))
+
+    def score(
+        self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None
+    ) -> jax.Array:
+        """Returns the scores [L, R] to rank by, see `xmodal.losses.similarity.scores`.
+
+        A positive scale and a constant bias change no rank: temperature and bias are left out.
+
+        Args:
+          left: prepared items; images, where the similarity is not symmetric.
+          right: prepared items.
+          params: learned parameters, like those of `init`.
+        """
+        return self._kind.score(left, right, **self._own(params or {}))
+
+    def logits(self, left: Prepared, right: Prepared, params: Mapping[str, jax.Array]) -> jax.Array:
+        """Returns the scaled and shifted scores [L, R] that losses take, differentiable."""
+        return self._scale(self._kind.logits(left, right, **self._own(params)), params)
+
+    def paired(self, left: Prepared, right: Prepared, params: Mapping[str, jax.Array]) -> jax.Array:
+        """Returns the logits [B] of item i of `left` with item i of `right`."""
+        if self.inner_product:
+            return self._scale(jnp.sum(left * right, axis=-1), params)
+        own = self._own(params)
+
+        def compare(*pair: Prepared) -> jax.Array:
+            one_item = jax.tree.map(lambda x: x[None], pair)
+            return self._kind.logits(*one_item, **own)[0, 0]
+
+        return self._scale(jax.vmap(compare)(left, right), params)
+
+    def scorer(
+        self, params: Mapping[str, Any] | None = None
+    ) -> tuple[Callable[[Any], Prepared], Callable[[Prepared, Prepared], jax.Array]]:
+        """Returns `prepare` and `score`, the latter with its parameters bound, for ranking.
+
+        Equal similarities and numbers give equal functions, so they can be static arguments of a
+        jitted function without compiling it again.
+
+        Args:
+          params: learned parameters as numbers or scalar arrays.
+
+        Raises:
+          UserError: a parameter that is missing, unknown or no finite number.
+        """
+        given = dict(params or {})
+        check_keys(
+            f"the parameters of similarity {self.name!r}", given, (*self.parameters, *_SCALING)
+        )
+        numbers = [
+            (key, _number(f"{key} of similarity {self.name!r}", value))
+            for key, value in self._own(given).items()
+        ]
+        # Without its scaling, which ranking ignores: all temperatures share one compilation.
+        plain = Similarity(SimilarityConfig(self.name))
+        return _Prepare(plain), _Score(plain, tuple(numbers))
+
+    def _own(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        missing = [key for key in self.parameters if key not in params]
+        if missing:
+            raise UserError(
+                f"Similarity {self.name!r} needs {missing}: learned by the model, they must come "
+                "with its embeddings."
+            )
+        return {key: params[key] for key in self.parameters}
+
+    def _scale(self, found: jax.Array, params: Mapping[str, jax.Array]) -> jax.Array:
+        if self.config.learned_temperature:
+            log_scale = params["log_scale"]
+            if self.config.max_scale is not None:
+                log_scale = _at_most(log_scale, math.log(self.config.max_scale))
+            found = found * jnp.exp(log_scale)
+        elif self.config.temperature != 1.0:
+            found = found / self.config.temperature
+        if self.config.learned_bias:
+            found = found + params["bias"]
+        elif self.config.bias is not None:
+            found = found + self.config.bias
+        return found
+
+
+def make_similarity(given: Mapping[str, Any], where: str = "config.model.similarity") -> Similarity:
+    """Returns the similarity that a section of the config describes.
+
+    Args:
+      given: `name` and keywords: those of `SimilarityConfig`, and the starts of the similarity's
+        own parameters (`match_scale` and `match_shift` of `match_probability`).
+      where: the section as a user writes it, for errors.
+
+    Raises:
+      UserError: unknown name or keyword, or a number out of its range.
+    """
+    if "name" not in given:
+        raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES)}.")
+    kind = lookup(f"{where}.name", given["name"], SIMILARITIES)
+    shared = [field.name for field in dataclasses.fields(SimilarityConfig)]
+    check_keys(where, given, [*shared, *kind.parameters])
+    settings = config.read(
+        SimilarityConfig, where, {key: given[key] for key in shared if key in given}
+    )
+    _check_scale(where, settings)
+    initial = {
+        key: _number(f"{where}.{key}", given.get(key, start))
+        for key, start in kind.parameters.items()
+    }
+    return Similarity(settings, tuple(initial.items()))
+
+
+def _check_scale(where: str, settings: SimilarityConfig) -> None:
+    if settings.max_scale is None:
+        return
+    if not settings.learned_temperature:
+        raise UserError(
+            f"{where}.max_scale limits a learned temperature; set learned_temperature=True or "
+            "remove it."
+        )
+    if 1 / settings.temperature > settings.max_scale:
+        raise UserError(
+            f"{where}.temperature={settings.temperature} starts at the scale "
+            f"{1 / settings.temperature:g}, above max_scale={settings.max_scale:g}; raise one."
+        )
+
+
+def _number(what: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{what} must be a finite number, not {value!r}.")
+    return number
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prepare:
+    similarity: Similarity
+
+    def __call__(self, embedding: Any) -> Prepared:
+        return self.similarity.prepare(embedding)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Score:
+    similarity: Similarity
+    parameters: tuple[tuple[str, float], ...]
+
+    def __call__(self, left: Prepared, right: Prepared) -> jax.Array:
+        return self.similarity.score(left, right, dict(self.parameters))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _at_most(value: jax.Array, limit: float) -> jax.Array:
+    """Returns min(value, limit); at the limit, only a gradient that leads away from it passes.
+
+    A plain minimum has no gradient beyond the limit, so the value could never come back.
+    """
+    return jnp.minimum(value, limit)
+
+
+def _at_most_forward(value: jax.Array, limit: float) -> tuple[jax.Array, jax.Array]:
+    return jnp.minimum(value, limit), value >= limit
+
+
+def _at_most_backward(limit: float, reached: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
+    del limit
+    # Descent raises the value where the cotangent is negative.
+    return (jnp.where(reached & (cotangent < 0), 0.0, cotangent),)
+
+
+_at_most.defvjp(_at_most_forward, _at_most_backward)

@@ -1,0 +1,40 @@
+"""Encoders by name: inputs -> `Features`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+
+from xmodal.models.devices import Devices
+from xmodal.models.encoders import (
+    bert,
+    efficientnet,
+    inception_v3,
+    mobilenet_v2,
+    precomputed,
+    resnet,
+    rnn,
+    words,
+)
+from xmodal.models.table import Row, make_part
+
+ENCODERS: Mapping[str, Row] = {
+    "bert": Row(bert.BertConfig, bert.make_bert),
+    "efficientnet": Row(efficientnet.EfficientNetConfig, efficientnet.make_efficientnet),
+    "inception_v3": Row(inception_v3.InceptionV3Config, inception_v3.make_inception_v3),
+    "mobilenet_v2": Row(mobilenet_v2.MobileNetV2Config, mobilenet_v2.make_mobilenet_v2),
+    "precomputed": Row(precomputed.PrecomputedConfig, precomputed.make_precomputed),
+    "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
+    "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
+    "words": Row(words.WordsConfig, words.make_words),
+}
+"""An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.
+
+Its `feature_column` names the column of frozen features, or is None where it has none. Encoders
+with frozen features also have `frozen_features(inputs)` and `makes_frozen_features(name)`.
+"""
+
+
+def make_encoder(where: str, config: Mapping[str, Any], devices: Devices) -> nn.Module:
+    """Returns the encoder that a section with `name` and keywords describes."""
+    return make_part(where, config, ENCODERS, devices)

@@ -1,0 +1,182 @@
+"""BERT of any size, as released in google-research/bert.
+
+Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
+Understanding" (2019).
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
+
+import flax.linen as nn
+import jax
+from jax.typing import DTypeLike
+
+from xmodal.config import UserError, setting
+from xmodal.models.attention import attend, split_heads
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.text_inputs import read_ids
+from xmodal.models.features import Features
+from xmodal.models.mode import Mode
+
+_INIT = nn.initializers.truncated_normal(0.02)
+
+
+def _layer_norm(dtype: DTypeLike, name: str) -> nn.LayerNorm:
+    # The rounding errors of the one-pass variance would exceed the tiny epsilon.
+    return nn.LayerNorm(epsilon=1e-12, use_fast_variance=False, dtype=dtype, name=name)
+
+
+class BertLayer(nn.Module):
+    """A post-norm transformer layer with the exact (erf) GELU."""
+
+    heads: int
+    mlp_dim: int
+    dropout: float
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, None]:
+        """X [N, T, W] and bool mask [N, T] -> ([N, T, W], nothing to stack)."""
+        width = x.shape[-1]
+        dense = partial(nn.Dense, kernel_init=_INIT, dtype=self.dtype)
+        drop = nn.Dropout(self.dropout, deterministic=False)
+        query, key, value = (
+            split_heads(dense(width, name=name)(x), self.heads)
+            for name in ("query", "key", "value")
+        )
+        attended = dense(width, name="attention_output")(attend(query, key, value, mask, drop))
+        x = _layer_norm(self.dtype, "attention_norm")(x + drop(attended))
+        hidden = jax.nn.gelu(dense(self.mlp_dim, name="mlp_hidden")(x), approximate=False)
+        x = x + drop(dense(width, name="mlp_output")(hidden))
+        return _layer_norm(self.dtype, "mlp_norm")(x), None
+
+
+class Bert(nn.Module):
+    """Token ids to the sequence output of the last layer.
+
+    The parameters of the layers are stacked along a first axis, as `layers`, so that one layer is
+    compiled at any depth. The first `lower_depth` of them can be kept apart, as `lower_layers`, to
+    stay frozen while the others train. The frozen features are the output of `lower_layers`, or
+    of the last layer where none are kept apart. All tokens have type 0.
+
+    Attributes:
+      lower_depth: number of layers kept apart. Where there are some, neither they nor the
+        embeddings drop at random, so that stored features equal computed ones.
+    """
+
+    feature_column: ClassVar[str] = "text_features"
+
+    vocab_size: int
+    width: int
+    depth: int
+    heads: int
+    mlp_dim: int
+    max_positions: int
+    dropout: float
+    dtype: DTypeLike
+    lower_depth: int = 0
+
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`text_ids` and `text_mask`, int [N, T] -> one token per id.
+
+        `text_features` [N, T, W], the tokens that `frozen_features` returned, may stand in the
+        place of `text_ids`.
+        """
+        return self.run(inputs, mode, lower_only=False)
+
+    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the output of the lower part [N, T, W] as the column `text_features`."""
+        return {self.feature_column: self.run(inputs, Mode.EVALUATE, lower_only=True).tokens}
+
+    def makes_frozen_features(self, name: str) -> bool:
+        """Returns whether frozen features depend on the parameters called `name`."""
+        return not self.lower_depth or name != "layers"
+
+    @nn.compact
+    def run(self, inputs: Mapping[str, jax.Array], mode: Mode, lower_only: bool) -> Features:
+        """Returns the tokens of the last layer, or of the lower part alone."""
+        dropout = self.dropout if mode.drops else 0.0
+        lower_dropout = 0.0 if self.lower_depth else dropout
+
+        def run_layers(x: jax.Array, depth: int, dropout: float, name: str) -> jax.Array:
+            layers = nn.scan(
+                BertLayer,
+                variable_axes={"params": 0},
+                split_rngs={"params": True, "dropout": True},
+                in_axes=nn.broadcast,
+                length=depth,
+            )(self.heads, self.mlp_dim, dropout, self.dtype, name=name)
+            return layers(x, mask)[0]
+
+        has_features = self.feature_column in inputs
+        if has_features:
+            mask = inputs["text_mask"] > 0
+            x = inputs[self.feature_column].astype(self.dtype)
+        else:
+            ids, mask = read_ids(inputs)
+            x = self._embed(ids, lower_dropout)
+            if self.lower_depth:
+                x = run_layers(x, self.lower_depth, lower_dropout, "lower_layers")
+        # Where no layers are kept apart, all of them belong to the lower part.
+        has_more = not lower_only if self.lower_depth else not has_features
+        if has_more:
+            x = run_layers(x, self.depth - self.lower_depth, dropout, "layers")
+        return Features(x, mask)
+
+    def _embed(self, ids: jax.Array, dropout: float) -> jax.Array:
+        if ids.shape[1] > self.max_positions:
+            raise UserError(
+                f"texts of {ids.shape[1]} tokens, but BERT has max_positions={self.max_positions}"
+            )
+        words = self.param("word_embeddings", _INIT, (self.vocab_size, self.width))
+        positions = self.param("position_embeddings", _INIT, (self.max_positions, self.width))
+        types = self.param("token_type_embeddings", _INIT, (2, self.width))
+        x = words[ids] + positions[: ids.shape[1]] + types[0]
+        x = _layer_norm(self.dtype, "embeddings_norm")(x)
+        return nn.Dropout(dropout, deterministic=False)(x)
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Settings of BERT; the defaults are BERT-Base, uncased.
+
+    Attributes:
+      vocab_size: entries of the WordPiece vocabulary.
+      width: of the layers.
+      depth: number of layers.
+      lower_depth: number of lower layers with parameters of their own name, to be frozen apart
+        from the others; see `Bert`.
+      heads: attention heads.
+      mlp_dim: hidden width of the feed-forward layers.
+      max_positions: longest text.
+      dropout: of the embeddings, attention weights and layer outputs.
+      dtype: compute dtype; parameters are float32.
+    """
+
+    vocab_size: int = setting(30522, at_least=1)
+    width: int = setting(768, at_least=1)
+    depth: int = setting(12, at_least=1)
+    lower_depth: int = setting(0, at_least=0)
+    heads: int = setting(12, at_least=1)
+    mlp_dim: int = setting(3072, at_least=1)
+    max_positions: int = setting(512, at_least=1)
+    dropout: float = setting(0.0, at_least=0, below=1)
+    dtype: str = setting("float32", one_of=DTYPES)
+
+
+def make_bert(config: BertConfig, devices: Devices) -> Bert:
+    """Returns BERT for texts.
+
+    Raises:
+      UserError: `lower_depth` leaves no upper layer.
+    """
+    del devices
+    if config.lower_depth >= config.depth:
+        raise UserError(
+            f"config.model.text.encoder.lower_depth={config.lower_depth} must be less than the "
+            f"depth of {config.depth}."
+        )
+    return Bert(**(dataclasses.asdict(config) | {"dtype": DTYPES[config.dtype]}))

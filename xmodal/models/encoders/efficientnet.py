@@ -1,0 +1,171 @@
+"""EfficientNet, from B0 to B7 and any width and depth between.
+
+Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019),
+with the details of tensorflow/tpu, models/official/efficientnet.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import flax.linen as nn
+import jax
+
+from xmodal.config import UserError, lookup, setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import depthwise as depthwise_lib
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
+from xmodal.models.mode import Mode
+
+STEM_CHANNELS = 32
+STAGES = (
+    Stage(kernel=3, blocks=1, channels=16, expand=1, stride=1),
+    Stage(kernel=3, blocks=2, channels=24, expand=6, stride=2),
+    Stage(kernel=5, blocks=2, channels=40, expand=6, stride=2),
+    Stage(kernel=3, blocks=3, channels=80, expand=6, stride=2),
+    Stage(kernel=5, blocks=3, channels=112, expand=6, stride=1),
+    Stage(kernel=5, blocks=4, channels=192, expand=6, stride=2),
+    Stage(kernel=3, blocks=1, channels=320, expand=6, stride=1),
+)
+HEAD_CHANNELS = 1280
+
+# Width and depth; the published resolutions are 224, 240, 260, 300, 380, 456, 528 and 600.
+VARIANTS: Mapping[str, tuple[float, float]] = {
+    "b0": (1.0, 1.0),
+    "b1": (1.0, 1.1),
+    "b2": (1.1, 1.2),
+    "b3": (1.2, 1.4),
+    "b4": (1.4, 1.8),
+    "b5": (1.6, 2.2),
+    "b6": (1.8, 2.6),
+    "b7": (2.0, 3.1),
+}
+
+
+def scale_blocks(blocks: int, depth: float) -> int:
+    """Returns `blocks * depth`, rounded up."""
+    return math.ceil(blocks * depth)
+
+
+def drop_connect_rates(rate: float, depth: float, over: str = "blocks") -> list[float]:
+    """Returns the probability of dropping the branch of each block, which grows linearly from 0.
+
+    Args:
+      rate: the probability at a block after the last one.
+      depth: depth multiplier.
+      over: "blocks" divides the block's index by the number of blocks (tensorflow/tpu);
+        "base_blocks" by the number at depth 1, as tensorflow/models and the TF-Hub modules made
+        from it do, so that deep variants exceed `rate`.
+    """
+    blocks = sum(scale_blocks(stage.blocks, depth) for stage in STAGES)
+    base_blocks = sum(stage.blocks for stage in STAGES)
+    divisor = lookup(
+        "config.model.image.encoder.drop_connect_over",
+        over,
+        {"blocks": blocks, "base_blocks": base_blocks},
+    )
+    return [rate * index / divisor for index in range(blocks)]
+
+
+class EfficientNet(ImageEncoder):
+    """Pixels to the map of the last convolution.
+
+    Attributes:
+      width: channel multiplier.
+      depth: block multiplier.
+      depthwise: implementation of the depthwise convolution.
+      norm: makes a batch normalization, given its `name`.
+      drop_connect: probability of dropping a block's branch, reached at the last block.
+      drop_connect_over: see `drop_connect_rates`.
+      remat: recompute every block in the backward pass.
+    """
+
+    width: float
+    depth: float
+    depthwise: depthwise_lib.Depthwise
+    norm: Callable[..., BatchNorm]
+    drop_connect: float
+    drop_connect_over: str
+    remat: bool
+
+    @nn.compact
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
+        x = nn.Conv(
+            scale_channels(STEM_CHANNELS, self.width), (3, 3), strides=2, padding="SAME",
+            use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="stem",
+        )(pixels)  # fmt: skip
+        x = jax.nn.silu(self.norm(name="stem_norm")(x, mode))
+        block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
+        rates = iter(drop_connect_rates(self.drop_connect, self.depth, self.drop_connect_over))
+        for number, stage in enumerate(STAGES, start=1):
+            for index in range(scale_blocks(stage.blocks, self.depth)):
+                rate = next(rates)
+                x = block(
+                    stage,
+                    scale_channels(stage.channels, self.width),
+                    stage.stride if index == 0 else 1,
+                    self.depthwise,
+                    self.norm,
+                    jax.nn.silu,
+                    self.dtype,
+                    squeeze_excite=True,
+                    drop_connect=rate if mode.drops else 0.0,
+                    name=f"stage{number}_block{index + 1}",
+                )(x, mode)
+        x = nn.Conv(
+            scale_channels(HEAD_CHANNELS, self.width), (1, 1),
+            use_bias=False, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
+        )(x)  # fmt: skip
+        return jax.nn.silu(self.norm(name="head_norm")(x, mode))
+
+
+@dataclasses.dataclass(frozen=True)
+class EfficientNetConfig(ImageConfig):
+    """Settings of EfficientNet; of the others see `ImageConfig`.
+
+    Attributes:
+      variant: a published pair of width and depth, "b0" to "b7"; else give `width` and `depth`.
+      width: channel multiplier.
+      depth: block multiplier.
+      depthwise: "convolution", "shifted", or "auto" for the faster one on this backend.
+      drop_connect: probability of dropping a block's branch, reached at the last block.
+      drop_connect_over: see `drop_connect_rates`.
+    """
+
+    variant: str | None = setting(None, one_of=VARIANTS)
+    width: float | None = setting(None, above=0)
+    depth: float | None = setting(None, above=0)
+    depthwise: str = setting("auto", one_of=depthwise_lib.NAMES)
+    drop_connect: float = setting(0.2, at_least=0, below=1)
+    drop_connect_over: str = setting("blocks", one_of=("blocks", "base_blocks"))
+
+
+def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> EfficientNet:
+    """Returns EfficientNet for uint8 images of any size.
+
+    Raises:
+      UserError: the config has both a variant and a width or depth, or neither.
+    """
+    width, depth = config.width, config.depth
+    if (config.variant is None) == (width is None and depth is None):
+        raise UserError(
+            f"EfficientNet takes a variant ({', '.join(VARIANTS)}) or a width and a depth, got "
+            f"variant={config.variant}, width={width}, depth={depth}."
+        )
+    if config.variant is not None:
+        width, depth = VARIANTS[config.variant]
+    return EfficientNet(
+        normalization=config.normalization,
+        dtype=DTYPES[config.dtype],
+        width=width or 1.0,
+        depth=depth or 1.0,
+        depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
+        norm=make_norm(config.batch_norm, config.statistics, devices),
+        drop_connect=config.drop_connect,
+        drop_connect_over=config.drop_connect_over,
+        remat=config.remat,
+    )

@@ -1,0 +1,73 @@
+"""What encoders of pixels have in common."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+import flax.linen as nn
+import jax
+from jax.typing import DTypeLike
+
+from xmodal.config import setting
+from xmodal.models.batch_norm import POLICIES, STATISTICS
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import pixels
+from xmodal.models.features import Features
+from xmodal.models.mode import Mode
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageConfig:
+    """Settings of every encoder of pixels.
+
+    Attributes:
+      normalization: of the pixels, see `pixels.normalize`.
+      dtype: compute dtype; parameters and statistics are float32.
+      batch_norm: policy of the batch normalizations, see `batch_norm.BatchNorm`.
+      statistics: of batch normalizations over the "global" batch or "per_device".
+      remat: recompute every block in the backward pass instead of storing its values.
+    """
+
+    normalization: str = setting("imagenet", one_of=pixels.NORMALIZATIONS)
+    dtype: str = setting("float32", one_of=DTYPES)
+    batch_norm: str = setting("batch", one_of=POLICIES)
+    statistics: str = setting("global", one_of=STATISTICS)
+    remat: bool = False
+
+
+class ImageEncoder(nn.Module):
+    """Base of the encoders of pixels, which define `grid`.
+
+    Attributes:
+      normalization: of the pixels, see `pixels.normalize`.
+      dtype: compute dtype.
+    """
+
+    feature_column: ClassVar[str] = "image_features"
+
+    normalization: str
+    dtype: DTypeLike
+
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Returns the last map [B, H', W', C] of normalized pixels [B, H, W, 3]."""
+        raise NotImplementedError
+
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`image` uint8 [B, H, W, 3] -> one token per cell of the last map, row by row.
+
+        `image_features` [B, T, C], the tokens that `frozen_features` returned, may stand in the
+        place of `image`.
+        """
+        if self.feature_column in inputs:
+            return Features(inputs[self.feature_column].astype(self.dtype))
+        x = pixels.normalize(inputs["image"], self.normalization).astype(self.dtype)
+        x = self.grid(x, mode)
+        return Features(x.reshape(len(x), -1, x.shape[-1]))
+
+    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the tokens [B, T, C] as the column `image_features`."""
+        return {self.feature_column: self(inputs, Mode.EVALUATE).tokens}
+
+    def makes_frozen_features(self, name: str) -> bool:
+        """Returns whether frozen features depend on the parameters called `name`: on all."""
+        return True

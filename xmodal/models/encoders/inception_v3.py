@@ -1,0 +1,201 @@
+"""Inception v3 without its auxiliary classifier.
+
+Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015), with the
+details of TF-slim, which keras.applications shares.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from xmodal.config import setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import pixels as pixels_lib
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.mode import Mode
+
+# The convolutions without padding need as much.
+MIN_SIZE = 75
+
+_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv:
+    """A convolution, its batch normalization and a ReLU."""
+
+    channels: int
+    kernel: tuple[int, int] = (1, 1)
+    stride: int = 1
+    padding: str = "SAME"
+
+
+# Convolutions of one step see the same input; their outputs are concatenated, as are those of
+# the branches of a block. The others are poolings, by name.
+Step = Conv | tuple[Conv, Conv] | str
+Branch = tuple[Step, ...]
+
+
+def _reduce(channels: int, kernel: tuple[int, int] = (3, 3)) -> Conv:
+    return Conv(channels, kernel, 2, "VALID")
+
+
+def _fork(channels: int) -> tuple[Conv, Conv]:
+    return Conv(channels, (1, 3)), Conv(channels, (3, 1))
+
+
+def _block_35(pooled: int) -> tuple[Branch, ...]:
+    return (
+        (Conv(64),),
+        (Conv(48), Conv(64, (5, 5))),
+        (Conv(64), Conv(96, (3, 3)), Conv(96, (3, 3))),
+        ("average", Conv(pooled)),
+    )
+
+
+def _block_17(inner: int) -> tuple[Branch, ...]:
+    row, column = (1, 7), (7, 1)
+    twice = (Conv(inner, column), Conv(inner, row), Conv(inner, column), Conv(192, row))
+    return (
+        (Conv(192),),
+        (Conv(inner), Conv(inner, row), Conv(192, column)),
+        (Conv(inner), *twice),
+        ("average", Conv(192)),
+    )
+
+
+_BLOCK_8 = (
+    (Conv(320),),
+    (Conv(384), _fork(384)),
+    (Conv(448), Conv(384, (3, 3)), _fork(384)),
+    ("average", Conv(192)),
+)
+
+STEM: Mapping[str, Conv | str] = {
+    "conv_1a": _reduce(32),
+    "conv_2a": Conv(32, (3, 3), padding="VALID"),
+    "conv_2b": Conv(64, (3, 3)),
+    "pool_3a": "max",
+    "conv_3b": Conv(80),
+    "conv_4a": Conv(192, (3, 3), padding="VALID"),
+    "pool_5a": "max",
+}
+BLOCKS: Mapping[str, tuple[Branch, ...]] = {
+    "mixed_5b": _block_35(32),
+    "mixed_5c": _block_35(64),
+    "mixed_5d": _block_35(64),
+    "mixed_6a": (
+        (_reduce(384),),
+        (Conv(64), Conv(96, (3, 3)), _reduce(96)),
+        ("max",),
+    ),
+    "mixed_6b": _block_17(128),
+    "mixed_6c": _block_17(160),
+    "mixed_6d": _block_17(160),
+    "mixed_6e": _block_17(192),
+    "mixed_7a": (
+        (Conv(192), _reduce(320)),
+        (Conv(192), Conv(192, (1, 7)), Conv(192, (7, 1)), _reduce(192)),
+        ("max",),
+    ),
+    "mixed_7b": _BLOCK_8,
+    "mixed_7c": _BLOCK_8,
+}
+
+
+def letter_steps(branch: Branch) -> list[list[tuple[str, Conv | str]]]:
+    """Returns the steps of a branch with a letter for each convolution and pooling: a, b, ..."""
+    letters = iter("abcde")
+    return [
+        [(next(letters), part) for part in (step if isinstance(step, tuple) else (step,))]
+        for step in branch
+    ]
+
+
+class Mixed(nn.Module):
+    """Branches side by side. Their convolutions are called `branch0_a`, `branch0_b`, ..."""
+
+    branches: tuple[Branch, ...]
+    norm: Callable[..., BatchNorm]
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
+        """[B, H, W, I] -> [B, H', W', O]."""
+        outputs = []
+        for number, branch in enumerate(self.branches):
+            x = inputs
+            for step in letter_steps(branch):
+                parts = [
+                    _run(self, x, part, f"branch{number}_{letter}", mode) for letter, part in step
+                ]
+                x = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+            outputs.append(x)
+        return jnp.concatenate(outputs, axis=-1)
+
+
+def _run(
+    owner: "Mixed | InceptionV3", x: jax.Array, step: Conv | str, name: str, mode: Mode
+) -> jax.Array:
+    """A convolution or pooling, called inside a compact method of `owner`."""
+    if step == "max":
+        return nn.max_pool(x, (3, 3), strides=(2, 2))
+    if step == "average":
+        return nn.avg_pool(x, (3, 3), padding="SAME", count_include_pad=False)
+    x = nn.Conv(
+        step.channels, step.kernel, strides=step.stride, padding=step.padding,
+        use_bias=False, kernel_init=_CONV_INIT, dtype=owner.dtype, name=name,
+    )(x)  # fmt: skip
+    return jax.nn.relu(owner.norm(name=f"{name}_norm")(x, mode))
+
+
+class InceptionV3(ImageEncoder):
+    """Pixels to the map of the last block.
+
+    Attributes:
+      norm: makes a batch normalization, given its `name`.
+      remat: recompute every block in the backward pass.
+    """
+
+    norm: Callable[..., BatchNorm]
+    remat: bool
+
+    @nn.compact
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, H', W', 2048]; 8 x 8 cells of 299 x 299 pixels."""
+        if min(pixels.shape[1:3]) < MIN_SIZE:
+            raise ValueError(
+                f"Inception v3 takes images of {MIN_SIZE} pixels or more, got {list(pixels.shape)}"
+            )
+        x = pixels
+        for name, step in STEM.items():
+            x = _run(self, x, step, name, mode)
+        block = nn.remat(Mixed, static_argnums=(2,)) if self.remat else Mixed
+        for name, branches in BLOCKS.items():
+            x = block(branches, self.norm, self.dtype, name=name)(x, mode)
+        return x
+
+
+@dataclasses.dataclass(frozen=True)
+class InceptionV3Config(ImageConfig):
+    """Settings of Inception v3; see `ImageConfig`."""
+
+    normalization: str = setting("inception", one_of=pixels_lib.NORMALIZATIONS)
+
+
+def make_inception_v3(config: InceptionV3Config, devices: Devices) -> InceptionV3:
+    """Returns Inception v3 for uint8 images of 75 pixels or more; 2048 channels."""
+    norm = make_norm(config.batch_norm, config.statistics, devices)
+    return InceptionV3(
+        normalization=config.normalization,
+        dtype=DTYPES[config.dtype],
+        norm=partial(norm, use_scale=False),
+        remat=config.remat,
+    )

@@ -1,0 +1,108 @@
+"""MobileNetV2 of any width, with batch normalization or with the weights it was folded into.
+
+Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), with the details
+of keras.applications, whose padding is TensorFlow's SAME.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
+import flax.linen as nn
+import jax
+
+from xmodal.config import setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import depthwise as depthwise_lib
+from xmodal.models.encoders import pixels as pixels_lib
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.encoders.mbconv import CONV_INIT, MBConv, Stage, scale_channels
+from xmodal.models.mode import Mode
+
+STEM_CHANNELS = 32
+STAGES = (
+    Stage(kernel=3, blocks=1, channels=16, expand=1, stride=1),
+    Stage(kernel=3, blocks=2, channels=24, expand=6, stride=2),
+    Stage(kernel=3, blocks=3, channels=32, expand=6, stride=2),
+    Stage(kernel=3, blocks=4, channels=64, expand=6, stride=2),
+    Stage(kernel=3, blocks=3, channels=96, expand=6, stride=1),
+    Stage(kernel=3, blocks=3, channels=160, expand=6, stride=2),
+    Stage(kernel=3, blocks=1, channels=320, expand=6, stride=1),
+)
+HEAD_CHANNELS = 1280
+
+
+class MobileNetV2(ImageEncoder):
+    """Pixels to the map of the last convolution.
+
+    Attributes:
+      width: channel multiplier.
+      depthwise: implementation of the depthwise convolution.
+      norm: makes a batch normalization, given its `name`; None where it was folded into the
+        convolutions, which have biases instead.
+      remat: recompute every block in the backward pass.
+    """
+
+    width: float
+    depthwise: depthwise_lib.Depthwise
+    norm: Callable[..., BatchNorm] | None
+    remat: bool
+
+    @nn.compact
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), C]."""
+        norm = self.norm
+        x = nn.Conv(
+            scale_channels(STEM_CHANNELS, self.width), (3, 3), strides=2, padding="SAME",
+            use_bias=norm is None, kernel_init=CONV_INIT, dtype=self.dtype, name="stem",
+        )(pixels)  # fmt: skip
+        x = jax.nn.relu6(norm(name="stem_norm")(x, mode) if norm else x)
+        block = nn.remat(MBConv, static_argnums=(2,)) if self.remat else MBConv
+        for number, stage in enumerate(STAGES, start=1):
+            for index in range(stage.blocks):
+                x = block(
+                    stage,
+                    scale_channels(stage.channels, self.width),
+                    stage.stride if index == 0 else 1,
+                    self.depthwise,
+                    norm,
+                    jax.nn.relu6,
+                    self.dtype,
+                    name=f"stage{number}_block{index + 1}",
+                )(x, mode)
+        x = nn.Conv(
+            scale_channels(HEAD_CHANNELS, max(1.0, self.width)), (1, 1),
+            use_bias=norm is None, kernel_init=CONV_INIT, dtype=self.dtype, name="head",
+        )(x)  # fmt: skip
+        return jax.nn.relu6(norm(name="head_norm")(x, mode) if norm else x)
+
+
+@dataclasses.dataclass(frozen=True)
+class MobileNetV2Config(ImageConfig):
+    """Settings of MobileNetV2; of the others see `ImageConfig`.
+
+    Attributes:
+      width: channel multiplier; the last layer is never narrower than 1280.
+      depthwise: "convolution", "shifted", or "auto" for the faster one on this backend.
+      folded: convolutions have biases and nothing is normalized (published mobile weights).
+    """
+
+    width: float = setting(1.0, above=0)
+    depthwise: str = setting("auto", one_of=depthwise_lib.NAMES)
+    folded: bool = False
+    normalization: str = setting("inception", one_of=pixels_lib.NORMALIZATIONS)
+
+
+def make_mobilenet_v2(config: MobileNetV2Config, devices: Devices) -> MobileNetV2:
+    """Returns MobileNetV2 for uint8 images of any size; 1280 channels."""
+    norm = partial(make_norm(config.batch_norm, config.statistics, devices), momentum=0.999)
+    return MobileNetV2(
+        normalization=config.normalization,
+        dtype=DTYPES[config.dtype],
+        width=config.width,
+        depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
+        norm=None if config.folded else norm,
+        remat=config.remat,
+    )

@@ -1,0 +1,65 @@
+"""Pixels as the published networks were trained to see them, by name."""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+# ImageNet statistics of RGB pixels in [0, 1].
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+# ImageNet mean of BGR pixels in [0, 255], from the first Caffe models; VGG's is of RGB.
+CAFFE_MEAN = (103.939, 116.779, 123.68)
+
+
+def _standardize(images: jax.Array) -> jax.Array:
+    return (images / 255.0 - jnp.asarray(MEAN)) / jnp.asarray(STD)
+
+
+def _to_symmetric(images: jax.Array) -> jax.Array:
+    return images / 127.5 - 1.0
+
+
+def _to_caffe(images: jax.Array) -> jax.Array:
+    return images[..., ::-1] - jnp.asarray(CAFFE_MEAN)
+
+
+def _to_vgg(images: jax.Array) -> jax.Array:
+    return images - jnp.asarray(CAFFE_MEAN[::-1])
+
+
+def _to_unit(images: jax.Array) -> jax.Array:
+    return images / 255.0
+
+
+NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "caffe": _to_caffe,
+    "imagenet": _standardize,
+    "inception": _to_symmetric,
+    "torch": _standardize,
+    "unit": _to_unit,
+    "vgg": _to_vgg,
+}
+
+
+def normalize(images: jax.Array, name: str) -> jax.Array:
+    """Pixel values as one of the families of networks takes them.
+
+    Args:
+      images: uint8 [B, H, W, 3], RGB.
+      name: "imagenet" or, in another word, "torch" (minus the mean and divided by the standard
+        deviation of ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "vgg" (RGB
+        minus the mean), "unit" ([0, 1]).
+
+    Returns:
+      float32 [B, H, W, 3].
+
+    Raises:
+      ValueError: other images, which may be normalized already.
+    """
+    if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
+        raise ValueError(
+            f"an image encoder takes uint8 images [B, H, W, 3], got {images.dtype} "
+            f"{list(images.shape)}; pixels are normalized inside"
+        )
+    return NORMALIZATIONS[name](images)

@@ -1,0 +1,109 @@
+"""Features that were computed beforehand: one vector per item, or one per region."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from xmodal.config import setting
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.features import Features
+from xmodal.models.mode import Mode
+from xmodal.models.normalize import l2_normalize
+
+
+def _layer_norm(x: jax.Array) -> jax.Array:
+    return jax.nn.standardize(x, axis=-1, epsilon=1e-6)
+
+
+INPUT_NORMS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "none": lambda x: x,
+    "l2": l2_normalize,
+    "layer_norm": _layer_norm,
+}
+
+
+class Precomputed(nn.Module):
+    """Normalized features through hidden layers, every region by itself."""
+
+    feature_column: ClassVar[str] = "image_features"
+
+    features: int
+    hidden: tuple[int, ...]
+    dropout: float
+    input_norm: str
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`image` float [B, F] or regions [B, R, F] -> tokens [B, 1, F'] or [B, R, F'].
+
+        `image_mask` [B, R] tells real regions apart, where it is given. `image_features`, the
+        tokens that `frozen_features` returned, may stand in the place of `image`.
+        """
+        mask = inputs["image_mask"] > 0 if "image_mask" in inputs else None
+        if self.feature_column in inputs:
+            return Features(inputs[self.feature_column].astype(self.dtype), mask)
+        x = inputs["image"]
+        if x.ndim not in (2, 3) or x.shape[-1] != self.features:
+            raise ValueError(
+                f"an encoder of precomputed features with features={self.features} takes [B, F] or "
+                f"[B, R, F], got {x.dtype} {list(x.shape)}"
+            )
+        x = INPUT_NORMS[self.input_norm](x.astype(jnp.float32)).astype(self.dtype)
+        x = x[:, None] if x.ndim == 2 else x
+        drop = nn.Dropout(self.dropout, deterministic=not mode.drops)
+        for index, width in enumerate(self.hidden):
+            layer = nn.Dense(
+                width,
+                kernel_init=nn.initializers.he_normal(),
+                dtype=self.dtype,
+                name=f"hidden{index + 1}",
+            )
+            x = drop(jax.nn.relu(layer(x)))
+        return Features(x, mask)
+
+    def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the tokens [B, R, F'] as the column `image_features`."""
+        return {self.feature_column: self(inputs, Mode.EVALUATE).tokens}
+
+    def makes_frozen_features(self, name: str) -> bool:
+        """Returns whether frozen features depend on the parameters called `name`: on all."""
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class PrecomputedConfig:
+    """Settings of an encoder of precomputed features.
+
+    Attributes:
+      features: F, or (R, F) where every image comes as a set of R regions.
+      hidden: widths of hidden layers with a ReLU.
+      dropout: after every hidden layer.
+      input_norm: of every feature vector: "none", "l2", or "layer_norm" without parameters.
+      dtype: compute dtype; parameters are float32.
+    """
+
+    features: int | tuple[int, int] = setting(at_least=1)
+    hidden: tuple[int, ...] = setting((), at_least=1)
+    dropout: float = setting(0.0, at_least=0, below=1)
+    input_norm: str = setting("none", one_of=INPUT_NORMS)
+    dtype: str = setting("float32", one_of=DTYPES)
+
+
+def make_precomputed(config: PrecomputedConfig, devices: Devices) -> Precomputed:
+    """Returns an encoder of precomputed features."""
+    del devices
+    features = config.features
+    return Precomputed(
+        features=features if isinstance(features, int) else features[-1],
+        hidden=config.hidden,
+        dropout=config.dropout,
+        input_norm=config.input_norm,
+        dtype=DTYPES[config.dtype],
+    )

@@ -1,0 +1,190 @@
+"""ResNet-50, 101 and 152 (post-activation), as each of four publishers of weights computes it.
+
+He et al., "Deep Residual Learning for Image Recognition" (2015), with the details of the code
+that the weights were trained with: tensorflow/models research/slim (resnet_v1), keras.applications,
+torchvision, and google-research/simclr (r50_1x_sk0).
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+from jax.typing import DTypeLike
+
+from xmodal.config import lookup, setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders import pixels as pixels_lib
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.mode import Mode
+
+# Units of the four stages, by the number of layers.
+DEPTHS: Mapping[str, tuple[int, ...]] = {
+    "50": (3, 4, 6, 3),
+    "101": (3, 4, 23, 3),
+    "152": (3, 8, 36, 3),
+}
+
+_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class Variant(NamedTuple):
+    """The differences between the published networks of one name.
+
+    Attributes:
+      stride_conv: the convolution of a unit that takes its stride.
+      stride_last: the last unit of a stage takes the stride to the next one; else the first of
+        the next stage does.
+      pool_padding: of the stem's max pooling.
+      bias: whether convolutions have one, though a batch normalization follows.
+      epsilon: of the batch normalizations.
+      momentum: of the batch normalizations.
+      normalization: of the pixels.
+    """
+
+    stride_conv: str
+    stride_last: bool
+    pool_padding: str
+    bias: bool
+    epsilon: float
+    momentum: float
+    normalization: str
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "slim": Variant("spatial", True, "same", False, 1e-5, 0.997, "inception"),
+    "keras": Variant("reduce", False, "symmetric", True, 1.001e-5, 0.99, "caffe"),
+    "torchvision": Variant("spatial", False, "symmetric", False, 1e-5, 0.9, "torch"),
+    "simclr": Variant("spatial", False, "same", False, 1e-5, 0.9, "unit"),
+}
+
+
+def unit_strides(units: tuple[int, ...], stride_last: bool) -> list[list[int]]:
+    """Returns the stride of every unit of every stage; the map is halved between the stages."""
+    strides = [[1] * count for count in units]
+    for stage in range(len(units) - 1):
+        if stride_last:
+            strides[stage][-1] = 2
+        else:
+            strides[stage + 1][0] = 2
+    return strides
+
+
+def _subsample(x: jax.Array, stride: int) -> jax.Array:
+    return x[:, ::stride, ::stride]
+
+
+class Bottleneck(nn.Module):
+    """Reduce, 3x3, expand, each with a batch normalization, beside a shortcut.
+
+    Attributes:
+      channels: of the 3x3 convolution; the output has four times as many.
+      stride: of the unit.
+      variant: see `Variant`.
+      norm: makes a batch normalization, given its `name`.
+      dtype: compute dtype.
+    """
+
+    channels: int
+    stride: int
+    variant: Variant
+    norm: Callable[..., BatchNorm]
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
+        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), 4 * channels]."""
+        conv = partial(_conv_norm, self.variant.bias, self.norm, self.dtype, mode)
+        reduce = self.stride if self.variant.stride_conv == "reduce" else 1
+        x = jax.nn.relu(conv(inputs, "reduce", self.channels, 1, reduce))
+        x = jax.nn.relu(conv(x, "spatial", self.channels, 3, self.stride // reduce))
+        x = conv(x, "expand", 4 * self.channels, 1, 1)
+        if inputs.shape[-1] == x.shape[-1]:
+            return jax.nn.relu(_subsample(inputs, self.stride) + x)
+        return jax.nn.relu(conv(inputs, "shortcut", x.shape[-1], 1, self.stride) + x)
+
+
+def _conv_norm(
+    bias: bool,
+    norm: Callable[..., BatchNorm],
+    dtype: DTypeLike,
+    mode: Mode,
+    x: jax.Array,
+    name: str,
+    channels: int,
+    size: int,
+    stride: int,
+) -> jax.Array:
+    # All four pad by the size of the kernel alone; TensorFlow's SAME would also look at x.
+    x = nn.Conv(
+        channels, (size, size), strides=stride, padding=size // 2,
+        use_bias=bias, kernel_init=_CONV_INIT, dtype=dtype, name=name,
+    )(x)  # fmt: skip
+    return norm(name=f"{name}_norm")(x, mode)
+
+
+class ResNet(ImageEncoder):
+    """Pixels to the map of the last unit.
+
+    Attributes:
+      units: of the four stages.
+      variant: see `Variant`.
+      norm: makes a batch normalization, given its `name`.
+      remat: recompute every unit in the backward pass.
+    """
+
+    units: tuple[int, ...]
+    variant: Variant
+    norm: Callable[..., BatchNorm]
+    remat: bool
+
+    @nn.compact
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), 2048]."""
+        conv = partial(_conv_norm, self.variant.bias, self.norm, self.dtype, mode)
+        x = jax.nn.relu(conv(pixels, "stem", 64, 7, 2))
+        padding = "SAME" if self.variant.pool_padding == "same" else [(1, 1), (1, 1)]
+        x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=padding)
+        unit = nn.remat(Bottleneck, static_argnums=(2,)) if self.remat else Bottleneck
+        for stage, strides in enumerate(unit_strides(self.units, self.variant.stride_last)):
+            for index, stride in enumerate(strides):
+                x = unit(
+                    64 * 2**stage, stride, self.variant, self.norm, self.dtype,
+                    name=f"stage{stage + 1}_unit{index + 1}",
+                )(x, mode)  # fmt: skip
+        return x
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetConfig(ImageConfig):
+    """Settings of ResNet; of the others see `ImageConfig`.
+
+    Attributes:
+      depth: 50, 101 or 152 layers.
+      variant: publisher of the weights that fit: "slim" (TF-slim's and TF-Hub's v1), "keras",
+        "torchvision" or "simclr" (SimCLRv2 r50_1x_sk0).
+      normalization: of the pixels, see `pixels.normalize`; None for that of the variant's
+        published weights. TF-slim's checkpoints of 2016 want "vgg", TF-Hub's do not.
+    """
+
+    depth: int = 50
+    variant: str = setting("torchvision", one_of=VARIANTS)
+    normalization: str | None = setting(None, one_of=pixels_lib.NORMALIZATIONS)
+
+
+def make_resnet(config: ResNetConfig, devices: Devices) -> ResNet:
+    """Returns ResNet for uint8 images of any size; 2048 channels."""
+    variant = VARIANTS[config.variant]
+    norm = make_norm(config.batch_norm, config.statistics, devices)
+    return ResNet(
+        normalization=config.normalization or variant.normalization,
+        dtype=DTYPES[config.dtype],
+        units=lookup("config.model.image.encoder.depth", str(config.depth), DEPTHS),
+        variant=variant,
+        norm=partial(norm, momentum=variant.momentum, epsilon=variant.epsilon),
+        remat=config.remat,
+    )

@@ -1,0 +1,98 @@
+"""A recurrent network over learned word vectors."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+import flax.linen as nn
+import jax
+from jax.typing import DTypeLike
+
+from xmodal.config import setting
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.text_inputs import read_ids
+from xmodal.models.encoders.words import look_up
+from xmodal.models.features import Features
+from xmodal.models.initializers import WORDS, initialize_words
+from xmodal.models.mode import Mode
+from xmodal.models.recurrent import CELLS, Recurrent
+
+
+class Rnn(nn.Module):
+    """Token ids through a table of word vectors and recurrent layers.
+
+    Parameters: `table` [V, E] and `recurrent`; see `recurrent.Recurrent`.
+    """
+
+    feature_column: ClassVar[None] = None
+
+    recurrent: Recurrent
+    vocab_size: int
+    embedding_width: int
+    dropout: float
+    init_name: str
+    init_scale: float | None
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """`text_ids` and `text_mask`, int [N, T] -> the outputs as tokens [N, T, D].
+
+        Extras: `words` [N, T, E], the word vectors; `state` [N, D], the final states.
+        """
+        ids, mask = read_ids(inputs)
+        init = initialize_words(self.init_name, self.init_scale, self.embedding_width)
+        table = self.param("table", init, (self.vocab_size, self.embedding_width))
+        words = look_up(table, ids, self.dtype)
+        x = nn.Dropout(self.dropout, deterministic=not mode.drops)(words)
+        lengths = Features(x, mask).lengths()
+        tokens, state = self.recurrent(x, lengths, mode.drops)
+        return Features(tokens, mask, {"words": words, "state": state})
+
+
+@dataclasses.dataclass(frozen=True)
+class RnnConfig:
+    """Settings of a recurrent encoder.
+
+    Attributes:
+      vocab_size: rows of the table of word vectors.
+      cell: "gru" or "lstm".
+      width: of the state of one direction.
+      layers: number of layers.
+      bidirectional: read texts in both directions; tokens are then 2 * width wide.
+      embedding_width: of the word vectors.
+      dropout: of the word vectors' values and between two layers.
+      init: see `words.WordsConfig`.
+      init_scale: see `words.WordsConfig`.
+      dtype: compute dtype; parameters are float32.
+    """
+
+    vocab_size: int = setting(at_least=1)
+    cell: str = setting("gru", one_of=CELLS)
+    width: int = setting(1024, at_least=1)
+    layers: int = setting(1, at_least=1)
+    bidirectional: bool = False
+    embedding_width: int = setting(300, at_least=1)
+    dropout: float = setting(0.0, at_least=0, below=1)
+    init: str = setting("normal", one_of=WORDS)
+    init_scale: float | None = setting(None, above=0)
+    dtype: str = setting("float32", one_of=DTYPES)
+
+
+def make_rnn(config: RnnConfig, devices: Devices) -> Rnn:
+    """Returns a recurrent encoder of texts."""
+    del devices
+    dtype = DTYPES[config.dtype]
+    recurrent = Recurrent(
+        config.cell, config.width, config.layers, config.bidirectional, config.dropout, dtype
+    )
+    return Rnn(
+        recurrent=recurrent,
+        vocab_size=config.vocab_size,
+        embedding_width=config.embedding_width,
+        dropout=config.dropout,
+        init_name=config.init,
+        init_scale=config.init_scale,
+        dtype=dtype,
+    )

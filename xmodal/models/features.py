@@ -1,0 +1,35 @@
+"""The result of an encoder."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """The tokens of N items: words, regions or grid cells, as a pytree.
+
+    Attributes:
+      tokens: [N, T, W] in the encoder's compute dtype.
+      mask: bool [N, T], True for real tokens, which come first; None where all are real.
+      extras: further arrays by name. Recurrent encoders give `words` [N, T, E], the word vectors
+        they read, and `state` [N, S], the final state of every direction, joined. Every head
+        finds `content` uint32 [N, 2], a hash of the item's inputs; see `content.hash_items`.
+    """
+
+    tokens: jax.Array
+    mask: jax.Array | None = None
+    extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+
+    def full_mask(self) -> jax.Array:
+        """Returns the mask as bool [N, T], also where all tokens are real."""
+        if self.mask is None:
+            return jnp.ones(self.tokens.shape[:2], bool)
+        return self.mask
+
+    def lengths(self) -> jax.Array:
+        """Returns the number of real tokens, at least 1, as int32 [N]."""
+        return jnp.maximum(jnp.sum(self.full_mask(), axis=1, dtype=jnp.int32), 1)

@@ -1,0 +1,25 @@
+"""Heads by name: `Features` -> `Embedding`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+
+from xmodal.models.heads import attention, gaussian, pooling, transformer
+from xmodal.models.table import Row, make_part
+
+HEADS: Mapping[str, Row] = {
+    "attention": Row(attention.AttentionConfig, lambda config: attention.Attention(config.scaled)),
+    "first": Row(pooling.NoConfig, lambda config: pooling.First()),
+    "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
+    "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
+    "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
+    "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),
+    "transformer": Row(transformer.TransformerConfig, transformer.Transformer),
+}
+"""A head is called with `Features` and a `Mode`, and returns an `Embedding`."""
+
+
+def make_head(where: str, config: Mapping[str, Any]) -> nn.Module:
+    """Returns the head that a section with `name` and keywords describes."""
+    return make_part(where, config, HEADS)

@@ -1,0 +1,100 @@
+"""Heads without parameters."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xmodal.config import UserError, setting
+from xmodal.models.embedding import Embedding
+from xmodal.models.features import Features
+from xmodal.models.mode import Mode
+
+
+def sum_tokens(features: Features) -> jax.Array:
+    """Returns the float32 sum [N, W] of the real tokens."""
+    tokens = features.tokens
+    if features.mask is not None:
+        # Selected, not multiplied: a token of padding may be nan.
+        tokens = jnp.where(features.mask[..., None], tokens, 0)
+    return jnp.sum(tokens, axis=1, dtype=jnp.float32)
+
+
+def mean_tokens(features: Features) -> jax.Array:
+    """Returns the float32 mean [N, W] of the real tokens; zeros where there are none."""
+    if features.mask is None:
+        return jnp.mean(features.tokens, axis=1, dtype=jnp.float32)
+    return sum_tokens(features) / features.lengths()[:, None]
+
+
+def last_token(features: Features) -> jax.Array:
+    """Returns the last real token [N, W]; the first of an item without any."""
+    positions = features.lengths() - 1
+    return jnp.take_along_axis(features.tokens, positions[:, None, None], axis=1)[:, 0]
+
+
+def final_state(features: Features, where: str) -> jax.Array:
+    """Returns the final state [N, S] of a recurrent encoder.
+
+    Raises:
+      UserError: the encoder has none.
+    """
+    if "state" not in features.extras:
+        raise UserError(f"{where} needs an encoder with a state, such as 'rnn'; take another.")
+    return features.extras["state"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NoConfig:
+    """Settings of a head that has none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LastConfig:
+    """Settings of the head "last".
+
+    Attributes:
+      source: "tokens" for the output at the last real position, where the backward direction has
+        read one token; "state" for the final states of all directions.
+    """
+
+    source: str = setting("tokens", one_of=("tokens", "state"))
+
+
+class Mean(nn.Module):
+    """The mean of the real tokens."""
+
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, W]."""
+        return Embedding(mean_tokens(features))
+
+
+class Sum(nn.Module):
+    """The sum of the real tokens."""
+
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, W]."""
+        return Embedding(sum_tokens(features))
+
+
+class First(nn.Module):
+    """The token at position 0, which is [CLS] for BERT."""
+
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, W]."""
+        return Embedding(features.tokens[:, 0].astype(jnp.float32))
+
+
+class Last(nn.Module):
+    """The end of a text, see `LastConfig`."""
+
+    source: str
+
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] or the extra `state` [N, S] -> vector [N, W] or [N, S]."""
+        if self.source == "state":
+            vector = final_state(features, "The head 'last' with source='state'")
+        else:
+            vector = last_token(features)
+        return Embedding(vector.astype(jnp.float32))

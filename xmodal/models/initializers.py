@@ -1,0 +1,35 @@
+"""Initializers of parameters, by name."""
+
+from collections.abc import Callable, Mapping
+
+import flax.linen as nn
+import jax
+
+LINEAR: Mapping[str, Callable] = {
+    "xavier": nn.initializers.xavier_uniform(),
+    "lecun": nn.initializers.lecun_normal(),
+    "he": nn.initializers.he_normal(),
+    # U(-1 / sqrt(inputs), 1 / sqrt(inputs)).
+    "torch": nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform"),
+}
+"""Of the kernels of linear layers."""
+WORDS = ("normal", "uniform")
+"""Of tables of word vectors."""
+
+
+def initialize_words(name: str, scale: float | None, width: int) -> Callable:
+    """Returns the initializer of a table of word vectors.
+
+    Args:
+      name: one of `WORDS`.
+      scale: standard deviation, or half the range; None for 1 / sqrt(width).
+      width: of a word vector.
+    """
+    scale = width**-0.5 if scale is None else scale
+    if name == "normal":
+        return nn.initializers.normal(scale)
+
+    def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        return jax.random.uniform(key, shape, minval=-scale, maxval=scale)
+
+    return uniform

@@ -1,0 +1,32 @@
+"""Modules by name that hold the parameters of losses: embeddings of pairs -> outputs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from xmodal.config import lookup, read
+from xmodal.models.table import Row
+from xmodal.models.task_modules import relation_classifier
+from xmodal.models.task_modules.task_module import TaskModule
+
+TASK_MODULES: Mapping[str, Row] = {
+    "relation_classifier": Row(
+        relation_classifier.RelationClassifierConfig, relation_classifier.make_relation_classifier
+    ),
+}
+
+__all__ = ["TASK_MODULES", "TaskModule", "make_task_module"]
+
+
+def make_task_module(where: str, name: str, keywords: Mapping[str, Any]) -> TaskModule:
+    """Returns the task module called `name`.
+
+    Args:
+      where: the section of the keywords as a user writes it: `config.tasks.NAME.loss.module`.
+      name: key of `TASK_MODULES`.
+      keywords: of that module.
+
+    Raises:
+      UserError: the name or a keyword is unknown, one is missing, or a value is out of range.
+    """
+    row = lookup(where, name, TASK_MODULES)
+    return row.make(read(row.config, where, keywords))

@@ -1,0 +1,77 @@
+"""The parameters of a loss behind plain functions."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from xmodal.models.embedding import Embedding
+from xmodal.models.mode import Mode
+
+Tree = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskModule:
+    """A module that turns the embeddings of a task's pairs into the outputs its loss reads.
+
+    Attributes:
+      module: called with `(left, right, columns, mode)`; it may have a method `predict`.
+    """
+
+    module: nn.Module
+
+    def init(
+        self,
+        key: jax.Array,
+        left: Embedding,
+        right: Embedding | None,
+        columns: Mapping[str, jax.Array],
+    ) -> tuple[Tree, Tree]:
+        """Returns fresh `(params, state)`.
+
+        Args:
+          key: typed key.
+          left: embeddings of the task's left view, B items.
+          right: those of its right view; None for a task with one view.
+          columns: batch columns that the loss reads.
+        """
+        variables = self.module.init(key, left, right, columns, Mode.EVALUATE)
+        return variables.pop("params", {}), variables
+
+    def apply(
+        self,
+        params: Tree,
+        state: Tree,
+        left: Embedding,
+        right: Embedding | None,
+        columns: Mapping[str, jax.Array],
+        *,
+        train: bool = False,
+        key: jax.Array | None = None,
+    ) -> tuple[dict[str, jax.Array], Tree]:
+        """Returns the outputs by name, B rows each, and the new state."""
+        variables = {"params": params, **state}
+        if not train:
+            return self.module.apply(variables, left, right, columns, Mode.EVALUATE), state
+        rngs = {} if key is None else {"dropout": key}
+        return self.module.apply(
+            variables, left, right, columns, Mode.TRAIN, rngs=rngs, mutable=list(state)
+        )
+
+    def predict(self, params: Tree, left: jax.Array, right: jax.Array) -> jax.Array | None:
+        """Returns predictions for every pair of two blocks of items.
+
+        Args:
+          params: parameters, as from `init`.
+          left: [L, D].
+          right: [R, D].
+
+        Returns:
+          float32 [L, R, C], or None where the module predicts nothing about pairs.
+        """
+        if not hasattr(self.module, "predict"):
+            return None
+        return self.module.apply({"params": params}, left, right, method="predict")

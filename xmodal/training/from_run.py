@@ -1,0 +1,88 @@
+"""Weights of another run, taken by path."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+
+from xmodal.config import UserError
+from xmodal.training import checkpoints
+from xmodal.training.optimizer import with_moments
+from xmodal.training.sections import InitConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten
+
+
+def take_weights(state: TrainState, source: InitConfig) -> TrainState:
+    """Returns a state with weights of another run in place of initial ones; the step stays 0.
+
+    Args:
+      state: freshly created.
+      source: `config.init_from`: its `run` and `step`; `include` names the paths that are taken;
+        `optimizer` says whether Adam's moments come along (the skip rule and the schedule start
+        anew in either case).
+
+    Returns:
+      The state with the weights in place and laid out as before.
+
+    Raises:
+      UserError: an unknown key, run or step; a pattern that matches nothing; an included array
+        the other run does not have, or has in another shape.
+    """
+    run, include = source.run, source.include
+    step = checkpoints.resolve_step(run, source.step)
+    saved = _read(run, step, "params") | _read(run, None, "frozen")
+    params = _take(state.params, saved, include, run)
+    frozen = _take(state.frozen, saved, include, run)
+    model_state = _take(state.model_state, _read(run, step, "model_state"), include, run)
+    for pattern in include:
+        if not any(re.match(pattern, path) for path in flatten(state.all_params())):
+            raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
+    logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
+    state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
+    if source.optimizer:
+        # The moments of old and fresh parameters share one count of steps.
+        if fresh := [p for p in flatten(params) if not any(re.match(i, p) for i in include)]:
+            raise UserError(
+                f"config.init_from.include={list(include)} leaves out {fresh[0]}, which has no "
+                "moments to go on with; set config.init_from.optimizer=False."
+            )
+        other = checkpoints.restore_items(run, step, state, ("opt_state",))
+        moments = with_moments(state.opt_state, other.opt_state)
+        state = dataclasses.replace(state, opt_state=moments)
+    return state
+
+
+def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
+    root = epath.Path(run).absolute()
+    folder = root / item if step is None else root / "checkpoints" / str(step) / item
+    if not folder.exists():
+        return {}
+    with ocp.StandardCheckpointer() as checkpointer:
+        tree = checkpointer.metadata(folder).item_metadata.tree
+        host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
+        return flatten(checkpointer.restore(folder, host))
+
+
+def _take(
+    target: Any, source: Mapping[str, np.ndarray], include: Sequence[str], run: str
+) -> dict[str, Any]:
+    def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        path = jax.tree_util.keystr(keys, simple=True, separator="/")
+        if not any(re.match(pattern, path) for pattern in include):
+            return leaf
+        if path not in source:
+            raise UserError(
+                f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
+            )
+        if source[path].shape != leaf.shape:
+            raise UserError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
+        return jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
+
+    return jax.tree_util.tree_map_with_path(take, target)

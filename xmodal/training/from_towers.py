@@ -1,0 +1,244 @@
+"""Weights of published towers: folders that `xmodal.convert_weights` wrote."""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xmodal.config import UserError, lookup
+from xmodal.data import TextConfig, read_vocabulary
+from xmodal.models import ENCODERS
+from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
+from xmodal.training.sections import InitConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten
+
+_SECTION = "config.init_from.towers"
+# Parts that published weights may lack; they start at random.
+_OWN_PARTS = ("head", "projection")
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class TowerWeights:
+    """Converted weights, checked against the state they will be put in.
+
+    Attributes:
+      params: path in a state's parameters -> float32 array.
+      model_state: path in a state's model state -> float32 array.
+    """
+
+    params: Mapping[str, np.ndarray]
+    model_state: Mapping[str, np.ndarray]
+
+
+def named_folders(source: InitConfig) -> dict[str, str]:
+    """Returns side -> folder for the towers that a config names."""
+    folders = dataclasses.asdict(source.towers)
+    return {side: folder for side, folder in folders.items() if folder}
+
+
+def check_towers(source: InitConfig, model: Mapping[str, Any]) -> dict[str, Description]:
+    """Returns the descriptions of the named towers, by side; reads no weights.
+
+    Args:
+      source: `config.init_from`.
+      model: `config.model`.
+
+    Raises:
+      UserError: a folder is missing, incomplete (its weights cut off, too), or of another encoder
+        than the model's.
+    """
+    described = {}
+    for side, folder in named_folders(source).items():
+        where = f"{_SECTION}.{side}={folder!r}"
+        if not model.get(side):
+            raise UserError(f"{where}, but config.model.{side} is None.")
+        described[side] = description = read_description(folder)
+        check_weights(folder)
+        own = dict(model[side]["encoder"].items())
+        _check_encoder(where, f"config.model.{side}.encoder", description, own)
+    return described
+
+
+def _check_encoder(
+    where: str, section: str, description: Description, own: Mapping[str, Any]
+) -> None:
+    name, keywords = description.encoder["name"], dict(description.encoder)
+    keywords.pop("name")
+    if name != own["name"]:
+        raise UserError(f"{where} is an encoder {name!r}, but {section}.name is {own['name']!r}.")
+    # Pixels are normalized by the encoder; None is the normalization of its variant.
+    wanted = description.preprocessing.get("normalization")
+    if own.get("normalization") not in (None, wanted or own.get("normalization")):
+        raise UserError(
+            f"{where} wants normalization={wanted!r}, but {section}.normalization is "
+            f"{own['normalization']!r}."
+        )
+    parameters = inspect.signature(lookup(f"{section}.name", name, ENCODERS)).parameters
+    for key, value in keywords.items():
+        given = own.get(key, parameters[key].default) if key in parameters else None
+        follows = key == "vocab_size" and given == 0
+        if not follows and _plain(given) != _plain(value):
+            raise UserError(
+                f"{where} has {key}={value!r}, but {section}.{key} is {given!r}; "
+                f"set {section} to the keywords in its tower.json."
+            )
+
+
+def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
+    """Returns the weights that `config.init_from.towers` names, checked.
+
+    Args:
+      state: shapes of the state they are for.
+      source: `config.init_from`. Where it names a run besides, `include` may take nothing that
+        the towers bring.
+
+    Returns:
+      The weights by path. Where the model keeps BERT's lower layers apart, so do they.
+
+    Raises:
+      UserError: a folder or file is not there or damaged, or an array has another shape, or one
+        is missing or left over.
+    """
+    params: dict[str, np.ndarray] = {}
+    model_state: dict[str, np.ndarray] = {}
+    shapes = flatten(state.all_params()), flatten(state.model_state)
+    for side, folder in named_folders(source).items():
+        given: tuple[dict[str, np.ndarray], ...] = ({}, {})
+        for name, array in read_weights(folder).items():
+            kind, _, path = name.partition("/")
+            if kind == "params":
+                given[0][f"{side}/{path}"] = array
+            else:
+                given[1][f"{side}/{name}"] = array
+        start = f"{side}/"
+        wanted = tuple(
+            {path: leaf.shape for path, leaf in flat.items() if path.startswith(start)}
+            for flat in shapes
+        )
+        given = (_split_layers(given[0], wanted[0]), given[1])
+        _check_fits(folder, given[0] | given[1], wanted[0] | wanted[1])
+        params |= given[0]
+        model_state |= given[1]
+    if source.run:
+        both = [path for path in params if any(re.match(p, path) for p in source.include)]
+        if both:
+            raise UserError(
+                f"config.init_from.include={list(source.include)} takes {both[0]} from "
+                f"{source.run}, but {_SECTION} brings it too: narrow include."
+            )
+    return TowerWeights(params, model_state)
+
+
+def place(state: TrainState, weights: TowerWeights) -> TrainState:
+    """Returns the state with checked weights in place of its initial ones, laid out as before."""
+
+    def replace(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+        def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+            path = jax.tree_util.keystr(keys, simple=True, separator="/")
+            if path not in arrays:
+                return leaf
+            return jax.device_put(arrays[path].astype(leaf.dtype), leaf.sharding)
+
+        return jax.tree_util.tree_map_with_path(take, tree)
+
+    return dataclasses.replace(
+        state,
+        params=replace(state.params, weights.params),
+        frozen=replace(state.frozen, weights.params),
+        model_state=replace(state.model_state, weights.model_state),
+    )
+
+
+def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> str:
+    """Returns the parts that come from the folders and those that do not, tower by tower."""
+    lines = []
+    for side, folder in named_folders(source).items():
+        start = f"{side}/"
+        paths = [path for path in flatten(state.all_params()) if path.startswith(start)]
+        taken = [path for path in paths if path in weights.params]
+        statistics = sum(path.startswith(start) for path in weights.model_state)
+        count = sum(weights.params[path].size for path in taken)
+        fresh = sorted({"/".join(path.split("/")[:2]) for path in set(paths) - set(taken)})
+        lines.append(
+            f"{side} tower from {folder}: {len(taken)} arrays with {count:,} parameters, "
+            f"{statistics} arrays of running statistics; at their start: {fresh or 'none'}"
+        )
+    return "\n".join(lines)
+
+
+def check_vocabulary(folder: str, description: Description, text: TextConfig) -> None:
+    """Compares the vocabulary of a run with the one that a text tower was trained with.
+
+    Args:
+      folder: of the tower.
+      description: of the tower.
+      text: `config.data.text` of the run.
+
+    Raises:
+      UserError: they differ; the ids of the run would mean other words to the tower.
+    """
+    if "vocab.txt" not in description.files:
+        return
+    if not text.vocabulary:
+        raise UserError(
+            "config.data.text.vocabulary is '', to be learned from captions, but the text tower of "
+            f"{folder} has its own: set it to {folder}/vocab.txt."
+        )
+    tokens = read_vocabulary(text.vocabulary)
+    known = [token.strip() for token in description.files["vocab.txt"].rstrip("\n").split("\n")]
+    if tokens != known:
+        raise UserError(
+            f"config.data.text.vocabulary has {len(tokens):,} entries, and they are not the "
+            f"{len(known):,} that the tower of {folder} was trained with; set it to "
+            f"{folder}/vocab.txt."
+        )
+    for key in ("tokenizer", "lower_case"):
+        given = getattr(text, key)
+        wanted = description.preprocessing.get(key, given)
+        if given != wanted:
+            raise UserError(
+                f"The tower of {folder} wants config.data.text.{key}={wanted!r}, not {given!r}."
+            )
+
+
+def _split_layers(
+    given: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
+    """Splits BERT's stacked layers where the model keeps the lower ones apart."""
+    split = {}
+    for path, array in given.items():
+        lower = path.replace("/layers/", "/lower_layers/", 1)
+        if lower != path and lower in wanted:
+            depth = wanted[lower][0]
+            split[lower], split[path] = array[:depth], array[depth:]
+        else:
+            split[path] = array
+    return split
+
+
+def _check_fits(
+    folder: str, given: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
+) -> None:
+    needed = {path for path in wanted if path.split("/")[1] not in _OWN_PARTS}
+    wrong = [f"{path} is missing in the folder" for path in sorted(needed - set(given))]
+    wrong += [f"{path} is not in the model" for path in sorted(set(given) - set(wanted))]
+    wrong += [
+        f"{path} is {wanted[path]} in the model but {given[path].shape} in the folder"
+        for path in sorted(set(given) & set(wanted))
+        if given[path].shape != wanted[path]
+    ]
+    if wrong:
+        raise UserError(
+            f"{folder} does not fit the model; {len(wrong)} arrays differ, among them\n  "
+            + "\n  ".join(wrong[:_SHOWN])
+        )
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value

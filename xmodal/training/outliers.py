@@ -1,0 +1,90 @@
+"""The rule that skips updates with outlying gradients."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xmodal.config import setting
+
+# Constants of the source.
+_SMALLEST_NORM = 0.01
+_SMALLEST_VARIANCE = 1e-6
+_WEIGHT_TO_START = 0.75
+
+
+@dataclasses.dataclass(frozen=True)
+class SkipOutliersConfig:
+    """`config.optimizer.skip_outliers`.
+
+    Attributes:
+      deviations: how far above the running mean, in running standard deviations, is too far.
+      decay: of the running moments.
+      floor: gradients of at most this norm always pass.
+    """
+
+    deviations: float = setting(4.0, above=0)
+    decay: float = setting(0.995, above=0, below=1)
+    floor: float = setting(0.1, at_least=0)
+
+
+class SkipOutliersState(NamedTuple):
+    """Running moments of log(1 + gradient norm), and how many updates were skipped.
+
+    Attributes:
+      weight: float32 scalar, 1 - decay ** (norms seen); the moments are divided by it.
+      mean: float32 scalar.
+      mean_square: float32 scalar.
+      skipped: int32 scalar.
+    """
+
+    weight: jax.Array
+    mean: jax.Array
+    mean_square: jax.Array
+    skipped: jax.Array
+
+
+def skip_outliers(config: SkipOutliersConfig) -> optax.GradientTransformation:
+    """Returns a transformation that zeroes gradients far above those seen so far.
+
+    The rule of tensorflow/lingvo (`GradNormTracker`, as tasks/milan sets it). With the running
+    mean and standard deviation of log(1 + norm), the limit is mean + `deviations` standard
+    deviations, but at least log(1 + `floor`). A gradient above the limit is zeroed, once the
+    moments have three quarters of their final weight: after 277 norms at a decay of 0.995. A norm
+    above the limit enters the moments as the limit, so one outlier hardly moves them. A norm that
+    is not finite leaves the moments alone; the training step refuses the whole update.
+    """
+
+    def init(params: Any) -> SkipOutliersState:
+        del params
+        zero = jnp.zeros((), jnp.float32)
+        return SkipOutliersState(zero, zero, zero, jnp.zeros((), jnp.int32))
+
+    def update(
+        updates: Any, state: SkipOutliersState, params: Any = None
+    ) -> tuple[Any, SkipOutliersState]:
+        del params
+        value = jnp.log1p(jnp.maximum(optax.global_norm(updates), _SMALLEST_NORM))
+        weight = jnp.maximum(state.weight, 1e-6)
+        mean = state.mean / weight
+        variance = jnp.maximum(state.mean_square / weight - mean**2, _SMALLEST_VARIANCE)
+        limit = mean + config.deviations * jnp.sqrt(variance)
+        limit = jnp.maximum(limit, jnp.log1p(config.floor))
+        finite = jnp.isfinite(value)
+        skip = finite & (value > limit) & (state.weight > _WEIGHT_TO_START)
+        capped = jnp.minimum(value, limit)
+
+        def blend(old: jax.Array, new: jax.Array | float) -> jax.Array:
+            return jnp.where(finite, old + (1 - config.decay) * (new - old), old)
+
+        kept = jax.tree.map(lambda u: jnp.where(skip, jnp.zeros_like(u), u), updates)
+        return kept, SkipOutliersState(
+            weight=blend(state.weight, 1.0),
+            mean=blend(state.mean, capped),
+            mean_square=blend(state.mean_square, capped**2),
+            skipped=state.skipped + skip,
+        )
+
+    return optax.GradientTransformation(init, update)

@@ -1,0 +1,90 @@
+"""A learning rate that falls when a metric stops improving, as torch's `ReduceLROnPlateau`."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.config import setting
+
+# torch's `eps`: smaller reductions of the rate are left out.
+_SMALLEST_REDUCTION = 1e-8
+
+
+@dataclasses.dataclass(frozen=True)
+class PlateauConfig:
+    """`config.optimizer.plateau`.
+
+    Attributes:
+      metric: tag of an evaluator's metric.
+      mode: whether a low ("min") or a high ("max") value is good.
+      factor: of the rate at each reduction.
+      patience: evaluations in a row without improvement that are tolerated.
+      threshold: relative change that counts as an improvement.
+      min_rate: the base learning rate is not reduced below it.
+    """
+
+    metric: str
+    mode: str = setting(one_of=("min", "max"))
+    factor: float = setting(0.1, above=0, below=1)
+    patience: int = setting(10, at_least=0)
+    threshold: float = setting(1e-4, at_least=0)
+    min_rate: float = setting(0.0, at_least=0)
+
+
+class PlateauState(NamedTuple):
+    """The part of a training state that evaluations move.
+
+    Attributes:
+      best: float32 scalar, best value so far.
+      waited: int32 scalar, evaluations since the last improvement or reduction.
+      factor: float32 scalar, by which the learning rate is multiplied.
+    """
+
+    best: jax.Array
+    waited: jax.Array
+    factor: jax.Array
+
+
+def init(config: PlateauConfig) -> PlateauState:
+    """Returns the state before the first evaluation."""
+    worst = jnp.inf if config.mode == "min" else -jnp.inf
+    return PlateauState(
+        best=jnp.full((), worst, jnp.float32),
+        waited=jnp.zeros((), jnp.int32),
+        factor=jnp.ones((), jnp.float32),
+    )
+
+
+def update(
+    config: PlateauConfig, state: PlateauState, value: float, learning_rate: float
+) -> PlateauState:
+    """Returns the state after one evaluation; runs on the host, in every process alike.
+
+    Args:
+      config: see `PlateauConfig`.
+      state: replicated arrays.
+      value: of the metric, the same in every process; NaN is no improvement.
+      learning_rate: the base rate, which `min_rate` refers to.
+    """
+    best, waited, factor = (float(leaf) for leaf in state)
+    # Rounded as it will be stored: otherwise an equal value might look like an improvement.
+    value = float(np.float32(value))
+    if config.mode == "min":
+        improved = value < best * (1 - config.threshold)
+    else:
+        improved = value > best * (1 + config.threshold)
+    best, waited = (value, 0) if improved else (best, waited + 1)
+    if waited > config.patience:
+        waited = 0
+        rate = learning_rate * factor
+        reduced = max(rate * config.factor, config.min_rate)
+        if rate - reduced > _SMALLEST_REDUCTION:
+            factor = reduced / learning_rate
+    return PlateauState(*map(_place_like, state, (best, waited, factor)))
+
+
+def _place_like(old: jax.Array, value: Any) -> jax.Array:
+    return jax.device_put(np.asarray(value, old.dtype), old.sharding)

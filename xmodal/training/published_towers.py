@@ -1,0 +1,119 @@
+"""Published towers as a model of their own: their weights and a config, and no training."""
+
+import jax
+import ml_collections
+from etils import epath
+
+from xmodal import data
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, read
+from xmodal.pretrained.folder import Description, read_description
+from xmodal.training import from_towers, schedules
+from xmodal.training.run import Parts, make_model
+from xmodal.training.run_config import RunConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import Tree, flatten
+
+
+def build_untrained(config: ml_collections.ConfigDict) -> Parts:
+    """Builds the parts of a config without tasks, on towers that `init_from.towers` names.
+
+    Args:
+      config: with the sections of a run. Keywords of an encoder and its head that the config
+        leaves out come from the folder of the tower; those that it has must agree. The vocabulary
+        is that of the text tower where `data.text.vocabulary` is "".
+
+    Raises:
+      UserError: an unknown key or name, no folder of a tower, or weights of another tower or
+        another vocabulary; all of this before the dataset is read.
+    """
+    config = ml_collections.ConfigDict(schedules.resolve_epochs(config, 1))
+    folders = from_towers.named_folders(read(RunConfig, "config", config).init_from)
+    for side in ("image", "text"):
+        if config.model[side] is None:
+            if side in folders:
+                raise UserError(
+                    f"config.init_from.towers.{side}={folders[side]!r}, but config.model.{side} is "
+                    "None."
+                )
+            continue
+        if side not in folders:
+            raise UserError(
+                f"config.init_from.towers.{side} is empty: name the folder that "
+                "xmodal.convert_weights made of the published weights of the encoder "
+                f"{config.model[side].encoder.name!r}."
+            )
+        description = read_description(folders[side])
+        with config.unlocked():
+            _fill_side(config.model[side], folders[side], description, f"config.model.{side}")
+        if side == "text":
+            _choose_vocabulary(config.data.text, folders[side], description)
+    settings = read(RunConfig, "config", config)
+    from_towers.check_towers(settings.init_from, config.model)
+    if "text" in folders:
+        description = read_description(folders["text"])
+        from_towers.check_vocabulary(folders["text"], description, settings.data.text)
+    for side, section in (("image", settings.data.image), ("text", settings.data.text)):
+        if (config.model[side] is None) != (section is None):
+            raise UserError(
+                f"One of config.model.{side} and config.data.{side} is None; set both or none."
+            )
+    mesh = mesh_lib.make_mesh()
+    model = make_model(settings.model, mesh)
+    return Parts(
+        config, settings, mesh, model, (), data.batch_spec(settings.data, settings.batch_size)
+    )
+
+
+def load_weights(parts: Parts) -> tuple[Tree, Tree]:
+    """Returns `(params, model_state)` from the folders of the towers, on every device.
+
+    Raises:
+      UserError: the model has parameters that no folder holds.
+    """
+    replicated = mesh_lib.replicated(parts.mesh)
+    params, model_state = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated),
+        parts.shapes,
+    )
+    state = TrainState(step=0, params=params, frozen={}, model_state=model_state, opt_state=())
+    weights = from_towers.load_towers(state, parts.settings.init_from)
+    if fresh := sorted(set(flatten(params)) - set(weights.params)):
+        raise UserError(
+            f"No published weights have {fresh[0]} ({len(fresh)} such arrays); without training "
+            "the model can have no parameters of its own."
+        )
+    state = from_towers.place(state, weights)
+    return state.params, state.model_state
+
+
+def _fill_side(
+    section: ml_collections.ConfigDict, folder: str, description: Description, where: str
+) -> None:
+    """Adds the keywords of the folder to a side; those of the config must not differ."""
+    published = description.side()
+    for key, value in published["encoder"].items():
+        given = section.encoder.get(key)
+        # 0 stands for the size of the vocabulary, "" for any text.
+        if given not in (None, "", 0, value):
+            raise UserError(
+                f"{folder} holds an encoder with {key}={value!r}, but {where}.encoder.{key} is "
+                f"{given!r}."
+            )
+        section.encoder[key] = value
+    if section.head is None:
+        section.head = published["head"]
+
+
+def _choose_vocabulary(
+    text: ml_collections.ConfigDict | None, folder: str, description: Description
+) -> None:
+    """Names the tower's own vocabulary where none is named."""
+    if text is None or text.vocabulary:
+        return
+    if "vocab.txt" not in description.files:
+        raise UserError(
+            f"{folder} has no vocab.txt: set config.data.text.vocabulary to the one that was "
+            "published with the weights."
+        )
+    text.vocabulary = str(epath.Path(folder) / "vocab.txt")

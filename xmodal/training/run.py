@@ -1,0 +1,240 @@
+"""The parts of a run, built from its config and checked before device time is spent."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from xmodal import data
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, read, setting
+from xmodal.models import Devices, DualEncoder, make_dual_encoder
+from xmodal.training import schedules
+from xmodal.training.optimizer import OptimizerConfig, make_optimizer
+from xmodal.training.sections import (
+    CheckpointConfig,
+    FrozenFeaturesConfig,
+    InitConfig,
+    SelectConfig,
+)
+from xmodal.training.state import TrainState, init_params, make_init
+from xmodal.training.step import L2Config, check_sides
+from xmodal.training.tasks import (
+    Task,
+    caption_indices,
+    check_reads,
+    columns,
+    make_tasks,
+    trace_losses,
+)
+from xmodal.training.tree import Tree, flatten, partition
+
+# Stands for the length of an epoch while the dataset is not known.
+_SOME_STEPS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """A whole config.
+
+    Attributes:
+      name: of the run, and by default of its folder.
+      model: read by `models.make_dual_encoder`.
+      tasks: read by `tasks.make_tasks`.
+      optimizer: see `OptimizerConfig`.
+      data: training data, see `data.DataConfig`.
+      evals: evaluators by name, read by `evals`.
+      select: see `SelectConfig`.
+      seed: of parameters, order, augmentation and dropout.
+      total_steps: updates of the run.
+      batch_size: of all devices together.
+      log_every: steps between two reports.
+      train_split: split of `data` that the run learns from.
+      freeze: regular expressions matched from the start of a parameter's path.
+      l2: see `L2Config`.
+      init_from: see `InitConfig`.
+      frozen_features: see `FrozenFeaturesConfig`.
+      checkpoint: see `CheckpointConfig`.
+      sharding: (regular expression searched in a path of the state, rule) pairs; the first match
+        wins, see `mesh.tree_shardings`.
+    """
+
+    name: str
+    model: Mapping[str, Any]
+    tasks: Mapping[str, Any]
+    optimizer: OptimizerConfig
+    data: data.DataConfig
+    evals: Mapping[str, Any]
+    select: SelectConfig
+    seed: int = setting(0, at_least=0)
+    total_steps: int = setting(at_least=1, default=1000)
+    batch_size: int = setting(at_least=2, default=128)
+    log_every: int = setting(50, at_least=1)
+    train_split: str = "train"
+    freeze: tuple[str, ...] = ()
+    l2: L2Config | None = None
+    init_from: InitConfig = dataclasses.field(default_factory=InitConfig)
+    frozen_features: FrozenFeaturesConfig = dataclasses.field(default_factory=FrozenFeaturesConfig)
+    checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
+    sharding: tuple[tuple[str, str], ...] = ((".*", "replicated"),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The parts of a run, checked against each other.
+
+    Attributes:
+      config: the config with everything filled in that follows from the dataset.
+      settings: the same, read.
+      mesh: all devices.
+      model: the towers and their similarity.
+      tasks: that are trained.
+      batch: name -> shape and dtype of the columns of a global training batch.
+    """
+
+    config: ml_collections.ConfigDict
+    settings: RunConfig
+    mesh: Mesh
+    model: DualEncoder
+    tasks: tuple[Task, ...]
+    batch: Mapping[str, jax.ShapeDtypeStruct]
+
+    def init_params(self) -> tuple[Tree, Tree]:
+        """Returns fresh `(params, model_state)`; a pure function."""
+        # The number of items changes no parameter.
+        one = {
+            name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
+        }
+        return init_params(self.model, self.tasks, one, self.settings.seed)
+
+    @functools.cached_property
+    def shapes(self) -> tuple[Tree, Tree]:
+        """Shapes and dtypes of `(params, model_state)`."""
+        return jax.eval_shape(self.init_params)
+
+    @functools.cached_property
+    def trained(self) -> Tree:
+        """Shapes and dtypes of the trained parameters."""
+        return partition(self.shapes[0], self.settings.freeze)[0]
+
+    @functools.cached_property
+    def optimizer(self) -> optax.GradientTransformation:
+        """The optimizer of the trained parameters."""
+        return make_optimizer(self.settings.optimizer, self.settings.total_steps, self.trained)
+
+    def state_init(self) -> Callable[[], TrainState]:
+        """Returns the pure function that makes the state of step 0."""
+        return make_init(self.init_params, self.optimizer, self.settings.freeze)
+
+
+def assemble(
+    config: ml_collections.ConfigDict, *, check_start: Callable[[RunConfig], None]
+) -> Parts:
+    """Prepares the datasets of a run and builds all its parts; nothing is compiled yet.
+
+    Args:
+      config: the root.
+      check_start: looks at the weights that the run starts from, without reading them.
+
+    Raises:
+      UserError: an unknown key or name anywhere, a number out of range, or two parts that do not
+        fit; all of this before a dataset is built or asked for.
+      data.DatasetMissingError: a dataset is not there; says how to get it.
+    """
+    mesh = mesh_lib.make_mesh()
+    settings = read_settings(_in_steps(config, _SOME_STEPS))
+    mesh_lib.check_batch_size(settings.batch_size, mesh)
+    _check_fits(settings, mesh)
+    check_start(settings)
+    data.prepare(settings.data, splits=[settings.train_split])
+    examples = data.num_train_examples(settings.data, settings.train_split)
+    if settings.batch_size > examples:
+        raise UserError(
+            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
+            f"examples of config.train_split={settings.train_split!r}."
+        )
+    config = _in_steps(config, examples // settings.batch_size)
+    return build(fill_vocabulary(config), mesh)
+
+
+def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
+    """Builds all parts for the devices of `mesh`.
+
+    Args:
+      config: with lengths in steps and the size of the vocabulary filled in.
+      mesh: all devices.
+
+    Raises:
+      UserError: an unknown key or name, a number out of range, or two parts that do not fit.
+    """
+    settings = read_settings(config)
+    model, tasks = _check_fits(settings, mesh)
+    batch = data.batch_spec(settings.data, settings.batch_size)
+    if missing := sorted(columns(tasks) - set(batch)):
+        raise UserError(
+            f"config.tasks read the columns {missing}, and a batch has {sorted(batch)}; name the "
+            "labels of the dataset in config.data.labels."
+        )
+    parts = Parts(config, settings, mesh, model, tasks, batch)
+    check_reads(tasks, flatten(parts.shapes[0]))
+    return parts
+
+
+def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_collections.ConfigDict:
+    return ml_collections.ConfigDict(schedules.resolve_epochs(config, steps_per_epoch))
+
+
+def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
+    """Returns the root of a config as its dataclass."""
+    return read(RunConfig, "config", config.to_dict())
+
+
+def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Task, ...]]:
+    """Builds the model and the tasks and compares them with each other and with the data."""
+    tasks = make_tasks(settings.tasks)
+    drawn = settings.data.captions_per_image
+    if caption_indices(tasks) and max(caption_indices(tasks)) >= drawn:
+        raise UserError(
+            f"config.tasks compare caption_{max(caption_indices(tasks))}, but "
+            f"config.data.captions_per_image={drawn} draws only caption_0 to caption_{drawn - 1}."
+        )
+    model = make_model(settings.model, mesh)
+    check_sides(model, tasks)
+    for side, section in (("image", settings.data.image), ("text", settings.data.text)):
+        if (side in model.towers) != (section is not None):
+            raise UserError(
+                f"One of config.model.{side} and config.data.{side} is None; set both or none."
+            )
+    trace_losses(tasks, model.similarity)
+    return model, tasks
+
+
+def make_model(config: Mapping[str, object], mesh: Mesh) -> DualEncoder:
+    """Returns the model of `config.model` for the devices of `mesh`."""
+    devices = mesh.devices.flatten()
+    return make_dual_encoder(config, Devices(len(devices), devices[0].platform))
+
+
+def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """Sets `model.text.encoder.vocab_size` to the size of the vocabulary where it is 0.
+
+    Raises:
+      UserError: the model has fewer rows than the vocabulary has entries.
+    """
+    if config.model.text is None:
+        return config
+    entries, rows = data.vocabulary_size(config.data), config.model.text.encoder.vocab_size
+    if 0 < rows < entries:
+        raise UserError(
+            f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
+            f"config.data.text ({entries} entries); set it to {entries}, or 0 to follow."
+        )
+    config = ml_collections.ConfigDict(config)
+    config.model.text.encoder.vocab_size = rows or entries
+    return config

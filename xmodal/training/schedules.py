@@ -1,0 +1,327 @@
+"""Learning-rate schedules, numbers that change with the step, and lengths given in epochs."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xmodal.config import UserError, check_keys, lookup, read, setting
+from xmodal.losses.switch import Choice
+
+_EPOCHS = re.compile(r"(\d+(?:\.\d+)?) epochs?")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Constant:
+    """The peak at every step after the warm-up.
+
+    Attributes:
+      warmup_steps: the rate rises linearly from 0 over these steps.
+    """
+
+    warmup_steps: int = setting(0, at_least=0)
+
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del step, total_steps
+        return jnp.ones(())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Linear(Constant):
+    """A straight line from the peak, at the end of the warm-up, to the end of the run.
+
+    Attributes:
+      end_fraction: share of the peak at the last step.
+      every: steps between two changes of the rate.
+    """
+
+    end_fraction: float = setting(0.0, at_least=0, at_most=1)
+    every: int = setting(1, at_least=1)
+
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        return self.end_fraction + (1 - self.end_fraction) * (1 - self._progress(step, total_steps))
+
+    def _progress(self, step: jax.Array, total_steps: int) -> jax.Array:
+        step = step // self.every * self.every
+        return jnp.clip((step - self.warmup_steps) / (total_steps - self.warmup_steps), 0, 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cosine(Linear):
+    """Half a cosine from the peak to the end of the run (Loshchilov and Hutter 2017, eq. 5).
+
+    `every` = one epoch gives torch's `CosineAnnealingLR` stepped once per epoch.
+    """
+
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        share = (1 + jnp.cos(math.pi * self._progress(step, total_steps))) / 2
+        return self.end_fraction + (1 - self.end_fraction) * share
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Staircase(Constant):
+    """A multiplication by `rate` every `every` steps."""
+
+    rate: float = setting(above=0, at_most=1)
+    every: int = setting(at_least=1)
+
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del total_steps
+        return self.rate ** jnp.float32(step // self.every)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Piecewise(Constant):
+    """Multiplications at given steps.
+
+    Attributes:
+      steps: {step: factor}; from that step on the rate is multiplied by the factor.
+    """
+
+    steps: Mapping[str | int, float]
+
+    def __post_init__(self) -> None:
+        for step, factor in _by_step("config.optimizer.schedule.steps", self.steps).items():
+            if not _is_number(factor) or factor < 0:
+                raise UserError(
+                    f"config.optimizer.schedule.steps.{step} is {factor!r}; it has to be a number "
+                    "of at least 0."
+                )
+
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del total_steps
+        share = jnp.ones(())
+        for boundary, factor in _by_step("config.optimizer.schedule.steps", self.steps).items():
+            share = share * jnp.where(step >= boundary, factor, 1.0)
+        return share
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InverseSqrt(Constant):
+    """The peak times sqrt(warmup_steps / step) after the warm-up (Vaswani et al. 2017, 5.3)."""
+
+    warmup_steps: int = setting(at_least=1)
+
+    def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
+        """Returns the share of the peak at `step` (int32), without the warm-up."""
+        del total_steps
+        return jnp.sqrt(self.warmup_steps / jnp.maximum(step, self.warmup_steps))
+
+
+SCHEDULES: dict[str, type[Constant]] = {
+    "constant": Constant,
+    "cosine": Cosine,
+    "inverse_sqrt": InverseSqrt,
+    "linear": Linear,
+    "piecewise": Piecewise,
+    "staircase": Staircase,
+}
+
+
+def read_schedule(section: Mapping[str, Any]) -> Constant:
+    """Returns `config.optimizer.schedule` as its dataclass.
+
+    Args:
+      section: `name`, a key of `SCHEDULES`, and the fields of that row.
+
+    Raises:
+      UserError: an unknown name or key, or a value out of range.
+    """
+    where = "config.optimizer.schedule"
+    if "name" not in section:
+        raise UserError(f"{where} lacks 'name'; known: {sorted(SCHEDULES)}.")
+    options = {key: value for key, value in section.items() if key != "name"}
+    return read(lookup(f"{where}.name", section["name"], SCHEDULES), where, options)
+
+
+def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> optax.Schedule:
+    """Returns the function step -> learning rate (float32 scalar).
+
+    Args:
+      section: `config.optimizer.schedule`.
+      peak: the learning rate that the schedule scales.
+      total_steps: length of the run.
+
+    Raises:
+      UserError: see `read_schedule`; or the warm-up is as long as the run.
+    """
+    schedule = read_schedule(section)
+    warmup = schedule.warmup_steps
+    if warmup >= total_steps:
+        raise UserError(
+            f"config.optimizer.schedule.warmup_steps={warmup} leaves nothing of "
+            f"config.total_steps={total_steps}."
+        )
+
+    def rate(step: jax.Array | int) -> jax.Array:
+        step = jnp.asarray(step, jnp.int32)
+        rise = jnp.minimum(step / warmup, 1) if warmup else 1.0
+        return jnp.float32(peak * rise * schedule.factor(step, total_steps))
+
+    return rate
+
+
+def is_schedule(value: Any) -> bool:
+    """Returns whether an option is a schedule of the step rather than a constant."""
+    return isinstance(value, Mapping) and "schedule" in value
+
+
+def check(where: str, value: Any) -> None:
+    """Refuses a schedule of the step that `resolve` cannot read; anything else passes.
+
+    Args:
+      where: place of the value in the config, as a user writes it.
+      value: an option; a schedule is `{"schedule": "linear", "from", "to", "end", "start": 0}` or
+        `{"schedule": "piecewise", "values": {0: first, step: next, ...}}`.
+
+    Raises:
+      UserError: an unknown, missing or wrong key.
+    """
+    if not is_schedule(value):
+        return
+    keys = lookup(f"{where}.schedule", value["schedule"], _NUMBER_SCHEDULES)
+    check_keys(where, value, ("schedule", *keys))
+    if missing := [key for key in keys if key not in value and key != "start"]:
+        raise UserError(f"{where} lacks {missing}; known: {sorted(keys)}.")
+    if value["schedule"] == "piecewise":
+        _check_piecewise(where, value["values"])
+    else:
+        _check_linear(where, value)
+
+
+_NUMBER_SCHEDULES = {"linear": ("from", "to", "start", "end"), "piecewise": ("values",)}
+
+
+def _check_linear(where: str, value: Mapping[str, Any]) -> None:
+    for key in ("from", "to"):
+        if not _is_number(value[key]):
+            raise UserError(f"{where}.{key} is {value[key]!r}; it has to be a finite number.")
+    start, end = value.get("start", 0), value["end"]
+    for key, step in (("start", start), ("end", end)):
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise UserError(f"{where}.{key} is {step!r}; it has to be a step, at least 0.")
+    if end <= start:
+        raise UserError(f"{where}.end is {end}; it has to be more than start={start}.")
+
+
+def _check_piecewise(where: str, values: Any) -> None:
+    if not isinstance(values, Mapping) or not values:
+        raise UserError(f"{where}.values is {values!r}; it has to map steps to values.")
+    by_step = _by_step(f"{where}.values", values)
+    if next(iter(by_step)) != 0:
+        raise UserError(f"{where}.values has no value for step 0; its steps are {list(by_step)}.")
+    items = list(by_step.values())
+    if not all(map(_is_number, items)) and not all(isinstance(item, str) for item in items):
+        raise UserError(f"{where}.values are {items}; they have to be all numbers or all names.")
+
+
+def resolve(value: Any, step: jax.Array) -> Any:
+    """Returns the value of an option at a step.
+
+    Args:
+      value: an option that passed `check`.
+      step: int32 scalar.
+
+    Returns:
+      A float32 scalar for a schedule of numbers, a `losses.switch.Choice` for one of names, and
+      any other option unchanged.
+    """
+    if not is_schedule(value):
+        return value
+    if value["schedule"] == "linear":
+        start, first = value.get("start", 0), value["from"]
+        progress = jnp.clip((step - start) / (value["end"] - start), 0, 1)
+        return jnp.float32(first + (value["to"] - first) * progress)
+    by_step = _by_step("values", value["values"])
+    items = tuple(by_step.values())
+    index = jnp.sum(step >= jnp.array(list(by_step), jnp.int32)) - 1
+    if isinstance(items[0], str):
+        return Choice(values=items, index=index)
+    return jnp.array(items, jnp.float32)[index]
+
+
+def to_steps(value: int | str, steps_per_epoch: float, where: str = "config") -> int:
+    """Returns a length in steps.
+
+    Args:
+      value: steps, or a text such as "3 epochs" or "0.5 epochs".
+      steps_per_epoch: full batches in one pass over the training data.
+      where: place of the value in the config, for the error.
+
+    Raises:
+      UserError: another text, or a length that rounds to no step at all.
+    """
+    if not isinstance(value, str):
+        return value
+    match = _EPOCHS.fullmatch(value)
+    if match is None:
+        raise UserError(f"{where} is {value!r}; it has to be a step or a text like '3 epochs'.")
+    epochs = float(match[1])
+    steps = round(epochs * steps_per_epoch)
+    if epochs and not steps:
+        raise UserError(
+            f"{where} is {value!r}, less than one step: an epoch has {steps_per_epoch:g}; "
+            "give more epochs, or a number of steps."
+        )
+    return steps
+
+
+def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -> Any:
+    """Returns a nested config in which every text such as "3 epochs" is a number of steps.
+
+    Args:
+      config: nested mappings, lists and tuples; mappings come back as dicts. A key in epochs
+        becomes the text of its step, since keys of a config saved as JSON are texts.
+      steps_per_epoch: full batches in one pass over the training data.
+      where: place of the config in the whole, for errors.
+
+    Raises:
+      UserError: see `to_steps`; or two keys of a section that become the same step.
+    """
+    if isinstance(config, Mapping):
+        resolved = {}
+        for key, value in config.items():
+            place = f"{where}.{key}"
+            new_key = str(to_steps(key, steps_per_epoch, place)) if _in_epochs(key) else key
+            if new_key in resolved:
+                raise UserError(f"{place} and another key of {where} are both step {new_key}.")
+            resolved[new_key] = resolve_epochs(value, steps_per_epoch, place)
+        return resolved
+    if isinstance(config, (list, tuple)):
+        items = [
+            resolve_epochs(item, steps_per_epoch, f"{where}[{i}]") for i, item in enumerate(config)
+        ]
+        return type(config)(items)
+    return to_steps(config, steps_per_epoch, where) if _in_epochs(config) else config
+
+
+def _in_epochs(value: Any) -> bool:
+    # Any single word before "epochs": "three epochs" is refused rather than passed on.
+    return isinstance(value, str) and re.fullmatch(r"\S+ epochs?", value) is not None
+
+
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
+
+
+def _by_step(where: str, values: Mapping[Any, Any]) -> dict[int, Any]:
+    """Returns `{step: value}` by ascending step from keys that may be texts."""
+    by_step = {}
+    for key, value in values.items():
+        if isinstance(key, bool) or not str(key).isdecimal():
+            raise UserError(f"{where} has the key {key!r}; its keys have to be steps.")
+        if int(key) in by_step:
+            raise UserError(f"{where} has step {int(key)} twice.")
+        by_step[int(key)] = value
+    return dict(sorted(by_step.items()))

@@ -1,0 +1,79 @@
+"""Sections of a config that training reads itself."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from xmodal.config import setting
+
+
+@dataclasses.dataclass(frozen=True)
+class TowersConfig:
+    """`config.init_from.towers`: folders of `xmodal.convert_weights`, "" for none."""
+
+    image: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class InitConfig:
+    """`config.init_from`: weights that a run starts from.
+
+    Attributes:
+      run: folder of another run, "" for none.
+      step: its checkpoint: a number, `latest` or `best`.
+      include: regular expressions matched from the start of a parameter's path; only these are
+        taken, `[".*"]` takes all.
+      optimizer: whether Adam's moments come along, as in the fine-tuning of the CxC authors.
+      towers: see `TowersConfig`.
+    """
+
+    run: str = ""
+    step: str | int = "best"
+    include: tuple[str, ...] = (".*",)
+    optimizer: bool = True
+    towers: TowersConfig = TowersConfig()
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenFeaturesConfig:
+    """`config.frozen_features`: sides whose frozen part is computed once for all records.
+
+    Attributes:
+      sides: of "image" and "text".
+      folder: of the features; "" is the folder of the dataset.
+    """
+
+    sides: tuple[str, ...] = setting((), one_of=("image", "text"))
+    folder: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectConfig:
+    """`config.select`: the metric that marks the best checkpoint.
+
+    Attributes:
+      metric: tag of an evaluator's metric.
+      mode: whether the highest ("max") or the lowest ("min") value is the best.
+    """
+
+    metric: str
+    mode: str = setting("max", one_of=("max", "min"))
+
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Returns a number that is higher for better metrics, -inf where there is no such tag."""
+        if self.metric not in metrics:
+            return float("-inf")
+        return metrics[self.metric] if self.mode == "max" else -metrics[self.metric]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig:
+    """`config.checkpoint`.
+
+    Attributes:
+      every: steps between two checkpoints; 0 saves at the end and after evaluations only.
+      keep_last: how many are kept besides the best one.
+    """
+
+    every: int = setting(1000, at_least=0)
+    keep_last: int = setting(3, at_least=1)

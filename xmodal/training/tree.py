@@ -1,0 +1,100 @@
+"""Nested dicts of arrays by path, and their split into trained and frozen parameters."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from xmodal.config import UserError
+
+Tree = dict[str, Any]
+"""A nested plain dict of arrays."""
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns a nested dict as `{"text/encoder/table": leaf}`."""
+    flat = {}
+    for key, value in tree.items():
+        path = f"{prefix}/{key}" if prefix else key
+        flat.update(flatten(value, path) if isinstance(value, Mapping) else {path: value})
+    return flat
+
+
+def unflatten(flat: Mapping[str, Any]) -> Tree:
+    """Returns the inverse of `flatten`."""
+    tree: Tree = {}
+    for path, leaf in flat.items():
+        *parents, last = path.split("/")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = leaf
+    return tree
+
+
+def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
+    """Splits parameters into (trained, frozen) by path.
+
+    Args:
+      params: nested dict of arrays or shapes.
+      patterns: regular expressions; a path that one of them matches from its start is frozen.
+
+    Raises:
+      UserError: a pattern that matches nothing (a typo would silently train the parameters that
+        should be frozen), or patterns that leave nothing to train.
+    """
+    flat = flatten(params)
+    for pattern in patterns:
+        if not any(re.match(pattern, path) for path in flat):
+            raise UserError(
+                f"config.freeze pattern {pattern!r} matches no parameter; "
+                f"the top levels are {_top_levels(flat)}."
+            )
+    is_frozen = {path: any(re.match(p, path) for p in patterns) for path in flat}
+    if all(is_frozen.values()):
+        raise UserError(f"config.freeze={list(patterns)} freezes every parameter.")
+    return split(params, is_frozen.__getitem__)
+
+
+def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
+    """Returns (trained, frozen) by a function of the path; every top level stays in the first."""
+    flat = flatten(params)
+    # A tower without parameters is kept too: the model looks for it.
+    trained: Tree = {name: {} for name in params}
+    return (
+        trained | unflatten({path: leaf for path, leaf in flat.items() if not is_frozen(path)}),
+        unflatten({path: leaf for path, leaf in flat.items() if is_frozen(path)}),
+    )
+
+
+def merge(trained: Tree, frozen: Tree) -> Tree:
+    """Returns the inverse of `partition`."""
+    towers: Tree = {name: {} for name in trained}
+    return towers | unflatten(flatten(trained) | flatten(frozen))
+
+
+def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -> frozenset[str]:
+    """Returns the parts of a tower that run as in evaluation while the rest trains.
+
+    A part without parameters is frozen with its whole tower.
+
+    Args:
+      trained: paths of the trained parameters.
+      frozen: paths of the frozen parameters.
+      side: "image" or "text".
+    """
+    parts = ("encoder", "head", "projection")
+
+    def under(paths: Collection[str], prefix: str) -> bool:
+        return any(path.startswith(prefix) for path in paths)
+
+    if not under(trained, f"{side}/"):
+        return frozenset(parts) if under(frozen, f"{side}/") else frozenset()
+    return frozenset(
+        part
+        for part in parts
+        if under(frozen, f"{side}/{part}/") and not under(trained, f"{side}/{part}/")
+    )
+
+
+def _top_levels(flat: Mapping[str, Any]) -> list[str]:
+    return sorted({"/".join(path.split("/")[:2]) for path in flat})

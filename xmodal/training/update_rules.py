@@ -1,0 +1,176 @@
+"""Update rules by name: gradients to directions, before the learning rate."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xmodal.config import setting
+
+Decay = Callable[[str], float]
+"""Parameter path -> rate of its decoupled weight decay."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba 2015); with weight decay, AdamW (Loshchilov and Hutter 2019).
+
+    Attributes:
+      b1: decay of the first moment.
+      b2: decay of the second moment.
+      eps: added to the root of the second moment.
+      amsgrad: divides by the largest second moment so far (Reddi et al. 2018), as torch does it:
+        the maximum is taken before the bias correction.
+    """
+
+    b1: float = setting(0.9, at_least=0, below=1)
+    b2: float = setting(0.999, at_least=0, below=1)
+    eps: float = setting(1e-8, at_least=0)
+    amsgrad: bool = False
+
+    def make(self, decay: Decay) -> optax.GradientTransformation:
+        """Returns the transformation of gradients into directions."""
+        moments = _scale_by_amsgrad if self.amsgrad else optax.scale_by_adam
+        return optax.chain(moments(b1=self.b1, b2=self.b2, eps=self.eps), _add_decay(decay))
+
+
+@dataclasses.dataclass(frozen=True)
+class AdamP:
+    """AdamP (Heo et al. 2021, algorithm 1 and clovaai/AdamP).
+
+    Where a weight looks scale-invariant, its direction loses the part along the weight. A tensor
+    looks so if, for every channel, |cos(gradient, weight)| < delta / sqrt(size of a channel);
+    failing that, if the same holds for the tensor as a whole. Vectors and scalars never do.
+
+    Attributes:
+      b1: decay of the first moment.
+      b2: decay of the second moment.
+      eps: added to the root of the second moment and to norms.
+      delta: threshold of the cosine.
+      decay_ratio: multiplier of the weight decay of scale-invariant weights.
+      channel_axes: {regular expression searched in a parameter's path: channel axis}; the first
+        match wins, and the last axis is the channel of all other parameters.
+    """
+
+    b1: float = setting(0.9, at_least=0, below=1)
+    b2: float = setting(0.999, at_least=0, below=1)
+    eps: float = setting(1e-8, at_least=0)
+    delta: float = setting(0.1, above=0)
+    decay_ratio: float = setting(0.1, at_least=0, at_most=1)
+    # A row of a word table is a channel in the source, as is a map of a depthwise convolution.
+    channel_axes: Mapping[str, int] = dataclasses.field(
+        default_factory=lambda: {"embedding|table": 0, "depthwise": -2}
+    )
+
+    def make(self, decay: Decay) -> optax.GradientTransformation:
+        """Returns the transformation of gradients into directions."""
+        adam = optax.scale_by_adam(b1=self.b1, b2=self.b2, eps=self.eps)
+
+        def finish(
+            keys: tuple[Any, ...], direction: jax.Array, gradient: jax.Array, weight: jax.Array
+        ) -> jax.Array:
+            path = _path(keys)
+            direction, invariant = self._project(path, direction, gradient, weight)
+            rate = decay(path) * jnp.where(invariant, self.decay_ratio, 1.0)
+            return direction + rate * weight
+
+        def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+            directions, state = adam.update(gradients, state, params)
+            finished = jax.tree_util.tree_map_with_path(finish, directions, gradients, params)
+            return finished, state
+
+        return optax.GradientTransformation(adam.init, update)
+
+    def _project(
+        self, path: str, direction: jax.Array, gradient: jax.Array, weight: jax.Array
+    ) -> tuple[jax.Array, jax.Array | bool]:
+        """Returns the direction, projected where `weight` looks scale-invariant, and whether."""
+        if weight.ndim < 2:
+            return direction, False
+        axes = (axis for pattern, axis in self.channel_axes.items() if re.search(pattern, path))
+        channel = next(axes, -1) % weight.ndim
+        within_channel = tuple(axis for axis in range(weight.ndim) if axis != channel)
+        by_channel, channels = self._tangential(direction, gradient, weight, within_channel)
+        whole, layer = self._tangential(direction, gradient, weight, tuple(range(weight.ndim)))
+        return jnp.where(channels, by_channel, jnp.where(layer, whole, direction)), channels | layer
+
+    def _tangential(
+        self, direction: jax.Array, gradient: jax.Array, weight: jax.Array, axes: tuple[int, ...]
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns the direction without its part along the weight, and whether to take it."""
+
+        def dot(a: jax.Array, b: jax.Array) -> jax.Array:
+            return jnp.sum(a * b, axes, keepdims=True)
+
+        norm = jnp.sqrt(dot(weight, weight))
+        lengths = jnp.maximum(jnp.sqrt(dot(gradient, gradient)), self.eps)
+        cosine = jnp.abs(dot(gradient, weight)) / (lengths * jnp.maximum(norm, self.eps))
+        size = math.prod(weight.shape[axis] for axis in axes)
+        unit = weight / (norm + self.eps)
+        return direction - unit * dot(unit, direction), cosine.max() < self.delta / math.sqrt(size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd:
+    """Stochastic gradient descent.
+
+    Attributes:
+      momentum: decay of the running sum of gradients; None for none.
+      nesterov: whether the momentum looks one step ahead.
+    """
+
+    momentum: float | None = setting(None, at_least=0, below=1)
+    nesterov: bool = False
+
+    def make(self, decay: Decay) -> optax.GradientTransformation:
+        """Returns the transformation of gradients into directions."""
+        if self.momentum is None:
+            return _add_decay(decay)
+        return optax.chain(optax.trace(self.momentum, self.nesterov), _add_decay(decay))
+
+
+Rule = Adam | AdamP | Sgd
+RULES: dict[str, type[Rule]] = {"adam": Adam, "adamp": AdamP, "adamw": Adam, "sgd": Sgd}
+
+
+def _add_decay(decay: Decay) -> optax.GradientTransformation:
+    def add(keys: tuple[Any, ...], direction: jax.Array, weight: jax.Array) -> jax.Array:
+        rate = decay(_path(keys))
+        return direction + rate * weight if rate else direction
+
+    return optax.stateless(
+        lambda directions, params: jax.tree_util.tree_map_with_path(add, directions, params)
+    )
+
+
+def _scale_by_amsgrad(*, b1: float, b2: float, eps: float) -> optax.GradientTransformation:
+    # `optax.scale_by_amsgrad` takes the maximum of bias-corrected moments: the noisy first
+    # estimates then stay in the denominator for good.
+    def init(params: Any) -> optax.ScaleByAmsgradState:
+        # One array each: the training step donates them.
+        moments = [jax.tree.map(jnp.zeros_like, params) for _ in range(3)]
+        return optax.ScaleByAmsgradState(jnp.zeros((), jnp.int32), *moments)
+
+    def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+        count = optax.safe_increment(state.count)
+        mu = optax.tree.update_moment(gradients, state.mu, b1, 1)
+        nu = optax.tree.update_moment_per_elem_norm(gradients, state.nu, b2, 2)
+        largest = jax.tree.map(jnp.maximum, state.nu_max, nu)
+        directions = jax.tree.map(
+            lambda m, v: m / (jnp.sqrt(v) + eps),
+            optax.tree.bias_correction(mu, b1, count),
+            optax.tree.bias_correction(largest, b2, count),
+        )
+        return directions, optax.ScaleByAmsgradState(count, mu, nu, largest)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _path(keys: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(keys, simple=True, separator="/")
