@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
-
 from xmodal.data.augment import draw
+
 from xmodal.data.config import AugmentConfig
 
 COUNT = 2000

@@ -6,10 +6,10 @@ import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
-
 from xmodal.data.augment import draw
-from xmodal.data.config import AugmentConfig, ImageConfig
 from xmodal.data.image import decode, model_images
+
+from xmodal.data.config import AugmentConfig, ImageConfig
 
 _run = tf.function(model_images, autograph=False)  # as in the pipeline, and ten times as fast
 

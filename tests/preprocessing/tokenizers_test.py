@@ -6,12 +6,12 @@ import pathlib
 
 import pytest
 import tensorflow as tf
+from xmodal.data.tokenizers import WordTokenizer
+from xmodal.words import tokenise
 
 from xmodal import data
 from xmodal.config import UserError
 from xmodal.data.config import TextConfig
-from xmodal.data.tokenizers import WordTokenizer
-from xmodal.words import tokenise
 
 WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]
 CAPTIONS = pathlib.Path(__file__).parents[3] / "shared/data/flickr8k/captions.csv.gz"

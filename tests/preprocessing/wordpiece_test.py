@@ -8,10 +8,10 @@ import unicodedata
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from xmodal.data.config import TextConfig
 from xmodal.data.text import Tokenizer
 from xmodal.data.vocabulary import learn_vocabulary
+
+from xmodal.data.config import TextConfig
 
 _LENGTH = 64
 
