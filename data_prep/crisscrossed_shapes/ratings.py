@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from data_prep.crisscrossed_shapes import sampling, similarity
+from data_prep.crisscrossed_shapes import pair_sampling, similarity
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption
 from data_prep.crisscrossed_shapes.graph import Scene, full_content
 from data_prep.sampling import scheme
@@ -90,19 +90,19 @@ def rate_split(
     groups = number_groups(len(scenes), DESCRIBERS)
     through_captions = [
         nearest(groups.means(vectors))
-        for vectors in sampling.word_vectors([caption.text for caption in flat])
+        for vectors in pair_sampling.word_vectors([caption.text for caption in flat])
     ]
-    through_images = [nearest(sampling.coarse_pixels(images))]
+    through_images = [nearest(pair_sampling.coarse_pixels(images))]
     i2i = rated("sis", "i2i_csim", scheme.image_pairs(through_captions))
     joined = scheme.joined_images(through_images)
     isim = rated("sts", "c2c_isim", groups.draw(joined, rng))
     cycles = scheme.cocaption_cycles(groups, rng)
-    cross = sampling.cross_pairs(
+    cross = pair_sampling.cross_pairs(
         i2i.pairs,
         i2i.scores,
         isim.pairs,
         isim.scores,
-        sampling.INTRASIM_PER_IMAGE * len(scenes),
+        pair_sampling.INTRASIM_PER_IMAGE * len(scenes),
         rng,
     )
     yield rated("sts", "c2c_cocaption", cycles)
