@@ -59,7 +59,7 @@ class Builder(schema.RandomAccessBuilder):
         file dataset_coco.json in it: Karpathy's split
       - for the configs im2txt and im2txt_one_caption, annotations_trainval2014.zip from
         cocodataset.org, or captions_train2014.json and captions_val2014.json in it. Its
-        instances_*.json, where they are there, name the objects in the images of every config.
+        instances_*.json, if present, name the objects in the images of every config.
     The config `captions` reads no images. Without Karpathy's file it takes as many captions as
     there are in plain caption files, and `images` as many as there are images of those
     (data_prep/coco_captions/README.md has their form).

@@ -47,7 +47,7 @@ class RatedPairs:
 
 
 def rate(similarities: np.ndarray, task: str, rng: np.random.Generator) -> np.ndarray:
-    """What five raters say of similarities in 0 to 1, float32 [P, 5] in steps of a tenth.
+    """Ratings of similarities in 0 to 1 by five raters, float32 [P, 5] in steps of a tenth.
 
     From the first rater, the strictest, to the last the leaning is more and more lenient; each
     also errs anew at every pair, and all stay on the scale.
