@@ -26,7 +26,7 @@ class IdSet:
         """Adds an id.
 
         Raises:
-          UnexpectedFilesError: it was added before, or is below 0; `where` says which record has it.
+          UnexpectedFilesError: it was added before, or is below 0; `where` names its record.
         """
         if isinstance(value, str):
             known = value in self._texts

@@ -97,7 +97,7 @@ def test_the_spread_of_drawn_captions_is_that_of_many_draws(groups):
          "images without any"),
     ],
 )  # fmt: skip
-def test_what_is_broken_is_named(pairs, groups, method, change, what):
+def test_what_is_broken_is_named(pairs, groups, method, change, quantity):
     facts = check_structure({**pairs, method: change(pairs[method])}, groups, neighbors=5)
     assert (method, quantity) in broken(facts)
 
