@@ -39,7 +39,9 @@ def base(name: str) -> ConfigDict:
             "checkpoint": {"every": 1000, "keep_last": 3},
             # (regular expression of a path in the state, rule); the first match wins.
             "sharding": [[".*", "replicated"]],
-        }
+        },
+        # A section may take the place of None, and "3 epochs" that of a number.
+        type_safe=False,
     )
 
 
@@ -152,7 +154,7 @@ def small_convnet(width: float = 0.25, depth: float = 0.25, batch_norm: str = "b
 
 def on_embedded_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
     """The same experiment on the embedded dataset, small; each paper shrinks its own model."""
-    config = ConfigDict(config)
+    config = config.copy_and_resolve_references()
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = steps, 64, steps // 3
     config.data.dataset, config.data.config = "crisscrossed_shapes", "images"

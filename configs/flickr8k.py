@@ -9,7 +9,8 @@ included.
 
 `pretrained` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its last layer on
 stored features of the five lower ones. `pretrained_i2t` is the same without captions against
-captions. `pretrained_images` goes on from a run of `pretrained` and trains MobileNetV2 on the pictures.
+captions. `pretrained_images` goes on from a run of `pretrained` and trains MobileNetV2 on the
+pictures.
 
     python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/flickr8k.py:pretrained \\

@@ -165,6 +165,8 @@ def _convert(hint: Any, where: str, value: Any) -> Any:
     for each in alternatives:
         if dataclasses.is_dataclass(each) and isinstance(value, (Mapping, each)):
             return read(each, where, value)
+    if int in alternatives and isinstance(value, str) and value.isdecimal():
+        value = int(value)  # set on the command line in place of a length such as "3 epochs"
     for each in alternatives:
         if _fits(each, value):
             return _as_plain(each, value)

@@ -15,6 +15,7 @@ from data_prep.building.records import BuildReport, LeftOut, Record, short_split
 from data_prep.building.split_hash import SplitHash
 from data_prep.building.unfinished import claimed
 from data_prep.errors import UnexpectedFilesError
+from data_prep.published import Figure
 
 
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -32,6 +33,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       MIN_KEPT: share of the records of every split that must be usable.
       CHECK_IMAGES: whether images are decoded once; not needed for those that were just drawn.
       UNIQUE_IDS: features with ids that come once in a split.
+      REFERS_TO: datasets whose ids rows of this one refer to, as `dataset/config`, the cheapest to
+        read first.
 
     Args:
       file_format: how TFDS stores records.
@@ -41,6 +44,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     MIN_KEPT: ClassVar[float] = 1.0
     CHECK_IMAGES: ClassVar[bool] = True
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids")
+    REFERS_TO: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, *, file_format: str | None = None, min_kept: float | None = None, **kwargs: Any
@@ -49,6 +53,12 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self._report: BuildReport | None = None
         self._claims = contextlib.ExitStack()
+
+    @classmethod
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+        """Returns published figures of a builder config, see `data_prep.published`."""
+        del config
+        return {}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         """The records of every split.

@@ -1,66 +1,142 @@
-"""Checks of ids: each once, none negative, and those that refer to something find it."""
+"""Checks of identity: ids, references between datasets, copies, leaks, and pairs of items."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from data_prep.checks.columns import Columns
-from data_prep.checks.figures import Unknown
-from data_prep.checks.prepared import Joined, Prepared
-from data_prep.checks.rows import Row
+from data_prep.checks.prepared import Prepared
+from data_prep.checks.rows import NOTED, Row
+from data_prep.checks.split_contents import SplitContents
+from data_prep.published import Unknown
+
+# Texts that say which picture it is.
+_PICTURES = ("picture", "url")
+# An odd number with bits everywhere: combines two hashes so that their order matters.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+# How CxC names pairs of captions of one image, five per image in a circle, and captions with their
+# own image.
+_CYCLES, _OWN = "c2c_cocaption", "c2i_original"
+# Ids are int32: both of a pair fit into 64 bits.
+_SHIFT = 32
 
 
 def ids(dataset: Prepared) -> Iterator[Row]:
     """Ids of images and captions come once in a split, and no id is negative."""
-    for split, columns in dataset.splits.items():
-        for name in _unique(dataset, columns):
-            yield dataset.row(f"{split}/{name} repeated", repeats(columns.ids[name].values), 0)
-        negative = sum(int((column.values < 0).sum()) for column in columns.ids.values())
+    for split, contents in dataset.splits.items():
+        for name in _unique(dataset, contents):
+            yield dataset.row(f"{split}/{name} repeated", _repeats(contents.ids[name].values), 0)
+        negative = sum(int((column.values < 0).sum()) for column in contents.ids.values())
         yield dataset.row(f"{split}/ids below 0", negative, 0)
 
 
 def disjoint_ids(dataset: Prepared) -> Iterator[Row]:
     """No image and no caption is in two splits."""
-    for split, columns, earlier, earlier_columns in dataset.pairs_of_splits:
-        for name in _unique(dataset, columns):
-            shared = np.isin(columns.ids[name].values, earlier_columns.ids[name].values)
+    for split, contents, earlier, earlier_contents in dataset.pairs_of_splits:
+        for name in _unique(dataset, contents):
+            shared = np.isin(contents.ids[name].values, earlier_contents.ids[name].values)
             yield dataset.row(f"{split}/{name} also in {earlier}", int(shared.sum()), 0)
 
 
 def joins(dataset: Prepared) -> Iterator[Row]:
     """Ids that refer to images and captions of another dataset are in the same split there."""
-    if not any(columns.references for columns in dataset.splits.values()):
+    if not any(contents.references for contents in dataset.splits.values()):
         return
     joined = dataset.joined()
-    for split, columns in dataset.splits.items():
-        for feature, column in columns.references.items():
-            name = f"{split}/{feature} not found"
+    for split, contents in dataset.splits.items():
+        for feature, column in contents.references.items():
+            name, wanted = f"{split}/{feature} not found", np.unique(column.values)
             if joined is None:
                 names = " or ".join(dataset.join_names) or "any dataset"
-                found = len(np.unique(column.values))
-                note = f"{found:,} different ids; not looked up, {names} is not prepared"
+                note = f"{len(wanted):,} different ids; not looked up, {names} is not prepared"
                 yield dataset.row(f"{name} (not checked)", "-", Unknown(note))
+                continue
+            lost = int(np.isin(wanted, joined.ids(feature, split), invert=True).sum())
+            note = f"of {len(wanted):,} in {joined.name}"
+            if lost and joined.is_part:
+                yield Row(name, lost, None, NOTED, f"{note}, which is a part of what was published")
             else:
-                yield _not_found(dataset, name, column.values, joined, feature, split)
+                yield dataset.row(name, lost, 0, note=note)
 
 
-def _unique(dataset: Prepared, columns: Columns) -> list[str]:
+def copies(dataset: Prepared) -> Iterator[Row]:
+    """Texts and images that came before in the same split; nothing is expected by default."""
+    for split, contents in dataset.splits.items():
+        for name, values in _contents(contents).items():
+            yield dataset.row(f"{split}/{name} repeated", _repeats(values))
+
+
+def leaks(dataset: Prepared) -> Iterator[Row]:
+    """Texts and images that an earlier split has too.
+
+    The same words may describe two pictures, but no picture should be in two splits.
+    """
+    for split, contents, earlier, earlier_contents in dataset.pairs_of_splits:
+        others = _contents(earlier_contents)
+        for name, values in _contents(contents).items():
+            shared = int(np.isin(values, others.get(name, [])).sum())
+            expected = 0 if name.startswith(("image", *_PICTURES)) else None
+            yield dataset.row(f"{split}/{name} also in {earlier}", shared, expected)
+
+
+def pairs(dataset: Prepared) -> Iterator[Row]:
+    """No pair is rated twice in the same order by the same method."""
+    for split, contents in dataset.splits.items():
+        for kind, (left, right) in _pairs(contents).items():
+            twice = _repeats(left << _SHIFT | right)
+            yield dataset.row(f"{split}/pairs repeated with {kind}", twice, 0)
+            if any(f"task={task}" in kind for task in ("sts", "sis")):
+                low, high = np.minimum(left, right), np.maximum(left, right)
+                turned = _repeats(low << _SHIFT | high) - twice
+                yield dataset.row(f"{split}/pairs in both orders with {kind}", turned)
+                same = int((left == right).sum())
+                yield dataset.row(f"{split}/pairs of an item with itself with {kind}", same, 0)
+
+
+def structure(dataset: Prepared) -> Iterator[Row]:
+    """CxC's pairs have the structure that their methods are named after.
+
+    Pairs of captions of one image form a circle: every caption is once left and once right. And
+    every caption is paired with its own image once. Where rows were left out, circles are open.
+    """
+    unbroken = None if dataset.is_part else 0
+    for split, contents in dataset.splits.items():
+        for kind, (left, right) in _pairs(contents).items():
+            if _CYCLES in kind:
+                loose = np.setxor1d(left, right).size + _repeats(left) + _repeats(right)
+                name = f"{split}/captions not once on each side with {kind}"
+                yield dataset.row(name, loose, unbroken)
+            if _OWN in kind:
+                yield dataset.row(f"{split}/captions repeated with {kind}", _repeats(left), 0)
+
+
+def _unique(dataset: Prepared, contents: SplitContents) -> list[str]:
     """Features whose ids come once, in a fixed order."""
-    return [name for name in dataset.builder.UNIQUE_IDS if name in columns.ids]
+    return [name for name in dataset.builder.UNIQUE_IDS if name in contents.ids]
 
 
-def _not_found(
-    dataset: Prepared, name: str, values: np.ndarray, joined: Joined, feature: str, split: str
-) -> Row:
-    wanted = np.unique(values)
-    missing = int(np.isin(wanted, joined.ids(feature, split), invert=True).sum())
-    note = f"of {len(wanted):,} in {joined.name}"
-    if missing and joined.is_part:
-        note += ", which is a part of what was published"
-        return Row(name, missing, None, "noted", note)
-    return dataset.row(name, missing, 0, note=note)
-
-
-def repeats(values: np.ndarray) -> int:
-    """Values that came before, int64 or uint64 [V]."""
+def _repeats(values: np.ndarray) -> int:
+    """Number of values that came before, of int64 or uint64 [V]."""
     return len(values) - len(np.unique(values))
+
+
+def _contents(contents: SplitContents) -> dict[str, np.ndarray]:
+    """Hashes of texts and images, and of pictures with their captions, uint64 [V] each, by name."""
+    hashes = {name: column.values for name, column in (contents.texts | contents.images).items()}
+    captions = contents.texts.get("captions")
+    for name in ("image", *_PICTURES):
+        if name in hashes and captions is not None:
+            pictures = np.repeat(hashes[name], captions.lengths)
+            hashes[f"{name} and caption"] = pictures * _MIX ^ captions.values
+    return hashes
+
+
+def _pairs(contents: SplitContents) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Kind of rows -> ids of the left and the right side, int64 [P] each."""
+    if not {"left_id", "right_id"} <= contents.ids.keys():
+        return {}
+    left, right = (contents.ids[name].values for name in ("left_id", "right_id"))
+    group_of = np.frombuffer(contents.group_of, np.uint16)
+    return {
+        kind: (left[group_of == number], right[group_of == number])
+        for number, kind in enumerate(contents.groups)
+    }

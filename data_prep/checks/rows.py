@@ -1,10 +1,11 @@
-"""What a check says: one row per figure, as a table for people and as JSON for machines."""
+"""Rows of the table of `data_prep.validate`: a figure found, the figure expected, a verdict."""
 
 import dataclasses
+import fnmatch
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-Value = int | float | str
+from data_prep.published import Figure, IfPresent, Known, Unknown, Value, Within
 
 OK = "ok"
 KNOWN = "known"
@@ -29,11 +30,11 @@ class Row:
     """One figure of a prepared dataset.
 
     Attributes:
-      name: what was counted or measured and where: `test/records`.
+      name: split and quantity: `test/records`.
       found: the figure.
-      expected: what it should be, as a number or in words; None where nothing is expected.
+      expected: as a number or in words; None where nothing is expected.
       verdict: `OK`, `KNOWN`, `PART`, `NOTED` or `DIFFERS`.
-      note: what a reader should know about it.
+      note: a remark for the reader.
     """
 
     name: str
@@ -43,13 +44,66 @@ class Row:
     note: str = ""
 
 
+def lookup(figures: Mapping[str, Figure], name: str, default: Figure | None) -> Figure | None:
+    """Returns the figure of the row `name`: by its name, else by the first pattern it matches."""
+    if name in figures:
+        return figures[name]
+    matching = (value for key, value in figures.items() if fnmatch.fnmatchcase(name, key))
+    return next(matching, default)
+
+
+def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: str = "") -> Row:
+    """Compares a figure with the expected one.
+
+    Args:
+      name: name of the row.
+      found: the figure.
+      figure: the expected one; None for nothing.
+      part: whether the dataset says itself that it is only a part of the published one; then less
+        than expected is not a difference.
+      note: shown beside the row, unless the expected figure has a note of its own.
+    """
+    if figure is None or isinstance(figure, Unknown):
+        return Row(name, found, None, NOTED, figure.note if figure else note)
+    verdict, expected = OK, figure.value if isinstance(figure, IfPresent) else figure
+    if isinstance(figure, Known):
+        verdict, expected, note = KNOWN, figure.value, figure.note
+    if isinstance(expected, Within):
+        is_equal = not isinstance(found, str) and expected.low <= found <= expected.high
+        expected, is_less = str(expected), not isinstance(found, str) and found < expected.low
+    else:
+        is_equal = found == expected
+        is_less = not isinstance(found, str) and not isinstance(expected, str) and found < expected
+    if not is_equal:
+        verdict = PART if part and is_less else DIFFERS
+    return Row(name, found, expected, verdict, note)
+
+
+def missing_rows(figures: Mapping[str, Figure], rows: Iterable[Row], *, part: bool) -> list[Row]:
+    """Returns a row for every figure by name that no check has come across.
+
+    Args:
+      figures: published figures of a dataset.
+      rows: of all checks.
+      part: see `judge`.
+    """
+    names = {row.name for row in rows}
+    return [
+        judge(name, 0, figure, part=part, note="there is nothing of the kind")
+        for name, figure in figures.items()
+        if name not in names
+        and not isinstance(figure, IfPresent | Unknown)
+        and not any(mark in name for mark in "*?[")
+    ]
+
+
 def has_differences(rows: Iterable[Row]) -> bool:
-    """Whether anything is not as expected."""
+    """Whether any row is not as expected."""
     return any(row.verdict == DIFFERS for row in rows)
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in columns, and a line that counts the verdicts."""
+    """Returns the rows in columns, and a line that counts the verdicts."""
     header = ("", "found", "expected", "verdict", "")
     lines = [
         (row.name, _text(row.found), _text(row.expected), row.verdict, row.note) for row in rows
@@ -64,7 +118,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many rows have which verdict: `41 ok, 1 differs`, with what the verdicts mean."""
+    """Counts rows by verdict, and explains the verdicts: `41 ok (as expected); 1 differs (...)`."""
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in _MEANINGS}
     return "; ".join(
         f"{count} {verdict} ({_MEANINGS[verdict]})" for verdict, count in counts.items() if count
@@ -72,7 +126,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def as_json(datasets: Iterable[tuple[str, Sequence[Row]]]) -> str:
-    """One object per checked dataset, in an array.
+    """Returns one JSON object per checked dataset, in an array.
 
     Args:
       datasets: pairs of a dataset's name (`flickr8k/images`) and its rows.

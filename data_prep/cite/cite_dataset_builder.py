@@ -1,15 +1,15 @@
 """CITE and CITE++: steps of recipes and their pictures, with the discourse relations of the two."""
 
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
-from data_prep import schema
-from data_prep.building.records import LeftOut, Record
-from data_prep.reading import coherence_pairs
-from data_prep.reading.coherence_pairs import Pair
+from data_prep import coherence_pairs
+from data_prep.building.records import LeftOut
+from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
+from data_prep.published import Figure, Unknown, count_figures
 from data_prep.reading.text_files import scan_csv
 
 # Relation -> the question of the annotators that stands for it; names as in CMCM's tables.
@@ -24,12 +24,14 @@ _QUESTIONS = {
 }
 _RELATIONS, _COLUMNS = tuple(_QUESTIONS), tuple(_QUESTIONS.values())
 _VALUES = {"True": 1, "False": 0}
-_PLUS_FILES = {"train": "q2-8_train_dis_11-08.csv", "test": "q2-8_test_dis_11-08.csv"}
-# Ids of test pairs start here, so that they differ from those of training.
-_TEST_OFFSET = 100_000
+# Split -> file and id of its first pair: no two splits share one.
+_PLUS_FILES = {
+    "train": ("q2-8_train_dis_11-08.csv", 0),
+    "test": ("q2-8_test_dis_11-08.csv", 100_000),
+}
 
 
-class Builder(schema.RandomAccessBuilder):
+class Builder(CoherencePairsBuilder):
     """TFDS builder of CITE, which has no published split, and of CITE++, which has one.
 
     All of CITE is `train`. Image and caption ids are row numbers from 0; those of CITE++'s test
@@ -51,6 +53,8 @@ class Builder(schema.RandomAccessBuilder):
       - for images and plus_images: images/ with the training images of RecipeQA
         (https://hucvl.github.io/recipeqa), in folders below it or not.
     """
+    RELATIONS = _RELATIONS
+    HOMEPAGE = "https://github.com/malihealikhani/CITE"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 2047} | {
         f"train/{name}": total
         for name, total in zip(_RELATIONS, (1699, 119, 432, 269, 115, 1007, 411), strict=True)
@@ -60,47 +64,43 @@ class Builder(schema.RandomAccessBuilder):
         for name, total in zip(_RELATIONS, (2824, 396, 1130, 665, 543, 2021, 1076), strict=True)
     }
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        pixels = tfds.features.Image(shape=(None, None, 3))
-        image = pixels if self.builder_config.name.endswith("images") else None
-        return self.dataset_info_from_configs(
-            features=coherence_pairs.pair_features(image, len(_RELATIONS)),
-            homepage="https://github.com/malihealikhani/CITE",
-            metadata=tfds.core.MetadataDict(relations=list(_RELATIONS)),
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        figures = {"*/captions of an image": "1"}
+        if not config.startswith("plus"):
+            return figures | count_figures(cls.EXPECTED)
+        return (
+            figures
+            | count_figures(cls.EXPECTED_PLUS)
+            | {
+                "test/picture *also in train": Unknown("steps of one recipe may share a picture"),
+                "test/image *also in train": Unknown("likewise"),
+                "test_deduplicated/* also in test": Unknown("it is a part of test"),
+            }
         )
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
-        config = self.builder_config.name
-        if config.startswith("plus"):
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+        if self.builder_config.name.startswith("plus"):
             pairs = {
-                "train": list(_read_pairs(folder / _PLUS_FILES["train"], ",", 0)),
-                "test": list(_read_pairs(folder / _PLUS_FILES["test"], ",", _TEST_OFFSET)),
+                split: list(_read_file(folder / name, ",", first_id))
+                for split, (name, first_id) in _PLUS_FILES.items()
             }
             expected = self.EXPECTED_PLUS
         else:
-            # The name that it has in its repository, and one that tells what it is.
+            # The name in its repository, and a more telling one.
             paths = [folder / name for name in ("data.csv", "cite_data.csv")]
             path = next((path for path in paths if path.exists()), paths[0])
-            pairs = {"train": list(_read_pairs(path, "|", 0))}
+            pairs = {"train": list(_read_file(path, "|", 0))}
             expected = self.EXPECTED
-        coherence_pairs.check_counts(pairs, _RELATIONS, expected, str(folder))
-        pairs = coherence_pairs.with_numbers(pairs)
-        if "test" in pairs:
-            pairs["test_deduplicated"], dropped = coherence_pairs.deduplicated(
-                pairs["test"], pairs["train"]
-            )
-            self.info.metadata["deduplicated"] = dict(dropped)
-        if config.endswith("labels"):
-            return {split: coherence_pairs.records(group) for split, group in pairs.items()}
-        return {
-            split: coherence_pairs.records_with_images(
-                group, folder / "images", name=lambda pair: pair.picture
-            )
-            for split, group in pairs.items()
-        }
+        coherence_pairs.check_counts(pairs, self.RELATIONS, expected, str(folder))
+        return coherence_pairs.with_numbers(pairs)
+
+    def _image_name(self, pair: Pair) -> str:
+        return pair.picture
 
 
-def _read_pairs(path: pathlib.Path, delimiter: str, first_id: int) -> Iterator[Pair | LeftOut]:
+def _read_file(path: pathlib.Path, delimiter: str, first_id: int) -> Iterator[Pair | LeftOut]:
     """The pairs of a file, without the numbers of their pictures."""
     columns = ("qimg", "stim_txt", *_COLUMNS)
     for number, row in enumerate(scan_csv(path, columns=columns, delimiter=delimiter), first_id):

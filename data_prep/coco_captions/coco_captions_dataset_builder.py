@@ -14,6 +14,7 @@ from data_prep.coco_captions.coco_files import Pictures, has_json
 from data_prep.coco_captions.im2txt_split import read_im2txt_split
 from data_prep.coco_captions.karpathy_split import SOURCE, read_karpathy_split
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
+from data_prep.published import Figure
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
@@ -85,6 +86,29 @@ class Builder(schema.RandomAccessBuilder):
     @property
     def _is_im2txt(self) -> bool:
         return self.builder_config.name.startswith("im2txt")
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`: of Karpathy's split, or of im2txt's."""
+        if config.startswith("im2txt"):
+            # Images only: how many captions each part has is not in the papers.
+            images = {"train": 117_211, "validation": 2_025, "test": 4_051}
+            figures: dict[str, Figure] = {f"{split}/records": n for split, n in images.items()}
+            if config == "im2txt_one_caption":
+                figures |= {f"{split}/captions": count for split, count in images.items()}
+                figures["*/captions of an image"] = "1"
+            return figures
+        train = (82_783, 414_113) if config == "images_without_restval" else (113_287, 566_747)
+        return {
+            "train/records": train[0],
+            "train/captions": train[1],
+            "validation/records": 5000,
+            "test/records": 5000,
+            "validation/captions": 25_000,
+            "test/captions": 25_000,
+            "validation/captions of an image": "5",
+            "test/captions of an image": "5",
+        }
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         splits = self._read_im2txt(folder) if self._is_im2txt else self._read_karpathy(folder)

@@ -14,6 +14,7 @@ from data_prep.crisscrossed_shapes.graph import Scene
 from data_prep.crisscrossed_shapes.ratings import RatedPairs, rate_split
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scenes import make_scenes
+from data_prep.published import Figure, Within
 from data_prep.schema import (
     RandomAccessBuilder,
     captioned_image_features,
@@ -26,6 +27,7 @@ class Builder(RandomAccessBuilder):
     """Rendered scenes with five captions each, and graded pairs as in Crisscrossed Captions."""
 
     VERSION = tfds.core.Version("1.0.0")
+    REFERS_TO: ClassVar[tuple[str, ...]] = ("crisscrossed_shapes/images",)
     RELEASE_NOTES: ClassVar = {"1.0.0": "Initial release."}
     BUILDER_CONFIGS: ClassVar = [
         tfds.core.BuilderConfig(name="images", description="Images and captions."),
@@ -56,6 +58,16 @@ class Builder(RandomAccessBuilder):
                 {"relations": list(TOPICS)} if self.builder_config.name == "relations" else {}
             ),
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        if config == "ratings":
+            return {"* score with *": Within(0, 5)}
+        if config == "rated_captions":
+            return {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
+        sizes = {f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()}
+        return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
         del folder  # everything is drawn

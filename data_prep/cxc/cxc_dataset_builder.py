@@ -13,6 +13,7 @@ from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.coco_files import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import SIDES, Rating, file_name, scan_ratings
+from data_prep.published import Figure, Known, Within
 
 # Task -> what the left and the right side are.
 _KINDS = {
@@ -21,6 +22,16 @@ _KINDS = {
 }
 # What a config adds to the ids of a side, by the kind of the side.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
+# Sampling method -> mean score in validation and test.
+_MEANS = {
+    "c2c_isim": (1.368, 1.375),
+    "c2c_cocaption": (2.992, 3.141),
+    "i2i_csim": (2.726, 2.047),
+    "c2i_intrasim": (3.241, 2.906),
+    "c2i_original": (4.850, 4.891),
+}
+_TWICE = "rated in both orders, with two scores"
+_RATED_TWICE = {"validation": Known(2253, _TWICE), "test": Known(2863, _TWICE)}
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -32,6 +43,7 @@ class Builder(schema.RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
+    REFERS_TO: ClassVar[tuple[str, ...]] = ("coco_captions/captions", "coco_captions/images")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="sts", description="Caption-caption pairs, ids."),
         tfds.core.BuilderConfig(name="sis", description="Image-image pairs, ids."),
@@ -77,6 +89,23 @@ class Builder(schema.RandomAccessBuilder):
             features=tfds.features.FeaturesDict({**schema.rating_features(), **added}),
             homepage="https://github.com/google-research-datasets/Crisscrossed-Captions",
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`: Parekh et al. 2021, and means of the released files."""
+        figures: dict[str, Figure] = {}
+        for name, count in cls.EXPECTED.items():
+            task, split, method = name.split("/")
+            if task != config.partition("_")[0]:
+                continue
+            kind = f"with task={task}, method={method}"
+            figures[f"{split}/rows {kind}"] = count
+            figures[f"{split}/mean score {kind}"] = _MEANS[method][split == "test"]
+            figures[f"{split}/* score {kind}"] = Within(0, 5)
+            if task != "sits":
+                twice = _RATED_TWICE.get(split) if task == "sis" else 0
+                figures[f"{split}/pairs in both orders {kind}"] = twice
+        return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         ratings = {

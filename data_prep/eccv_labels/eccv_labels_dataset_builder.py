@@ -10,11 +10,13 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
 from data_prep.eccv_labels.label_files import Gallery, read_gallery, read_positives
+from data_prep.published import Figure, Known
 
 _FOLD_IMAGES = 1000
 # Builder config -> start of the names of its files.
 _LISTS = {"eccv": "eccv", "cxc": "cxc", "original": "original", "plausible_matches": "pm"}
 _FILES = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
+_BEYOND = "captions 144675 and 467259 are not among the 25,000 of the test split"
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -26,6 +28,7 @@ class Builder(schema.RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
+    REFERS_TO: ClassVar[tuple[str, ...]] = ("eccv_labels/gallery", "coco_captions/captions")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="eccv", description="Positives of ECCV Caption."),
         tfds.core.BuilderConfig(name="cxc", description="Pairs that CxC rates 3 or higher."),
@@ -84,6 +87,22 @@ class Builder(schema.RandomAccessBuilder):
             features=tfds.features.FeaturesDict(features),
             homepage="https://github.com/naver-ai/eccv-caption",
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        if config == "gallery":
+            return {"test/records": 5000, "test/rows with fold=?": 1000}
+        figures: dict[str, Figure] = {}
+        if config == "eccv":
+            figures["test/caption_ids not found"] = Known(2, _BEYOND)
+        rows = {"queries": "rows", "positives": "positive_ids", "unreachable": "unreachable_ids"}
+        for name, count in cls.EXPECTED.items():
+            if name.startswith(f"{config}/"):
+                _, task, kind = name.split("/")
+                figure = Known(count, _BEYOND) if count and kind == "unreachable" else count
+                figures[f"test/{rows[kind]} with task={task}"] = figure
+        return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         gallery = read_gallery(folder)

@@ -11,6 +11,7 @@ from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
 from data_prep.flickr30k import flickr30k_files
 from data_prep.flickr30k.flickr30k_files import Photograph
+from data_prep.published import Figure
 from data_prep.reading.image_files import ImageFiles
 
 
@@ -51,6 +52,15 @@ class Builder(schema.RandomAccessBuilder):
     @property
     def _with_images(self) -> bool:
         return self.builder_config.name != "captions"
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`: of Karpathy's split, or of that of Entities."""
+        figures: dict[str, Figure] = {"*/captions of an image": "5"}
+        sizes = cls.EXPECTED["entities" if config == "entities" else "karpathy"]
+        for split in ("train", "validation", "test"):
+            figures |= {f"{split}/records": sizes[split], f"{split}/captions": 5 * sizes[split]}
+        return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         if self.builder_config.name == "entities":

@@ -14,6 +14,7 @@ from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.flickr8k import flickr8k_files
+from data_prep.published import Figure, Within
 from data_prep.reading.image_files import ImageFiles
 
 # Of MobileNetV2.
@@ -28,6 +29,7 @@ class Builder(schema.RandomAccessBuilder):
     """
 
     VERSION = tfds.core.Version("1.0.0")
+    REFERS_TO: ClassVar[tuple[str, ...]] = ("flickr8k/features", "flickr8k/images")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Photographs and captions."),
         tfds.core.BuilderConfig(name="features", description="MobileNetV2 features and captions."),
@@ -61,6 +63,23 @@ class Builder(schema.RandomAccessBuilder):
         return self.dataset_info_from_configs(
             features=features, homepage="https://doi.org/10.1613/jair.3994"
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`: Hodosh, Young and Hockenmaier 2013."""
+        if config == "ratings":
+            return {
+                "test/rows with task=expert, method=expert": 5664,
+                # As published, and as in a copy with damaged lines that is handed around.
+                "test/rows with task=crowd, method=crowd": Within(47_288, 47_830),
+                "* score with task=expert, method=expert": Within(1, 4),
+                "* score with task=crowd, method=crowd": Within(0, 1),
+            }
+        figures: dict[str, Figure] = {"*/captions of an image": "5"}
+        for split in ("train", "validation", "test"):
+            images = cls.EXPECTED[split]
+            figures |= {f"{split}/records": images, f"{split}/captions": 5 * images}
+        return figures
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         captions = flickr8k_files.read_captions(folder)

@@ -6,10 +6,12 @@ import json
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from data_prep import schema
 from data_prep.building.records import LeftOut
+from data_prep.linked_captions import LinkedRow, LinkList
 from data_prep.pinterest.object_arrays import read_objects
 
 _NUMBER = re.compile(r"(\d+)\.\w+$", re.ASCII)
@@ -17,26 +19,7 @@ _NUMBER = re.compile(r"(\d+)\.\w+$", re.ASCII)
 _SENTENCE_BITS = 24
 
 
-@dataclasses.dataclass(frozen=True)
-class Pin:
-    """One image of the list.
-
-    Attributes:
-      where: what reports call it.
-      image_id: the number in the published name of the image.
-      image_name: that name, `pin_image_001004887.jpg`.
-      url: where the image was.
-      sentences: caption id and text.
-    """
-
-    where: str
-    image_id: int
-    image_name: str
-    url: str
-    sentences: list[tuple[int, str]]
-
-
-def read_pins(path: pathlib.Path, file_number: int) -> Iterator[Pin | LeftOut]:
+def read_pins(path: pathlib.Path, file_number: int) -> Iterator[LinkedRow | LeftOut]:
     """Reads one of the published files.
 
     Args:
@@ -69,33 +52,54 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[Pin | LeftOut]:
         # Ids count all sentences, so that they do not depend on which of them are good.
         sentence_id += len(sentences)
         if good:
-            yield Pin(where, image_id, fields["image_name"], url, good)
+            yield LinkedRow(where, image_id, url, good, fields["image_name"])
         else:
             yield LeftOut(where, "no caption")
 
 
-class PinSpool(Sequence[Pin]):
-    """Pins in a temporary file, by number: five million of them would take gigabytes of memory.
+class Pins(LinkList):
+    """Pins of several files, in a temporary file: in memory, five million would take gigabytes.
 
     The file lies in the folder for temporary files (TMPDIR) and vanishes with this object.
+
+    Args:
+      paths: number of a published file -> its path.
+      expected: name of a file -> its number of pins, where that is known.
     """
 
-    def __init__(self) -> None:
+    NAMED_BY_ROW = False
+    NAMED_BY_FILE = True
+
+    def __init__(self, paths: Mapping[int, pathlib.Path], expected: Mapping[str, int]) -> None:
+        self._paths, self._expected = paths, expected
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
         self._starts = array.array("q")
 
-    def add(self, pin: Pin) -> None:
-        """Appends a pin."""
-        self._starts.append(self._file.seek(0, 2))
-        self._file.write(json.dumps(dataclasses.astuple(pin)).encode() + b"\n")
+    def load(self) -> Iterator[LeftOut]:
+        """Reads all files.
+
+        Raises:
+          UnexpectedFilesError: a file is damaged, or has not the expected number of pins.
+        """
+        for file_number, path in self._paths.items():
+            before = len(self)
+            for entry in read_pins(path, file_number):
+                if isinstance(entry, LeftOut):
+                    yield entry
+                else:
+                    self._starts.append(self._file.seek(0, 2))
+                    self._file.write(json.dumps(dataclasses.astuple(entry)).encode() + b"\n")
+            if path.name in self._expected:
+                expected = {path.name: self._expected[path.name]}
+                schema.check_counts({path.name: len(self) - before}, expected, str(path))
 
     def __len__(self) -> int:
         return len(self._starts)
 
-    def __getitem__(self, number: int) -> Pin:
+    def __getitem__(self, number: int) -> LinkedRow:
         self._file.seek(self._starts[number])
-        *fields, sentences = json.loads(self._file.readline())
-        return Pin(*fields, [(id_, text) for id_, text in sentences])
+        row = LinkedRow(*json.loads(self._file.readline()))
+        return dataclasses.replace(row, captions=[(id_, text) for id_, text in row.captions])
 
 
 def _image_id(image_name: Any) -> int | None:

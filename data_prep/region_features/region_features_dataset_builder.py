@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.published import Figure, Unknown
 from data_prep.reading.text_lines import read_caption
 from data_prep.region_features.scan_files import CAPTIONS_PER_IMAGE, FeatureFiles, open_split
 
@@ -78,6 +79,18 @@ class Builder(schema.RandomAccessBuilder):
             homepage="https://github.com/kuanghuei/SCAN",
         )
 
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        figures: dict[str, Figure] = {
+            "*/captions of an image": "5",
+            "testall/* also in test": Unknown("test is the first part of testall"),
+        }
+        for name, images in cls.builder_configs[config].images.items():
+            split = _SPLITS[name][0]
+            figures |= {f"{split}/records": images, f"{split}/captions": 5 * images}
+        return figures
+
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         config = self.builder_config
         files = {
@@ -88,13 +101,8 @@ class Builder(schema.RandomAccessBuilder):
         found = {name: split.num_images for name, split in files.items()}
         schema.check_counts(found, config.images, str(folder))
         return {
-            split_name(name): _examples(split, name, config.shape) for name, split in files.items()
+            _SPLITS[name][0]: _examples(split, name, config.shape) for name, split in files.items()
         }
-
-
-def split_name(scan_name: str) -> str:
-    """Our name of one of SCAN's splits."""
-    return _SPLITS[scan_name][0]
 
 
 def _examples(

@@ -4,11 +4,11 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.published import Figure, IfPresent, Within
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet, first_id
 from data_prep.semeval_sts.semeval_files import Scored, find_sets
 
@@ -49,6 +49,17 @@ class Builder(schema.RandomAccessBuilder):
             homepage="https://alt.qcri.org/semeval2016/task1/",
             metadata=tfds.core.MetadataDict(year_averages=averages),
         )
+
+    @classmethod
+    def published_figures(cls, config: str) -> dict[str, Figure]:
+        """See `RandomAccessBuilder`."""
+        del config
+        return {
+            f"{each.split}/rows with year={each.year}, dataset={each.name}": (
+                IfPresent(each.pairs) if each.is_optional else each.pairs
+            )
+            for each in SETS
+        } | {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         found = find_sets(folder)

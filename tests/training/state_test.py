@@ -1,81 +1,23 @@
 import jax
 import numpy as np
-import optax
 import pytest
 import tiny_encoder as tiny
 
+from configs import base
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
-from xmodal.training import preflight, state
-
-PARAMS = {
-    "image": {"projection": {"kernel": 1, "bias": 2}},
-    "text": {"bert": {"layers": {"kernel": 3}, "word": 4}, "projection": {"kernel": 5}},
-}
-
-
-def test_flatten_names_leaves_by_path():
-    flat = state.flatten(PARAMS)
-    assert flat == {
-        "image/projection/kernel": 1,
-        "image/projection/bias": 2,
-        "text/bert/layers/kernel": 3,
-        "text/bert/word": 4,
-        "text/projection/kernel": 5,
-    }
-    assert state.unflatten(flat) == PARAMS
-
-
-@pytest.mark.parametrize(
-    ("patterns", "frozen"),
-    [
-        ([], set()),
-        (["text/bert/"], {3, 4}),
-        (["text/bert/word", "image"], {1, 2, 4}),
-        ([".*kernel$"], {1, 3, 5}),
-    ],
-)
-def test_partition_by_path_and_back(patterns, frozen):
-    trained, kept = state.partition(PARAMS, patterns)
-    assert set(state.flatten(kept).values()) == frozen
-    assert set(state.flatten(trained).values()) == {1, 2, 3, 4, 5} - frozen
-    assert state.merge(trained, kept) == PARAMS
-
-
-def test_a_tower_without_parameters_or_with_frozen_ones_only_stays():
-    params = PARAMS | {"image": {}}
-    trained, frozen = state.partition(params, ["text/bert/"])
-    assert trained["image"] == {}
-    assert state.merge(trained, frozen) == params
-    trained, frozen = state.partition(PARAMS, ["image/"])
-    assert trained["image"] == {}
-    assert state.merge(trained, frozen) == PARAMS
-
-
-@pytest.mark.parametrize(
-    ("patterns", "message"),
-    [
-        # Matched from the start of the path.
-        (["bert/"], r"config.freeze pattern 'bert/' matches no parameter; .*'text/bert'"),
-        (["text/bert/", "txet"], "'txet' matches no parameter"),
-        ([".*"], r"config.freeze=\['\.\*'\] freezes every parameter"),
-        (["image/", "text/"], "freezes every parameter"),
-    ],
-)
-def test_patterns_that_cannot_be_meant(patterns, message):
-    with pytest.raises(UserError, match=message):
-        state.partition(PARAMS, patterns)
+from xmodal.training import state
+from xmodal.training.tree import flatten
 
 
 @pytest.fixture(scope="module")
 def created():
     """States created on one and on eight devices, from one config with a frozen tower."""
-    config = tiny.make_config(freeze=["text/bert/"], seed=5)
+    config = tiny.make_config(freeze=["text/encoder/"], seed=5)
     config.optimizer.name = "adam"
     states = []
     for devices in (1, 8):
         parts = tiny.make_parts(config, devices)
-        init = preflight.state_init(parts)
+        init = parts.state_init()
         states.append(state.create_state(init, parts.mesh, tiny.REPLICATED))
     return states
 
@@ -87,13 +29,33 @@ def test_a_state_is_the_same_on_any_number_of_devices(created):
     assert {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(eight)} == {8}
 
 
-def test_optimiser_state_exists_for_trained_parameters_only(created):
+def test_optimizer_state_exists_for_trained_parameters_only(created):
     _, eight = created
-    assert set(eight.frozen["text"]) == {"bert"}
-    moments = optax.tree_utils.tree_get(eight.opt_state, "mu")
-    assert jax.tree.structure(moments) == jax.tree.structure(eight.params)
-    assert "bert" not in moments["text"]
-    assert set(eight.all_params()["text"]) == {"bert", "projection"}
+    assert set(eight.frozen["text"]) == {"encoder"}
+    paths = _paths(eight.opt_state["moments"])
+    for path in flatten(eight.params):
+        assert sum(found.endswith(path) for found in paths) == 2, path
+    assert not any("text/encoder" in path for path in paths)
+    assert set(eight.all_params()["text"]) == {"encoder", "projection"}
+
+
+def _paths(found):
+    leaves = jax.tree_util.tree_leaves_with_path(found)
+    return [jax.tree_util.keystr(keys, simple=True, separator="/") for keys, _ in leaves]
+
+
+def test_parameters_of_losses_and_similarities_are_part_of_the_state():
+    config = tiny.make_config()
+    config.model.similarity = {"name": "cosine", "learned_temperature": True, "temperature": 0.1}
+    task = base.task("image", "caption_0", "softmax")
+    task["similarity"] = {"name": "dot", "learned_temperature": True}
+    config.tasks = {"i2t": task}
+    config.data.captions_per_image = 1
+    parts = tiny.make_parts(config)
+    params, _ = parts.shapes
+    assert set(params) == {"image", "text", "similarity", "tasks"}
+    assert set(params["tasks"]) == {"i2t"}
+    assert set(params["tasks"]["i2t"]) == {"similarity"}
 
 
 def test_a_state_is_created_where_the_rules_want_it():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tiny_encoder as tiny
 
-from configs import common
-from xmodal.config import UserError
+from configs import cxc
+from xmodal.config import UserError, read
 from xmodal.training import step, tasks
 
 
@@ -44,11 +44,11 @@ def test_loss_is_the_weighted_sum_of_the_tasks(multitask):
     parts, compiled = multitask
     state, batch = tiny.start(parts), tiny.make_batch()
 
-    def embed(tower, inputs):
-        vectors = parts.model.embed(tower, state.params, state.model_state, inputs)[0].vector
+    def embed(side, inputs):
+        vectors = parts.model.embed(side, state.params, state.model_state, inputs)[0].vector
         return np.asarray(vectors, np.float64)
 
-    image = embed("image", batch["image"])
+    image = embed("image", {"image": batch["image"]})
     first, second = (
         embed("text", {name: batch[name][:, c] for name in ("text_ids", "text_mask")})
         for c in range(2)
@@ -102,9 +102,9 @@ def test_update_does_not_depend_on_the_device_count(multitask, one_device, devic
 
 def deep_config(freeze):
     """Text only, four layers of BERT under a small head."""
-    config = tiny.make_config(freeze=freeze, tasks={"t2t": common.text_text()})
+    config = tiny.make_config(freeze=freeze, tasks={"t2t": cxc.text_text()})
     config.model.image = config.data.image = None
-    config.model.text.depth, config.model.text.width, config.model.text.mlp_dim = 4, 32, 64
+    config.model.text.encoder.update({"depth": 4, "width": 32, "mlp_dim": 64})
     return config
 
 
@@ -114,16 +114,16 @@ def flops(compiled):
 
 def test_a_frozen_tower_stays_as_it_is_and_has_no_backward_pass():
     steps = {}
-    for freeze in ((), ("text/bert/",)):
+    for freeze in ((), ("text/encoder/",)):
         parts = tiny.make_parts(deep_config(freeze), devices=1)
         steps[freeze] = tiny.compile_step(parts, tiny.start(parts))
     state = tiny.start(parts)
     before = tiny.copy(state)
-    assert set(before.frozen["text"]) == {"bert"}
+    assert set(before.frozen["text"]) == {"encoder"}
     assert set(before.params["text"]) == {"projection"}
     batch = tiny.make_batch()
     for number in range(3):
-        state, _ = tiny.run_step(parts, steps["text/bert/",], state, batch, number)
+        state, _ = tiny.run_step(parts, steps["text/encoder/",], state, batch, number)
     assert int(state.step) == 3
     tiny.assert_identical(state.frozen, before.frozen)
     moved = jax.tree.map(lambda a, b: not np.array_equal(a, b), state.params, before.params)
@@ -137,12 +137,12 @@ def test_a_frozen_tower_stays_as_it_is_and_has_no_backward_pass():
     forward_flops = flops(forward.lower(before.all_params(), text).compile())
     # A backward pass costs two forward passes.
     assert flops(steps[()]) > 2.5 * forward_flops
-    assert flops(steps["text/bert/",]) < 1.3 * forward_flops
+    assert flops(steps["text/encoder/",]) < 1.3 * forward_flops
 
 
 def test_many_steps_compile_once(parts):
     state, traces = tiny.start(parts), []
-    function = step.make_step(parts.model, parts.tasks, parts.optimizer, parts.schedule, seed=0)
+    function = step.make_step(parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh)
 
     def counted(*arguments):
         traces.append(1)
@@ -198,7 +198,7 @@ def test_sum_of_squares_by_hand():
 
 
 def test_l2_is_added_to_the_loss_and_pulls_only_what_it_names(parts, compiled):
-    l2 = {"pattern": "image/.*kernel$", "scale": 0.01}
+    l2 = step.L2Config("image/.*kernel$", 0.01)
     with_l2 = tiny.compile_step(parts, tiny.start(parts), l2=l2)
     before = tiny.copy(tiny.start(parts).params["image"]["projection"])
     outcomes = [
@@ -218,27 +218,27 @@ def test_l2_is_added_to_the_loss_and_pulls_only_what_it_names(parts, compiled):
     np.testing.assert_allclose(pulled["bias"], plain["bias"], atol=1e-6)
 
 
-def test_unknown_l2_keys(parts):
+def test_unknown_l2_keys():
     with pytest.raises(UserError, match=r"\['weight'\] in config.l2; known: .'pattern'"):
-        step.make_step(parts.model, (), None, None, seed=0, l2={"weight": 1})
+        read(step.L2Config, "config.l2", {"weight": 1})
 
 
 @pytest.mark.parametrize(
     ("names", "towers", "message"),
     [
-        (["i2t", "t2t"], ["text"], r"towers \['image', 'text'\], config.model has \['text'\]"),
-        (["t2t"], ["image", "text"], r"towers \['text'\], config.model has \['image', 'text'\]"),
+        (["i2t", "t2t"], ["text"], r"sides \['image', 'text'\], config.model has \['text'\]"),
+        (["t2t"], ["image", "text"], r"sides \['text'\], config.model has \['image', 'text'\]"),
         (["i2t"], ["image", "text"], None),
         (["t2t"], ["text"], None),
     ],
 )
 def test_towers_and_tasks_have_to_fit(names, towers, message):
     both = tiny.make_parts(tiny.make_config()).model
-    config = {"i2t": common.image_text(), "t2t": common.text_text()}
+    config = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     chosen = tasks.make_tasks({name: config[name] for name in names})
     model = dataclasses.replace(both, towers={t: both.towers[t] for t in towers})
     if message is None:
-        step.check_towers(model, chosen)
+        step.check_sides(model, chosen)
     else:
         with pytest.raises(UserError, match=message):
-            step.check_towers(model, chosen)
+            step.check_sides(model, chosen)

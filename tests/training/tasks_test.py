@@ -1,31 +1,45 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import base
 from xmodal.config import UserError
+from xmodal.losses import make_similarity
+from xmodal.models import Embedding
 from xmodal.training import tasks
 
 
-def task(**changes):
-    return {"left": "image", "right": "caption_0", "loss": "softmax", "weight": 1.0} | changes
+def task(left="image", right="caption_0", **changes):
+    return base.task(left, right, "softmax") | changes
+
+
+def compute(config, views, ids, *, params=None, batch=None, step=0, similarity="dot"):
+    """The sum and the scalars of the tasks of a config on views given as vectors."""
+    made = tasks.make_tasks(config)
+    total, _, scalars = tasks.compute_losses(
+        made,
+        {name: Embedding(jnp.asarray(vectors, jnp.float32)) for name, vectors in views.items()},
+        {"image_id": jnp.asarray(ids, jnp.int32)} | (batch or {}),
+        params or {},
+        {},
+        similarity=make_similarity({"name": similarity}),
+        seed=0,
+        step=jnp.int32(step),
+    )
+    return total, scalars
 
 
 def test_weighted_sum_by_hand():
     """Two orthogonal pairs: each query scores 2 with its partner and 0 with its negative."""
-    views = {
-        "image": jnp.array([[2.0, 0.0], [0.0, 2.0]]),
-        "caption_0": jnp.eye(2),
-        "caption_1": jnp.zeros((2, 2)),
+    views = {"image": [[2, 0], [0, 2]], "caption_0": np.eye(2), "caption_1": np.zeros((2, 2))}
+    doubled = base.task("image", "caption_0", "softmax", directions="sum")
+    config = {
+        "i2t": task(weight=3.0),
+        "t2t": task("caption_0", "caption_1", weight=0.5),
+        "sum": doubled,
     }
-    made = tasks.make_tasks(
-        {
-            "i2t": task(weight=3.0),
-            "t2t": task(left="caption_0", right="caption_1", weight=0.5),
-            "sum": task(weight=1.0, options={"directions": "sum"}),
-        }
-    )
-    groups = jnp.array([5, 6])
-    total, scalars = tasks.compute_losses(made, views, groups, "dot")
+    total, scalars = compute(config, views, [5, 6])
     matched, unknown = np.log(1 + np.exp(-2)), np.log(2)
     np.testing.assert_allclose(scalars["i2t/loss"], matched, rtol=1e-6)
     np.testing.assert_allclose(scalars["t2t/loss"], unknown, rtol=1e-6)
@@ -35,54 +49,97 @@ def test_weighted_sum_by_hand():
     assert scalars["t2t/accuracy"] == 0.0
 
 
-def test_captions_of_one_image_are_not_each_others_negatives():
-    views = {"image": jnp.eye(3), "caption_0": jnp.ones((3, 3))}
-    made = tasks.make_tasks({"i2t": task()})
+def test_captions_of_one_image_are_negatives_only_by_pair():
+    views = {"image": np.eye(3), "caption_0": np.ones((3, 3))}
     # Rows 0 and 2 show one image: each of them has one negative, row 1 has two.
-    total, _ = tasks.compute_losses(made, views, jnp.array([4, 9, 4]), "dot")
+    total, _ = compute({"i2t": task()}, views, [4, 9, 4])
     np.testing.assert_allclose(total, (np.log(2) + np.log(3) + np.log(2)) / 3, rtol=1e-6)
+    total, _ = compute({"i2t": task(negatives="pair")}, views, [4, 9, 4])
+    np.testing.assert_allclose(total, np.log(3), rtol=1e-6)
 
 
-def test_similarity_is_that_of_the_model():
-    views = {"image": 7 * jnp.eye(2), "caption_0": 0.2 * jnp.eye(2)}
-    made = tasks.make_tasks({"i2t": task()})
-    total, _ = tasks.compute_losses(made, views, jnp.arange(2), "cosine")
+def test_a_task_may_compare_by_another_similarity():
+    views = {"image": 7 * np.eye(2), "caption_0": 0.2 * np.eye(2)}
+    total, _ = compute({"i2t": task()}, views, [0, 1], similarity="cosine")
     np.testing.assert_allclose(total, np.log(1 + np.exp(-1)), rtol=1e-5)
-    with pytest.raises(UserError, match=r"'l2' in .*similarity; known: \['cosine', 'dot'\]"):
-        tasks.compute_losses(made, views, jnp.arange(2), "l2")
+    other = task(similarity={"name": "dot"})
+    total, _ = compute({"i2t": other}, views, [0, 1], similarity="cosine")
+    np.testing.assert_allclose(total, np.log(1 + np.exp(-1.4)), rtol=1e-5)
+
+
+def test_a_weight_may_be_a_schedule_of_the_step():
+    views = {"image": np.eye(2), "caption_0": np.eye(2)}
+    weight = {"schedule": "linear", "from": 0, "to": 2, "start": 0, "end": 10}
+    plain, _ = compute({"i2t": task()}, views, [0, 1])
+    for step, factor in ((0, 0), (5, 1), (20, 2)):
+        total, scalars = compute({"i2t": task(weight=weight)}, views, [0, 1], step=step)
+        np.testing.assert_allclose(total, factor * plain, rtol=1e-6)
+        assert scalars["i2t/weight"] == factor
+
+
+def test_a_loss_with_parameters_owns_them_under_the_name_of_its_task():
+    config = task(negatives="none")
+    config["loss"] = {
+        "name": "relation_bce", "options": {}, "inputs": ["relations"], "reads": [],
+        "module": {"relations": 3},
+    }  # fmt: skip
+    made = tasks.make_tasks({"coherence": config})
+    rng = np.random.default_rng(0)
+    views = {name: rng.normal(size=(5, 4)).astype(np.float32) for name in ("image", "caption_0")}
+    labels = jnp.asarray(rng.integers(0, 2, size=(5, 3)), jnp.int32)
+    params, state = made[0].init(
+        jax.random.key(0),
+        {name: Embedding(jnp.asarray(vectors)) for name, vectors in views.items()},
+        {"relations": labels},
+    )
+    assert set(params) == {"module"}
+    assert state == {}
+    total, _ = compute(
+        {"coherence": config}, views, np.arange(5),
+        params={"tasks": {"coherence": params}}, batch={"relations": labels},
+    )  # fmt: skip
+    module = params["module"]
+    logits = views["image"] @ module["left"] + views["caption_0"] @ module["right"] + module["bias"]
+    expected = np.mean(np.logaddexp(0, logits) - labels * logits)
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("views", "captions", "image"),
+    ("views", "captions", "sides"),
     [
-        ([("image", "caption_0")], [0], True),
-        ([("caption_0", "caption_1")], [0, 1], False),
-        ([("caption_4", "image"), ("caption_10", "caption_4")], [4, 10], True),
-        ([("image", "image")], [], True),
+        ([("image", "caption_0")], [0], {"image", "text"}),
+        ([("caption_0", "caption_1")], [0, 1], {"text"}),
+        ([("caption_4", "image"), ("caption_10", "caption_4")], [4, 10], {"image", "text"}),
+        ([("image", "image")], [], {"image"}),
     ],
 )
-def test_what_the_tasks_look_at(views, captions, image):
-    config = {f"task{k}": task(left=left, right=right) for k, (left, right) in enumerate(views)}
-    made = tasks.make_tasks(config)
+def test_views_of_the_tasks(views, captions, sides):
+    made = tasks.make_tasks({f"task{k}": task(*pair) for k, pair in enumerate(views)})
     assert tasks.caption_indices(made) == captions
-    assert tasks.needs_image(made) == image
+    assert tasks.sides(made) == sides
+
+
+def loss(**changes):
+    return task()["loss"] | changes
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         ({}, "config.tasks is empty"),
-        ({"t": task(left="caption")}, "config.tasks.t.left='caption' is no view .* caption_0"),
-        ({"t": task(right="images")}, "config.tasks.t.right='images' is no view"),
-        ({"t": task(loss="hinge")}, r"'hinge' in config.tasks.t.loss; known: \['softmax'"),
-        ({"t": task(wieght=1)}, r"\['wieght'\] in config.tasks.t; known: .*'weight'"),
-        ({"t": {"left": "image", "loss": "softmax"}}, r"config.tasks.t lacks .'right', 'weight'"),
-        (
-            {"t": task(options={"temprature": 2.0})},
-            r"\['temprature'\] in config.tasks.t.options; known: .*'temperature'",
-        ),
+        ({"t": task("caption")}, "config.tasks.t.views has 'caption', which is no view"),
+        ({"t": task(views=["image"])}, r"config.tasks.t.views=\['image'\] has 1 view"),
+        ({"t": task(loss=loss(name="hinge"))}, "'hinge' in config.tasks.t.loss.name; known: "),
+        ({"t": task(wieght=1)}, r"\['wieght'\] in config.tasks.t; .*Did you mean 'weight'"),
+        ({"t": task(weight=-1)}, "config.tasks.t.weight is -1"),
+        ({"t": task(negatives="all")}, "'all' in config.tasks.t.negatives"),
+        ({"t": {"views": ["image", "image"]}}, r"config.tasks.t lacks \['loss'\]"),
+        ({"t": task(loss=loss(options={"frm": 2}))}, r"\['frm'\] in config.tasks.t.loss.options"),
+        ({"t": task(loss=loss(module={"relations": 2}))}, "'softmax' has no parameters"),
+        ({"t": task(similarity={"name": "l2"})}, "'l2' in config.tasks.t.similarity"),
+        ({"t": task(weight={"schedule": "sine"})}, "'sine' in config.tasks.t.weight.schedule"),
     ],
 )
-def test_mistakes_list_what_is_known(config, message):
+def test_mistakes_list_the_known_names(config, message):
     with pytest.raises(UserError, match=message):
         tasks.make_tasks(config)

@@ -5,35 +5,40 @@ import dataclasses
 import jax
 import numpy as np
 
-from configs import common
+from configs import base, cxc
 from xmodal import mesh as mesh_lib
-from xmodal.training import preflight, state, step
+from xmodal.models import make_dual_encoder
+from xmodal.training import run, state, step, tasks
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
-REPLICATED = [[".*", "replicated"]]
+REPLICATED = ((".*", "replicated"),)
 
 
 def make_config(**changes):
     """Multitask over precomputed features and a one-layer BERT; plain SGD at rate 1."""
-    config = common.quick(common.experiment("tiny"))
+    config = base.base("tiny")
     config.batch_size, config.total_steps = 16, 10
-    config.model.image = {"name": "precomputed", "features": FEATURES, "projection": 8}
-    config.model.text = {
-        "name": "bert", "vocab_size": WORDS, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
-        "max_positions": TOKENS, "projection": 8,
-    }  # fmt: skip
-    config.data.image = {"size": 0}
-    config.data.captions_per_image, config.data.text.max_length = 2, TOKENS
-    config.tasks = {"i2t": common.image_text(0.7), "t2t": common.text_text(0.4)}
-    config.optimizer = {
-        "name": "sgd",
-        "options": {},
-        "learning_rate": 1.0,
-        "schedule": {"name": "constant"},
-        "clip_norm": None,
-        "skip_outliers": None,
+    config.model.image = {
+        "encoder": {"name": "precomputed", "features": FEATURES},
+        "head": {"name": "mean"},
+        "projection": {"width": 8},
     }
-    config.freeze, config.l2 = [], None
+    config.model.text = {
+        "encoder": {
+            "name": "bert", "vocab_size": WORDS, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
+            "max_positions": TOKENS,
+        },
+        "head": {"name": "first"},
+        "projection": {"width": 8},
+    }  # fmt: skip
+    config.model.similarity = {"name": "dot"}
+    config.data.image.size = 0
+    config.data.captions_per_image, config.data.text.max_length = 2, TOKENS
+    config.tasks = {"i2t": cxc.image_text(0.7), "t2t": cxc.text_text(0.4)}
+    config.optimizer = base.adam(1.0)
+    config.optimizer.update({"name": "sgd"})
+    config.evals = {"shapes": base.boards(every=5)}
+    config.select.metric = "shapes/mean_recall@10"
     for key, value in changes.items():
         config[key] = value
     return config
@@ -41,20 +46,39 @@ def make_config(**changes):
 
 def make_image_config(**changes):
     """Features against themselves: the fastest step to compile."""
-    task = {"left": "image", "right": "image", "loss": "softmax", "weight": 1.0}
-    config = make_config(tasks={"same": task}, **changes)
-    config.model.text = None
+    config = make_config(tasks={"same": base.task("image", "image", "softmax")}, **changes)
+    config.model.text = config.data.text = None
     return config
 
 
+def batch_spec(config):
+    """The columns of `make_batch` that the model of a config reads."""
+    batch = make_batch(size=config.batch_size)
+    sides = {"image": ("image",), "text": ("text_ids", "text_mask", "caption_id")}
+    read = ["image_id"]
+    for side, columns in sides.items():
+        read += columns if config.model[side] is not None else ()
+    return {name: jax.ShapeDtypeStruct(batch[name].shape, batch[name].dtype) for name in read}
+
+
 def make_parts(config, devices=8):
-    return preflight.build(config, mesh_lib.make_mesh(jax.devices()[:devices]))
+    """The parts of a run, without a dataset."""
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    settings = run.read_settings(config)
+    return run.Parts(
+        config,
+        settings,
+        mesh,
+        make_dual_encoder(settings.model),
+        tasks.make_tasks(settings.tasks),
+        batch_spec(config),
+    )
 
 
 def start(parts, seed=0):
     """A state of step 0 with random parameters; `create_state` would compile for seconds."""
     rng = np.random.default_rng(seed)
-    shapes = state.abstract_state(preflight.state_init(parts), parts.mesh, REPLICATED)
+    shapes = state.abstract_state(parts.state_init(), parts.mesh, REPLICATED)
 
     def put(value, leaf):
         return jax.device_put(value.astype(leaf.dtype), leaf.sharding)
@@ -64,25 +88,32 @@ def start(parts, seed=0):
 
     zeros = jax.tree.map(lambda leaf: put(np.zeros(leaf.shape), leaf), shapes)
     params, frozen = jax.tree.map(draw, (shapes.params, shapes.frozen))
-    return dataclasses.replace(zeros, params=params, frozen=frozen)
+    # The optimizer's own start: its scalars are not all zero.
+    fresh = parts.optimizer.init(params)
+    opt_state = jax.tree.map(
+        lambda leaf, shape: put(np.asarray(leaf), shape), fresh, shapes.opt_state
+    )
+    return dataclasses.replace(zeros, params=params, frozen=frozen, opt_state=opt_state)
 
 
-def compile_step(parts, state, **options):
+def compile_step(parts, first, **options):
     """As `loop.compile_step`, with options of `make_step`."""
     function = step.make_step(
-        parts.model, parts.tasks, parts.optimizer, parts.schedule, seed=0, **options
+        parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh, **options
     )
-    batch = preflight.abstract_batch(parts)
+    sharding = mesh_lib.batch_sharded(parts.mesh)
+    batch = {
+        name: jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=sharding)
+        for name, spec in parts.batch.items()
+    }
     number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
-    lowered = step.jit_step(function, state, parts.mesh).lower(state, batch, number)
-    return lowered.compile()
+    return step.jit_step(function, first, parts.mesh).lower(first, batch, number).compile()
 
 
-def run_step(parts, compiled, state, batch, number):
+def run_step(parts, compiled, first, batch, number):
     """Dispatches one step as the loop does; the batch may hold more than the model reads."""
-    batch = {name: batch[name] for name in preflight.abstract_batch(parts)}
-    batch = mesh_lib.global_batch(batch, parts.mesh)
-    return compiled(state, batch, mesh_lib.put_step(number, parts.mesh))
+    batch = mesh_lib.global_batch({name: batch[name] for name in parts.batch}, parts.mesh)
+    return compiled(first, batch, mesh_lib.put_step(number, parts.mesh))
 
 
 def make_batch(seed=0, size=16):

@@ -23,7 +23,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, lookup, read
-from xmodal.training.run_config import CheckpointConfig, SelectConfig
+from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 

@@ -14,7 +14,7 @@ from etils import epath
 from xmodal.config import UserError
 from xmodal.training import checkpoints
 from xmodal.training.optimizer import with_moments
-from xmodal.training.run_config import InitConfig
+from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
 

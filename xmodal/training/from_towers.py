@@ -13,7 +13,7 @@ from xmodal.config import UserError, lookup
 from xmodal.data import TextConfig, read_vocabulary
 from xmodal.models import ENCODERS
 from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
-from xmodal.training.run_config import InitConfig
+from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
 

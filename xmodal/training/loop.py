@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import ml_collections
@@ -92,7 +92,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
 
 
 def compile_step(
-    parts: Parts, state: TrainState, features: "frozen_features.Features | None" = None
+    parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
 ) -> jax.stages.Compiled:
     """Returns the step, compiled ahead of the first batch, and logs its cost."""
     step = make_step(
@@ -112,10 +112,12 @@ def compile_step(
 
 
 def abstract_batch(
-    parts: Parts, features: "frozen_features.Features | None" = None
+    parts: Parts, features: Sequence[data.FeatureReader] = ()
 ) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns shapes and layout of a global training batch."""
-    spec = parts.batch if features is None else features.batch_spec(parts.batch)
+    spec = dict(parts.batch)
+    for reader in features:
+        spec = reader.replace_spec(spec)
     sharding = mesh_lib.batch_sharded(parts.mesh)
     return {
         name: jax.ShapeDtypeStruct(column.shape, column.dtype, sharding=sharding)
@@ -124,7 +126,7 @@ def abstract_batch(
 
 
 def make_batches(
-    parts: Parts, first_step: int, features: "frozen_features.Features | None" = None
+    parts: Parts, first_step: int, features: Sequence[data.FeatureReader] = ()
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yields this process's rows of every batch from `first_step` on."""
     return data.train_batches(
@@ -136,7 +138,7 @@ def make_batches(
         total_steps=parts.settings.total_steps,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
-        features=features and features.readers,
+        features=features,
     )
 
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import optax
 
 from xmodal.config import UserError, lookup, read, setting
-from xmodal.training import outliers, plateau
+from xmodal.training import plateau as plateau_lib
+from xmodal.training.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.training.parameter_groups import GroupConfig, assign_groups, describe_paths, search
 from xmodal.training.schedules import make_schedule, read_schedule
 from xmodal.training.tree import Tree, flatten, unflatten
@@ -54,10 +55,10 @@ class OptimizerConfig:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     schedule: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"name": "constant"})
     clip_norm: float | None = setting(None, above=0)
-    skip_outliers: outliers.SkipOutliersConfig | None = None
+    skip_outliers: SkipOutliersConfig | None = None
     weight_decay: WeightDecayConfig | None = None
     groups: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    plateau: plateau.PlateauConfig | None = None
+    plateau: plateau_lib.PlateauConfig | None = None
 
     def __post_init__(self) -> None:
         self.rule()
@@ -131,7 +132,7 @@ def make_optimizer(
         schedule=make_schedule(config.schedule, config.learning_rate, total_steps),
         rule=config.rule().make(_decay(config.weight_decay, paths)),
         clips=_clip_sets(groups, config.clip_norm),
-        skip=config.skip_outliers and outliers.skip_outliers(config.skip_outliers),
+        skip=skip_outliers(config.skip_outliers) if config.skip_outliers else None,
         plateau=config.plateau,
     )
     return optax.GradientTransformation(optimizer.init, optimizer.update)
@@ -147,7 +148,7 @@ class _Optimizer:
     rule: optax.GradientTransformation
     clips: Sequence[tuple[float, Sequence[str]]]
     skip: optax.GradientTransformation | None
-    plateau: plateau.PlateauConfig | None
+    plateau: plateau_lib.PlateauConfig | None
 
     def init(self, params: Tree) -> State:
         flat = flatten(params)
@@ -159,7 +160,7 @@ class _Optimizer:
         if self.skip:
             state["outliers"] = self.skip.init(flat)
         if self.plateau:
-            state["plateau"] = plateau.init(self.plateau)
+            state["plateau"] = plateau_lib.init(self.plateau)
         return state
 
     def update(self, gradients: Tree, state: State, params: Tree) -> tuple[Tree, State]:
@@ -235,7 +236,7 @@ def observe_metrics(
     if config.plateau is None or config.plateau.metric not in metrics:
         return opt_state
     value = metrics[config.plateau.metric]
-    moved = plateau.update(config.plateau, opt_state["plateau"], value, config.learning_rate)
+    moved = plateau_lib.update(config.plateau, opt_state["plateau"], value, config.learning_rate)
     return opt_state | {"plateau": moved}
 
 

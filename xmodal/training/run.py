@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import ml_collections
@@ -12,13 +13,18 @@ from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, read
+from xmodal.config import UserError, read, setting
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.training import schedules
-from xmodal.training.optimizer import make_optimizer
-from xmodal.training.run_config import RunConfig
+from xmodal.training.optimizer import OptimizerConfig, make_optimizer
+from xmodal.training.sections import (
+    CheckpointConfig,
+    FrozenFeaturesConfig,
+    InitConfig,
+    SelectConfig,
+)
 from xmodal.training.state import TrainState, init_params, make_init
-from xmodal.training.step import check_sides
+from xmodal.training.step import L2Config, check_sides
 from xmodal.training.tasks import (
     Task,
     caption_indices,
@@ -31,6 +37,52 @@ from xmodal.training.tree import Tree, flatten, partition
 
 # Stands for the length of an epoch while the dataset is not known.
 _SOME_STEPS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """A whole config.
+
+    Attributes:
+      name: of the run, and by default of its folder.
+      model: read by `models.make_dual_encoder`.
+      tasks: read by `tasks.make_tasks`.
+      optimizer: see `OptimizerConfig`.
+      data: training data, see `data.DataConfig`.
+      evals: evaluators by name, read by `evals`.
+      select: see `SelectConfig`.
+      seed: of parameters, order, augmentation and dropout.
+      total_steps: updates of the run.
+      batch_size: of all devices together.
+      log_every: steps between two reports.
+      train_split: split of `data` that the run learns from.
+      freeze: regular expressions matched from the start of a parameter's path.
+      l2: see `L2Config`.
+      init_from: see `InitConfig`.
+      frozen_features: see `FrozenFeaturesConfig`.
+      checkpoint: see `CheckpointConfig`.
+      sharding: (regular expression searched in a path of the state, rule) pairs; the first match
+        wins, see `mesh.tree_shardings`.
+    """
+
+    name: str
+    model: Mapping[str, Any]
+    tasks: Mapping[str, Any]
+    optimizer: OptimizerConfig
+    data: data.DataConfig
+    evals: Mapping[str, Any]
+    select: SelectConfig
+    seed: int = setting(0, at_least=0)
+    total_steps: int = setting(at_least=1, default=1000)
+    batch_size: int = setting(at_least=2, default=128)
+    log_every: int = setting(50, at_least=1)
+    train_split: str = "train"
+    freeze: tuple[str, ...] = ()
+    l2: L2Config | None = None
+    init_from: InitConfig = dataclasses.field(default_factory=InitConfig)
+    frozen_features: FrozenFeaturesConfig = dataclasses.field(default_factory=FrozenFeaturesConfig)
+    checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
+    sharding: tuple[tuple[str, str], ...] = ((".*", "replicated"),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +119,14 @@ class Parts:
         return jax.eval_shape(self.init_params)
 
     @functools.cached_property
+    def trained(self) -> Tree:
+        """Shapes and dtypes of the trained parameters."""
+        return partition(self.shapes[0], self.settings.freeze)[0]
+
+    @functools.cached_property
     def optimizer(self) -> optax.GradientTransformation:
         """The optimizer of the trained parameters."""
-        trained, _ = partition(self.shapes[0], self.settings.freeze)
-        return make_optimizer(self.settings.optimizer, self.settings.total_steps, trained)
+        return make_optimizer(self.settings.optimizer, self.settings.total_steps, self.trained)
 
     def state_init(self) -> Callable[[], TrainState]:
         """Returns the pure function that makes the state of step 0."""
@@ -92,7 +148,7 @@ def assemble(
       data.DatasetMissingError: a dataset is not there; says how to get it.
     """
     mesh = mesh_lib.make_mesh()
-    settings = _read(_in_steps(config, _SOME_STEPS))
+    settings = read_settings(_in_steps(config, _SOME_STEPS))
     mesh_lib.check_batch_size(settings.batch_size, mesh)
     _check_fits(settings, mesh)
     check_start(settings)
@@ -117,7 +173,7 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
     Raises:
       UserError: an unknown key or name, a number out of range, or two parts that do not fit.
     """
-    settings = _read(config)
+    settings = read_settings(config)
     model, tasks = _check_fits(settings, mesh)
     batch = data.batch_spec(settings.data, settings.batch_size)
     if missing := sorted(columns(tasks) - set(batch)):
@@ -134,8 +190,9 @@ def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_col
     return ml_collections.ConfigDict(schedules.resolve_epochs(config, steps_per_epoch))
 
 
-def _read(config: ml_collections.ConfigDict) -> RunConfig:
-    return read(RunConfig, "config", config)
+def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
+    """Returns the root of a config as its dataclass."""
+    return read(RunConfig, "config", config.to_dict())
 
 
 def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Task, ...]]:

@@ -8,7 +8,7 @@ from etils import epath
 
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.training.run_config import RunConfig
+from xmodal.training.run import RunConfig
 
 Hashes = dict[str, str]
 

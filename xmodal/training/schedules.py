@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from xmodal.config import UserError, check_keys, lookup, read, setting
+from xmodal.losses.switch import Choice
 
 _EPOCHS = re.compile(r"(\d+(?:\.\d+)?) epochs?")
 
@@ -245,8 +246,6 @@ def resolve(value: Any, step: jax.Array) -> Any:
     items = tuple(by_step.values())
     index = jnp.sum(step >= jnp.array(list(by_step), jnp.int32)) - 1
     if isinstance(items[0], str):
-        from xmodal.losses.switch import Choice
-
         return Choice(values=items, index=index)
     return jnp.array(items, jnp.float32)[index]
 

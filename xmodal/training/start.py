@@ -6,8 +6,7 @@ from absl import logging
 
 from xmodal.config import UserError
 from xmodal.training import checkpoints, from_run, from_towers
-from xmodal.training.run import Parts
-from xmodal.training.run_config import RunConfig
+from xmodal.training.run import Parts, RunConfig
 from xmodal.training.state import TrainState, abstract_state, create_state
 from xmodal.training.tree import flatten
 

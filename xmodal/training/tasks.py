@@ -143,7 +143,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
         raise UserError(f"{where}.loss.module is set, but {config.loss.name!r} has no parameters.")
     module = None
     if loss.module:
-        module = make_task_module(loss.module, config.loss.module, where=f"{where}.loss.module")
+        module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
     return Task(name, config, loss, similarity, module)
 
 

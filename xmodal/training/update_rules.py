@@ -152,8 +152,9 @@ def _scale_by_amsgrad(*, b1: float, b2: float, eps: float) -> optax.GradientTran
     # `optax.scale_by_amsgrad` takes the maximum of bias-corrected moments: the noisy first
     # estimates then stay in the denominator for good.
     def init(params: Any) -> optax.ScaleByAmsgradState:
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        return optax.ScaleByAmsgradState(jnp.zeros((), jnp.int32), zeros, zeros, zeros)
+        # One array each: the training step donates them.
+        moments = [jax.tree.map(jnp.zeros_like, params) for _ in range(3)]
+        return optax.ScaleByAmsgradState(jnp.zeros((), jnp.int32), *moments)
 
     def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         del params

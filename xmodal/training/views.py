@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 
 import jax
 
-from xmodal.models import SIDES, DualEncoder, Embedding
+from xmodal.models import DualEncoder, Embedding
+from xmodal.models.dual_encoder import SIDES
 from xmodal.training.tasks import Task, caption_indices, sides
 from xmodal.training.tree import Tree
 

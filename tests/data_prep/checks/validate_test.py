@@ -8,11 +8,10 @@ import pytest
 
 from data_prep import validate
 from data_prep.build import build
-from data_prep.checks import figures
 from data_prep.checks.rows import DIFFERS, KNOWN, NOTED, OK, PART
-from data_prep.clue import figures as clue_figures
-from data_prep.flickr8k import figures as flickr8k_figures
+from data_prep.clue.clue_dataset_builder import Builder as Clue
 from data_prep.flickr8k.flickr8k_dataset_builder import Builder as Flickr8k
+from data_prep.published import Known
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
@@ -20,6 +19,11 @@ _FIGURES = {
     "images": {"train/records": 2, "validation/records": 1, "test/records": 2},
     "ratings": {"test/rows with task=expert, method=expert": 1},
 }
+
+
+def _publish(monkeypatch, figures):
+    """Makes these, by config, the published figures of Flickr8k."""
+    monkeypatch.setattr(Flickr8k, "published_figures", figures.__getitem__)
 
 
 def _make(stand_in, folder, images=photograph, **settings):
@@ -74,7 +78,7 @@ def _figures(row):
 
 
 def test_a_sound_dataset_passes(few_photographs, validated, monkeypatch):
-    monkeypatch.setattr(flickr8k_figures, "FIGURES", _FIGURES)
+    _publish(monkeypatch, _FIGURES)
     code, rows = validated("flickr8k", f"--data_dir={few_photographs}")
     assert code == 0
     assert sorted(rows) == ["flickr8k/images", "flickr8k/ratings"]
@@ -93,7 +97,7 @@ def test_a_sound_dataset_passes(few_photographs, validated, monkeypatch):
 
 def test_what_differs_ends_in_one(few_photographs, validated, monkeypatch, capsys):
     figures_of_more = {"images": _FIGURES["images"] | {"test/records": 9, "test/gone": 7}}
-    monkeypatch.setattr(flickr8k_figures, "FIGURES", figures_of_more)
+    _publish(monkeypatch, figures_of_more)
     arguments = ("flickr8k", "--config=images", f"--data_dir={few_photographs}")
     code, rows = validated(*arguments)
     assert code == 1
@@ -108,7 +112,7 @@ def test_what_differs_ends_in_one(few_photographs, validated, monkeypatch, capsy
 
 
 def test_a_shard_with_one_wrong_bit_is_found(tmp_path, validated, monkeypatch):
-    monkeypatch.setattr(flickr8k_figures, "FIGURES", _FIGURES)
+    _publish(monkeypatch, _FIGURES)
     data_dir = _make(_stand_in("flickr8k-images"), tmp_path)
     (shard,) = pathlib.Path(data_dir).rglob("*test.array_record*")
     content = bytearray(shard.read_bytes())
@@ -124,7 +128,7 @@ def test_a_shard_with_one_wrong_bit_is_found(tmp_path, validated, monkeypatch):
 
 
 def test_bad_images_and_copies_across_splits_are_found(tmp_path, validated, monkeypatch):
-    monkeypatch.setattr(flickr8k_figures, "FIGURES", _FIGURES)
+    _publish(monkeypatch, _FIGURES)
     monkeypatch.setattr(Flickr8k, "CHECK_IMAGES", False)
     # Image 0 is of the test, 1 and 4 of training.
     contents = {0: photograph(1), 4: photograph(4)[:200]}
@@ -142,7 +146,7 @@ def test_bad_images_and_copies_across_splits_are_found(tmp_path, validated, monk
 
 
 def test_what_was_left_out_is_a_part_and_adds_up(tmp_path, validated, monkeypatch):
-    monkeypatch.setattr(flickr8k_figures, "FIGURES", _FIGURES)
+    _publish(monkeypatch, _FIGURES)
     data_dir = _make(
         _stand_in("flickr8k-images"),
         tmp_path,
@@ -158,7 +162,7 @@ def test_what_was_left_out_is_a_part_and_adds_up(tmp_path, validated, monkeypatc
 
 
 def test_ids_that_a_part_lacks_are_noted(tmp_path, validated, monkeypatch):
-    monkeypatch.setattr(flickr8k_figures, "FIGURES", {"ratings": _FIGURES["ratings"]})
+    _publish(monkeypatch, _FIGURES)
     _make(_stand_in("flickr8k-ratings"), tmp_path)
     images = _stand_in("flickr8k-images")
     data_dir = _make(images, tmp_path, lambda n: b"" if n == 2 else photograph(n), min_kept=0.5)
@@ -207,8 +211,8 @@ def test_the_leaks_of_clue_are_known_and_others_are_not(
     assert _figures(rows["test/relation Where"]) == (376, 376, OK)
     assert _figures(rows["test_deduplicated/picture also in train"]) == (0, 0, OK)
     # A copy that leaks less is not the published one.
-    less = clue_figures.FIGURES["*"] | {"test/picture also in train": figures.Known(611, "")}
-    monkeypatch.setattr(clue_figures, "FIGURES", {"*": less})
+    less = Clue.published_figures("labels") | {"test/picture also in train": Known(611, "")}
+    monkeypatch.setattr(Clue, "published_figures", staticmethod(lambda config: less))
     code, rows = validated("clue", f"--data_dir={tmp_path}")
     assert code == 1
     assert _figures(rows["clue/labels"]["test/picture also in train"]) == (610, 611, DIFFERS)

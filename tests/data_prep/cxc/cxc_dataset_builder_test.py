@@ -173,7 +173,7 @@ def test_a_cut_file_is_refused(manual_dir):
 
 
 @pytest.fixture(scope="module")
-def real_folder(tmp_path_factory):
+def real_folder(real_data, tmp_path_factory):
     """The real ratings beside the captions and images that are at hand."""
     folder = tmp_path_factory.mktemp("cxc")
     coco = [

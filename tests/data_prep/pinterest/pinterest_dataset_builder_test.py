@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
 from data_prep.pinterest.object_arrays import read_objects
-from data_prep.pinterest.pins import PinSpool, read_pins
+from data_prep.pinterest.pins import Pins, read_pins
 from data_prep.pinterest.pinterest_dataset_builder import Builder
 from tests.data_prep import img2dataset
 from tests.data_prep.img2dataset import jpeg
@@ -112,13 +112,11 @@ def test_bad_entries_and_sentences_are_left_out_one_by_one(tmp_path):
     ]
     assert [item.is_record for item in found[:3] + found[4:8]] == 3 * [False] + 4 * [True]
     assert [item.is_record for item in found[9:]] == [False, False, True]
-    assert found[3].sentences == [((5 << 24) + 3, "café")]
-    assert found[8].sentences[0] == ((5 << 24) + 4, "Pencil drawing 2 of an owl")
-    spool = PinSpool()
-    for item in found:
-        if not isinstance(item, LeftOut):
-            spool.add(item)
-    assert list(spool) == [found[3], found[8]]
+    assert found[3].captions == [((5 << 24) + 3, "café")]
+    assert found[8].captions[0] == ((5 << 24) + 4, "Pencil drawing 2 of an owl")
+    loaded = Pins({5: path}, {path.name: 2})
+    assert list(loaded.load()) == [item for item in found if isinstance(item, LeftOut)]
+    assert [loaded[number] for number in range(len(loaded))] == [found[3], found[8]]
 
 
 class _Attack:

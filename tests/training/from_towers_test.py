@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tiny_encoder as tiny
+from xmodal.models.text_tower import make_tower
 
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.models.text_tower import make_tower
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.report import Report
 from xmodal.training import checkpoints, init_towers, loop, preflight

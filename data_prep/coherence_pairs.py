@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -36,7 +36,7 @@ class Pair:
     relations: tuple[int, ...]
 
     def example(self) -> dict[str, Any]:
-        """The example without the image, with `pair_features`."""
+        """Returns the example without its image."""
         return {
             "image_id": self.pair_id,
             "captions": [self.caption],
@@ -45,23 +45,6 @@ class Pair:
             "picture_id": self.picture_id,
             "picture": self.picture,
         }
-
-
-def pair_features(image: Any, relations: int) -> tfds.features.FeaturesDict:
-    """Features of a pair: those of a captioned image with labels, and which picture it is.
-
-    A picture with two captions is two examples, since each caption has labels of its own. That is
-    also how CMCM is trained and measured: `image_id` is the number of the pair, every caption has
-    one right image, and copies of that image are wrong. `picture_id` tells the copies.
-
-    Args:
-      image: see `schema.captioned_image_features`.
-      relations: number of relations.
-    """
-    features = schema.captioned_image_features(image, relations=relations)
-    return tfds.features.FeaturesDict(
-        {**features, "picture_id": np.int32, "picture": tfds.features.Text()}
-    )
 
 
 def check_counts(
@@ -174,16 +157,67 @@ def flags(
     return tuple(values[row[column]] for column in columns)
 
 
-def records(pairs: Iterable[Pair | LeftOut]) -> Iterator[Record | LeftOut]:
-    """The pairs without their images."""
-    for pair in pairs:
-        yield pair if isinstance(pair, LeftOut) else (pair.pair_id, pair.example())
+class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
+    """Builder of labeled pairs, without images or, in the configs `*images`, with them.
+
+    A picture with two captions is two examples, since each caption has labels of its own. That is
+    also how CMCM is trained and measured: `image_id` is the number of the pair, every caption has
+    one right image, and copies of that image are wrong. `picture_id` tells the copies. Beside a
+    split `test` there is `test_deduplicated`.
+
+    Attributes:
+      RELATIONS: names of the relations.
+      HOMEPAGE: of the dataset.
+    """
+
+    RELATIONS: ClassVar[tuple[str, ...]]
+    HOMEPAGE: ClassVar[str]
+
+    def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
+        """Reads the pairs of every split, with the numbers of their pictures."""
+        raise NotImplementedError
+
+    def _image_name(self, pair: Pair) -> str:
+        """File name, with its ending or without, of an image whose url is not known."""
+        raise NotImplementedError
+
+    @property
+    def _with_images(self) -> bool:
+        return self.builder_config.name.endswith("images")
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        image = tfds.features.Image(shape=(None, None, 3)) if self._with_images else None
+        features = schema.captioned_image_features(image, relations=len(self.RELATIONS))
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {**features, "picture_id": np.int32, "picture": tfds.features.Text()}
+            ),
+            homepage=self.HOMEPAGE,
+            metadata=tfds.core.MetadataDict(relations=list(self.RELATIONS)),
+        )
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+        pairs = self._read_pairs(folder)
+        if "test" in pairs:
+            kept, dropped = deduplicated(pairs["test"], pairs["train"])
+            pairs["test_deduplicated"] = kept
+            self.info.metadata["deduplicated"] = dict(dropped)
+        return {split: self._records(group, folder / "images") for split, group in pairs.items()}
+
+    def _records(
+        self, pairs: Iterable[Pair | LeftOut], images: pathlib.Path
+    ) -> Iterator[Record | LeftOut]:
+        if self._with_images:
+            yield from _join_images(pairs, images, self._image_name)
+            return
+        for pair in pairs:
+            yield pair if isinstance(pair, LeftOut) else (pair.pair_id, pair.example())
 
 
-def records_with_images(
+def _join_images(
     pairs: Iterable[Pair | LeftOut], folder: pathlib.Path, name: Callable[[Pair], str]
 ) -> Iterator[Record | LeftOut]:
-    """The pairs with their images, in the order in which those lie in a folder.
+    """Yields the pairs with their images, in the order of the images in a folder.
 
     Args:
       pairs: of one split.

@@ -1,13 +1,9 @@
-"""The root of a config: the sections of a run, and which package reads each."""
+"""Sections of a config that training reads itself."""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from xmodal.config import setting
-from xmodal.data import DataConfig
-from xmodal.training.optimizer import OptimizerConfig
-from xmodal.training.step import L2Config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,49 +77,3 @@ class CheckpointConfig:
 
     every: int = setting(1000, at_least=0)
     keep_last: int = setting(3, at_least=1)
-
-
-@dataclasses.dataclass(frozen=True)
-class RunConfig:
-    """A whole config.
-
-    Attributes:
-      name: of the run, and by default of its folder.
-      model: read by `models.make_dual_encoder`.
-      tasks: read by `tasks.make_tasks`.
-      optimizer: see `OptimizerConfig`.
-      data: training data, see `DataConfig`.
-      evals: evaluators by name, read by `evals`.
-      select: see `SelectConfig`.
-      seed: of parameters, order, augmentation and dropout.
-      total_steps: updates of the run.
-      batch_size: of all devices together.
-      log_every: steps between two reports.
-      train_split: split of `data` that the run learns from.
-      freeze: regular expressions matched from the start of a parameter's path.
-      l2: see `L2Config`.
-      init_from: see `InitConfig`.
-      frozen_features: see `FrozenFeaturesConfig`.
-      checkpoint: see `CheckpointConfig`.
-      sharding: (regular expression searched in a path of the state, rule) pairs; the first match
-        wins, see `mesh.tree_shardings`.
-    """
-
-    name: str
-    model: Mapping[str, Any]
-    tasks: Mapping[str, Any]
-    optimizer: OptimizerConfig
-    data: DataConfig
-    evals: Mapping[str, Any]
-    select: SelectConfig
-    seed: int = setting(0, at_least=0)
-    total_steps: int = setting(at_least=1, default=1000)
-    batch_size: int = setting(at_least=2, default=128)
-    log_every: int = setting(50, at_least=1)
-    train_split: str = "train"
-    freeze: tuple[str, ...] = ()
-    l2: L2Config | None = None
-    init_from: InitConfig = InitConfig()
-    frozen_features: FrozenFeaturesConfig = FrozenFeaturesConfig()
-    checkpoint: CheckpointConfig = CheckpointConfig()
-    sharding: tuple[tuple[str, str], ...] = ((".*", "replicated"),)

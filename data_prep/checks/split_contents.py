@@ -1,24 +1,29 @@
-"""What the checks need of a split, gathered in one walk and small enough to be kept.
+"""One walk through a prepared split: its ids, hashes of texts and images, scores, bad images.
 
 Texts and images are kept as 8 bytes of their BLAKE2b hash, ids as 8 bytes: 3.3 million pairs of an
-image and a caption take about 130 MB. That two of as many different texts share a hash has a chance
+image and a caption take about 130 MB. Two different texts among as many share a hash with a chance
 of three in ten million.
 """
 
 import array
 import collections
+import concurrent.futures
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.split_hash import SplitHash
+
 # Features that tell kinds of rows apart: rows and scores are counted for each combination.
 CATEGORIES = ("task", "method", "year", "dataset", "fold")
-# Ids of other datasets by task: what the left and the right side of a pair are. Other tasks are
-# caption-image pairs with the caption on the left.
+# Ids of other datasets by task: the features that the left and the right side refer to. Other tasks
+# are caption-image pairs with the caption on the left.
 _SIDES = {
     "sts": ("caption_ids", "caption_ids"),
     "sis": ("image_id", "image_id"),
@@ -29,20 +34,8 @@ _LEFT_RIGHT = (("left_id", "right_id"), ("query_id", "positive_ids"))
 # Rows that differ in more ways than this are not kinds of rows.
 _MOST_GROUPS = 1000
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
-
-
-def digest(value: bytes) -> int:
-    """8 bytes of the BLAKE2b hash of some bytes, as an unsigned number."""
-    return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little")
-
-
-def image_names(features: Mapping[str, Any]) -> list[str]:
-    """Features with pixels, or with stored image features in their place."""
-    return [
-        name
-        for name, feature in features.items()
-        if name == "image" or isinstance(feature, tfds.features.Image)
-    ]
+# Images of one round of the decoding threads: with photographs of 100 kB about 13 MB.
+_BLOCK = 128
 
 
 class Column:
@@ -92,7 +85,7 @@ class Scores:
         self.low, self.high = min(self.low, score), max(self.high, score)
 
 
-class Columns:
+class SplitContents:
     """One split, record by record.
 
     Args:
@@ -110,7 +103,11 @@ class Columns:
       groups: values of `CATEGORIES` as `name=value` -> rows and scores.
       group_of: number of the group (in the order of `groups`) of each record, array of uint16 [N].
       positives: number of records in which each relation holds, int64 [R], or None.
-      odd_relations: relations that are neither 0 nor 1.
+      odd_relations: number of relations that are neither 0 nor 1.
+      bad_images: reason -> number of images that cannot be used.
+      first_bad: reason -> id of the first of them.
+      hash: of the records, "" before the end of the walk.
+      unreadable: why the walk stopped before the end, "" if it did not.
     """
 
     def __init__(self, features: Mapping[str, Any]) -> None:
@@ -125,6 +122,9 @@ class Columns:
         self.group_of = array.array("H")
         self.positives: np.ndarray | None = None
         self.odd_relations = 0
+        self.bad_images: collections.Counter[str] = collections.Counter()
+        self.first_bad: dict[str, str] = {}
+        self.hash = self.unreadable = ""
         self._categories = [name for name in CATEGORIES if name in features]
         self._id_names = [name for name in features if name.endswith(("_id", "_ids"))]
         self._text_names = [
@@ -132,7 +132,12 @@ class Columns:
             for name, feature in features.items()
             if _is_text(feature) and name not in CATEGORIES
         ]
-        self._image_names = image_names(features)
+        # Pixels, or stored image features in their place.
+        self.image_names = [
+            name
+            for name, feature in features.items()
+            if name == "image" or isinstance(feature, tfds.features.Image)
+        ]
         self._sides = next((s for s in _LEFT_RIGHT if all(name in features for name in s)), None)
 
     def add(self, example: Mapping[str, Any]) -> None:
@@ -142,19 +147,27 @@ class Columns:
             self.ids.setdefault(name, Column("q")).add(_as_list(example[name]))
         for name in self._text_names:
             self._add_texts(name, _as_list(example[name]))
-        for name in self._image_names:
+        for name in self.image_names:
             image = example[name]
             encoded = image if isinstance(image, bytes) else image.tobytes()
-            self.images.setdefault(name, Column("Q")).add([digest(encoded)])
+            self.images.setdefault(name, Column("Q")).add([_digest(encoded)])
         if self._categories:
             self._add_to_group(example)
         if self._sides:
             self._add_references(example)
         if "relations" in example:
-            self._add_relations(np.asarray(example["relations"]))
+            flags = np.asarray(example["relations"])
+            self.odd_relations += int(np.isin(flags, (0, 1), invert=True).sum())
+            held = (flags == 1).astype(np.int64)
+            self.positives = held if self.positives is None else self.positives + held
+
+    def add_bad_image(self, reason: str, example: Mapping[str, Any]) -> None:
+        """Counts an image that cannot be used."""
+        self.bad_images[reason] += 1
+        self.first_bad.setdefault(reason, str(example.get("image_id", "of unknown id")))
 
     def _add_texts(self, name: str, texts: Sequence[bytes]) -> None:
-        self.texts.setdefault(name, Column("Q")).add([digest(text) for text in texts])
+        self.texts.setdefault(name, Column("Q")).add([_digest(text) for text in texts])
         self.empty[name] += sum(not text.decode(errors="replace").strip() for text in texts)
         self.replaced[name] += sum(_REPLACEMENT in text for text in texts)
 
@@ -174,10 +187,64 @@ class Columns:
         for name, kind in zip(self._sides, _SIDES.get(task, _OTHER_SIDES), strict=True):
             self.references.setdefault(kind, Column("q")).add(_as_list(example[name]))
 
-    def _add_relations(self, flags: np.ndarray) -> None:
-        self.odd_relations += int(np.isin(flags, (0, 1), invert=True).sum())
-        held = (flags == 1).astype(np.int64)
-        self.positives = held if self.positives is None else self.positives + held
+
+def read_split(
+    builder: tfds.core.DatasetBuilder, split: str, *, check_images: bool = True
+) -> SplitContents:
+    """Reads a whole split in blocks.
+
+    Args:
+      builder: of a prepared dataset.
+      split: its name.
+      check_images: whether images are decoded. Decoding 3.3 million takes an hour or two.
+    """
+    features = dict(builder.info.features.items())
+    contents, split_hash = SplitContents(features), SplitHash(features)
+    blocks = _blocks(builder, split)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        while True:
+            try:
+                block = next(blocks, None)
+            except Exception as error:  # readers of damaged shards raise errors of every kind
+                read = contents.records
+                contents.unreadable = f"after {read:,} records: {type(error).__name__}: {error}"
+                break
+            if block is None:
+                break
+            for example in block:
+                contents.add(example)
+                split_hash.add(example)
+            for name in contents.image_names if check_images else ():
+                encoded = (example[name] for example in block)
+                for example, problem in zip(block, threads.map(_problem, encoded), strict=True):
+                    if problem:
+                        contents.add_bad_image(problem, example)
+    contents.hash = split_hash.hexdigest()
+    return contents
+
+
+def _blocks(builder: tfds.core.DatasetBuilder, split: str) -> Iterator[list[dict[str, Any]]]:
+    features = builder.info.features.items()
+    encoded = [name for name, feature in features if isinstance(feature, tfds.features.Image)]
+    decoders = {name: tfds.decode.SkipDecoding() for name in encoded} or None
+    source = builder.as_data_source(split, decoders=decoders)
+    for start in range(0, len(source), _BLOCK):
+        yield source.__getitems__(list(range(start, min(start + _BLOCK, len(source)))))
+
+
+def _problem(image: bytes | np.ndarray) -> str:
+    """Why an image cannot be used, "" if it can."""
+    if isinstance(image, np.ndarray):
+        return "" if np.isfinite(image).all() else "not finite"
+    try:
+        converted = checked_image(image).converted
+    except BadImageError as error:
+        return error.reason
+    return f"not converted: {converted}" if converted else ""
+
+
+def _digest(value: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "little")
 
 
 def _is_text(feature: Any) -> bool:

@@ -1,0 +1,58 @@
+"""Figures that were published of a dataset, for `python -m data_prep.validate`.
+
+`RandomAccessBuilder.published_figures` gives them by the name of a row of that command's table
+(`test/records`), or by a pattern of names (`*/captions of an image`).
+"""
+
+import dataclasses
+
+Value = int | float | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """A fault of the published data, which a faithful copy has too.
+
+    Attributes:
+      value: its size.
+      note: its description.
+    """
+
+    value: Value
+    note: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Within:
+    """Any number from `low` to `high`, both included."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class IfPresent:
+    """The value of a row that may be missing altogether."""
+
+    value: Value
+
+
+@dataclasses.dataclass(frozen=True)
+class Unknown:
+    """Nothing is expected; `note` says why."""
+
+    note: str
+
+
+Figure = Value | Known | Within | IfPresent | Unknown
+
+
+def count_figures(counts: dict[str, int]) -> dict[str, Figure]:
+    """Figures from the counts that a build checks: `<split>` and `<split>/<relation>`."""
+    return {
+        name.replace("/", "/relation ") if "/" in name else f"{name}/records": count
+        for name, count in counts.items()
+    }

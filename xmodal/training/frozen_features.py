@@ -1,0 +1,248 @@
+"""Frozen features: outputs of frozen encoders, computed once for all items of the training split.
+
+They are records beside the dataset, which training reads in place of the raw column. Evaluation
+runs the whole tower.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import logging
+
+from xmodal import data
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.training.run import Parts
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten, unflatten
+
+# Texts of this many batches are sorted by length, so that those of a batch are about equally long.
+_SORTED_BATCHES = 16
+# Texts are padded to a multiple of this.
+_LENGTH_STEP = 8
+_BATCH_SIZE = 256
+_POLL_SECONDS = 1.0
+_LOG_SECONDS = 15.0
+
+
+def check(parts: Parts) -> None:
+    """Refuses features that change while the run trains.
+
+    Raises:
+      UserError: a side has no frozen features, a parameter behind them is trained, or the encoder
+        or the data change them from step to step.
+    """
+    settings = parts.settings
+    for side in settings.frozen_features.sides:
+        where = f"config.frozen_features.sides names {side!r}"
+        if side not in parts.model.towers:
+            raise UserError(f"{where}, but config.model.{side} is None; leave it out.")
+        trained = set(flatten(parts.trained))
+        paths = parts.model.towers[side].frozen_paths(parts.shapes[0][side])
+        for path in (f"{side}/{path}" for path in paths):
+            if path in trained:
+                raise UserError(
+                    f"{where}, but {path} is trained: match it by config.freeze, or leave {side!r} "
+                    "out."
+                )
+        encoder = settings.model[side]["encoder"]
+        is_frozen = not any(path.startswith(f"{side}/encoder/") for path in trained)
+        if encoder.get("dropout") and not is_frozen:
+            raise UserError(
+                f"{where}, but config.model.{side}.encoder.dropout={encoder['dropout']} changes "
+                "the features at every step; set it to 0."
+            )
+        if encoder.get("batch_norm") == "batch_frozen":
+            raise UserError(
+                f"{where}, but config.model.{side}.encoder.batch_norm='batch_frozen' changes the "
+                "features at every step; set it to 'running'."
+            )
+        section = settings.data.image if side == "image" else settings.data.text
+        if section.augment is not None:
+            raise UserError(
+                f"{where}, but config.data.{side}.augment changes the inputs at every step; set "
+                "it to None."
+            )
+
+
+def open_or_compute(
+    parts: Parts, state: TrainState, *, compute: bool = True
+) -> tuple[data.FeatureReader, ...]:
+    """Returns the features of the sides that `config.frozen_features` names.
+
+    The first process computes and writes those that are not stored yet; others wait for them.
+
+    Args:
+      parts: of the run.
+      state: weights of the run.
+      compute: False for a dry run: features that are not stored are left out, with a warning.
+
+    Raises:
+      UserError: the features change from step to step, or cannot be written.
+    """
+    check(parts)
+    readers = []
+    for side in parts.settings.frozen_features.sides:
+        items = data.eval_split(
+            parts.settings.data, split=parts.settings.train_split, max_captions=None
+        )
+        weights = mesh_lib.to_host(_weights(parts, state, side), parts.mesh)
+        key = _key(parts, items, side, weights)
+        folder = _folder(parts, items, side, key)
+        if not os.path.isdir(folder):
+            if not compute:
+                logging.warning("Features of the %s side would be computed first.", side)
+                continue
+            if jax.process_index() == 0:
+                _compute(folder, key, parts, items, side, weights)
+            else:
+                _wait(folder)
+        readers.append(data.open_features(folder))
+        logging.info("Features of the %s side from %s.", side, folder)
+    return tuple(readers)
+
+
+def _weights(parts: Parts, state: TrainState, side: str) -> dict[str, dict[str, jax.Array]]:
+    """Returns parameters and running statistics behind the features, by path under the side."""
+    params = state.all_params()[side]
+    flat = flatten(params)
+    paths = parts.model.towers[side].frozen_paths(params)
+    statistics = {
+        path: leaf for path, leaf in flatten(state.model_state[side]).items() if "/encoder/" in path
+    }
+    return {"params": {path: flat[path] for path in paths}, "state": statistics}
+
+
+def _key(
+    parts: Parts, items: data.EvalSplit, side: str, weights: Mapping[str, Mapping[str, np.ndarray]]
+) -> dict[str, str]:
+    """Returns hashes of the weights, the encoder's settings and the inputs."""
+    digest = hashlib.sha256()
+    for kind, arrays in weights.items():
+        for path, array in sorted(arrays.items()):
+            digest.update(f"{kind} {path} {array.shape} {array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array))
+    settings = parts.settings
+    section = settings.data.image if side == "image" else settings.data.text
+    inputs = [sorted(items.hashes.items()), settings.train_split, repr(section)]
+    if side == "text":
+        inputs.append(data.load_vocabulary(settings.data))
+        inputs.append(hashlib.sha256("\0".join(items.caption_texts).encode()).hexdigest())
+    else:
+        inputs.append(items.image_ids.tolist())
+    encoder = json.dumps(settings.model[side]["encoder"], sort_keys=True, default=str)
+    return {
+        "weights": digest.hexdigest(),
+        "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
+        "inputs": hashlib.sha256(json.dumps(inputs, default=str).encode()).hexdigest(),
+    }
+
+
+def _folder(parts: Parts, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
+    root = parts.settings.frozen_features.folder or os.fspath(items.folder)
+    if "://" in root:
+        raise UserError(
+            f"config.frozen_features.folder={root!r} is no folder of a file system; give one that "
+            "every process sees."
+        )
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return os.path.join(root, f"{side}_features-{parts.settings.train_split}-{name}")
+
+
+def _compute(
+    folder: str,
+    key: Mapping[str, str],
+    parts: Parts,
+    items: data.EvalSplit,
+    side: str,
+    weights: Mapping[str, Mapping[str, np.ndarray]],
+) -> None:
+    tower = parts.model.towers[side]
+    mesh = mesh_lib.make_mesh(jax.local_devices())
+    params, statistics = jax.device_put(
+        (unflatten(weights["params"]), unflatten(weights["state"])), mesh_lib.replicated(mesh)
+    )
+
+    @jax.jit
+    def compute(columns: Mapping[str, jax.Array]) -> jax.Array:
+        (features,) = tower.frozen_features(params, statistics, columns).values()
+        return features.astype(jnp.bfloat16)
+
+    def run(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        size = -(-_BATCH_SIZE // mesh.size) * mesh.size
+        rows = len(next(iter(columns.values())))
+        padded = {
+            name: np.pad(column, [(0, size - rows)] + [(0, 0)] * (column.ndim - 1), mode="edge")
+            for name, column in columns.items()
+        }
+        return np.asarray(compute(jax.device_put(padded, mesh_lib.batch_sharded(mesh))))[:rows]
+
+    make = _image_features if side == "image" else _text_features
+    count = len(items.image_ids) if side == "image" else len(items.caption_ids)
+    logging.info("Computing features of %d items of the %s side into %s.", count, side, folder)
+    started = time.monotonic()
+    arrays = _with_progress(make(items, run), count)
+    data.write_features(folder, tower.feature_column, key, arrays)
+    logging.info("Computed all features in %.0f s.", time.monotonic() - started)
+
+
+def _image_features(items: data.EvalSplit, run: Any) -> Iterator[np.ndarray]:
+    """Yields the tokens [T, W] of every image, in the order of the split."""
+    for batch in items.images(_BATCH_SIZE):
+        features = run({name: column for name, column in batch.items() if name != "image_id"})
+        masks = batch.get("image_mask")
+        for row, tokens in enumerate(features):
+            yield tokens if masks is None else tokens[masks[row]]
+
+
+def _text_features(items: data.EvalSplit, run: Any) -> Iterator[np.ndarray]:
+    """Yields the tokens [t, W] of every caption without padding, in the order of the split."""
+    window: list[Mapping[str, np.ndarray]] = []
+    for batch in items.captions(_BATCH_SIZE):
+        window.append(batch)
+        if len(window) == _SORTED_BATCHES:
+            yield from _sorted_text_features(window, run)
+            window = []
+    if window:
+        yield from _sorted_text_features(window, run)
+
+
+def _sorted_text_features(window: list[Mapping[str, np.ndarray]], run: Any) -> list[np.ndarray]:
+    ids = np.concatenate([batch["text_ids"] for batch in window])
+    mask = np.concatenate([batch["text_mask"] for batch in window]) > 0
+    lengths = mask.sum(axis=1)
+    found: list[np.ndarray] = [np.empty(0)] * len(ids)
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), _BATCH_SIZE):
+        rows = order[start : start + _BATCH_SIZE]
+        longest = min(-(-int(lengths[rows].max()) // _LENGTH_STEP) * _LENGTH_STEP, ids.shape[1])
+        columns = {"text_ids": ids[rows, :longest], "text_mask": mask[rows, :longest]}
+        columns["text_mask"] = columns["text_mask"].astype(np.int32)
+        for row, tokens in zip(rows, run(columns), strict=True):
+            found[row] = tokens[: lengths[row]]
+    return found
+
+
+def _with_progress(arrays: Iterator[np.ndarray], count: int) -> Iterator[np.ndarray]:
+    started = logged = time.monotonic()
+    for done, array in enumerate(arrays, start=1):
+        yield array
+        if (now := time.monotonic()) - logged > _LOG_SECONDS:
+            speed, logged = done / (now - started), now
+            logging.info("%d of %d items, %.0f per second.", done, count, speed)
+
+
+def _wait(folder: str) -> None:
+    started = logged = time.monotonic()
+    while not os.path.isdir(folder):
+        time.sleep(_POLL_SECONDS)
+        if (now := time.monotonic()) - logged > 4 * _LOG_SECONDS:
+            logged = now
+            logging.info("Waiting for process 0 to write %s (%.0f s).", folder, now - started)
