@@ -29,6 +29,7 @@ setuptools.setup(
         "matplotlib>=3.8,<4",
         "ml_collections>=1.1,<2",
         "numba>=0.65,<1",
+        "nltk>=3.9.1,<4",
         "numpy>=2.0,<3",
         "optax>=0.2.5,<0.3",
         "orbax-checkpoint>=0.12,<0.13",

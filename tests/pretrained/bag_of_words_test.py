@@ -13,7 +13,7 @@ from xmodal.pretrained import (
     embed_texts,
     load_word_vectors,
     make_vocabulary,
-    tokenise,
+    split_words,
 )
 
 DATA = pathlib.Path(__file__).parents[3] / "shared" / "data"
@@ -43,7 +43,7 @@ def make_words(*words, dim=3):
     ],
 )
 def test_tokens(text, tokens):
-    assert tokenise(text) == tokens
+    assert split_words(text) == tokens
 
 
 @pytest.mark.parametrize("pool", ["mean", "sum"])

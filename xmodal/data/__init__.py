@@ -1,30 +1,39 @@
-"""Records by index to decoded, augmented and tokenised batches with ids."""
+"""Records by number to decoded, augmented and tokenized batches with ids."""
 
 import tensorflow as tf
 
-from xmodal.data.captions import SplitCaptions, split_captions
+from xmodal.data.batch_spec import BatchSpec, batch_spec
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.evaluation import EvalSet, eval_set
+from xmodal.data.eval_split import EvalSplit, eval_split, text_batches
+from xmodal.data.feature_records import FeatureReader, open_features, write_features
+from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, vocabulary_size
 from xmodal.data.pipeline import num_train_examples, train_batches
 from xmodal.data.preparation import prepare
+from xmodal.data.sentence_pairs import sentence_pairs
 from xmodal.data.sources import UNKNOWN_HASH, DatasetMissingError, split_hashes
-from xmodal.data.vocabulary import vocabulary_size
 
 # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
 tf.config.set_visible_devices([], "GPU")
 
 __all__ = [
     "UNKNOWN_HASH",
+    "BatchSpec",
     "DataConfig",
     "DatasetMissingError",
-    "EvalSet",
-    "SplitCaptions",
-    "eval_set",
+    "EvalSplit",
+    "FeatureReader",
+    "batch_spec",
+    "eval_split",
+    "load_tokenizer",
+    "load_vocabulary",
     "num_train_examples",
+    "open_features",
     "parse",
     "prepare",
-    "split_captions",
+    "sentence_pairs",
     "split_hashes",
+    "text_batches",
     "train_batches",
     "vocabulary_size",
+    "write_features",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from xmodal.config import UserError
 
-_ORDER, _CAPTIONS, _AUGMENTATION = range(3)
+_ORDER, _CAPTIONS, _AUGMENTATION, _TEXT = range(4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +58,17 @@ class Order:
         return table[self.examples(step)]
 
     def augmentation_seeds(self, step: int) -> np.ndarray:
-        """Seeds of the stateless image operations, int64 [B, 2], of (seed, epoch, example)."""
-        examples = self.examples(step)
-        (key,) = _bits(self.seed, _AUGMENTATION, self.epoch(step), 1).view(np.int64)
-        return np.stack([np.full_like(examples, key), examples], axis=1)
+        """Seeds of the augmentation of images, int64 [B, 2], of (seed, epoch, example)."""
+        return self._seeds(_AUGMENTATION, step, self.examples(step))
+
+    def text_seeds(self, step: int, captions: int) -> np.ndarray:
+        """Seeds of the augmentation of captions, int64 [B, C, 2], of (seed, epoch, example)."""
+        examples = self.examples(step)[:, None]
+        return self._seeds(_TEXT, step, examples * captions + np.arange(captions))
+
+    def _seeds(self, stream: int, step: int, items: np.ndarray) -> np.ndarray:
+        (key,) = _bits(self.seed, stream, self.epoch(step), 1).view(np.int64)
+        return np.stack([np.full_like(items, key), items], axis=-1)
 
 
 def _bits(seed: int, stream: int, epoch: int, count: int) -> np.ndarray:

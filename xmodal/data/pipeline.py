@@ -1,16 +1,19 @@
-"""Training batches: step -> record numbers -> parsed, augmented and tokenised arrays."""
+"""Training batches: step -> record numbers -> decoded, augmented and tokenized arrays."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from xmodal.config import UserError
+from xmodal.data.columns import Ragged
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.image import PARALLEL_BATCHES, model_images
+from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
+from xmodal.data.item_inputs import image_columns
+from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.order import Order
-from xmodal.data.sources import Source
-from xmodal.data.tokenizers import make_tokenizer
+from xmodal.data.read_ahead import Batch, read_ahead
+from xmodal.data.sources import Source, needed_columns
 
 
 def train_batches(
@@ -23,8 +26,9 @@ def train_batches(
     total_steps: int,
     process_index: int = 0,
     process_count: int = 1,
-) -> Iterator[dict[str, np.ndarray]]:
-    """Batches of the steps `first_step` to `total_steps` - 1, this process's rows of each.
+    features: Sequence[FeatureReader] | None = None,
+) -> Iterator[Batch]:
+    """Returns the batches of the steps `first_step` to `total_steps` - 1, this process's rows.
 
     The global batch of a step is a pure function of (seed, step): the rows of all processes put
     together do not depend on their number, and a run that starts at `first_step` reads nothing of
@@ -39,106 +43,138 @@ def train_batches(
       total_steps: step after the last batch.
       process_index: which block of rows this process takes.
       process_count: number of processes.
+      features: frozen features of the split, read in place of raw columns.
 
     Returns:
-      Iterator over dicts of `image` uint8 [b, H, W, 3], or float16 [b, ...] for precomputed
-      features (absent if the config has no image); `text_ids` and `text_mask` int32 [b, C, T];
-      `image_id` int32 [b]; `caption_id` int32 [b, C].
+      Iterator over dicts with the columns of `batch_spec`, b rows each.
 
     Raises:
-      UserError: there are fewer examples than a batch takes.
+      UserError: the dataset has fewer examples than a batch takes, or lacks a column.
       ValueError: the processes cannot share a batch equally.
     """
     config = parse(config)
     if batch_size % process_count:
         raise ValueError(f"batch_size={batch_size} does not divide over {process_count} processes")
-    source = Source(config, split)
-    order = Order(seed, _num_examples(config, source), batch_size)
     rows = batch_size // process_count
-    plan = _make_plan(
-        config, source, order, slice(process_index * rows, process_index * rows + rows)
-    )
-    tokenizer = make_tokenizer(config)
-
-    @tf.autograph.experimental.do_not_convert  # graph operations only; converting takes seconds
-    def make_batch(step: tf.Tensor) -> dict[str, tf.Tensor]:
-        records, draws, seeds = tf.numpy_function(plan, [step], [tf.string, tf.int64, tf.int64])
-        example = source.parse(tf.ensure_shape(records, [rows]), image=config.image is not None)
-        draws = tf.ensure_shape(draws, [rows, config.captions_per_image])
-        captions, caption_ids = _choose_captions(example, draws)
-        text_ids, text_mask = tokenizer(captions)
-        batch = {
-            "text_ids": text_ids,
-            "text_mask": text_mask,
-            "image_id": example["image_id"],
-            "caption_id": caption_ids,
-        }
-        if config.image is not None:
-            seeds = tf.ensure_shape(seeds, [rows, 2])
-            batch["image"] = model_images(example["image"], config.image, seeds)
-        return batch
-
-    steps = tf.data.Dataset.range(first_step, total_steps)
-    batches = steps.map(make_batch, num_parallel_calls=PARALLEL_BATCHES, deterministic=True)
-    return batches.prefetch(config.prefetch).as_numpy_iterator()
+    block = slice(process_index * rows, process_index * rows + rows)
+    make_batch = _BatchMaker(config, split, seed, batch_size, block, features or ())
+    return read_ahead(make_batch, range(first_step, total_steps), config.prefetch)
 
 
 def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> int:
-    """Examples of an epoch: images, or (image, caption) pairs if `examples` is "pairs"."""
+    """Returns the examples of an epoch: images, or pairs if `examples` is "pairs"."""
     config = parse(config)
-    return _num_examples(config, Source(config, split))
+    return _num_examples(config, Source(config, split, needed_columns(config)))
 
 
-def _num_examples(config: DataConfig, source: Source) -> int:
-    return int(source.caption_counts().sum()) if config.examples == "pairs" else len(source)
+class _BatchMaker:
+    """Function of the step that returns this process's rows of its batch."""
 
+    def __init__(
+        self,
+        config: DataConfig,
+        split: str,
+        seed: int,
+        batch_size: int,
+        block: slice,
+        features: Sequence[FeatureReader],
+    ) -> None:
+        self._config, self._block = config, block
+        self._source = Source(config, split, needed_columns(config))
+        self._order = Order(seed, _num_examples(config, self._source), batch_size)
+        self._features = {reader.name: reader for reader in features}
+        replaced = {reader.replaces for reader in features}
+        self._columns = [name for name in needed_columns(config) if name not in replaced]
+        self._tokenizer = None if config.text is None else load_tokenizer(config)
+        if config.examples == "pairs" or "text_ids" in replaced:
+            counts = self._source.get(["caption_ids"])["caption_ids"].lengths
+            self._first_captions = np.cumsum(counts) - counts
 
-def _make_plan(
-    config: DataConfig, source: Source, order: Order, block: slice
-) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Function of the step: serialised records [b], caption draws [b, C], image seeds [b, 2]."""
-    ends = np.cumsum(source.caption_counts()) if config.examples == "pairs" else None
+    def __call__(self, step: int) -> Batch:
+        examples = self._order.examples(step)[self._block]
+        records = examples
+        if self._config.examples == "pairs":
+            records = np.searchsorted(self._first_captions, examples, side="right") - 1
+        columns = self._source.get(self._columns, records)
+        batch = {"image_id": columns["image_id"]}
+        batch |= {name: columns[name] for name in self._config.labels}
+        if IMAGE_FEATURES in self._features:
+            reader = self._features[IMAGE_FEATURES]
+            batch[reader.name], _ = reader.read(records, reader.rows)
+        elif self._config.image is not None:
+            seeds = self._order.augmentation_seeds(step)[self._block]
+            batch |= image_columns(columns["image"], self._config.image, seeds)
+        if self._tokenizer is not None:
+            batch |= self._text_columns(step, examples, records, columns)
+        return batch
 
-    def plan(step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        examples = order.examples(step)[block]
-        if ends is None:
-            records, draws = examples, order.caption_draws(step, config.captions_per_image)[block]
+    def _text_columns(
+        self,
+        step: int,
+        examples: np.ndarray,
+        records: np.ndarray,
+        columns: Mapping[str, np.ndarray | Ragged],
+    ) -> Batch:
+        captions = columns["captions"]
+        if self._config.examples == "pairs":
+            places = (examples - self._first_captions[records])[:, None]
         else:
-            # The caption's place in its own image is a draw that the choice below maps to itself.
-            records = np.searchsorted(ends, examples, side="right")
-            starts = np.concatenate([[0], ends])[records]
-            draws = (examples - starts)[:, None]
-        return source.read(records), draws, order.augmentation_seeds(step)[block]
+            draws = self._order.caption_draws(step, self._config.captions_per_image)[self._block]
+            places = choose_captions(captions.lengths, draws)
+        chosen = captions.starts[:, None] + places
+        texts = [text.decode("utf-8", "ignore") for text in captions.values[chosen.ravel()]]
+        seeds = None
+        if self._config.text.augment is not None:
+            seeds = self._order.text_seeds(step, places.shape[1])[self._block].reshape(-1, 2)
+        ids, mask = self._tokenizer.encode(texts, seeds)
+        shape = (*places.shape, ids.shape[-1])
+        batch = {
+            "text_mask": mask.reshape(shape),
+            "caption_id": columns["caption_ids"].values[chosen],
+        }
+        if reader := self._features.get(TEXT_FEATURES):
+            items = self._first_captions[records][:, None] + places
+            batch[reader.name], real = reader.read(items, ids.shape[-1])
+            if not np.array_equal(real, batch["text_mask"]):
+                raise UserError(
+                    f"{reader.folder} has captions of other lengths than this tokenizer gives; "
+                    "delete it to have them computed again."
+                )
+        else:
+            batch["text_ids"] = ids.reshape(shape)
+        return batch
 
-    return plan
 
-
-def _choose_captions(
-    example: Mapping[str, tf.Tensor], draws: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Chooses C captions of every image without replacement.
 
     Args:
-      example: `captions` and `caption_ids`, ragged [b, captions].
+      counts: captions of each image, int64 [b].
       draws: non-negative random numbers, int64 [b, C].
 
     Returns:
-      The captions, strings [b, C], and their ids, int32 [b, C].
+      Places of the chosen captions among those of their image, int64 [b, C].
+
+    Raises:
+      UserError: an image has fewer captions than C.
     """
-    captions, wanted = example["captions"], draws.shape[1]
-    counts = captions.row_lengths()
-    fewest = tf.reduce_min(counts)
-    tf.debugging.assert_greater_equal(
-        fewest,
-        tf.constant(wanted, tf.int64),
-        "an image has fewer captions than config.data.captions_per_image",
-    )
-    chosen: list[tf.Tensor] = []
+    wanted = draws.shape[1]
+    if counts.min() < wanted:
+        raise UserError(
+            f"an image has {counts.min()} captions, fewer captions than "
+            f"config.data.captions_per_image={wanted}; set it to the fewest of any image"
+        )
+    places = np.empty_like(draws)
     for k in range(wanted):
         # The draw's place among the captions still left: step over those taken, smallest first.
         place = draws[:, k] % (counts - k)
-        for taken in tf.unstack(tf.sort(tf.stack(chosen), axis=0), k) if chosen else []:
-            place += tf.cast(place >= taken, tf.int64)
-        chosen.append(place)
-    flat = captions.row_starts()[:, None] + tf.stack(chosen, axis=1)
-    return tuple(tf.gather(example[k].flat_values, flat) for k in ("captions", "caption_ids"))
+        for taken in np.sort(places[:, :k], axis=1).T:
+            place += place >= taken
+        places[:, k] = place
+    return places
+
+
+def _num_examples(config: DataConfig, source: Source) -> int:
+    if config.examples == "images":
+        return len(source)
+    return len(source.get(["caption_ids"])["caption_ids"].values)

@@ -1,13 +1,14 @@
-"""The check before a run: is everything there that training and evaluation will read?"""
+"""The check of a dataset before a run starts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from absl import logging
 
+from xmodal.data.batch_spec import batch_spec
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.ratings import load_ratings
-from xmodal.data.sources import Source, open_builder
+from xmodal.data.sources import Source, needed_columns, open_builder
 
 
 def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
@@ -19,13 +20,14 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
 
     Raises:
       DatasetMissingError: with what to put where and the command to run.
-      UserError: an unknown key, name or split (the known ones are listed), or ratings that are
-        not there or not what was released.
+      UserError: an unknown key, name or split (the known ones are listed), records that lack a
+        column, or ratings that are missing or not as released.
     """
     config = parse(config)
+    batch_spec(config, 1)
     open_builder(config, config.config)
     for split in splits:
-        source = Source(config, split)
+        source = Source(config, split, needed_columns(config))
         if source.left_out:
             logging.warning(
                 "%s records of the split %s were left out when the dataset was prepared; %s lists "

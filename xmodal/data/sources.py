@@ -1,13 +1,12 @@
-"""Prepared datasets, read by record number, and the small files cached beside them."""
+"""Prepared datasets, read by record number."""
 
-import contextlib
+import functools
 import inspect
-import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
+import pyarrow as pa
 import tensorflow_datasets as tfds
 from etils import epath
 
@@ -15,12 +14,14 @@ import data_prep
 from data_prep.build import build
 from data_prep.errors import UnexpectedFilesError
 from xmodal.config import UserError, lookup
+from xmodal.data import column_cache
+from xmodal.data import columns as columns_lib
 from xmodal.data.config import DataConfig, parse
 
-# Of a dataset that was prepared before hashes were kept.
 UNKNOWN_HASH = "unknown"
+"""Hash of a dataset that was prepared before hashes were kept."""
 
-# Records of one read when a whole split is walked through.
+# Records of one read of a whole split.
 _BLOCK = 1024
 
 
@@ -29,9 +30,24 @@ class DatasetMissingError(UserError):
 
 
 class Source:
-    """Serialised examples of one split of a captioned dataset, by record number."""
+    """Records of one split, by number.
 
-    def __init__(self, config: DataConfig, split: str) -> None:
+    Attributes:
+      columns: every column of the dataset by name.
+    """
+
+    def __init__(self, config: DataConfig, split: str, needs: Collection[str] = ()) -> None:
+        """Opens a split.
+
+        Args:
+          config: names the dataset and its folders.
+          split: as TFDS writes it: `train`, `train[:10%]`.
+          needs: columns that the caller reads.
+
+        Raises:
+          UserError: the dataset has no such split, or lacks a column.
+          DatasetMissingError: the dataset is not prepared and cannot be built.
+        """
         self._builder = open_builder(config, config.config)
         known = self._builder.info.splits
         if split.split("[")[0] not in known:
@@ -39,16 +55,11 @@ class Source:
                 f"dataset {config.dataset} has no split {split!r}; known: {', '.join(known)}"
             )
         self._split = split
+        self.columns = columns_lib.describe(self._builder.info.features)
+        check_columns(config, self.columns, needs)
         self._records = self._builder.as_data_source(
             split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
         ).data_source
-        features = self._builder.info.features
-        self._image = dict(features.items()).get("image")
-        if config.image is not None and self._image is None:
-            raise UserError(
-                f"dataset {config.dataset} (config {config.config}) has no images; set "
-                "config.data.image and config.model.image to None, or config.data.config=images"
-            )
 
     def __len__(self) -> int:
         return len(self._records)
@@ -60,13 +71,13 @@ class Source:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the dataset is the published one; else it is what was at hand of it."""
-        return bool((self._builder.info.metadata or {}).get("complete", True))
+        """Whether the dataset is the published one and not a part of it."""
+        return bool(self._metadata.get("complete", True))
 
     @property
     def left_out(self) -> int:
         """Records of the whole split that could not be used when the dataset was prepared."""
-        reasons = (self._builder.info.metadata or {}).get("left_out", {})
+        reasons = self._metadata.get("left_out", {})
         return sum(reasons.get(self._split.partition("[")[0], {}).values())
 
     @property
@@ -75,57 +86,113 @@ class Source:
         return hashes_of(self._builder, self._split)
 
     @property
-    def has_pixels(self) -> bool:
-        """Whether images are encoded pictures and not stored features."""
-        return isinstance(self._image, tfds.features.Image)
+    def label_names(self) -> dict[str, list[str]]:
+        """Names of the values of label columns by column, as far as the builder gave them."""
+        return {name: list(self._metadata[name]) for name in self.columns if name in self._metadata}
 
-    def read(self, indices: np.ndarray) -> np.ndarray:
-        """Reads the records int64 [N] as serialised `tf.train.Example`s, bytes [N]."""
-        return np.array(self._records.__getitems__(indices.tolist()), dtype=object)
+    @property
+    def _metadata(self) -> Mapping[str, Any]:
+        return self._builder.info.metadata or {}
 
-    def parse(self, records: tf.Tensor, *, image: bool) -> dict[str, tf.Tensor]:
-        """Parses serialised examples, strings [N].
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N]."""
+        return np.array(self._records.__getitems__(rows.tolist()), dtype=object)
+
+    def get(
+        self, names: Iterable[str], rows: np.ndarray | None = None
+    ) -> dict[str, np.ndarray | columns_lib.Ragged]:
+        """Returns columns of records; records are read only where images are asked for.
+
+        Args:
+          names: columns of the dataset.
+          rows: record numbers int64 [N]; None for all.
 
         Returns:
-          `image_id` int32 [N]; `captions` (strings) and `caption_ids` (int32), ragged [N, C]; and
-          if asked for `image`: encoded files, strings [N], or features float16 [N, ...].
+          [N, *shape] by name, or `Ragged` where the length varies; texts and encoded images are
+          bytes.
         """
-        spec = {
-            "image_id": tf.io.FixedLenFeature([], tf.int64),
-            "captions": tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64),
-            "caption_ids": tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
+        wanted = {name: self.columns[name] for name in names}
+        if wanted.keys() <= self._small_columns.keys():
+            return column_cache.take(self._table, wanted, rows)
+        rows = np.arange(len(self)) if rows is None else rows
+        return columns_lib.parse(self.read(rows), wanted)
+
+    @property
+    def _small_columns(self) -> dict[str, columns_lib.Column]:
+        return {
+            name: column
+            for name, column in self.columns.items()
+            if name != "image" and not (column.is_ragged and len(column.shape) > 1)
         }
-        if image:
-            spec["image"] = tf.io.FixedLenFeature([], tf.string)
-        parsed = tf.io.parse_example(records, spec)
-        parsed["image_id"] = tf.cast(parsed["image_id"], tf.int32)
-        parsed["caption_ids"] = tf.cast(parsed["caption_ids"], tf.int32)
-        if image and not self.has_pixels:
-            features = tf.io.decode_raw(parsed["image"], self._image.tf_dtype)
-            parsed["image"] = tf.reshape(features, [-1, *self._image.shape])
-        return parsed
 
-    def walk(self) -> Iterator[dict[str, Any]]:
-        """Parses the whole split in record order and in blocks, without the images."""
-        for start in range(0, len(self), _BLOCK):
-            block = self.read(np.arange(start, min(start + _BLOCK, len(self))))
-            yield self.parse(tf.constant(block), image=False)
+    @functools.cached_property
+    def _table(self) -> pa.Table:
+        path = self.folder / f"columns-{self._split}.parquet"
+        blocks = (
+            columns_lib.parse(
+                self.read(np.arange(start, min(start + _BLOCK, len(self)))), self._small_columns
+            )
+            for start in range(0, len(self), _BLOCK)
+        )
+        return column_cache.load_table(path, self._small_columns, blocks)
 
-    def caption_counts(self) -> np.ndarray:
-        """Number of captions of every record, int64 [N]; found once and cached as a file."""
-        path = self.folder / f"caption_counts-{self._split}.npy"
-        if not path.exists():
-            counts = [block["captions"].row_lengths().numpy() for block in self.walk()]
-            with replacing(path) as file:
-                np.save(file, np.concatenate(counts))
-        with path.open("rb") as file:
-            return np.load(file)
+
+def needed_columns(config: DataConfig) -> list[str]:
+    """Returns the columns that training batches and evaluation splits of a config read."""
+    needs = ["image_id"]
+    needs += ["image"] if config.image is not None else []
+    needs += ["captions", "caption_ids"] if config.text is not None else []
+    return [*needs, *config.labels]
+
+
+def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collection[str]) -> None:
+    """Refuses a dataset whose records lack a column.
+
+    Args:
+      config: names the dataset.
+      columns: those of the dataset by name.
+      needs: columns that the caller reads.
+
+    Raises:
+      UserError: names the columns that are missing, and what to change.
+    """
+    missing = [name for name in needs if name not in columns]
+    if not missing:
+        return
+    remedies = {
+        "image": "set config.data.image and config.model.image to None, or config.data.config to "
+        "a config with images",
+        "captions": "sentence pairs are read by evaluators of type 'pairs'"
+        if "sentence1" in columns
+        else "set config.data.text and config.model.text to None",
+    }
+    remedy = next((remedies[name] for name in missing if name in remedies), "choose among these")
+    raise UserError(
+        f"dataset {config.dataset} (config {config.config}) has no {', '.join(missing)}; its "
+        f"columns are {', '.join(columns)}: {remedy}."
+    )
+
+
+def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
+    """Returns the builder of a dataset, which need not be prepared: it knows its columns.
+
+    Raises:
+      UserError: dataset or builder config are unknown; the known ones are listed.
+    """
+    lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
+    cls = data_prep.builder_class(config.dataset)
+    if builder_config not in cls.builder_configs:
+        raise UserError(
+            f"dataset {config.dataset} has no builder config {builder_config!r}; "
+            f"known: {', '.join(cls.builder_configs)}"
+        )
+    return cls(config=builder_config, data_dir=config.data_dir or None)
 
 
 def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
-    """Opens a prepared dataset, after building it if everything it needs is at hand.
+    """Opens a prepared dataset; builds it first where that needs no download.
 
-    That is so for the embedded dataset, and for the others where `manual_dir` is given.
+    The embedded dataset needs none; the others need `manual_dir`.
 
     Args:
       config: names the dataset and its folders.
@@ -136,17 +203,10 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
         not hold the published dataset, or cannot be written.
       DatasetMissingError: with what to put where and the command to run.
     """
-    lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
-    cls = data_prep.builder_class(config.dataset)
-    if builder_config not in cls.builder_configs:
-        raise UserError(
-            f"dataset {config.dataset} has no builder config {builder_config!r}; "
-            f"known: {', '.join(cls.builder_configs)}"
-        )
-    builder = cls(config=builder_config, data_dir=config.data_dir or None)
+    builder = describe_builder(config, builder_config)
     if builder.is_prepared():
         return builder
-    if cls.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
+    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
         raise DatasetMissingError(_remedy(builder))
     folders = {"data_dir": config.data_dir or None, "manual_dir": config.manual_dir or None}
     try:
@@ -160,7 +220,7 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
 
 
 def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str, str]:
-    """The hash of the records of a prepared split, which goes wherever numbers on it go.
+    """Returns the hash of the records of a prepared split, which results on it carry along.
 
     Args:
       config: see `DataConfig`.
@@ -174,22 +234,10 @@ def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str
 
 
 def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
-    """As `split_hashes`, of a dataset that is open."""
+    """Returns `split_hashes` of an open dataset."""
     whole = split.partition("[")[0]
     known = (builder.info.metadata or {}).get("split_hashes", {})
     return {f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)}
-
-
-@contextlib.contextmanager
-def replacing(path: epath.Path) -> Iterator[BinaryIO]:
-    """Writes a file beside `path` and renames it at the end, so nobody ever reads half of it."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _remedy(builder: tfds.core.DatasetBuilder) -> str:

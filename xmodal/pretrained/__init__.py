@@ -2,7 +2,7 @@
 
 from xmodal.pretrained.bag_of_words import Coverage, embed_texts, make_vocabulary
 from xmodal.pretrained.word_vectors import WordVectors, load_word_vectors
-from xmodal.words import tokenise
+from xmodal.preprocessing.words import split_words
 
 __all__ = [
     "Coverage",
@@ -10,5 +10,5 @@ __all__ = [
     "embed_texts",
     "load_word_vectors",
     "make_vocabulary",
-    "tokenise",
+    "split_words",
 ]

@@ -7,7 +7,7 @@ import numpy as np
 
 from xmodal.config import lookup
 from xmodal.pretrained.word_vectors import WordVectors
-from xmodal.words import tokenise
+from xmodal.preprocessing.words import split_words
 
 POOLS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "sum": np.sum}
 
@@ -36,7 +36,7 @@ class Coverage:
 
 def make_vocabulary(texts: Iterable[str]) -> set[str]:
     """Every word that `embed_texts` may look up for these texts."""
-    tokens = {token for text in texts for token in tokenise(text)}
+    tokens = {token for text in texts for token in split_words(text)}
     return tokens | {token.lower() for token in tokens}
 
 
@@ -64,7 +64,7 @@ def embed_texts(
     embeddings = np.zeros((len(texts), words.vectors.shape[1]), np.float32)
     tokens = known = empty = 0
     for embedding, text in zip(embeddings, texts, strict=True):
-        found = [words.find(token) for token in tokenise(text)]
+        found = [words.find(token) for token in split_words(text)]
         rows = sorted(row for row in found if row is not None)
         if rows:
             embedding[:] = reduce(words.vectors[rows], axis=0, dtype=np.float64)

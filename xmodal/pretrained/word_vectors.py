@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from xmodal.config import UserError
-from xmodal.words import find_row
+from xmodal.preprocessing.words import find_row
 
 # D, and every word with its vector, float32 [D]. Words outside the vocabulary may be left out.
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]

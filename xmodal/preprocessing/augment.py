@@ -1,30 +1,48 @@
-"""The random part of the training augmentation: window, mirroring and colour shift of a picture.
+"""The random part of image augmentation: crop window, mirroring and color shift.
 
-As the released training code of the CxC dual encoder draws them (lingvo's `milan` task), which
+The draws follow the released training code of the CxC dual encoder (lingvo's `milan` task), which
 takes the window from TensorFlow's `sample_distorted_bounding_box`: the same distribution here, at
 a tenth of the cost, but other numbers.
 """
 
+import dataclasses
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from xmodal.data.config import AugmentConfig
+from xmodal.config import setting
 
 _ATTEMPTS = 100
-# What the released code asks of a window besides the ranges: a share of the whole picture.
-_LEAST_AREA = 0.1
+# The released code also requires this share of the whole picture.
+_MIN_AREA = 0.1
 # Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).
 _CHROMA_TO_RGB = np.array(((0.0, 1.402), (-0.344136, -0.714136), (1.772, 0.0)), np.float32)
 _LUMA, _CHROMA = 32.0, 25.5
 
 
-class Augmentation(NamedTuple):
-    """What is done to a picture.
+@dataclasses.dataclass(frozen=True)
+class AugmentConfig:
+    """Augmentation of training images; the defaults are the released recipe of the CxC model.
 
     Attributes:
-      window: top, left, height and width of the part that is kept.
+      area: range of the area of the random crop, as a fraction of the image.
+      aspect: range of the aspect ratio (width over height) of the crop.
+      flip: mirror half of the images.
+      color: shift luma and chroma at random.
+    """
+
+    area: tuple[float, float] = setting((0.67, 1.0), above=0, at_most=1)
+    aspect: tuple[float, float] = setting((0.75, 1.33), above=0)
+    flip: bool = True
+    color: bool = True
+
+
+class Augmentation(NamedTuple):
+    """One draw of the augmentation.
+
+    Attributes:
+      window: top, left, height and width of the crop, in pixels.
       mirrored: whether left and right change places.
       shift: float32 [3], of 255, added to red, green and blue.
     """
@@ -35,7 +53,7 @@ class Augmentation(NamedTuple):
 
 
 def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Augmentation:
-    """Draws an augmentation; the same seed gives the same for pictures of one size.
+    """Returns the augmentation of a seed for a picture of a given size.
 
     Args:
       seed: int64 [2].
@@ -46,7 +64,7 @@ def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Au
     rng = np.random.Generator(np.random.Philox(key=seed.astype(np.uint64)))
     flip, luma, *chroma = rng.random(4, np.float32)
     shift = np.zeros(3, np.float32)
-    if config.colour:
+    if config.color:
         shift += _LUMA * (2 * luma - 1)
         shift += _CHROMA_TO_RGB @ (_CHROMA * (2 * np.array(chroma) - 1))
     window = _draw_window(rng, height, width, config)
@@ -56,14 +74,14 @@ def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Au
 def _draw_window(
     rng: np.random.Generator, height: int, width: int, config: AugmentConfig
 ) -> tuple[int, int, int, int]:
-    """The first window that fits, or the whole picture if none of many does."""
-    least, most = (share * height * width for share in config.area)
-    least = max(least, _LEAST_AREA * height * width)
+    """Returns the first window that fits, or the whole picture if none of many does."""
+    low, high = (share * height * width for share in config.area)
+    low = max(low, _MIN_AREA * height * width)
     for _ in range(_ATTEMPTS):
         aspect = rng.uniform(*config.aspect)
-        rows = _draw_rows(rng, height, width, aspect, least, most)
+        rows = _draw_rows(rng, height, width, aspect, low, high)
         columns = round(rows * aspect)
-        if not (least <= rows * columns <= most and 0 < rows <= height and 0 < columns <= width):
+        if not (low <= rows * columns <= high and 0 < rows <= height and 0 < columns <= width):
             continue
         top = int(rng.integers(height - rows)) if rows < height else 0
         left = int(rng.integers(width - columns)) if columns < width else 0
@@ -72,17 +90,22 @@ def _draw_window(
 
 
 def _draw_rows(
-    rng: np.random.Generator, height: int, width: int, aspect: float, least: float, most: float
+    rng: np.random.Generator,
+    height: int,
+    width: int,
+    aspect: float,
+    low: float,
+    high: float,
 ) -> int:
-    """Height of a window: uniform between those of the least and the largest area that fits."""
-    highest = round(math.sqrt(most / aspect))
+    """Returns a height, uniform between those of the smallest and largest areas that fit."""
+    highest = round(math.sqrt(high / aspect))
     if round(highest * aspect) > width:
         highest = int((width + 0.5) / aspect)
         highest -= round(highest * aspect) > width
     highest = min(highest, height)
-    lowest = min(round(math.sqrt(least / aspect)), highest)
+    lowest = min(round(math.sqrt(low / aspect)), highest)
     rows = int(rng.integers(lowest, highest, endpoint=True))
     # Rounded sides may miss the range by a row.
-    rows += rows * round(rows * aspect) < least
-    rows -= rows * round(rows * aspect) > most
+    rows += rows * round(rows * aspect) < low
+    rows -= rows * round(rows * aspect) > high
     return rows

@@ -1,0 +1,85 @@
+"""Names, shapes and dtypes of a batch: the only description, read by every user of batches."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xmodal.config import UserError
+from xmodal.data import columns as columns_lib
+from xmodal.data.columns import STRING, Column
+from xmodal.data.config import DataConfig, parse
+from xmodal.data.feature_records import FeatureReader
+from xmodal.data.sources import check_columns, describe_builder, needed_columns
+from xmodal.preprocessing.images import check_size
+
+BatchSpec = dict[str, jax.ShapeDtypeStruct]
+
+
+def batch_spec(
+    config: Mapping[str, Any] | DataConfig,
+    batch_size: int,
+    features: Iterable[FeatureReader] | None = None,
+) -> BatchSpec:
+    """Returns the columns of a global batch; nothing is read or prepared.
+
+    Args:
+      config: see `DataConfig`.
+      batch_size: B.
+      features: frozen features that take the place of raw columns.
+
+    Returns:
+      `image` uint8 [B, S, S, 3], or float16 [B, ...] of stored features, padded to [B, R, ...]
+      with `image_mask` bool [B, R] where the number of regions varies; `text_ids` and `text_mask`
+      int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; each column of
+      `config.labels` as [B, ...]. The columns of `features` replace those they were computed from.
+
+    Raises:
+      UserError: the dataset lacks a column, or one that cannot be part of a batch was asked for.
+    """
+    config = parse(config)
+    columns = columns_lib.describe(describe_builder(config, config.config).info.features)
+    check_columns(config, columns, needed_columns(config))
+    spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
+    if config.image is not None:
+        spec |= _image_spec(config, columns["image"], batch_size)
+    if config.text is not None:
+        captions = (batch_size, config.captions_per_image)
+        tokens = _struct((*captions, config.text.max_length), np.int32)
+        spec |= {"text_ids": tokens, "text_mask": tokens, "caption_id": _struct(captions, np.int32)}
+    for name in config.labels:
+        column = columns[name]
+        if column.is_ragged or column.dtype == STRING or name in spec:
+            fixed = [n for n, c in columns.items() if not c.is_ragged and c.dtype != STRING]
+            raise UserError(
+                f"config.data.labels names {name!r}, whose values are texts, vary in number or are "
+                f"in every batch; columns of numbers: {', '.join(n for n in fixed if n != 'image')}"
+            )
+        spec[name] = _struct((batch_size, *column.shape), column.dtype)
+    for reader in features or ():
+        spec = reader.replace_spec(spec)
+    return spec
+
+
+def _image_spec(config: DataConfig, column: Column, batch_size: int) -> BatchSpec:
+    check_size(config.image, column.is_picture)
+    if column.is_picture:
+        size = config.image.size
+        return {"image": _struct((batch_size, size, size, 3), np.uint8)}
+    if not column.is_ragged:
+        return {"image": _struct((batch_size, *column.shape), column.dtype)}
+    regions = config.image.max_regions
+    if not regions:
+        raise UserError(
+            f"the number of regions of dataset {config.dataset} (config {config.config}) varies; "
+            "set config.data.image.max_regions to the number of rows of a padded image"
+        )
+    return {
+        "image": _struct((batch_size, regions, *column.shape[1:]), column.dtype),
+        "image_mask": _struct((batch_size, regions), np.bool_),
+    }
+
+
+def _struct(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, np.dtype(dtype))

@@ -1,0 +1,87 @@
+"""All columns of a split but its images, kept as one Parquet file beside the records.
+
+Captions and labels are a thousandth of the bytes of a dataset with images. Vocabularies, caption
+counts, evaluation splits and text-only training read this file.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from absl import logging
+from etils import epath
+
+from xmodal.data.columns import STRING, Column, Ragged
+from xmodal.data.replacing import replacing
+
+Block = Mapping[str, np.ndarray | Ragged]
+
+
+def load_table(
+    path: epath.Path, columns: Mapping[str, Column], blocks: Iterable[Block]
+) -> pa.Table:
+    """Returns the columns of a split, one row per record.
+
+    Args:
+      path: of the Parquet file, which is written first if it does not exist.
+      columns: those of the file.
+      blocks: the columns of all records in order, read only if the file has to be written.
+    """
+    if not path.exists():
+        table = pa.concat_tables(_to_table(block, columns) for block in blocks)
+        try:
+            with replacing(path) as file:
+                pq.write_table(table, file)
+        except OSError as error:
+            logging.warning("%s is not kept for later runs: %s", path, error)
+    else:
+        with path.open("rb") as file:
+            table = pq.read_table(file)
+    return table.combine_chunks()
+
+
+def take(
+    table: pa.Table, columns: Mapping[str, Column], rows: np.ndarray | None = None
+) -> dict[str, np.ndarray | Ragged]:
+    """Returns columns of a table by name.
+
+    Args:
+      table: see `load_table`.
+      columns: those wanted.
+      rows: int64 [N], record numbers; None for all.
+
+    Returns:
+      [N, *shape], or `Ragged` where the length varies.
+    """
+    table = table.select(list(columns))
+    if rows is not None:
+        table = table.take(pa.array(rows)).combine_chunks()
+    return {name: _to_numpy(table[name], column) for name, column in columns.items()}
+
+
+def _to_table(block: Block, columns: Mapping[str, Column]) -> pa.Table:
+    return pa.table({name: _to_arrow(block[name], column) for name, column in columns.items()})
+
+
+def _to_arrow(values: np.ndarray | Ragged, column: Column) -> pa.Array:
+    kind = pa.binary() if column.dtype == STRING else pa.from_numpy_dtype(column.dtype)
+    if isinstance(values, Ragged):
+        ends = np.concatenate([[0], np.cumsum(values.lengths)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.values, kind))
+    array = pa.array(values.reshape(-1), kind)
+    if column.shape:
+        return pa.FixedSizeListArray.from_arrays(array, int(np.prod(column.shape)))
+    return array
+
+
+def _to_numpy(chunked: pa.ChunkedArray, column: Column) -> np.ndarray | Ragged:
+    array = chunked.combine_chunks()
+    lengths = None
+    if column.shape:
+        lengths = array.value_lengths() if column.is_ragged else None
+        array = array.flatten()
+    values = array.to_numpy(zero_copy_only=False)
+    if lengths is not None:
+        return Ragged(values, lengths.to_numpy(zero_copy_only=False).astype(np.int64))
+    return values.reshape(-1, *column.shape) if column.shape else values

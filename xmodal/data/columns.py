@@ -1,0 +1,132 @@
+"""The columns of a dataset: how its records store them, and the parser of records."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+STRING = np.dtype(object)
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths.
+
+    Attributes:
+      values: all rows, one after the other.
+      lengths: int64 [N].
+    """
+
+    values: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where each row starts in `values`, int64 [N]."""
+        return np.cumsum(self.lengths) - self.lengths
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One feature of a dataset.
+
+    Attributes:
+      dtype: of its values; `STRING` for bytes of texts and encoded images.
+      shape: of one record; None for a dimension that varies.
+      is_raw: whether records hold the values as one string of bytes.
+      is_picture: whether values are encoded images.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int | None, ...] = ()
+    is_raw: bool = False
+    is_picture: bool = False
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether records differ in length."""
+        return None in self.shape
+
+    def spec(self) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
+        """Returns the description that `tf.io.parse_example` takes."""
+        if self.dtype == STRING or self.is_raw:
+            stored = tf.string
+        else:
+            stored = tf.float32 if np.issubdtype(self.dtype, np.floating) else tf.int64
+        if self.is_ragged and not self.is_raw:
+            return tf.io.RaggedFeature(stored, row_splits_dtype=tf.int64)
+        return tf.io.FixedLenFeature(() if self.is_raw else self.shape, stored)
+
+    def decode(self, parsed: tf.Tensor | tf.RaggedTensor) -> np.ndarray | Ragged:
+        """Returns a parsed column as [N, *shape], or `Ragged` where the length varies."""
+        if isinstance(parsed, tf.RaggedTensor):
+            values = parsed.flat_values.numpy().astype(self.dtype).reshape(-1, *self.shape[1:])
+            return Ragged(values, parsed.row_lengths().numpy() // math.prod(self.shape[1:]))
+        if not self.is_raw:
+            return parsed.numpy().astype(self.dtype)
+        row_shape = [-1 if length is None else length for length in self.shape]
+        rows = [np.frombuffer(row, self.dtype).reshape(row_shape) for row in parsed.numpy()]
+        if not self.is_ragged:
+            return np.stack(rows)
+        return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], np.int64))
+
+
+def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
+    """Returns the columns of a dataset by name, as far as batches can carry them."""
+    columns = {}
+    for name, feature in features.items():
+        if isinstance(feature, tfds.features.Image):
+            columns[name] = Column(STRING, is_picture=True)
+        elif isinstance(feature, tfds.features.Text):
+            columns[name] = Column(STRING)
+        elif isinstance(feature, tfds.features.Sequence):
+            if not feature.feature.shape:
+                columns[name] = Column(_dtype(feature), (None,))
+        elif isinstance(feature, tfds.features.Tensor):
+            is_raw = _is_raw(feature)
+            columns[name] = Column(_dtype(feature), tuple(feature.shape), is_raw)
+    return columns
+
+
+def parse(records: np.ndarray, columns: Mapping[str, Column]) -> dict[str, np.ndarray | Ragged]:
+    """Parses serialized `tf.train.Example`s.
+
+    Args:
+      records: bytes [N].
+      columns: those wanted.
+
+    Returns:
+      Column by name: [N, *shape], or `Ragged` where the length varies.
+    """
+    spec = {name: column.spec() for name, column in columns.items()}
+    parsed = tf.io.parse_example(tf.constant(records), spec)
+    return {name: column.decode(parsed[name]) for name, column in columns.items()}
+
+
+def pad_rows(rows: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pads arrays [t, ...] of different lengths with zeros, or cuts them.
+
+    Returns:
+      The rows [N, length, ...] and a mask bool [N, length] that is True on real values.
+    """
+    padded = np.zeros((len(rows), length, *rows[0].shape[1:]), rows[0].dtype)
+    mask = np.zeros((len(rows), length), bool)
+    for place, row in enumerate(rows):
+        kept = row[:length]
+        padded[place, : len(kept)] = kept
+        mask[place, : len(kept)] = True
+    return padded, mask
+
+
+def _is_raw(feature: tfds.features.Tensor) -> bool:
+    """Returns whether records hold the numbers of a feature as bytes (`encoding="bytes"`)."""
+    info = feature.get_serialized_info()
+    return feature.tf_dtype != tf.string and info.tf_dtype == tf.string
+
+
+def _dtype(feature: tfds.features.Tensor | tfds.features.Sequence) -> np.dtype:
+    dtype = feature.tf_dtype
+    return STRING if dtype == tf.string else np.dtype(dtype.as_numpy_dtype)

@@ -1,0 +1,235 @@
+"""Frozen features as records: written once, then read by number like any other column.
+
+A folder holds the features of all images or all captions of a split in one ArrayRecord file. The
+record of an item is its array as bytes; images come in the order of the records of the split,
+captions in the same order and, within a record, as stored. `metadata.json` says what the features
+were computed from.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import glob
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+
+import jax
+import ml_dtypes
+import numpy as np
+from absl import logging
+from array_record.python import array_record_data_source, array_record_module
+
+from xmodal.config import UserError
+from xmodal.data.columns import pad_rows
+
+IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
+DTYPE = np.dtype(ml_dtypes.bfloat16)
+
+_RECORDS, _METADATA, _LOCK = "features.array_record", "metadata.json", "lock"
+# Column of frozen features -> the raw column it replaces.
+_REPLACES = {IMAGE_FEATURES: "image", TEXT_FEATURES: "text_ids"}
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureReader:
+    """Frozen features of the items of a split.
+
+    Attributes:
+      folder: see `write_features`.
+      name: column of the batch, `image_features` or `text_features`.
+      key: what the features were computed from, by name: weights, inputs.
+      count: number of items.
+      rows: largest number of rows T of an item.
+      width: W.
+    """
+
+    folder: str
+    name: str
+    key: Mapping[str, str]
+    count: int
+    rows: int
+    width: int
+
+    @property
+    def replaces(self) -> str:
+        """The raw column that a batch leaves out."""
+        return _REPLACES[self.name]
+
+    def read(self, items: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Reads the features of items.
+
+        Args:
+          items: numbers of the items, int64 [...].
+          length: T of the result; longer items are cut.
+
+        Returns:
+          Features bfloat16 [..., T, W], zero behind the end of an item, and a mask bool [..., T].
+        """
+        records = self._source.__getitems__(items.ravel().tolist())
+        arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
+        features, mask = pad_rows(arrays, length)
+        return (
+            features.reshape(*items.shape, length, self.width),
+            mask.reshape(*items.shape, length),
+        )
+
+    def replace_spec(
+        self, spec: Mapping[str, jax.ShapeDtypeStruct]
+    ) -> dict[str, jax.ShapeDtypeStruct]:
+        """Returns the columns of a batch with the features in place of the raw column."""
+        shape = spec[self.replaces].shape
+        if self.name == TEXT_FEATURES:
+            shape = (*shape, self.width)
+        else:
+            shape = (shape[0], self.rows, self.width)
+        kept = {name: column for name, column in spec.items() if name != self.replaces}
+        return kept | {self.name: jax.ShapeDtypeStruct(shape, DTYPE)}
+
+    @functools.cached_property
+    def _source(self) -> array_record_data_source.ArrayRecordDataSource:
+        return array_record_data_source.ArrayRecordDataSource(os.path.join(self.folder, _RECORDS))
+
+
+def open_features(folder: str) -> FeatureReader:
+    """Opens the folder that `write_features` wrote.
+
+    Raises:
+      UserError: files are missing or damaged.
+    """
+    try:
+        with open(os.path.join(folder, _METADATA), encoding="utf-8") as file:
+            reader = FeatureReader(folder, **json.load(file))
+        found = len(reader._source)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise UserError(
+            f"{folder} holds no complete features ({error}); delete it to have them computed again."
+        ) from error
+    if found != reader.count:
+        raise UserError(
+            f"{folder} holds {found:,} of {reader.count:,} features; delete it to have them "
+            "computed again."
+        )
+    return reader
+
+
+def write_features(
+    folder: str,
+    name: str,
+    key: Mapping[str, str],
+    arrays: Iterable[np.ndarray],
+    *,
+    expected_bytes: int = 0,
+) -> None:
+    """Writes features; the folder appears with all of them, or not at all.
+
+    Unfinished folders of killed writers are removed.
+
+    Args:
+      folder: to write; a folder that another writer finished first is kept.
+      name: `image_features` or `text_features`.
+      key: what the features are computed from, by name.
+      arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
+      expected_bytes: disk space needed, checked before the first array is asked for.
+
+    Raises:
+      UserError: the disk has less space left.
+      ValueError: an array has no two dimensions, or another width than the first.
+    """
+    parent, base = os.path.split(os.path.abspath(folder))
+    os.makedirs(parent, exist_ok=True)
+    with _unfinished(parent, base) as temporary:
+        if (free := shutil.disk_usage(parent).free) < expected_bytes:
+            raise UserError(
+                f"The features need {expected_bytes / 2**30:.1f} GiB, but {parent} has "
+                f"{free / 2**30:.1f} GiB left; choose a folder on a larger disk."
+            )
+        metadata = {"name": name, "key": dict(key)} | _write_records(temporary, arrays)
+        with open(os.path.join(temporary, _METADATA), "w", encoding="utf-8") as file:
+            json.dump(metadata, file, indent=2)
+        os.remove(os.path.join(temporary, _LOCK))
+        try:
+            os.rename(temporary, folder)
+        except OSError:
+            # Another run may have finished first; the caller compares its key.
+            if not os.path.isdir(folder):
+                raise
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """Returns a SHA-256 of byte strings, 64 hexadecimal digits; their limits count."""
+    result = hashlib.sha256()
+    for part in parts:
+        result.update(len(part).to_bytes(8, "little"))
+        result.update(part)
+    return result.hexdigest()
+
+
+def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
+    """Writes all arrays and returns their number, largest number of rows and width."""
+    count = rows = width = 0
+    # One record per chunk: training reads items in random order.
+    writer = array_record_module.ArrayRecordWriter(
+        os.path.join(folder, _RECORDS), "group_size:1,uncompressed"
+    )
+    try:
+        for array in arrays:
+            if array.ndim != 2 or (count and array.shape[1] != width):
+                raise ValueError(f"features of item {count} have the shape {array.shape}")
+            writer.write(np.ascontiguousarray(array, DTYPE).tobytes())
+            count, rows, width = count + 1, max(rows, array.shape[0]), array.shape[1]
+    finally:
+        writer.close()
+    return {"count": count, "rows": rows, "width": width}
+
+
+@contextlib.contextmanager
+def _unfinished(parent: str, base: str) -> Iterator[str]:
+    """Yields a new hidden folder, which is removed at the end if it still exists.
+
+    Its file `lock` is locked while the writer lives, which tells it from that of a killed writer.
+    """
+    temporary = os.path.join(parent, f".{base}.{uuid.uuid4().hex}")
+    directory = os.open(parent, os.O_RDONLY)
+    try:
+        # Nobody else looks between the two steps, where the file system has locks.
+        with contextlib.suppress(OSError):
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        _remove_dead(os.path.join(glob.escape(parent), f".{glob.escape(base)}.{32 * '[0-9a-f]'}"))
+        os.mkdir(temporary)
+        lock = open(os.path.join(temporary, _LOCK), "wb")  # noqa: SIM115
+        _try_lock(lock.fileno())
+    finally:
+        os.close(directory)
+    try:
+        with lock:
+            yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_dead(pattern: str) -> None:
+    for folder in glob.glob(pattern):
+        try:
+            with open(os.path.join(folder, _LOCK), "r+b") as file:
+                is_dead = _try_lock(file.fileno())
+        except FileNotFoundError:
+            continue  # just being renamed
+        if is_dead:
+            logging.info("Removing %s, which a killed run left.", folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            logging.warning("Another run writes %s; if there is none, delete it.", folder)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Locks a file until it is closed; False where another process has or it is not supported."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

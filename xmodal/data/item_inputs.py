@@ -1,0 +1,25 @@
+"""Columns of a dataset to the inputs of an image encoder."""
+
+import numpy as np
+
+from xmodal.data.columns import STRING, Ragged, pad_rows
+from xmodal.preprocessing import ImageConfig, prepare_images
+
+
+def image_columns(
+    images: np.ndarray | Ragged, config: ImageConfig, seeds: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Returns `image` and, where the number of regions varies, `image_mask`; see `batch_spec`.
+
+    Args:
+      images: encoded pictures, bytes [N], or stored features.
+      config: of the images.
+      seeds: int64 [N, 2] of the training augmentation; None for the evaluation crop.
+    """
+    if isinstance(images, Ragged):
+        rows = np.split(images.values, images.starts[1:])
+        image, mask = pad_rows(rows, config.max_regions)
+        return {"image": image, "image_mask": mask}
+    if images.dtype == STRING:
+        images = prepare_images(images, config, seeds)
+    return {"image": images}

@@ -1,0 +1,82 @@
+"""The vocabulary of a config: read from its file, or learned from the training captions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
+
+from xmodal.config import UserError
+from xmodal.data.config import DataConfig, parse
+from xmodal.data.replacing import replacing
+from xmodal.data.sources import Source
+from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
+from xmodal.preprocessing.tokenizers import word_splitter
+from xmodal.preprocessing.vocabulary import learn_words
+from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, normalize
+
+
+def vocabulary_size(config: Mapping[str, Any] | DataConfig) -> int:
+    """Returns the number of entries of the vocabulary of a config."""
+    return len(load_vocabulary(config))
+
+
+def load_tokenizer(config: Mapping[str, Any] | DataConfig) -> Tokenizer:
+    """Returns the tokenizer of `config.text` with its vocabulary."""
+    config = parse(config)
+    return make_tokenizer(config.text, load_vocabulary(config))
+
+
+def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
+    """Returns the vocabulary of `config.text`.
+
+    A learned one comes from the captions of the split `train` and is cached beside the dataset.
+
+    Raises:
+      UserError: the config has no text, its file does not exist, or the dataset has no captions.
+    """
+    config = parse(config)
+    if config.text is None:
+        raise UserError("config.data.text is None: this config has no vocabulary")
+    if config.text.vocabulary:
+        return read_vocabulary(config.text.vocabulary)
+    source = Source(config, "train", ["captions"])
+    path = source.folder / _file_name(config.text)
+    if not path.exists():
+        texts = source.get(["captions"])["captions"].values
+        vocabulary = learn_vocabulary([text.decode() for text in texts], config.text)
+        with replacing(path) as file:
+            file.write("".join(f"{token}\n" for token in vocabulary).encode())
+    return read_vocabulary(path)
+
+
+def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
+    """Returns the vocabulary that a tokenizer learns from texts; the same texts give the same.
+
+    Args:
+      texts: training captions.
+      config: names the tokenizer, its case rule, and the size or the smallest count.
+
+    Returns:
+      The special tokens first. Word pieces are learned with tensorflow-text's own tool: it tries
+      thresholds of the count and stops where none comes closer to `vocabulary_size`, be it below
+      or a little above.
+    """
+    if config.tokenizer != "wordpiece":
+        return learn_words(texts, word_splitter(config), config.min_count)
+    normalized = [normalize(text, config.lower_case) for text in texts]
+    return bert_vocab_from_dataset.bert_vocab_from_dataset(
+        tf.data.Dataset.from_tensor_slices(normalized).batch(1024),
+        vocab_size=config.vocabulary_size,
+        reserved_tokens=list(SPECIAL_TOKENS),
+        bert_tokenizer_params={"lower_case": False},
+        # The tool's own threshold, 10 occurrences, leaves small datasets far below the size.
+        learn_params={"lower_thresh": 2},
+    )
+
+
+def _file_name(config: TextConfig) -> str:
+    case = "uncased" if config.lower_case else "cased"
+    if config.tokenizer == "wordpiece":
+        return f"vocabulary-{config.vocabulary_size}-{case}.txt"
+    return f"vocabulary-{config.tokenizer}-{config.min_count}-{case}.txt"

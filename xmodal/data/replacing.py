@@ -1,0 +1,20 @@
+"""Files that appear whole or not at all."""
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from etils import epath
+
+
+@contextlib.contextmanager
+def replacing(path: epath.Path) -> Iterator[BinaryIO]:
+    """Opens a new file that takes the place of `path` at the end, unless there is an error."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

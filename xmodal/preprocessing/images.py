@@ -1,0 +1,174 @@
+"""Encoded images to model inputs: the training augmentation and the evaluation crops.
+
+Pixels stay uint8, because they travel to the device that way; the image encoder normalizes them.
+"""
+
+import concurrent.futures
+import dataclasses
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import PIL.Image
+import simplejpeg
+
+from xmodal.config import UserError, setting
+from xmodal.preprocessing.augment import AugmentConfig, draw
+from xmodal.preprocessing.resample import resample, resize_bicubic
+
+# One picture per worker is in memory at a time, apart from the results.
+_WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
+_NO_SHIFT = np.zeros(3, np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageConfig:
+    """How images become model inputs.
+
+    Attributes:
+      size: side of the square model input in pixels; 0 for precomputed features.
+      augment: training augmentation, None to train on the evaluation crop.
+      eval_crop: fraction of a side that the evaluation crop keeps.
+      eval_recipe: "cxc" squeezes the center to a square, that fraction of each side, by
+        antialiased bilinear interpolation, as the authors of CxC do; "simclr" takes a central
+        square, that fraction of the shorter side, and resizes it as SimCLR does, bicubic.
+      max_regions: R, rows of a padded image where the number of stored regions varies; images
+        with more regions keep the first R.
+    """
+
+    size: int = setting(0, at_least=0)
+    augment: AugmentConfig | None = None
+    eval_crop: float = setting(0.875, above=0, at_most=1)
+    eval_recipe: str = setting("cxc", one_of=("cxc", "simclr"))
+    max_regions: int = setting(0, at_least=0)
+
+
+def prepare_images(
+    images: Sequence[bytes], config: ImageConfig, seeds: np.ndarray | None = None
+) -> np.ndarray:
+    """Decodes and crops a batch of images in threads.
+
+    Args:
+      images: N encoded pictures.
+      config: size, augmentation and evaluation crop.
+      seeds: int64 [N, 2] of the training augmentation; None for the evaluation crop.
+
+    Returns:
+      uint8 [N, size, size, 3].
+
+    Raises:
+      ValueError: an image is damaged or of an unknown format.
+    """
+    results = np.empty([len(images), config.size, config.size, 3], np.uint8)
+    if seeds is None or config.augment is None:
+        crop = EVALUATION_CROPS[config.eval_recipe]
+
+        def fill(result: np.ndarray, encoded: bytes, _: np.ndarray | None) -> None:
+            result[:] = crop(decode_image(encoded), config.size, config.eval_crop)
+    else:
+
+        def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray) -> None:
+            result[:] = augmented_crop(decode_image(encoded), seed, config.size, config.augment)
+
+    rows = [None] * len(images) if seeds is None else seeds
+    for _ in _WORKERS.map(fill, results, images, rows):
+        pass  # Raises the error of a worker.
+    return results
+
+
+def decode_image(encoded: bytes) -> np.ndarray:
+    """Returns the pixels of an encoded picture, uint8 [H, W, 3].
+
+    Any format that PIL reads; of an animation, the first frame. JPEG and PNG have the pixels of
+    `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL decodes.
+
+    Raises:
+      ValueError: the picture is damaged or of an unknown format.
+    """
+    try:
+        space = simplejpeg.decode_jpeg_header(encoded)[2]
+        # TensorFlow's default DCT; with the other one pixels are off by 1 on average.
+        if space not in ("CMYK", "YCCK"):
+            return simplejpeg.decode_jpeg(encoded, fastdct=True)
+        inks = simplejpeg.decode_jpeg(encoded, "CMYK", fastdct=True).astype(np.int32)
+        return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)  # Adobe stores 255 - ink.
+    except ValueError as error:  # another format, or a JPEG that PIL may recover
+        if "Premature end" in str(error):
+            raise ValueError(f"the JPEG image is cut short: {error}") from error
+    try:
+        with PIL.Image.open(io.BytesIO(encoded)) as picture:
+            if picture.mode.startswith("I;16"):
+                return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
+            return np.asarray(picture.convert("RGB"))
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"not an image, or a damaged one: {error}") from error
+
+
+def augmented_crop(
+    picture: np.ndarray, seed: np.ndarray, size: int, config: AugmentConfig
+) -> np.ndarray:
+    """Crops a picture at random, resizes, mirrors and shifts it in color.
+
+    Args:
+      picture: uint8 [H, W, 3].
+      seed: int64 [2]; the same seed gives the same result.
+      size: side of the result.
+      config: ranges and switches.
+
+    Returns:
+      uint8 [size, size, 3].
+    """
+    result = np.empty([size, size, 3], np.uint8)
+    resample(picture, *draw(seed, *picture.shape[:2], config), result)
+    return result
+
+
+def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
+
+    The released code of the CxC dual encoder names its parameter as an area, but its TF op keeps
+    that fraction of each side; so does this function.
+    """
+    height, width = picture.shape[:2]
+    top, left = (int((side - side * fraction) / 2) for side in (height, width))
+    window = (top, left, height - 2 * top, width - 2 * left)
+    result = np.empty([size, size, 3], np.uint8)
+    resample(picture, window, False, _NO_SHIFT, result)
+    return result
+
+
+def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square, `fraction` of the shorter side, as uint8 [size, size, 3].
+
+    As data_util.py of google-research/simclr evaluates, whose released weights were trained with
+    TensorFlow 1 and its bicubic kernel.
+    """
+    height, width = picture.shape[:2]
+    side = int(np.rint(np.float32(fraction) * np.float32(min(height, width))))
+    top, left = ((extent - side + 1) // 2 for extent in (height, width))
+    return resize_bicubic(picture[top : top + side, left : left + side], size)
+
+
+EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
+    "cxc": cxc_crop,
+    "simclr": simclr_crop,
+}
+"""By `config.data.image.eval_recipe`."""
+
+
+def check_size(config: ImageConfig, is_encoded: bool) -> None:
+    """Refuses a size that does not fit the kind of images of a dataset.
+
+    Args:
+      config: of the images.
+      is_encoded: whether the dataset has pictures, not precomputed features.
+
+    Raises:
+      UserError: says which size to set.
+    """
+    if is_encoded != (config.size > 0):
+        raise UserError(
+            f"config.data.image.size={config.size}, but the images of this dataset are "
+            + ("pictures: set the side of the model's input" if is_encoded else "features: set 0")
+        )

@@ -1,0 +1,36 @@
+"""Texts as words by the two Treebank tokenizers of nltk, sentence by sentence.
+
+Both expect one sentence at a time: they separate a period only from the last word. nltk's
+`word_tokenize` finds the sentences with a Punkt model trained on English, which has to be
+downloaded. Here Punkt is untrained and needs no data: it knows no abbreviations, so that "Mr."
+ends a sentence and becomes two tokens, "Mr" and ".". On texts without abbreviations "nltk" gives
+the tokens of `word_tokenize`.
+"""
+
+import functools
+from typing import Any
+
+
+def split_ptb(text: str) -> list[str]:
+    """Returns the Penn Treebank tokens of a text (nltk's `TreebankWordTokenizer`)."""
+    return [word for each in _sentences(text) for word in _tokenizers()[1].tokenize(each)]
+
+
+def split_nltk(text: str) -> list[str]:
+    """Returns the tokens of a text by nltk's `NLTKWordTokenizer`, the rule of `word_tokenize`."""
+    return [word for each in _sentences(text) for word in _tokenizers()[2].tokenize(each)]
+
+
+def _sentences(text: str) -> list[str]:
+    # Punkt splits behind these signs only; most captions have none but at the end.
+    if any(sign in text[:-1] for sign in ".?!"):
+        return _tokenizers()[0].tokenize(text)
+    return [text]
+
+
+@functools.cache
+def _tokenizers() -> tuple[Any, Any, Any]:
+    """Returns nltk's sentence, Treebank and own word tokenizer; importing nltk takes seconds."""
+    from nltk.tokenize import NLTKWordTokenizer, PunktSentenceTokenizer, TreebankWordTokenizer
+
+    return PunktSentenceTokenizer(), TreebankWordTokenizer(), NLTKWordTokenizer()

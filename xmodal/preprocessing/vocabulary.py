@@ -1,0 +1,42 @@
+"""Vocabularies: the tokens of a tokenizer in the order of their ids."""
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+
+from etils import epath
+
+from xmodal.config import UserError
+
+PAD, START, END, UNKNOWN = WORD_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+"""The first tokens of every learned word vocabulary, ids 0 to 3 (as VSE++, PVSE and PCME)."""
+
+
+def read_vocabulary(path: epath.PathLike) -> list[str]:
+    """Returns the tokens of a vocab.txt: one per line, the id is the line number from 0.
+
+    Raises:
+      UserError: the file does not exist.
+    """
+    path = epath.Path(path)
+    if not path.exists():
+        raise UserError(
+            f"config.data.text.vocabulary names {path}, which does not exist. Give the vocab.txt "
+            "of the checkpoint, or '' to learn a vocabulary from the training captions."
+        )
+    return [token.strip() for token in path.read_text(encoding="utf-8").rstrip("\n").split("\n")]
+
+
+def learn_words(
+    texts: Iterable[str], split: Callable[[str], Sequence[str]], min_count: int
+) -> list[str]:
+    """Returns `WORD_TOKENS` and the words of texts, the most frequent first.
+
+    Args:
+      texts: training captions.
+      split: function of a text that returns its words.
+      min_count: words that occur less often are left out; ties are in the order of the alphabet.
+    """
+    counts = collections.Counter(word for text in texts for word in split(text))
+    kept = [word for word, count in counts.items() if count >= min_count]
+    kept = [word for word in kept if word not in WORD_TOKENS]
+    return [*WORD_TOKENS, *sorted(kept, key=lambda word: (-counts[word], word))]
