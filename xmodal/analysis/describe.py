@@ -153,7 +153,7 @@ def _cosines_of(
 def _read_embeddings(path: str) -> dict[str, Vectors]:
     saved = load_embeddings(path)
     found = {
-        "image": (saved.image_ids, saved.image),
+        "image": (saved.image_ids, saved.images),
         "caption": (saved.caption_ids, saved.captions),
     }
     if any(vectors is not None and vectors.ndim > 2 for _, vectors in found.values()):

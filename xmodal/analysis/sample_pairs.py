@@ -170,7 +170,7 @@ def _read_groups(args: argparse.Namespace) -> Groups:
 def _read_encoder(kind: str, path: str) -> Encoder:
     saved = load_embeddings(path)
     ids, vectors = {
-        "image": (saved.image_ids, saved.image),
+        "image": (saved.image_ids, saved.images),
         "caption": (saved.caption_ids, saved.captions),
     }[kind]
     if vectors is None:
