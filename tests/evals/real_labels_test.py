@@ -1,7 +1,6 @@
 """All boards on released labels against a slow reference and the package eccv_caption."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,23 +12,18 @@ from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.runner import evaluate_boards
-from xmodal.losses.similarity import make_scorer
+from xmodal.losses.similarity import make_similarity
 
-DATA = Path("../shared/data")
 NUM_IMAGES = 250
 # Two images with a positive of ECCV Caption that is outside of the whole split.
 BEYOND = [575916, 421999]
 SAMPLES = 100
 
-pytestmark = pytest.mark.skipif(
-    not (DATA / "eccv_caption").is_dir(), reason="the released label files are not here"
-)
-
 
 @pytest.fixture(scope="module")
-def labels():
+def labels(real_data):
     """Images of the test split, first those with rare kinds of labels, in five folds."""
-    whole = read_annotations(DATA, "test")
+    whole = read_annotations(real_data, "test")
     owner = dict(zip(whole.caption_ids, whole.caption_image_ids, strict=True))
     rows = {
         task: list(zip(rated["left_ids"], rated["right_ids"], rated["scores"], strict=True))
@@ -56,8 +50,8 @@ def boards(labels):
 
 
 @pytest.fixture(scope="module")
-def split(labels):
-    found = reference.read_split(DATA, labels.image_ids.tolist(), len(labels.caption_ids) // 5)
+def split(labels, real_data):
+    found = reference.read_split(real_data, labels.image_ids.tolist(), len(labels.caption_ids) // 5)
     assert found.ids["I"] == labels.image_ids.tolist()
     assert found.ids["T"] == labels.caption_ids.tolist()
     # What is easily got wrong occurs here.
@@ -91,9 +85,13 @@ def make_embeddings(kind, labels):
     return image, text
 
 
+def source_of(labels, image, text, similarity):
+    return Embeddings("here", labels.image_ids, image, labels.caption_ids, text, similarity)
+
+
 def score_all(image, text, similarity):
     """Whole score matrices of the reference."""
-    prepare, score = make_scorer(similarity)
+    prepare, score = make_similarity({"name": similarity}).scorer()
     prepared = {"I": prepare(image), "T": prepare(text)}
     vectors = {"I": image.astype(np.float64), "T": text.astype(np.float64)}
     if similarity == "cosine":
@@ -124,7 +122,7 @@ KINDS = {
 def test_every_number_of_every_board(kind, labels, boards, split):
     image, text = make_embeddings(kind, labels)
     results = evaluate_boards(
-        Embeddings(image, text, KINDS[kind]),
+        source_of(labels, image, text, KINDS[kind]),
         labels,
         boards,
         bootstrap_samples=SAMPLES,
@@ -144,7 +142,12 @@ def test_a_score_matrix(labels, boards, split):
     """In half precision and rounded, so that equal scores are common."""
     image, text = make_embeddings("structured", labels)
     matrix = np.round(image @ text.T, 1).astype(np.float16)
-    results = evaluate_boards(ScoreMatrix(matrix), labels, boards, bootstrap_samples=SAMPLES)
+    results = evaluate_boards(
+        ScoreMatrix("here", labels.image_ids, labels.caption_ids, matrix),
+        labels,
+        boards,
+        bootstrap_samples=SAMPLES,
+    )
     expected = reference.Reference(
         split, {"IT": matrix.astype(np.float32)}, samples=SAMPLES, seed=0
     )
@@ -194,7 +197,9 @@ def test_eccv_caption(kind, labels, boards, split):
         ),
     )
     ours = summarize(
-        evaluate_boards(Embeddings(image, text, KINDS[kind]), labels, boards, bootstrap_samples=2),
+        evaluate_boards(
+            source_of(labels, image, text, KINDS[kind]), labels, boards, bootstrap_samples=2
+        ),
         intervals=False,
     )
     for task in ("i2t", "t2i"):

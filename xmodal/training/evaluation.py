@@ -12,16 +12,16 @@ from typing import Any
 import jax
 from absl import logging
 
-from xmodal import data
 from xmodal.config import UserError
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
-from xmodal.evals.embed import Predict
-from xmodal.evals.evaluators import Evaluator, Options
+from xmodal.evals.embed import Items, Predict
+from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports.store import StoredResults, load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 from xmodal.training import checkpoints, reporting
+from xmodal.training.eval_splits import SplitSource
 from xmodal.training.results import write_all
 from xmodal.training.run import Parts
 from xmodal.training.run_records import load_records
@@ -56,12 +56,13 @@ class RunEvaluation:
         if unknown := sorted(set(names or ()) - set(options)):
             raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
         self.options = {name: options[name] for name in options if not names or name in names}
-        self._configs = {name: self._data_config(name, each) for name, each in self.options.items()}
+        own = parts.config.data.to_dict()
+        self._sources = {name: SplitSource.of(own, each) for name, each in self.options.items()}
         for name, each in self.options.items():
-            splits = [each.split, each.final_split] if trains else [each.final_split]
-            data.prepare(self._configs[name], splits=list(dict.fromkeys(splits)))
+            for split in {each.split, each.final_split} if trains else ():
+                self._sources[name].check(split)
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
-        self._splits: dict[tuple[Any, str], data.EvalSplit] = {}
+        self._splits: dict[tuple[str, str], Items] = {}
         self._embedder = Embedder(
             lambda *inputs: parts.model.embed(*inputs)[0],
             parts.model.towers,
@@ -212,6 +213,7 @@ class RunEvaluation:
     def evaluator(self, name: str, split: str) -> Evaluator:
         """Returns the evaluator of a split; its labels are read at the first call."""
         if (name, split) not in self._evaluators:
+            self._sources[name].check(split)
             self._evaluators[name, split] = make_evaluator(
                 name,
                 self.options[name],
@@ -234,19 +236,10 @@ class RunEvaluation:
             if last or (options.every > 0 and step % options.every == 0)
         ]
 
-    def _data_config(self, name: str, options: Options) -> data.DataConfig:
-        """The run's data with the changes of an evaluator, and the columns that it reads."""
-        own = self._parts.config.data.to_dict()
-        changes = dict(options.data or {})
-        labels = dict.fromkeys([*(own.get("labels") or ()), *options.columns])
-        if options.data is not None:
-            labels = dict.fromkeys(options.columns)
-        return data.parse(own | {"labels": tuple(labels)} | changes)
-
-    def _split(self, name: str, split: str) -> data.EvalSplit:
-        key = (repr(self._configs[name]), split)
+    def _split(self, name: str, split: str) -> Items:
+        key = (repr(self._sources[name]), split)
         if key not in self._splits:
-            self._splits[key] = data.eval_split(self._configs[name], split=split)
+            self._splits[key] = self._sources[name].open(split)
         return self._splits[key]
 
     def _embed(
@@ -258,7 +251,7 @@ class RunEvaluation:
         embedded: dict[Any, Embeddings],
     ) -> Embeddings:
         """The embeddings of a split, computed once for all evaluators that share it."""
-        key = (repr(self._configs[name]), split)
+        key = (repr(self._sources[name]), split)
         if key not in embedded:
             items, size = self._split(name, split), self.options[name].batch_size
             embedded[key] = self._embedder(params, model_state, items, size)

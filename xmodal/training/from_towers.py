@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from xmodal.config import UserError, lookup
-from xmodal.data import TextConfig, read_vocabulary
 from xmodal.models import ENCODERS
+from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState

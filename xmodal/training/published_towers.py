@@ -6,11 +6,10 @@ from etils import epath
 
 from xmodal import data
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, read
+from xmodal.config import UserError
 from xmodal.pretrained.folder import Description, read_description
 from xmodal.training import from_towers, schedules
-from xmodal.training.run import Parts, make_model
-from xmodal.training.run_config import RunConfig
+from xmodal.training.run import Parts, make_model, read_settings
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten
 
@@ -28,7 +27,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
         another vocabulary; all of this before the dataset is read.
     """
     config = ml_collections.ConfigDict(schedules.resolve_epochs(config, 1))
-    folders = from_towers.named_folders(read(RunConfig, "config", config).init_from)
+    folders = from_towers.named_folders(read_settings(config).init_from)
     for side in ("image", "text"):
         if config.model[side] is None:
             if side in folders:
@@ -48,7 +47,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
             _fill_side(config.model[side], folders[side], description, f"config.model.{side}")
         if side == "text":
             _choose_vocabulary(config.data.text, folders[side], description)
-    settings = read(RunConfig, "config", config)
+    settings = read_settings(config)
     from_towers.check_towers(settings.init_from, config.model)
     if "text" in folders:
         description = read_description(folders["text"])

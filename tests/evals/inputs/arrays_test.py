@@ -33,8 +33,8 @@ def saved(tmp_path, **changes):
 def test_embeddings_of_any_float_become_float32(tmp_path, dtype, shape):
     values = np.linspace(-1, 1, np.prod(shape)).reshape(shape).astype(dtype)
     found = arrays.load_embeddings(saved(tmp_path, image_embeddings=values))
-    assert found.image.dtype == np.float32
-    np.testing.assert_array_equal(found.image, values.astype(np.float32))
+    assert found.images.dtype == np.float32
+    np.testing.assert_array_equal(found.images, values.astype(np.float32))
     np.testing.assert_array_equal(found.image_ids, IMAGE_IDS)
     np.testing.assert_array_equal(found.caption_ids, CAPTION_IDS)
     assert found.image_ids.dtype == found.caption_ids.dtype == np.int64
@@ -53,7 +53,7 @@ def test_one_modality_and_parameters(tmp_path):
     )
     found = arrays.load_embeddings(path)
     assert found.image_ids is None
-    assert found.image is None
+    assert found.images is None
     assert found.captions.shape == (5, 4)
     assert found.parameters == {"match_scale": 2.5, "match_shift": -1.0}
 
@@ -61,7 +61,7 @@ def test_one_modality_and_parameters(tmp_path):
 def test_arrays_in_memory_need_no_file_and_are_not_copied():
     given = make_arrays(image_embeddings=np.ones((3, 4), np.float32))
     found = arrays.load_embeddings(given)
-    assert np.shares_memory(found.image, given["image_embeddings"])
+    assert np.shares_memory(found.images, given["image_embeddings"])
 
 
 def with_value(value, row):

@@ -1,5 +1,6 @@
 """What was handed over, brought into the order of a split, or refused."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.evals.inputs import arrays, galleries
+from xmodal.evals.inputs.sources import Predictions
 
 LABELS = types.SimpleNamespace(
     image_ids=np.arange(10, 30, dtype=np.int32),
@@ -29,7 +31,8 @@ def shuffled(ids):
 
 
 def coverage(saved, partial=False):
-    return galleries.check_coverage(saved, LABELS, split="test", partial=partial)
+    ids = galleries.ids_of(saved)
+    return galleries.check_coverage(saved.place, ids, LABELS, split="test", partial=partial)
 
 
 def test_embeddings_take_the_order_of_the_split_and_ignore_others():
@@ -39,16 +42,33 @@ def test_embeddings_take_the_order_of_the_split_and_ignore_others():
         ("image", True, 2),
         ("caption", True, 0),
     ]
-    image, captions = galleries.order_embeddings(saved, LABELS)
-    np.testing.assert_array_equal(image[:, 0], LABELS.image_ids)
-    np.testing.assert_array_equal(captions[:, 2], LABELS.caption_ids)
+    ordered = galleries.order_embeddings(saved, LABELS)
+    np.testing.assert_array_equal(ordered.images[:, 0], LABELS.image_ids)
+    np.testing.assert_array_equal(ordered.image_ids, LABELS.image_ids)
+    np.testing.assert_array_equal(ordered.captions[:, 2], LABELS.caption_ids)
+
+
+def test_predictions_follow_their_items():
+    saved = embeddings(shuffled(LABELS.image_ids), shuffled(LABELS.caption_ids))
+    predictions = Predictions(saved.images / 100, -saved.captions / 100)
+    saved = dataclasses.replace(saved, predictions={"topics": predictions})
+    found = galleries.order_embeddings(saved, LABELS).predictions["topics"]
+    rows, columns = np.array([0, 19, 7]), np.array([39, 0, 12])
+    logits = (LABELS.image_ids[rows] - LABELS.caption_ids[columns]) / 100
+    expected = np.repeat(1 / (1 + np.exp(-logits))[:, None], 3, axis=1)
+    np.testing.assert_allclose(found.pairs(rows, columns), expected, rtol=1e-5)
+    whole = found.rows(np.arange(20), transposed=False)
+    np.testing.assert_allclose(whole[rows, columns], expected, rtol=1e-5)
+    turned = found.rows(columns, transposed=True)
+    np.testing.assert_allclose(turned[np.arange(3), rows], expected, rtol=1e-5)
 
 
 def test_embeddings_in_order_are_not_copied_and_a_modality_may_be_missing():
     saved = embeddings(None, LABELS.caption_ids)
-    image, captions = galleries.order_embeddings(saved, LABELS)
-    assert image is None
-    assert captions is saved.captions
+    ordered = galleries.order_embeddings(saved, LABELS)
+    assert ordered.images is None
+    assert ordered.captions is saved.captions
+    assert ordered.sides == {"text"}
     assert [c.kind for c in coverage(saved)] == ["caption"]
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 import shutil
 
 import numpy as np
@@ -15,14 +14,10 @@ from xmodal.evals.boards.definitions import definitions_of
 from xmodal.evals.labels import annotations
 from xmodal.evals.metrics import correlation
 
-DATA = pathlib.Path("../shared/data")
-
 
 @pytest.fixture(scope="module")
-def test_split():
-    if not (DATA / "cxc/sts_test.csv").exists() or not (DATA / "eccv_caption").exists():
-        pytest.skip("the released label files are not in ../shared/data")
-    return annotations.read_annotations(DATA, "test")
+def test_split(real_data):
+    return annotations.read_annotations(real_data, "test")
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +31,8 @@ def totals(task):
     return int((task.positives.lengths > 0).sum()), int(task.positives.lengths.sum())
 
 
-def test_galleries_are_in_karpathy_order(test_split):
-    released = np.load(DATA / "eccv_caption/coco_test_ids.npy")
+def test_galleries_are_in_karpathy_order(test_split, real_data):
+    released = np.load(real_data / "eccv_caption/coco_test_ids.npy")
     np.testing.assert_array_equal(test_split.caption_ids, released)
     assert test_split.image_ids[:2].tolist() == [391895, 60623]
     np.testing.assert_array_equal(test_split.caption_image_ids[::5], test_split.image_ids)
@@ -137,8 +132,8 @@ def test_bootstrap_deviation_is_the_published_one(real):
     assert 1.15 < values.std() < 1.4
 
 
-def test_validation_takes_its_galleries_from_the_ratings(test_split):
-    labels = annotations.read_annotations(DATA, "val")
+def test_validation_takes_its_galleries_from_the_ratings(test_split, real_data):
+    labels = annotations.read_annotations(real_data, "val")
     assert labels.split == "validation"
     made = {board.name: board for board in boards.make_boards(labels)}
     assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp"]
@@ -147,14 +142,14 @@ def test_validation_takes_its_galleries_from_the_ratings(test_split):
     assert not set(labels.caption_ids) & set(test_split.caption_ids)
 
 
-def test_the_released_files_are_told_from_parts_of_them(test_split, tmp_path):
+def test_the_released_files_are_told_from_parts_of_them(test_split, tmp_path, real_data):
     assert test_split.differences == ()
-    assert annotations.read_annotations(DATA, "validation").differences == ()
+    assert annotations.read_annotations(real_data, "validation").differences == ()
     for name in ("original_caption_to_image.json", "coco_test_ids.npy"):
-        shutil.copy(DATA / "eccv_caption" / name, tmp_path)
-    lines = (DATA / "cxc/sts_test.csv").read_text().splitlines(keepends=True)
+        shutil.copy(real_data / "eccv_caption" / name, tmp_path)
+    lines = (real_data / "cxc/sts_test.csv").read_text().splitlines(keepends=True)
     (tmp_path / "sts_test.csv").write_text("".join(lines[:3000]))
-    lists = json.loads((DATA / "eccv_caption/eccv_caption_to_image.json").read_text())
+    lists = json.loads((real_data / "eccv_caption/eccv_caption_to_image.json").read_text())
     lists.popitem()
     (tmp_path / "eccv_caption_to_image.json").write_text(json.dumps(lists))
     table = {"image_ids": test_split.image_ids[:9], "labels": np.eye(9, 7)}
@@ -171,17 +166,17 @@ def test_the_released_files_are_told_from_parts_of_them(test_split, tmp_path):
     assert part.differences == labels.differences
 
 
-def test_test_galleries_from_the_ratings_alone(test_split, real, tmp_path):
+def test_test_galleries_from_the_ratings_alone(test_split, real, tmp_path, real_data):
     for task in ("sts", "sis", "sits"):
-        shutil.copy(DATA / f"cxc/{task}_test.csv", tmp_path)
+        shutil.copy(real_data / f"cxc/{task}_test.csv", tmp_path)
     made = boards.make_boards(annotations.read_annotations(tmp_path, "test"))
     assert [board.name for board in made] == ["coco5k", "cxc", "cxc_sits_only"]
     # In another order, but the same items with the same labels.
     assert all(board.label_hash == real[board.name].label_hash for board in made)
 
 
-def test_part_of_the_test_split(test_split):
-    with np.load(DATA / "coco/mobilenet_v2_features.npz") as features:
+def test_part_of_the_test_split(test_split, real_data):
+    with np.load(real_data / "coco/mobilenet_v2_features.npz") as features:
         part = annotations.restrict(test_split, features["image_ids"])
     assert part.partial == "181 of 5,000 images"
     made = {board.name: board for board in boards.make_boards(part)}

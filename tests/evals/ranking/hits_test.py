@@ -6,7 +6,7 @@ import pytest
 from xmodal.evals.boards.relation import Relation
 from xmodal.evals.ranking import hits
 from xmodal.evals.ranking.products import Gallery, Products, SavedScores
-from xmodal.losses.similarity import make_scorer
+from xmodal.losses.similarity import make_similarity
 
 
 def random_relation(generator, queries, items, groups=6):
@@ -61,7 +61,7 @@ def test_counted_hits_do_not_depend_on_the_tiles():
     right[::3] = right[0]
     relation = random_relation(generator, 150, 333)
     r = generator.integers(1, 334, 150)
-    prepare, score = make_scorer("dot")
+    prepare, score = make_similarity({"name": "dot"}).scorer()
     counts = [
         hits.count_hits(
             Products(*(Gallery(x, prepare, block_size=size) for x in (left, right)), score),

@@ -8,7 +8,7 @@ from xmodal.evals.boards.ragged import Ragged
 from xmodal.evals.ranking import counting, ranks
 from xmodal.evals.ranking.products import Gallery, Products, SavedScores
 from xmodal.evals.ranking.ranks import Question
-from xmodal.losses.similarity import make_scorer
+from xmodal.losses.similarity import make_similarity
 
 
 def slow_order(scores, i, *, exclude_self, folds):
@@ -55,7 +55,7 @@ def mesh_of(devices):
 
 
 def products(queries, items, *, block_size=1024, mesh=None, similarity="dot"):
-    prepare, score = make_scorer(similarity)
+    prepare, score = make_similarity({"name": similarity}).scorer()
     left, right = (
         Gallery(vectors, prepare, block_size=block_size, mesh=mesh) for vectors in (queries, items)
     )
@@ -133,7 +133,7 @@ def test_a_device_without_symmetry_computes_all_tiles():
     generator = np.random.default_rng(2)
     items = whole_numbers(generator, 150, 3)
     labels = random_labels(generator, 150, 150, exclude_self=True)
-    prepare, score = make_scorer("dot")
+    prepare, score = make_similarity({"name": "dot"}).scorer()
     gallery = Gallery(items, prepare, block_size=64)
     answers, _ = ranks.compute_ranks(
         Lopsided(gallery, gallery, score), [Question(labels)], exclude_self=True
@@ -148,7 +148,7 @@ def test_a_device_with_other_bits_is_noticed():
             return np.nextafter(super().pairs(rows, columns), np.float32(np.inf))
 
     items = np.random.default_rng(3).standard_normal((70, 5), dtype=np.float32)
-    prepare, score = make_scorer("dot")
+    prepare, score = make_similarity({"name": "dot"}).scorer()
     gallery = Gallery(items, prepare)
     labels = Ragged.from_pairs(np.arange(70), (np.arange(70) + 1) % 70, 70)
     with pytest.raises(RuntimeError, match="different scores in different products"):
@@ -264,10 +264,10 @@ def test_one_compilation_for_all_tiles_and_calls():
     generator = np.random.default_rng(2)
     queries, items = whole_numbers(generator, 150, 3), whole_numbers(generator, 140, 3)
     questions = [Question(random_labels(generator, 150, 140))]
-    counting._count_asked.clear_cache()
+    counting._count_question.clear_cache()
     for _ in range(3):
         ranks.compute_ranks(products(queries, items, block_size=64), questions)
-    assert counting._count_asked._cache_size() == 1
+    assert counting._count_question._cache_size() == 1
 
 
 ONE = Ragged.from_pairs(np.array([0]), np.array([1]), 3)
@@ -294,7 +294,7 @@ def test_bad_labels(shape, questions, exclude_self, message):
 
 
 def test_values_that_are_not_finite():
-    prepare, _ = make_scorer("dot")
+    prepare, _ = make_similarity({"name": "dot"}).scorer()
     items = np.ones((4, 2), np.float32)
     items[2, 1] = np.nan
     with pytest.raises(ValueError, match="1 of 4 rows .* not finite, the first is row 2"):

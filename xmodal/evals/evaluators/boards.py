@@ -98,7 +98,8 @@ class BoardsEvaluator:
             other items.
         """
         if not options.annotations:
-            evaluator = cls(options, split, describe_split(split), where=where, mesh=mesh)
+            labels = _labels_of(split)
+            evaluator = cls(options, labels, describe_split(split), where=where, mesh=mesh)
         else:
             ids = {"image": split.image_ids, "caption": split.caption_ids}
             labels, notes = read_labels(
@@ -143,6 +144,22 @@ class BoardsEvaluator:
         )
         _check_results(results, source.place)
         return results
+
+
+def _labels_of(split: Split) -> Annotations:
+    """The labels that a prepared dataset has: no lists, no folds."""
+    return Annotations(
+        name=split.name,
+        split=split.split,
+        image_ids=split.image_ids,
+        caption_ids=split.caption_ids,
+        caption_image_ids=split.caption_image_ids,
+        ratings=split.ratings,
+        lists={},
+        categories=split.categories,
+        caption_categories=split.caption_categories,
+        partial=split.partial,
+    )
 
 
 def read_labels(

@@ -7,26 +7,41 @@ from typing import Any, Protocol
 import numpy as np
 
 from xmodal.config import setting
-from xmodal.evals.boards.types import Labels
 from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Result
 from xmodal.losses.similarity import make_similarity
 
 
-class Split(Labels, Protocol):
-    """The labelled side of a split.
+class Split(Protocol):
+    """The labels of a prepared dataset's split.
 
     Attributes:
+      name: of the dataset.
+      image_ids: int [N].
+      caption_ids: int [M].
+      caption_image_ids: int [M], the image of every caption.
+      ratings: see `boards.types.Labels`.
+      categories: see `boards.types.Labels`; so for `caption_categories` and `partial`.
       split: name of the split.
       hashes: of the records, by name.
-      columns: label columns by name, one row per record, in the order of `image_ids`; a dataset
+      labels: label columns by name, one row per record, in the order of `image_ids`; a dataset
         without images has the ids of its records there.
+      label_names: names of the values of label columns, as far as they are known.
     """
 
+    name: str
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    caption_image_ids: np.ndarray
+    ratings: Mapping[str, Mapping[str, np.ndarray]]
+    categories: np.ndarray | None
+    caption_categories: np.ndarray | None
+    partial: str
     split: str
     hashes: Mapping[str, str]
-    columns: Mapping[str, np.ndarray]
+    labels: Mapping[str, np.ndarray]
+    label_names: Mapping[str, Sequence[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +71,8 @@ class Options:
     seed: int = setting(0, at_least=0)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Label columns that the evaluator reads."""
+    def labels_read(self) -> tuple[str, ...]:
+        """Label columns of the dataset that the evaluator reads."""
         return ()
 
 

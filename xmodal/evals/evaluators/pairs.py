@@ -20,44 +20,24 @@ from xmodal.evals.results import Numbers
 
 @dataclasses.dataclass(frozen=True)
 class PairsOptions(Options):
-    """Options of correlations over sentence pairs.
-
-    Attributes:
-      score: label column of gold scores.
-      sets: label columns whose values, one after the other, name the set of a pair.
-      average: label column of whole numbers; sets of the same number are averaged without
-        weights, as `avg<number>`. Pairs of number 0 belong to no average. "" for no average.
-    """
-
-    score: str = "score"
-    sets: tuple[str, ...] = ("dataset", "year")
-    average: str = "year_average"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """See `Options`."""
-        return (self.score, *self.sets, *filter(None, [self.average]))
+    """Options of correlations over sentence pairs: those of every type."""
 
 
 class PairsEvaluator:
     """Pearson and Spearman correlations per set, see `Evaluator`.
 
-    The two captions of a record are its pair. Correlations are in -1..1, as SemEval prints them.
+    The two captions of a record are its pair. Label columns: `score`, the gold score; `set`, the
+    name of the set; `average`, a year over whose sets correlations are averaged without weights,
+    as `avg<year>`, or 0. Correlations are in -1..1, as SemEval prints them.
     """
 
     def __init__(self, where: str, options: PairsOptions, split: Split, mesh: Mesh | None) -> None:
         """Reads the pairs; see `of_split`."""
         self.options, self.provenance = options, describe_split(split)
         self._split, self._mesh = split, mesh
-        columns = {name: read_column(split, name, where) for name in options.columns}
-        self._gold = np.asarray(columns[options.score], np.float64)
-        names = zip(*(columns[name] for name in options.sets), strict=True)
-        self._sets = np.array(["".join(map(_text, parts)) for parts in names], str)
-        self._average = (
-            np.asarray(columns[options.average], np.int64)
-            if options.average
-            else np.zeros(len(self._gold), np.int64)
-        )
+        self._gold = np.asarray(read_column(split, "score", where), np.float64)
+        self._sets = np.asarray(read_column(split, "set", where))
+        self._average = np.asarray(read_column(split, "average", where))
         self._ends = _find_pairs(split)
 
     @classmethod
@@ -121,13 +101,12 @@ def read_column(split: Split, name: str, where: str) -> np.ndarray:
     Raises:
       UserError: the split has no such column; says which it has.
     """
-    if name not in split.columns:
+    if name not in split.labels:
         raise UserError(
-            f"{where} needs the label column {name!r} of {split.name}; "
-            f"{suggest([name], split.columns)} Columns are read where config.data.labels names "
-            "them."
+            f"{where} needs the label column {name!r}, which {split.name} lacks; "
+            f"{suggest([name], split.labels)}"
         )
-    return split.columns[name]
+    return split.labels[name]
 
 
 def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +127,3 @@ def _correlate(function: object, scores: np.ndarray, gold: np.ndarray) -> float:
     if len(gold) < 2 or np.ptp(scores) == 0 or np.ptp(gold) == 0:
         return float("nan")
     return float(function(scores, gold).statistic)
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

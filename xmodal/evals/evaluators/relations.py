@@ -25,7 +25,7 @@ class RelationsOptions(Options):
     Attributes:
       task: of the run, whose predictions are judged.
       labels: label column, 0/1 [N, C].
-      names: of the C relations; their numbers from 0 where it is empty.
+      names: of the C relations; those of the dataset where it is empty, else numbers from 0.
     """
 
     task: str = ""
@@ -33,7 +33,7 @@ class RelationsOptions(Options):
     names: tuple[str, ...] = ()
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def labels_read(self) -> tuple[str, ...]:
         """See `Options`."""
         return (self.labels,)
 
@@ -50,7 +50,8 @@ class RelationsEvaluator:
         self._where, self._split = where, split
         labels = np.asarray(read_column(split, options.labels, where))
         labels = labels.reshape(len(labels), -1)
-        self._names = options.names or tuple(map(str, range(labels.shape[1])))
+        known = split.label_names.get(options.labels) or map(str, range(labels.shape[1]))
+        self._names = options.names or tuple(known)
         if len(self._names) != labels.shape[1]:
             raise UserError(
                 f"{where}.names has {len(self._names)} names for the {labels.shape[1]} relations "
