@@ -10,7 +10,7 @@ import sys
 import textwrap
 
 import pytest
-from data_prep.checks.walking import walk
+from data_prep.checks.split_contents import read_split
 from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 
 import data_prep
@@ -46,7 +46,7 @@ def _left(files):
 
 def _is_sound(builder):
     hashes = builder.info.metadata["split_hashes"]
-    return len(hashes) == 3 and all(walk(builder, s).hash == hashes[s] for s in hashes)
+    return len(hashes) == 3 and all(read_split(builder, s).hash == hashes[s] for s in hashes)
 
 
 def _record(*args, **kwargs):
