@@ -17,12 +17,16 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.errors import UnexpectedFilesError
 
 __all__ = [
+    "PIXELS",
     "RandomAccessBuilder",
     "captioned_image_features",
     "check_counts",
     "feature_vector",
     "rating_features",
 ]
+
+# An image of any size.
+PIXELS = tfds.features.Image(shape=(None, None, 3))
 
 
 def captioned_image_features(
@@ -31,7 +35,7 @@ def captioned_image_features(
     """Features of the configs `images`, `features` and `captions`: an image with all its captions.
 
     Args:
-      image: feature of the image itself, `tfds.features.Image()` for pixels,
+      image: feature of the image itself, `PIXELS` for pixels,
         `feature_vector(...)` for precomputed features, or None to leave it out.
       relations: number R of labels of the pair of image and caption, 0 for none.
       categories: whether the objects in some images are known.

@@ -32,15 +32,11 @@ class Builder(RandomAccessBuilder):
     CHECK_IMAGES = False
     SPLIT_SIZES: Mapping[str, int] = {"train": 6000, "validation": 1000, "test": 1000}
 
-    def _info(self) -> tfds.core.DatasetInfo:
+    def _features(self) -> tfds.features.FeaturesDict:
         if self.builder_config.name == "ratings":
-            features = rating_features()
-        else:
-            features = captioned_image_features(
-                tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
-            )
-        return self.dataset_info_from_configs(
-            features=features, description="Simple shapes, described and compared by five people."
+            return rating_features()
+        return captioned_image_features(
+            tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
         )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -38,29 +38,29 @@ class Builder(schema.RandomAccessBuilder):
     MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often left out:
     without them the dataset holds the others. All the rest must be there.
     """
+    HOMEPAGE = "https://alt.qcri.org/semeval2016/task1/"
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
 
-    def _info(self) -> tfds.core.DatasetInfo:
+    def _features(self) -> tfds.features.FeaturesDict:
+        text = tfds.features.Text()
+        return tfds.features.FeaturesDict(
+            {
+                "pair_id": np.int32,
+                "year": np.int32,
+                "dataset": text,
+                "year_average": np.int32,
+                "sentence1": text,
+                "sentence2": text,
+                "score": np.float32,
+            }
+        )
+
+    def _metadata(self) -> dict[str, Any]:
         averages: dict[str, list[str]] = {}
         for each in SETS:
             if each.average:
                 averages.setdefault(str(each.average), []).append(each.name)
-        text = tfds.features.Text()
-        return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {
-                    "pair_id": np.int32,
-                    "year": np.int32,
-                    "dataset": text,
-                    "year_average": np.int32,
-                    "sentence1": text,
-                    "sentence2": text,
-                    "score": np.float32,
-                }
-            ),
-            homepage="https://alt.qcri.org/semeval2016/task1/",
-            metadata=tfds.core.MetadataDict(year_averages=averages),
-        )
+        return {"year_averages": averages}
 
     @classmethod
     def published_figures(cls, config: str) -> dict[str, Figure]:
