@@ -5,14 +5,13 @@ import sys
 
 import numpy as np
 import pytest
-from absl.testing import flagsaver
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
-from xmodal import eval_main
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.evals import from_files
+from xmodal.evals.evaluators import boards
 from xmodal.evals.reports import store
 
 BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
@@ -175,16 +174,6 @@ def test_the_python_function_gives_the_same(annotations, model, evaluate, tmp_pa
     assert (tmp_path / "python/boards.json").read_text() == (out / "boards.json").read_text()
 
 
-def test_metrics_are_compared_over_models(evaluate, model, tmp_path):
-    outs = [
-        evaluate(similarity, embeddings=str(model / "tiny.npz"), similarity=similarity)
-        for similarity in ("dot", "cosine")
-    ]
-    with flagsaver.flagsaver(models=list(map(str, outs)), output=str(tmp_path / "agreement")):
-        eval_main.main(["eval_main"])
-    assert (tmp_path / "agreement/agreement.json").exists()
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -244,7 +233,7 @@ def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path, monk
     given = {"similarity": "dot", "boards": ["cxc"]}
     other = evaluate("other", embeddings=str(model / "part.npz"), partial=True, **given)
     monkeypatch.setattr(
-        from_files, "evaluate_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
+        boards, "evaluate_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
     )
     with pytest.raises(UserError, match="labels of board cxc differ"):
         evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)
@@ -262,11 +251,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     for output in ("out", "out/deep"):
         with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Name another folder"):
             evaluate(output, embeddings=str(model / "tiny.npz"), similarity="dot")
-    with (
-        flagsaver.flagsaver(models=["a", "b"], output=str(tmp_path / "out")),
-        pytest.raises(UserError, match="Cannot write to .*out: it is a file"),
-    ):
-        eval_main.main(["eval_main"])
     assert (tmp_path / "out").read_text() == "mine"
 
 
