@@ -74,6 +74,7 @@ def wordpiece(vocabulary_size: int = 1000, max_length: int = 32) -> dict:
 
 def words(tokenizer: str, min_count: int, max_length: int, **options: object) -> dict:
     """`config.data.text` of a word tokenizer with the training words seen `min_count` times."""
+    options = {"unknown": "token", **options}
     return _text(tokenizer, min_count=min_count, max_length=max_length, **options)
 
 
@@ -83,7 +84,7 @@ def _text(tokenizer: str, **options: object) -> dict:
         "vocabulary": "",
         "vocabulary_size": 1000,
         "min_count": 1,
-        "unknown": "token",
+        "unknown": "drop",
         "markers": "none",
         "max_length": 32,
         "lower_case": True,

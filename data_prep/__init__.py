@@ -1,9 +1,9 @@
 """TFDS builders, one folder per dataset, and the table that names them.
 
-The commands are the modules `build`, `validate`, `sample_pairs`, `describe` and `convert_weights`.
-`schema` says what datasets have in common. Folders that are no datasets: `building` (what becomes
-of every record of a build), `reading` (files as users have them), and `checks`, `sampling` and
-`describing` behind the commands.
+The commands are the modules `build`, `validate` and `convert_weights`. `schema` has the features
+that datasets share, `linked_captions` and `coherence_pairs` the builders that several datasets
+share. Folders that are no datasets: `building` (checks, counts and hashes of records), `reading`
+(files as users have them), `checks` (behind `validate`) and `sampling` (CxC's sampling scheme).
 """
 
 import importlib

@@ -39,14 +39,14 @@ def build(
       config: TFDS builder config.
       data_dir: where TFDS keeps datasets.
       manual_dir: folder of files fetched by hand, for the datasets that have instructions.
-      min_kept: share of the records of every split that must be usable, 0 to 1; by default what
-        the dataset asks for.
+      min_kept: share of the records of every split that must be usable, 0 to 1; by default the
+        share that the dataset asks for.
 
     Returns:
       A builder whose records can be read.
 
     Raises:
-      FileNotFoundError: `manual_dir`, or a file that should be in it, is not there.
+      FileNotFoundError: `manual_dir`, or a file that should be in it, does not exist.
       UnexpectedFilesError: files do not hold the published dataset, or too little of it; also of
         a dataset that was prepared before.
       OSError: the dataset cannot be written, as on a full disk.
@@ -88,7 +88,7 @@ def _writer_errors() -> Iterator[None]:
 
 
 def main() -> None:
-    """Prepares what the command line names."""
+    """Prepares the dataset that the command line names."""
     parser = argparse.ArgumentParser(description="Prepares a dataset for reading by index.")
     parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="one builder config; by default all of them")
@@ -98,7 +98,7 @@ def main() -> None:
         "--min_kept",
         type=float,
         help="share of the records of every split that must be usable (0 to 1), "
-        "by default what the dataset asks for",
+        "by default the share that the dataset asks for",
     )
     args = parser.parse_args()
     if args.min_kept is not None and not 0 <= args.min_kept <= 1:

@@ -162,8 +162,8 @@ class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
 
     A picture with two captions is two examples, since each caption has labels of its own. That is
     also how CMCM is trained and measured: `image_id` is the number of the pair, every caption has
-    one right image, and copies of that image are wrong. `picture_id` tells the copies. Beside a
-    split `test` there is `test_deduplicated`.
+    one right image, and copies of that image are wrong. `picture_id` tells the copies. A split
+    `test_deduplicated` goes with `test`.
 
     Attributes:
       RELATIONS: names of the relations.

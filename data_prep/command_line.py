@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Checks of flags that several commands have."""
 
 import argparse
 

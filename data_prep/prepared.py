@@ -19,7 +19,7 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
     """Opens a prepared dataset and never builds one.
 
     Raises:
-      NotPreparedError: it is not there, with the command that prepares it, or its description is
+      NotPreparedError: it does not exist, with the command that prepares it, or its description is
         damaged.
     """
     make_builder = data_prep.builder_class(dataset)

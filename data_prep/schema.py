@@ -1,7 +1,7 @@
-"""What every image-text dataset of this project looks like on disk.
+"""Features that the datasets of this project share.
 
-A dataset is a TFDS builder. What models are trained and evaluated on are its builder configs of
-captioned images: with pixels (mostly called `images`), with stored features in place of pixels
+A dataset is a TFDS builder. Models are trained and evaluated on its builder configs of captioned
+images: with pixels (mostly called `images`), with stored features in place of pixels
 (`features`), or without any image (`captions`), one example per image. Configs of similarity
 judgments (`ratings`) have one example per rated pair. Splits are `train`, `validation` and `test`,
 and a few more where a dataset has them (`test_deduplicated`, `testall`).
@@ -35,10 +35,10 @@ def captioned_image_features(
       image: feature of the image itself, `tfds.features.Image()` for pixels,
         `feature_vector(...)` for precomputed features, or None to leave it out.
       relations: number R of labels of the pair of image and caption, 0 for none.
-      categories: whether it is known of some images what they show.
+      categories: whether the objects in some images are known.
 
     Returns:
-      `image` if there is one; `image_id` int32, stable and unique; `captions`, text [C];
+      `image`, unless it is None; `image_id` int32, stable and unique; `captions`, text [C];
       `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`;
       `relations` int32 [R] of 0 and 1, if there are any, whose names `info.metadata` has under
       the same key; `categories` uint8 [K] of 0 and 1, with the names there too, or [0] for an
@@ -68,7 +68,7 @@ def rating_features() -> tfds.features.FeaturesDict:
     """Features of the config `ratings`: one rated pair.
 
     Returns:
-      `task`, which also says what the two sides are (`sts` caption-caption, `sis` image-image,
+      `task`, which also names the kinds of the two sides (`sts` caption-caption, `sis` image-image,
       `sits` and others caption-image with the caption on the left); `left_id`, `right_id`
       int32, ids of the configs above; `score` float32, the mean over raters; `method`, how the
       pair was sampled; `rater_scores` float32 [raters], empty where only the mean is known.
@@ -108,11 +108,11 @@ def sentence_pair_features() -> tfds.features.FeaturesDict:
 
 
 def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: str) -> None:
-    """Compares what was read with what the dataset is known to hold.
+    """Compares the counts of a reader with the published ones.
 
     Args:
-      found: what was counted, by name.
-      expected: what there must be, for some or all of these names.
+      found: counts by name.
+      expected: published counts of some or all of these names.
       source: file or folder named in the error.
 
     Raises:

@@ -17,7 +17,7 @@ from data_prep.prepared import prepared_configs
 
 
 def main() -> None:
-    """Checks what the command line names."""
+    """Checks the dataset that the command line names."""
     args = _parse()
     found = []
     try:

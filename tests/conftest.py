@@ -33,7 +33,7 @@ def few_shapes(tmp_path_factory):
     sizes = {"train": 150, "validation": 25, "test": 25}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_prep.builder_class("crisscrossed_shapes"), "SPLIT_SIZES", sizes)
-        for config in ("images", "ratings"):
+        for config in ("images", "ratings", "relations", "rated_captions"):
             build("crisscrossed_shapes", config, data_dir=folder)
     return folder
 
@@ -62,7 +62,7 @@ def fast_compilation(monkeypatch):
     import jax
 
     from xmodal import mesh as mesh_lib
-    from xmodal.models import efficientnet
+    from xmodal.models.encoders import efficientnet
 
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
     one_device = mesh_lib.make_mesh(jax.devices()[:1])

@@ -1,1 +1,1 @@
-"""What every build does with its records: checks, counts, hashes, lists what is left out."""
+"""Checks, counts and hashes of the records of every build, and lists of records left out."""

@@ -14,7 +14,7 @@ class IdSet:
     them would need a hundred bytes each.
 
     Args:
-      name: what the ids are, for the error.
+      name: of the ids, for the error.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,7 +26,7 @@ class IdSet:
         """Adds an id.
 
         Raises:
-          UnexpectedFilesError: it is there already, or below 0; `where` says which record has it.
+          UnexpectedFilesError: it was added before, or is below 0; `where` names its record.
         """
         if isinstance(value, str):
             known = value in self._texts

@@ -1,4 +1,4 @@
-"""Decides what becomes of an encoded image: kept byte for byte, converted, or refused."""
+"""Checks encoded images: sound ones are kept byte for byte, others converted or refused."""
 
 import dataclasses
 import io
@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import PIL.Image
 
-# 8,192 x 8,192. Photographs are far below; what is above is a mistake or an attack on the memory.
+# 8,192 x 8,192. Photographs are far below; larger images are mistakes or attacks.
 MAX_PIXELS = 2**26
 
 # Not every format of Pillow: some (EPS, PDF) start other programs or hold no picture.
@@ -24,7 +24,7 @@ class BadImageError(ValueError):
     Attributes:
       reason: one of a few, such as "no image", "no bytes", "not an image", "truncated image",
         "damaged image", "damaged in the archive" and "too many pixels".
-      detail: what else is known.
+      detail: more about it.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -39,7 +39,7 @@ class CheckedImage:
 
     Attributes:
       encoded: an RGB or gray JPEG or PNG with 8 bits per channel.
-      converted: what it was before, such as "CMYK JPEG" or "16-bit PNG"; "" for bytes as they came.
+      converted: its format before, such as "CMYK JPEG" or "16-bit PNG"; "" for bytes as they came.
     """
 
     encoded: bytes
@@ -47,7 +47,7 @@ class CheckedImage:
 
 
 def checked_image(encoded: bytes) -> CheckedImage:
-    """Decodes an image once and converts what is not 8-bit RGB or gray JPEG or PNG.
+    """Decodes an image once and converts it unless it is 8-bit RGB or gray JPEG or PNG.
 
     Converted images are RGB PNGs of the same pixels: 16 bits are scaled to 8, transparent pixels
     lie on white, and of an animation the first picture is taken. The EXIF orientation is ignored,
@@ -62,7 +62,7 @@ def checked_image(encoded: bytes) -> CheckedImage:
     if not encoded:
         raise BadImageError("no bytes")
     with warnings.catch_warnings():
-        # Pillow warns of large images and of odd tags; what matters is an error below.
+        # Pillow warns of large images and of odd tags; those that matter are errors below.
         warnings.simplefilter("ignore")
         image = _open(encoded)
         kind = _kind(image, encoded)
@@ -102,7 +102,7 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 
 def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
-    """What an image is if it has to be converted, "" if it is fine as it is."""
+    """Format of an image that has to be converted, "" if it is fine as it is."""
     name = "JPEG" if image.format == "MPO" else str(image.format)
     if image.format not in _KEPT_FORMATS:
         return name

@@ -1,4 +1,4 @@
-"""The builder behind every dataset: it checks, counts and hashes what a dataset's reader finds."""
+"""The builder behind every dataset: it checks, counts and hashes the records of its splits."""
 
 import contextlib
 import errno
@@ -24,9 +24,9 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     The order of training examples is a permutation of record numbers, so the format that TFDS
     takes by default (TFRecord, sequential) would not do.
 
-    A subclass gives the records of its splits by `_splits`, with those that it cannot use. What is
-    left out is listed in `left_out.csv`, in the folder of the dataset, or above it if the build
-    fails. `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
+    A subclass gives the records of its splits by `_splits`, with those that it cannot use. These
+    are listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
+    `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
     `BuildReport.metadata`) and `split_hashes`, split -> hash (see `SplitHash`).
 
     Attributes:
@@ -77,7 +77,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         raise NotImplementedError
 
     def dataset_info_from_configs(self, **kwargs: Any) -> tfds.core.DatasetInfo:
-        """The dataset's description as TFDS makes it, with room for what a build finds out."""
+        """The dataset's description as TFDS makes it, with room for the counts of a build."""
         kwargs.setdefault("metadata", tfds.core.MetadataDict())
         return super().dataset_info_from_configs(**kwargs)
 
@@ -88,7 +88,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         if self.MANUAL_DOWNLOAD_INSTRUCTIONS:
             try:
                 folder = dl_manager.manual_dir
-            except AssertionError as error:  # TFDS's way to say what has to be fetched
+            except AssertionError as error:  # how TFDS names the files to fetch
                 raise FileNotFoundError(str(error)) from error
         splits = self._splits(pathlib.Path(folder))
         return {split: self._generate_examples(split, rows) for split, rows in splits.items()}
@@ -123,7 +123,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def _usable(
         self, key: int | str, example: dict[str, Any], split_hash: SplitHash
     ) -> tuple[Record | LeftOut, str]:
-        """One example as it is stored, and what its image was if that had to be converted."""
+        """One example as it is stored, and the former format of its image if that was converted."""
         captions, converted = example.get("captions"), ""
         if captions is not None and not (len(captions) and all(map(str.strip, captions))):
             return LeftOut(str(key), "empty caption"), ""
@@ -145,13 +145,13 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         return (key, example), converted
 
     def download_and_prepare(self, **settings: Any) -> None:
-        """As TFDS does it; what killed builds of the same config left is removed."""
+        """Prepares the dataset, and removes leftovers of killed builds of the same config."""
         with contextlib.ExitStack() as self._claims:
             super().download_and_prepare(**settings)
 
     def _download_and_prepare(self, dl_manager: Any, download_config: Any) -> None:
         # TFDS calls this inside a folder of its own, renames the folder after success and removes
-        # it after failure: then the list of what was left out moves up.
+        # it after failure: then the list of records left out moves up.
         folder = pathlib.Path(self.data_path)
         self._claims.enter_context(claimed(folder))
         listed = folder.parent / "left_out.csv"

@@ -1,4 +1,4 @@
-"""What becomes of every record of a build: kept as it is, converted, or left out for a reason."""
+"""Accounts of the records of a build: kept as they are, converted, or left out for a reason."""
 
 import collections
 import csv
@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from etils import epath
 
-# What a builder yields for a record that can be used: a key that is unique in the split, and an
-# example with the features of the builder.
+# A record that can be used: a key that is unique in the split, and an example with the features of
+# the builder.
 Record = tuple[int | str, dict[str, Any]]
 
 
@@ -21,7 +21,7 @@ class LeftOut:
     Attributes:
       where: file and row, or name: "sts_val.csv line 17", "training/00012.tar:0001234.jpg".
       reason: one of the few of a dataset: "no image", "truncated image", "empty caption", ...
-      detail: what else is known about this one.
+      detail: more about this one.
       is_record: False for a part of a record that is kept, such as one of its captions, and for a
         damaged file whose records are accounted for by themselves: these are listed, but are no
         records that are missing.
@@ -70,13 +70,13 @@ class BuildReport:
         self._converted.setdefault(split, collections.Counter())
 
     def keep(self, split: str, converted: str = "") -> None:
-        """Counts a record that was kept, and what its image was if that had to be converted."""
+        """Counts a record that was kept, and the former format of its image if it was converted."""
         self._kept[split] += 1
         if converted:
             self._converted[split][converted] += 1
 
     def leave_out(self, split: str, record: LeftOut) -> None:
-        """Counts what was left out and writes its row."""
+        """Counts a record that was left out and writes its row."""
         counts = self._left_out if record.is_record else self._parts
         counts[split][record.reason] += 1
         if self._file is None:
@@ -89,7 +89,7 @@ class BuildReport:
 
         Returns:
           `kept`, split -> records; `left_out`, split -> reason -> records; `parts`, the same of
-          what is no record; `converted`, split -> what the image was -> records.
+          parts of records; `converted`, split -> former format of the image -> records.
         """
         return {
             "kept": dict(self._kept),
@@ -104,10 +104,10 @@ class BuildReport:
 
 
 def counts_table(metadata: Mapping[str, Any]) -> str:
-    """Table of what was kept and left out, one line per split.
+    """Returns a table of records kept and left out, one line per split.
 
     Args:
-      metadata: what `BuildReport.metadata` returned, also as TFDS stored it.
+      metadata: of `BuildReport.metadata`, also as TFDS stored it.
     """
     lines = [f"{'split':<14}{'kept':>11}{'left out':>11}{'converted':>11}  why"]
     for split, kept in metadata["kept"].items():
@@ -139,6 +139,6 @@ def _csv_row(*fields: str) -> bytes:
 
 
 def _listing(counts: Mapping[str, int]) -> str:
-    """What was counted, the most frequent first."""
+    """The counts, the most frequent first."""
     most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count:,}" for name, count in most_first)

@@ -1,4 +1,4 @@
-"""A hash of a split: equal for equal records whatever their order, shards or machine."""
+"""A hash of a split: equal for equal records in any order, in any shards, on any machine."""
 
 import hashlib
 import struct
@@ -45,7 +45,7 @@ class SplitHash:
         self._sum = (self._sum + int.from_bytes(digest, "big")) % _MODULUS
 
     def hexdigest(self) -> str:
-        """The hash of what was added so far, 64 hexadecimal digits."""
+        """The hash of the examples added so far, 64 hexadecimal digits."""
         return hashlib.sha256(f"{self._count} {self._sum:064x}".encode()).hexdigest()
 
 

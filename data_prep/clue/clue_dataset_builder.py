@@ -46,12 +46,12 @@ class Builder(CoherencePairsBuilder):
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
-      - conceptual_train_dis.csv and conceptual_test_dis.csv, and img2idxmap.json if it is at hand,
+      - conceptual_train_dis.csv and conceptual_test_dis.csv, and img2idxmap.json if available,
         from data/conceptual of
         https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval
-      - for the config images: images/ with what could be fetched of the urls in these files, as
-        img2dataset writes it (webdataset, parquet or files), or as <picture_id>.jpg. What was
-        fetched of Conceptual Captions serves, too.
+      - for the config images: images/ with the images fetched from the urls in these files, as
+        img2dataset writes it (webdataset, parquet or files), or as <picture_id>.jpg. Images
+        fetched for Conceptual Captions serve, too.
     """
     RELATIONS = _RELATIONS
     HOMEPAGE = "https://github.com/malihealikhani/Cross-modal_Coherence_Modeling"
@@ -113,7 +113,7 @@ def _read_file(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
 
 
 def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
-    """Numbers of the urls as released, if the file is there."""
+    """Numbers of the urls as released, if the file exists."""
     if not path.exists():
         return None
     released = read_json(path)

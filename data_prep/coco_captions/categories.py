@@ -22,7 +22,7 @@ class Categories:
 
     Attributes:
       names: of the K categories, in the order of their ids.
-      labels: image id -> uint8 [K], 1 for what it shows.
+      labels: image id -> uint8 [K], 1 for the categories it shows.
     """
 
     names: tuple[str, ...]

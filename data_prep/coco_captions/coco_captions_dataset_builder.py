@@ -9,10 +9,13 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
+from data_prep.coco_captions.caption_splits import (
+    KARPATHY,
+    read_im2txt_split,
+    read_karpathy_split,
+)
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.coco_files import Pictures, has_json
-from data_prep.coco_captions.im2txt_split import read_im2txt_split
-from data_prep.coco_captions.karpathy_split import SOURCE, read_karpathy_split
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
 from data_prep.published import Figure
 
@@ -56,7 +59,7 @@ class Builder(schema.RandomAccessBuilder):
         file dataset_coco.json in it: Karpathy's split
       - for the configs im2txt and im2txt_one_caption, annotations_trainval2014.zip from
         cocodataset.org, or captions_train2014.json and captions_val2014.json in it. Its
-        instances_*.json, where they are there, name the objects in the images of every config.
+        instances_*.json, if present, name the objects in the images of every config.
     The config `captions` reads no images. Without Karpathy's file it takes as many captions as
     there are in plain caption files, and `images` as many as there are images of those
     (data_prep/coco_captions/README.md has their form).
@@ -136,10 +139,10 @@ class Builder(schema.RandomAccessBuilder):
         return splits
 
     def _read_karpathy(self, folder: pathlib.Path) -> dict[str, Records]:
-        if has_json(folder, SOURCE) or not has_plain_captions(folder):
+        if has_json(folder, KARPATHY) or not has_plain_captions(folder):
             records, found = read_karpathy_split(folder)
             names = ("train", "restval", "val", "test", "captions")
-            schema.check_counts(found, self._expected(*names), f"{folder} ({SOURCE})")
+            schema.check_counts(found, self._expected(*names), f"{folder} ({KARPATHY})")
         else:
             records = read_plain_captions(folder)
             self.info.metadata["complete"] = False

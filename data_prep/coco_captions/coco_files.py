@@ -18,7 +18,7 @@ _NAMES = ("{:012d}.jpg", "COCO_val2014_{:012d}.jpg", "COCO_train2014_{:012d}.jpg
 
 
 def has_json(folder: pathlib.Path, name: str) -> bool:
-    """Whether a JSON file is there, unpacked or in an archive.
+    """Whether a JSON file exists, unpacked or in an archive.
 
     Raises:
       UnexpectedFilesError: an archive is cut.
@@ -103,7 +103,7 @@ class Pictures:
 
 
 def wrong_form(source: str, error: Exception) -> UnexpectedFilesError:
-    """The error to raise for a JSON file that can be parsed but is not what was published."""
+    """Returns the error for JSON that can be parsed but has not the published form."""
     return UnexpectedFilesError(
         f"{source} does not have the published form ({type(error).__name__}: {error}); "
         "fetch it again"

@@ -36,7 +36,7 @@ class Builder(LinkedCaptionsBuilder):
     Put into one folder
       - Train_GCC-training.tsv and Validation_GCC-1.1.0-Validation.tsv from
         https://ai.google.com/research/ConceptualCaptions/download
-      - training/ and validation/ with what could be fetched of the urls in these files: the output
+      - training/ and validation/ with the images fetched from the urls in these files: the output
         of img2dataset (any of webdataset, parquet and files), or images named by the row number
         counted from 0: training/0.jpg, training/1.png, ...
     """

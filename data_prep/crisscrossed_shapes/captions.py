@@ -1,8 +1,8 @@
-"""Five describers: what each says of a scene, and in which words.
+"""Captions of a scene by five describers.
 
 Describers differ in the part of the scene they mention, in their favorite words and in the order
 and voice of their sentences, so the captions of one image agree with the image but often not with
-each other. Every caption carries what it says as a partial scene graph.
+each other. Every caption carries its content as a partial scene graph.
 """
 
 import collections
@@ -28,7 +28,7 @@ DESCRIBERS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Caption:
-    """A sentence and the part of the scene graph it mentions."""
+    """A sentence and its content."""
 
     text: str
     content: Content

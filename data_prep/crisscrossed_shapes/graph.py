@@ -1,4 +1,4 @@
-"""Scene graphs: what a picture contains, and the part of it that a caption mentions."""
+"""Scene graphs: the contents of a picture, and the part of them that a caption mentions."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "be
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Item:
-    """One object of a scene, or what a caption says of it: an attribute not said is None."""
+    """One object of a scene, or a caption's mention of it: an attribute not said is None."""
 
     row: str | None = None
     column: str | None = None
@@ -28,7 +28,7 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Background:
-    """What lies behind the objects; an attribute that a caption leaves out is None."""
+    """The background of the objects; an attribute that a caption leaves out is None."""
 
     pattern: str | None = None
     color: str | None = None
@@ -47,11 +47,11 @@ class Scene:
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """What is said of a scene: a partial scene graph.
+    """The content of a caption: a partial scene graph.
 
     Attributes:
       items: the items mentioned, with the attributes mentioned.
-      background: what is said of the background.
+      background: as far as it is said.
       count: how many items the scene has, if that is said.
       relations: (i, relation, j): `items[i]` is `relation` `items[j]`.
     """
@@ -63,7 +63,7 @@ class Content:
 
 
 def relations_between(first: Item, second: Item) -> tuple[str, ...]:
-    """What the first item is to the second, by their cells: none, one or two facts."""
+    """Relations of the first item to the second, by their cells: none, one or two."""
     right = COLUMNS.index(first.column) - COLUMNS.index(second.column)
     down = ROWS.index(first.row) - ROWS.index(second.row)
     horizontal = {-1: ("left of",), 0: (), 1: ("right of",)}[(right > 0) - (right < 0)]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from data_prep.crisscrossed_shapes import sampling, similarity
+from data_prep.crisscrossed_shapes import pair_sampling, similarity
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption
 from data_prep.crisscrossed_shapes.graph import Scene, full_content
 from data_prep.sampling import scheme
@@ -47,7 +47,7 @@ class RatedPairs:
 
 
 def rate(similarities: np.ndarray, task: str, rng: np.random.Generator) -> np.ndarray:
-    """What five raters say of similarities in 0 to 1, float32 [P, 5] in steps of a tenth.
+    """Ratings of similarities in 0 to 1 by five raters, float32 [P, 5] in steps of a tenth.
 
     From the first rater, the strictest, to the last the leaning is more and more lenient; each
     also errs anew at every pair, and all stay on the scale.
@@ -90,19 +90,19 @@ def rate_split(
     groups = number_groups(len(scenes), DESCRIBERS)
     through_captions = [
         nearest(groups.means(vectors))
-        for vectors in sampling.word_vectors([caption.text for caption in flat])
+        for vectors in pair_sampling.word_vectors([caption.text for caption in flat])
     ]
-    through_images = [nearest(sampling.coarse_pixels(images))]
+    through_images = [nearest(pair_sampling.coarse_pixels(images))]
     i2i = rated("sis", "i2i_csim", scheme.image_pairs(through_captions))
     joined = scheme.joined_images(through_images)
     isim = rated("sts", "c2c_isim", groups.draw(joined, rng))
     cycles = scheme.cocaption_cycles(groups, rng)
-    cross = sampling.cross_pairs(
+    cross = pair_sampling.cross_pairs(
         i2i.pairs,
         i2i.scores,
         isim.pairs,
         isim.scores,
-        sampling.INTRASIM_PER_IMAGE * len(scenes),
+        pair_sampling.INTRASIM_PER_IMAGE * len(scenes),
         rng,
     )
     yield rated("sts", "c2c_cocaption", cycles)

@@ -80,7 +80,7 @@ def render(scene: Scene, rng: np.random.Generator) -> np.ndarray:
     """Draws a scene; place, angle and color vary a little, as they do not in the scene graph.
 
     Args:
-      scene: what to draw.
+      scene: to draw.
       rng: source of the variation.
 
     Returns:

@@ -2,7 +2,7 @@
 
 A scene is drawn from a theme, which makes some shapes, colors and backgrounds go together as
 things do in photographs, or is an earlier scene of its split with a few facts changed. The
-changed copies are what gives image-image similarity something to grade.
+changed copies give image-image similarity something to grade.
 """
 
 import dataclasses
@@ -118,7 +118,7 @@ def _drawn_item(cell: int, theme: Theme, rng: np.random.Generator) -> Item:
 
 def _edited(scene: Scene, rng: np.random.Generator) -> Scene:
     """The scene with its background or up to two of its items changed, added or removed."""
-    other = _drawn(rng)  # what is new comes from here
+    other = _drawn(rng)  # the source of new attributes
     background = other.background if rng.random() < _NEW_BACKGROUND else scene.background
     items = {(item.row, item.column): item for item in scene.items}
     for new in other.items[: rng.integers(3)]:

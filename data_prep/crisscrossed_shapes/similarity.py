@@ -1,12 +1,12 @@
 """How much two partial scene graphs have in common, for many pairs at once.
 
-A content states weighted facts: that an item is there (its shape), the item's color, size, row and
+A content states weighted facts: that an item exists (its shape), the item's color, size, row and
 column, relations of items, pattern and color of the background, and the number of items. The
 items of two contents are matched one to one so that the weight of the facts stated by both is
 largest. From that shared weight S and the weights W of all facts stated on each side:
 
 - resemblance, symmetric: 2 S / (W_left + W_right), for caption-caption and image-image pairs;
-- fit of a caption to a scene: S / W_caption, the share of what is said that is true of the scene.
+- fit of a caption to a scene: S / W_caption, the share of the caption that is true of the scene.
 """
 
 import dataclasses
@@ -111,7 +111,7 @@ def resemblance(left: Facts, right: Facts) -> np.ndarray:
 
 
 def fit(captions: Facts, scenes: Facts) -> np.ndarray:
-    """Share of what captions say that holds in scenes, 0 to 1, float32 [N].
+    """Share of the captions' content that holds in scenes, 0 to 1, float32 [N].
 
     Every caption must state something.
     """

@@ -1,4 +1,4 @@
-"""Turns what is to be said of items and backgrounds into phrases."""
+"""Phrases for items and backgrounds."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Texts of COCO's captions by id, from whichever file of captions is at hand."""
+"""Texts of COCO's captions by id, from any of several files of captions."""
 
 import pathlib
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ KARPATHY, OFFICIAL, TABLES = "dataset_coco.json", "captions_val2014.json", "capt
 
 
 def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
-    """Reads every caption of the first of these files that is there.
+    """Reads every caption of the first of these files that exists.
 
     Karpathy's `dataset_coco.json` or COCO's `captions_val2014.json`, also in the archives that they
     are handed out in; all tables `captions*.csv`, packed or not, with the columns `caption_id` and
@@ -23,7 +23,7 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
       Caption id -> text as it stands there, which may end in spaces; without those that are blank.
 
     Raises:
-      FileNotFoundError: none of them is there.
+      FileNotFoundError: none of them exists.
       UnexpectedFilesError: a file is damaged or of another form.
     """
     for name, read in ((KARPATHY, _from_karpathy), (OFFICIAL, _from_coco)):

@@ -15,12 +15,12 @@ from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import SIDES, Rating, file_name, scan_ratings
 from data_prep.published import Figure, Known, Within
 
-# Task -> what the left and the right side are.
+# Task -> kinds of the left and the right side.
 _KINDS = {
     task: tuple("caption" if column.startswith("caption") else "image" for column in columns)
     for task, columns in SIDES.items()
 }
-# What a config adds to the ids of a side, by the kind of the side.
+# Ending of a config -> kinds of sides whose contents it adds to their ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
 # Sampling method -> mean score in validation and test.
 _MEANS = {
@@ -35,10 +35,10 @@ _RATED_TWICE = {"validation": Known(2253, _TWICE), "test": Known(2863, _TWICE)}
 
 
 class Builder(schema.RandomAccessBuilder):
-    """TFDS builder of the released ratings, one example per row, joined to what they rate.
+    """TFDS builder of the released ratings, one example per row, joined to the rated items.
 
     Ids are those of COCO. Some pairs of images are rated in both orders, with two scores: both rows
-    are kept. In the configs with captions or images a row whose caption or image is not at hand is
+    are kept. In the configs with captions or images a row whose caption or image is missing is
     left out.
     """
 
@@ -112,7 +112,7 @@ class Builder(schema.RandomAccessBuilder):
             split: list(scan_ratings(folder / file_name(self._task, split), self._task))
             for split in ("validation", "test")
         }
-        # Rows are counted and not methods: what a damaged row rates, and how, is not known.
+        # Rows are counted and not methods: the items and the method of a damaged row are not known.
         found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}
         expected: collections.Counter[str] = collections.Counter()
         for name, count in self.EXPECTED.items():
@@ -132,7 +132,7 @@ class Builder(schema.RandomAccessBuilder):
 
     @property
     def _added(self) -> dict[str, str]:
-        """Features beside the ids -> what they are of: `{"left_caption": "caption", ...}`."""
+        """Features beside the ids -> their kind: `{"left_caption": "caption", ...}`."""
         added = _ADDED[self.builder_config.name.partition("_")[2]]
         sides = zip(("left", "right"), _KINDS[self._task], strict=True)
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
@@ -175,7 +175,7 @@ class _Images:
         """The encoded image.
 
         Raises:
-          BadImageError: it is not there, or cannot be used.
+          BadImageError: it is missing, or cannot be used.
         """
         encoded = self._pictures.read({"cocoid": image_id})
         if image_id in self._sound:

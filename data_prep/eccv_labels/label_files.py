@@ -16,7 +16,7 @@ _LARGEST_ID = np.iinfo(np.int32).max
 
 @dataclasses.dataclass(frozen=True)
 class Gallery:
-    """What queries are searched in.
+    """The captions and images that queries search.
 
     Attributes:
       captions: image id -> its caption ids, both in the order of Karpathy's test split.

@@ -140,7 +140,7 @@ def _captioned_images(
 
 
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
-    """Function of the file name that gives what the builder config stores of an image."""
+    """Returns a function from a file name to the image or the features that a config stores."""
     if config == "features":
         return _read_features(folder / "mobilenet_v2_features.npz").__getitem__
     names = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Flickr8k_Dataset.zip", "images_160.zip")

@@ -1,7 +1,7 @@
 """Reads arrays of Python objects that numpy pickled under Python 2, without running any code.
 
 A pickle may call any function of any module, so that numpy refuses such files by default. Here only
-what numpy itself writes for an array of plain dicts, lists, texts and numbers is looked up.
+the names that numpy itself writes for arrays of dicts, lists, texts and numbers are looked up.
 """
 
 import pathlib

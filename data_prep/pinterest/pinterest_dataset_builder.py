@@ -1,4 +1,4 @@
-"""The released part of Pinterest40M: five million images, each with what several people wrote."""
+"""The released part of Pinterest40M: five million images with the sentences of several people."""
 
 import pathlib
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Builder(LinkedCaptionsBuilder):
       - pinterest_multimodal_2016_v1/ with pin_2016_v1_0000.npy to pin_2016_v1_0099.npy, unpacked
         from pinterest_multimodal_2016_v1.tar.gz of
         https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox
-      - images/ with what could be fetched: the images that the toolbox saved, under their published
+      - images/ with the fetched images: those that the toolbox saved, under their published
         names (pin_image_001004887.jpg), or the output of img2dataset (any of webdataset, parquet
         and files).
     """

@@ -1,1 +1,1 @@
-"""Readers of what users have on disk: tables, archives, pictures, shards, rated pairs."""
+"""Readers of files: tables, JSON, archives, images, and the output of image downloaders."""

@@ -1,4 +1,4 @@
-"""Readers of what a downloader of images leaves behind: tar shards, parquet tables, loose files.
+"""Readers of the output of image downloaders: tar shards, parquet tables, loose files.
 
 The shards are those of img2dataset. Its keys are places in shards, which are row numbers of the url
 list for some shard sizes only, so that a sample is known by its url, which stands beside it.
@@ -51,7 +51,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
 
     Args:
       path: the archive, not compressed.
-      where: what reports call it.
+      where: its name in reports.
 
     Yields:
       The samples that have an image; last, if the archive is cut off or damaged, that it is.
@@ -88,7 +88,7 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     Args:
       path: the table, with the column `url` and, where it holds the images, one that is named after
         their kind, such as `jpg`. `caption`, `status` and `error_message` may be there.
-      where: what reports call it.
+      where: its name in reports.
 
     Yields:
       The samples that the table has an image of and those that could not be fetched. Others of a
@@ -142,7 +142,7 @@ def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
 
     Args:
       folder: the folder; files with other endings than those of images are passed over.
-      where: what reports call it.
+      where: its name in reports.
     """
     for parent, folders, files in os.walk(folder):
         folders.sort()
@@ -194,7 +194,7 @@ def _member_reader(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callabl
 
 
 def _parse_json(data: bytes) -> Mapping[str, Any]:
-    """What a downloader noted; nothing if that is damaged, as the image then has no known url."""
+    """The notes of a downloader; none if they are damaged, as the image then has no known url."""
     try:
         meta = json.loads(data) if data else {}
     except ValueError:

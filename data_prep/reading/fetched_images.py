@@ -26,7 +26,7 @@ _MAX_ERRORS = 1000
 
 
 def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
-    """Reads whatever a downloader left in a folder, image by image.
+    """Reads the output of a downloader, image by image.
 
     - img2dataset `webdataset`: `00000.tar`, ... with the tables `00000.parquet`, ... beside them;
     - img2dataset `parquet`: `00000.parquet`, ... with the images in the column `jpg`;
@@ -111,16 +111,16 @@ def join_rows(
     name stands for. Of several images of a row the first is taken.
 
     Args:
-      fetched: what `read_fetched` yields.
+      fetched: output of `read_fetched`.
       count: rows of the list.
-      where: what reports call a row.
+      where: name of a row in reports.
       urls: rows of a url.
       names: rows of a file name; `row_of_name` where files are named by row number.
       wanted: bool [count], the rows to join; all by default. Images of others are passed over.
 
     Yields:
       Row numbers with their image, in the order of the images; damaged shards; at the end the
-      wanted rows that have no image, with what the downloader said about them.
+      wanted rows that have no image, with the downloader's message.
     """
     open_rows = np.ones(count, bool) if wanted is None else wanted.copy()
     errors, error_of = {"": 0}, np.zeros(count, np.int16)

@@ -1,4 +1,4 @@
-"""Values of parsed JSON of the kind that is expected, and nothing that could be taken for it.
+"""Checks of the types of parsed JSON values.
 
 `int(1.5)` and `int(True)` are 1 and `str(None)` is "None": a damaged file would give ids and texts
 that look sound.
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def whole_number(value: Any) -> int:
-    """The value, which must be a whole number from 0 on.
+    """Returns the value, which must be a whole number from 0 on.
 
     Raises:
       TypeError: it is none.
@@ -19,7 +19,7 @@ def whole_number(value: Any) -> int:
 
 
 def text(value: Any) -> str:
-    """The value, which must be a text.
+    """Returns the value, which must be a text.
 
     Raises:
       TypeError: it is none.

@@ -67,7 +67,7 @@ def scan_csv(
     Args:
       path: of a csv file, packed by gzip or not.
       columns: names that the header must have; without a header, the names of the first columns.
-      delimiter: what stands between two fields.
+      delimiter: between two fields.
       header: whether the first row names the columns. Rows must then be as long as it is; without
         one they may be longer than `columns`.
       quotes: whether fields may stand in double quotes.
@@ -182,7 +182,7 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
     """Reads a file of an archive.
 
     Raises:
-      UnexpectedFilesError: it is not there, or its bytes are damaged.
+      UnexpectedFilesError: it does not exist, or its bytes are damaged.
     """
     try:
         return archive.read(member)

@@ -55,7 +55,7 @@ class TextLines(Sequence[bytes]):
 
 
 def read_caption(line: bytes, where: str) -> str | LeftOut:
-    """A caption as text, or why it is none; `where` is what reports call its line."""
+    """Returns a caption as text, or why it is none; `where` names its line in reports."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -36,7 +36,7 @@ class FeatureFiles:
         return len(self.captions) // CAPTIONS_PER_IMAGE
 
     def image(self, number: int, shape: tuple[int, ...]) -> np.ndarray | str:
-        """Features of an image as float16 [*shape], or what is wrong with them.
+        """Features of an image as float16 [*shape], or their fault in words.
 
         Args:
           number: from 0 to N - 1.

@@ -1,4 +1,4 @@
-"""Which captions describe which image, by position: what every step of the scheme needs to know."""
+"""Captions grouped by their image, by position, as every step of the scheme needs them."""
 
 import dataclasses
 import functools

@@ -1,7 +1,7 @@
 """Which pairs are rated: the sampling scheme of Crisscrossed Captions (section 3 of its paper).
 
 Pairs within a modality are picked through the other modality, so that they are neither random nor
-chosen by what will be measured. Everything is by position in `Groups`.
+chosen by the quantity to be measured. Everything is by position in `Groups`.
 """
 
 import itertools
@@ -47,7 +47,7 @@ def captions_in_turn(images: np.ndarray, groups: Groups) -> np.ndarray:
     The k-th pair of its first image takes the k-th caption of both, and after the last caption the
     first again. The paper calls this a random draw, but all 38,054 released pairs are so, with the
     captions of an image in the order of their ids; a draw would have used 19,636 different captions
-    in the test split (standard deviation 48) and not the 20,818 that are there. That is
+    in the test split (standard deviation 48) and not the 20,818 of the files. That is
     `Groups.draw`.
 
     Args:
@@ -102,7 +102,7 @@ def cross_pairs(
     """Caption-image pairs (c2i_intrasim) out of rated pairs of images.
 
     Every image takes its best rated pairs from each source. A pair (j, k) gives a random caption of
-    k with image j; what was taken before is skipped. The paper does not say so much, but the
+    k with image j; pairs taken before are skipped. The paper does not say so much, but the
     released pairs do: in the test split every image takes part in at least 3 of them (4 except for
     two), 11,612 of the 11,616 that come from one row of one source have the caption of that
     row's second item and the image of its first, the rated caption itself is used as often as

@@ -1,4 +1,4 @@
-"""SBU Captioned Photos: a million Flickr images, each with what its owner wrote about it."""
+"""SBU Captioned Photos: a million Flickr images, each with a caption by its owner."""
 
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class Builder(LinkedCaptionsBuilder):
     Put into one folder
       - SBU_captioned_photo_dataset_urls.txt and SBU_captioned_photo_dataset_captions.txt from
         SBUCaptionedPhotoDataset.tar.gz of https://www.cs.rice.edu/~vo9/sbucaptions/
-      - images/ with what could be fetched: the output of img2dataset (any of webdataset, parquet
+      - images/ with the fetched images: the output of img2dataset (any of webdataset, parquet
         and files), or images named by line number (0.jpg is the first) or as in their url.
     """
     HOMEPAGE = "https://www.cs.rice.edu/~vo9/sbucaptions/"

@@ -17,7 +17,7 @@ class Builder(schema.RandomAccessBuilder):
     """TFDS builder of the scored pairs.
 
     Ids are 10,000 times the place of the set in the table `SETS` plus the place of the pair among
-    the scored ones of its set, and do not depend on which sets are there. Pairs that were never
+    the scored ones of its set, and do not depend on which sets are present. Pairs that were never
     rated are not in the dataset.
     """
 

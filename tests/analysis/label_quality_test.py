@@ -79,7 +79,7 @@ def test_released_labels_against_eccv_caption(
 def test_counts_bring_the_recall_of_cxc_near_the_printed_one(
     direction, human, published, real_data
 ):
-    """What CxC alone adds is counted out: of all human positives, how many has CxC?
+    """Positives that CxC alone adds are left out: how many of all human positives has CxC?
 
     The paper prints how many human positives there are, so those in CxC follow. This pools the
     queries where the paper takes their mean, hence "near".

@@ -95,7 +95,7 @@ def test_same_input_same_files_and_another_seed_others(files, monkeypatch):
     first = within(files, monkeypatch)
     assert within(files, monkeypatch, "again") == first
     other = within(files, monkeypatch, "other", "--seed=1")
-    # What is drawn differs, what is nearest stays.
+    # Random draws differ, nearest neighbors stay.
     assert other["sts_val.csv"] != first["sts_val.csv"]
     assert other["sis_val.csv"] == first["sis_val.csv"]
 

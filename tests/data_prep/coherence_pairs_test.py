@@ -18,7 +18,7 @@ def test_a_test_pair_stays_unless_its_picture_or_caption_was_seen():
     test = [
         _pair(2, "a", "three"),  # picture of train
         _pair(3, "c", "two"),  # caption of train
-        _pair(4, "c", "four"),  # stays: what was dropped does not count as seen
+        _pair(4, "c", "four"),  # stays: dropped pairs do not count as seen
         _DAMAGED,
         _pair(5, "c", "five"),
         _pair(6, "d", "four"),

@@ -15,7 +15,7 @@ from tests.data_prep.fuzzing.attempts import attempt
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
-# Damage in these is found by a checksum of their own: what is kept is what was published.
+# Damage in these is found by a checksum of their own: records kept are as published.
 _CHECKSUMS = (".zip", ".gz", ".npz")
 _KINDS = [
     *mutations.BYTES,
@@ -35,7 +35,7 @@ _CASES = [
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """Gives the folder of an intact stand-in and what is read from it, made once."""
+    """Gives the folder of an intact stand-in and the records read from it, made once."""
     made = {}
 
     def make(stand_in):

@@ -1,4 +1,4 @@
-"""Stand-ins for what img2dataset writes, in the layout of its three formats (version 1.47)."""
+"""Stand-ins for the output of img2dataset, in the layout of its three formats (version 1.47)."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def jpeg(width):
 
 
 def write(folder, rows, output_format, per_shard=3):
-    """Writes what the tool makes of a url list.
+    """Writes the output of the tool for a url list.
 
     Args:
       folder: the output folder.

@@ -10,12 +10,12 @@ import sys
 import textwrap
 
 import pytest
+from data_prep.checks.walking import walk
 from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 
 import data_prep
 from data_prep.build import build
 from data_prep.checks.prepared import prepared_configs
-from data_prep.checks.walking import walk
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
@@ -39,7 +39,7 @@ def _build(files, **settings):
 
 
 def _left(files):
-    """What lies where datasets are kept, but for what TFDS notes about configs."""
+    """Files in the folder of datasets, without TFDS's notes about configs."""
     folder = files.parent / "tfds" / _STAND_IN.dataset / _STAND_IN.config
     return sorted(path.name for path in folder.glob("*"))
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from xmodal.data.augment import draw
-from xmodal.data.config import AugmentConfig
+from xmodal.preprocessing import AugmentConfig
+from xmodal.preprocessing.augment import draw
 
 COUNT = 2000
 
@@ -58,7 +58,7 @@ def test_windows_are_spread_as_those_of_tensorflow(height, width, area, aspect):
         assert abs(both[0] - both[1]) < 0.1
 
 
-def test_a_range_that_nothing_fits_keeps_the_whole_picture():
+def test_a_range_without_any_fit_keeps_the_whole_picture():
     config = AugmentConfig(area=(0.9, 1.0), aspect=(3.0, 4.0))
     assert draw(np.array([1, 2]), 40, 40, config).window == (0, 0, 40, 40)
     assert (_tensorflow(40, 40, (0.9, 1.0), (3.0, 4.0)) == [0, 0, 40, 40]).numpy().all()
@@ -69,7 +69,7 @@ def test_a_window_may_be_a_single_pixel():
 
 
 def test_switches_leave_the_window_alone():
-    plain = AugmentConfig(flip=False, colour=False)
+    plain = AugmentConfig(flip=False, color=False)
     for seed in np.arange(40).reshape(20, 2):
         with_all, without = draw(seed, 30, 40, AugmentConfig()), draw(seed, 30, 40, plain)
         assert with_all.window == without.window

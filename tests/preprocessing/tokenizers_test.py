@@ -1,26 +1,34 @@
-"""Words looked up in the vocabulary of a table of vectors, one caption at a time."""
+"""Word tokenizers against lookups spelled out one text at a time."""
 
 import csv
 import gzip
-import pathlib
+import subprocess
+import sys
 
+import numpy as np
 import pytest
-import tensorflow as tf
 
-from xmodal import data
 from xmodal.config import UserError
-from xmodal.data.config import TextConfig
-from xmodal.data.tokenizers import WordTokenizer
-from xmodal.words import tokenise
+from xmodal.preprocessing import TextConfig, TokenAugmentConfig, make_tokenizer
+from xmodal.preprocessing.treebank import split_nltk, split_ptb
+from xmodal.preprocessing.vocabulary import learn_words
+from xmodal.preprocessing.words import split_words
 
 WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]
-CAPTIONS = pathlib.Path(__file__).parents[3] / "shared/data/flickr8k/captions.csv.gz"
+TEXTS = [
+    "The dog's ball.",
+    "DOG Dog dog",
+    "Don't! The dog does.",
+    "",
+    "zebra",
+    "Café 1,000 ball BALL the",
+]
 
 
 def look_up(text, words, length, lower_case=True):
-    """The rule, spelled out: as written, then in lower case, the first row of a word."""
+    """The rule of "words": as written, then in lower case, the first row of a word."""
     rows = []
-    for token in tokenise(text):
+    for token in split_words(text):
         if token in words:
             rows.append(words.index(token))
         elif lower_case and token.lower() in words:
@@ -29,75 +37,115 @@ def look_up(text, words, length, lower_case=True):
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
-def test_ids_and_mask_equal_the_rule_spelled_out(lower_case):
-    texts = ["The dog's ball.", "DOG Dog dog", "Don't!", "", "zebra", "Café 1,000 ball BALL the"]
+def test_ids_of_published_words_equal_the_rule_spelled_out(lower_case):
     config = TextConfig(tokenizer="words", max_length=4, lower_case=lower_case)
-    ids, mask = WordTokenizer(WORDS, config)(tf.constant(texts))
+    ids, mask = make_tokenizer(config, WORDS).encode(TEXTS)
     assert ids.shape == mask.shape == (6, 4)
-    assert ids.dtype == mask.dtype == tf.int32
-    for text, row, known in zip(texts, ids.numpy(), mask.numpy(), strict=True):
+    assert ids.dtype == mask.dtype == np.int32
+    for text, row, known in zip(TEXTS, ids, mask, strict=True):
         expected = look_up(text, WORDS, 4, lower_case)
         assert row.tolist() == expected + [0] * (4 - len(expected)), text
         assert known.tolist() == [1] * len(expected) + [0] * (4 - len(expected)), text
-    # The fall-back matters: "The" and "DOG" are known in lower case only.
+    # The second lookup matters: "The" and "DOG" are known in lower case only.
     assert ids[0, 0] == (1 if lower_case else 0)
-    assert mask[1].numpy().tolist() == ([1, 1, 1, 0] if lower_case else [1, 1, 0, 0])
+    assert mask[1].tolist() == ([1, 1, 1, 0] if lower_case else [1, 1, 0, 0])
 
 
-def test_any_shape_is_kept_also_in_a_graph():
-    tokenizer = WordTokenizer(WORDS, TextConfig(tokenizer="words", max_length=3))
-    texts = tf.constant([["the dog", "ball"], ["", "do"]])
-    dataset = tf.data.Dataset.from_tensors(texts).map(tokenizer)
-    assert [spec.shape.as_list() for spec in dataset.element_spec] == [[2, 2, 3]] * 2
-    ((ids, mask),) = dataset.as_numpy_iterator()
-    assert ids.tolist() == [[[1, 0, 0], [10, 0, 0]], [[0, 0, 0], [5, 0, 0]]]
-    assert mask.tolist() == [[[1, 1, 0], [1, 0, 0]], [[0, 0, 0], [1, 0, 0]]]
-    ids, mask = tokenizer(tf.zeros([0], tf.string))
-    assert ids.shape == (0, 3)
+@pytest.mark.parametrize("markers", ["none", "sentence"])
+@pytest.mark.parametrize("unknown", ["drop", "token"])
+@pytest.mark.parametrize(("name", "split"), [("ptb", split_ptb), ("nltk", split_nltk)])
+def test_words_with_markers_and_unknown_words(name, split, unknown, markers):
+    vocabulary = learn_words(["the dog 's ball . does", "the dog"], str.split, 1)
+    config = TextConfig(tokenizer=name, unknown=unknown, markers=markers, max_length=6)
+    ids, mask = make_tokenizer(config, vocabulary).encode(TEXTS)
+    for text, row, real in zip(TEXTS, ids, mask, strict=True):
+        words = split(text.lower())
+        words = [word if word in vocabulary else "<unk>" for word in words]
+        if unknown == "drop":
+            words = [word for word in words if word != "<unk>"]
+        if markers == "sentence":
+            words = ["<start>", *words[:4], "<end>"]
+        words = words[:6]
+        assert [vocabulary[k] for k in row[real == 1]] == words, text
+        assert row[real == 0].tolist() == [0] * (6 - len(words)), text
 
 
-def test_invalid_bytes_are_skipped():
-    tokenizer = WordTokenizer(WORDS, TextConfig(tokenizer="words", max_length=3))
-    ids, mask = tokenizer(tf.constant([b"the\xff dog\xc3"]))
-    assert ids.numpy().tolist() == [[1, 0, 0]]
-    assert mask.numpy().tolist() == [[1, 1, 0]]
+def test_case_is_kept_where_asked_for():
+    vocabulary = learn_words(["Dog dog"], str.split, 1)
+    config = TextConfig(tokenizer="nltk", lower_case=False, unknown="token")
+    ids, _ = make_tokenizer(config, vocabulary).encode(["Dog dog DOG"])
+    assert [vocabulary[k] for k in ids[0, :3]] == ["Dog", "dog", "<unk>"]
 
 
-def test_a_split_reads_words_from_the_vocabulary_of_the_config(tiny_config, tmp_path):
-    texts = data.eval_set(tiny_config, split="test").caption_texts
-    known = sorted({word.lower() for text in texts for word in tokenise(text.decode())})[::2]
-    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in known))
-    text = {"tokenizer": "words", "vocabulary": str(tmp_path / "vocab.txt"), "max_length": 9}
-    config = tiny_config | {"text": text}
-    assert data.vocabulary_size(config) == len(known)
-    (captions,) = data.eval_set(config, split="test").captions(1000)
-    for caption, ids, mask in zip(texts, captions["text_ids"], captions["text_mask"], strict=True):
-        assert ids[mask == 1].tolist() == look_up(caption.decode(), known, 9)
-    assert 0 < captions["text_mask"].mean() < 1
-    (batch,) = data.train_batches(
-        config, split="train", seed=0, batch_size=8, first_step=0, total_steps=1
-    )
-    assert batch["text_ids"].shape == batch["text_mask"].shape == (8, 2, 9)
+def _augmented(config, texts, seeds):
+    vocabulary = learn_words(texts, str.split, 1)
+    ids, mask = make_tokenizer(config, vocabulary).encode(texts, seeds)
+    rows = [[vocabulary[k] for k in row[real == 1]] for row, real in zip(ids, mask, strict=True)]
+    return rows, vocabulary
 
 
-def test_words_need_a_vocabulary(tiny_config):
-    config = tiny_config | {"text": {"tokenizer": "words"}}
-    with pytest.raises(UserError, match=r"'words' needs config\.data\.text\.vocabulary"):
-        data.eval_set(config, split="test").captions(8)
-    # Images alone need none.
-    assert len(list(data.eval_set(config, split="test").images(100))) == 1
-    with pytest.raises(UserError, match="max_length is 0; at least 1"):
-        WordTokenizer(WORDS, TextConfig(tokenizer="words", max_length=0))
+def test_augmentation_replaces_and_deletes_the_stated_shares():
+    texts = [" ".join(f"w{k}" for k in range(20))] * 400
+    augment = TokenAugmentConfig(unknown=0.1, delete=0.1)
+    config = TextConfig(tokenizer="ptb", augment=augment, markers="sentence", max_length=30)
+    seeds = np.stack([np.full(400, 7), np.arange(400)], axis=1)
+    rows, _ = _augmented(config, texts, seeds)
+    assert {len(row) for row in rows} == {20}  # 2 markers and 20 - 2 words
+    assert {(row[0], row[-1]) for row in rows} == {("<start>", "<end>")}
+    words = np.array([row[1:-1] for row in rows])
+    share = (words == "<unk>").mean()
+    assert abs(share - 0.1) < 0.015  # 4 standard deviations
+    kept = np.array([[f"w{k}" in row for k in range(20)] for row in rows]).mean(axis=0)
+    assert np.abs(kept - 0.9 * 0.9).max() < 0.09
+    for row in words:  # in order
+        numbers = [int(word[1:]) for word in row if word != "<unk>"]
+        assert numbers == sorted(numbers)
 
 
-@pytest.mark.skipif(not CAPTIONS.exists(), reason=f"no {CAPTIONS}")
-def test_real_captions():
-    with gzip.open(CAPTIONS, "rt", encoding="utf-8", newline="") as file:
+def test_the_seed_decides_and_nothing_else():
+    texts = [f"{'a b c d e f g h i j'}"] * 6
+    config = TextConfig(tokenizer="ptb", augment=TokenAugmentConfig(unknown=0.3, delete=0.3))
+    seeds = np.stack([np.full(6, 3), np.arange(6)], axis=1)
+    rows, _ = _augmented(config, texts, seeds)
+    again, _ = _augmented(config, texts[:2], seeds[4:])
+    assert again == rows[4:]
+    assert len({tuple(row) for row in rows}) > 3
+    # Evaluation hands over no seeds.
+    assert _augmented(config, texts[:1], None)[0] == [texts[0].split()]
+
+
+def test_word_pieces_are_augmented_between_their_markers():
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc"]
+    config = TextConfig(augment=TokenAugmentConfig(unknown=1.0), max_length=6)
+    ids, _ = make_tokenizer(config, vocabulary).encode(["a b"], np.array([[1, 2]]))
+    assert ids.tolist() == [[2, 1, 1, 3, 0, 0]]
+
+
+def test_settings_and_vocabulary_have_to_fit():
+    with pytest.raises(UserError, match="needs the token <start>"):
+        make_tokenizer(TextConfig(tokenizer="nltk", markers="sentence"), ["dog"])
+    for more in ({"unknown": "token"}, {"augment": TokenAugmentConfig(unknown=0.1)}):
+        with pytest.raises(UserError, match="needs the token <unk>"):
+            make_tokenizer(TextConfig(tokenizer="words", **more), ["dog"])
+    with pytest.raises(UserError, match="markers is 'sentence', which is a setting of word"):
+        TextConfig(markers="sentence")
+    with pytest.raises(UserError, match="max_length is 2"):
+        TextConfig(tokenizer="ptb", markers="sentence", max_length=2)
+    with pytest.raises(UserError, match=r"'nltj' .*Did you mean 'nltk'"):
+        make_tokenizer(TextConfig(tokenizer="nltj"), WORDS)
+
+
+def test_preprocessing_needs_no_tensorflow():
+    code = "import sys, xmodal.preprocessing; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_real_captions(real_data):
+    with gzip.open(real_data / "flickr8k/captions.csv.gz", "rt", encoding="utf-8") as file:
         texts = [row["caption"] for row in csv.DictReader(file)][:3000:10]
-    words = sorted({word for text in texts[::2] for word in tokenise(text)})
-    config = TextConfig(tokenizer="words", max_length=40)
-    ids, mask = WordTokenizer(words, config)(tf.constant(texts))
-    found = [row[known == 1].tolist() for row, known in zip(ids.numpy(), mask.numpy(), strict=True)]
+    words = sorted({word for text in texts[::2] for word in split_words(text)})
+    tokenizer = make_tokenizer(TextConfig(tokenizer="words", max_length=40), words)
+    found = [row[known == 1].tolist() for row, known in zip(*tokenizer.encode(texts), strict=True)]
     assert found == [look_up(text, words, 40) for text in texts]
-    covered = sum(map(len, found[1::2])) / sum(len(tokenise(text)) for text in texts[1::2])
+    covered = sum(map(len, found[1::2])) / sum(len(split_words(text)) for text in texts[1::2])
     assert covered > 0.8

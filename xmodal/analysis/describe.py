@@ -5,9 +5,9 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
     python -m xmodal.analysis.describe --dataset=flickr8k --output=FIGURES
 
 --ratings is a folder of CSV files as CxC released them; --dataset a prepared dataset with scores.
-Writes PNG files and the same pictures for TensorBoard: how scores are spread in every task and
-sampling method, how many pairs are positive, scores against cosines, the spread of the raters, and
-pairs rated twice; those for which something is missing are left out, and the command says what.
+Writes PNG files and the same pictures for TensorBoard: distributions of scores in every task
+and sampling method, numbers of positive pairs, scores against cosines, the spread of the raters,
+and pairs rated twice. Figures that lack their data are left out, with a note on the data they need.
 
 Cosines are those of --embeddings (an npz file as `python -m xmodal.eval_main --embeddings` reads),
 or of bags of words where texts are known: averaged --word_vectors, without them word counts. Texts
@@ -51,18 +51,18 @@ from xmodal.evals.reports.files import check_writable, write_files
 from xmodal.pretrained import bag_of_words
 from xmodal.pretrained.word_vectors import load_word_vectors
 
-# Figure -> what it needs.
+# Figure -> data that it needs.
 _FIGURES = {
     "distributions": "scores",
     "positives": "a score from which pairs are positive; give it by --positive=TASK:SCORE",
-    "cosines": "embeddings of what is rated, or its texts; see --embeddings and --texts",
+    "cosines": "embeddings of the rated items, or their texts; see --embeddings and --texts",
     "rater_spread": "the scores of single raters",
     "rated_twice": "pairs of one kind that were rated in both orders",
 }
 
 
 def main() -> None:
-    """Describes what the command line names."""
+    """Draws the figures that the command line asks for."""
     args = _parse()
     try:
         run(args)
@@ -119,7 +119,7 @@ def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:
 def _cosines(
     args: argparse.Namespace, rated: Mapping[str, RatedPairs]
 ) -> tuple[dict[str, np.ndarray], str]:
-    """Task -> cosine of every pair, for the tasks that have any; and of what they are."""
+    """Task -> cosine of every pair, for the tasks that have any; and the name of the vectors."""
     if args.embeddings:
         found = _cosines_of(_read_embeddings(args.embeddings), rated)
         if not found:

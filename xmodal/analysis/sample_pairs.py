@@ -53,7 +53,7 @@ _POSITIVE = 3.0  # score from which a caption and an image match
 
 
 def main() -> None:
-    """Samples or checks what the command line says."""
+    """Samples or checks pairs as the command line says."""
     args = _parse()
     try:
         groups = _read_groups(args)
@@ -96,7 +96,7 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     rated = {task: pairs for task, pairs in rated.items() if task != "sits"}
     groups = only_named(rated, groups) if args.partial else groups
     pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
-    # The rated pairs are there as sources; what they are like is another matter.
+    # Rated pairs are sources only: facts about themselves are left out.
     known = pairs | by_method(rated, groups)
     facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
     paths = [f"{args.ratings}/{file_name(task, args.split)}" for task in rated]
@@ -106,7 +106,7 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
 
 
 def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
-    """Reports on pairs that are there."""
+    """Reports on existing pairs."""
     rated = read_folder(pathlib.Path(args.pairs), args.split, need_scores=False)
     groups = only_named(rated, groups) if args.partial else groups
     pairs = by_method(rated, groups)
@@ -130,7 +130,7 @@ def _report(
     facts: Sequence[Fact],
     settings: Mapping[str, Any],
 ) -> None:
-    """Writes sampled pairs and prints what holds for them."""
+    """Writes sampled pairs and prints facts about them."""
     table = format_facts(facts)
     settings = {"split": args.split, "seed": args.seed, **settings}
     settings["pairs"] = {method: len(rows) for method, rows in pairs.items()}

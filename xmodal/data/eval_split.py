@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from etils import epath
 
 from xmodal.config import UserError
 from xmodal.data.batch_spec import batch_spec
@@ -77,6 +78,11 @@ class EvalSplit:
         self.caption_ids = ids.values[places]
         self.caption_image_ids = self.image_ids[self.caption_rows]
         self.caption_texts = [text.decode("utf-8", "ignore") for text in captions.values[places]]
+
+    @property
+    def folder(self) -> epath.Path:
+        """Folder of the prepared dataset."""
+        return self._source.folder
 
     @property
     def categories(self) -> np.ndarray | None:

@@ -1,8 +1,8 @@
 """Public weights, read from the files they are published in."""
 
+from xmodal.preprocessing.words import split_words
 from xmodal.pretrained.bag_of_words import Coverage, embed_texts, make_vocabulary
 from xmodal.pretrained.word_vectors import WordVectors, load_word_vectors
-from xmodal.preprocessing.words import split_words
 
 __all__ = [
     "Coverage",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from xmodal.config import lookup
-from xmodal.pretrained.word_vectors import WordVectors
 from xmodal.preprocessing.words import split_words
+from xmodal.pretrained.word_vectors import WordVectors
 
 POOLS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "sum": np.sum}
 

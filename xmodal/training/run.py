@@ -35,8 +35,8 @@ from xmodal.training.tasks import (
 )
 from xmodal.training.tree import Tree, flatten, partition
 
-# Stands for the length of an epoch while the dataset is not known.
-_SOME_STEPS = 1000
+# Stand for the length of an epoch and the size of the vocabulary until the dataset is known.
+_SOME_STEPS, _SOME_ROWS = 1000, 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +148,10 @@ def assemble(
       data.DatasetMissingError: a dataset is not there; says how to get it.
     """
     mesh = mesh_lib.make_mesh()
-    settings = read_settings(_in_steps(config, _SOME_STEPS))
+    draft = _in_steps(config, _SOME_STEPS)
+    if config.model.text is not None and not _vocabulary_rows(config):
+        draft = _with_rows(draft, _SOME_ROWS)
+    settings = read_settings(draft)
     mesh_lib.check_batch_size(settings.batch_size, mesh)
     _check_fits(settings, mesh)
     check_start(settings)
@@ -187,12 +190,12 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
 
 
 def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_collections.ConfigDict:
-    return ml_collections.ConfigDict(schedules.resolve_epochs(config, steps_per_epoch))
+    return ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), steps_per_epoch))
 
 
 def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
     """Returns the root of a config as its dataclass."""
-    return read(RunConfig, "config", config.to_dict())
+    return read(RunConfig, "config", config)
 
 
 def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Task, ...]]:
@@ -229,12 +232,21 @@ def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigD
     """
     if config.model.text is None:
         return config
-    entries, rows = data.vocabulary_size(config.data), config.model.text.encoder.vocab_size
+    entries, rows = data.vocabulary_size(config.data), _vocabulary_rows(config)
     if 0 < rows < entries:
         raise UserError(
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
             f"config.data.text ({entries} entries); set it to {entries}, or 0 to follow."
         )
-    config = ml_collections.ConfigDict(config)
-    config.model.text.encoder.vocab_size = rows or entries
+    return _with_rows(config, rows or entries)
+
+
+def _vocabulary_rows(config: ml_collections.ConfigDict) -> int:
+    return 0 if config.model.text is None else config.model.text.encoder.get("vocab_size", 0)
+
+
+def _with_rows(config: ml_collections.ConfigDict, rows: int) -> ml_collections.ConfigDict:
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.model.text.encoder.vocab_size = rows
     return config

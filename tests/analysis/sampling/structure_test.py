@@ -1,4 +1,4 @@
-"""Facts about sampled pairs: they hold for what the scheme makes, and break where it is broken."""
+"""Facts about sampled pairs: they hold for pairs of the scheme, and break where it is broken."""
 
 import numpy as np
 import pytest
@@ -32,11 +32,11 @@ def pairs(groups):
 
 
 def broken(facts):
-    return {(fact.method, fact.what) for fact in facts if fact.holds is False}
+    return {(fact.method, fact.quantity) for fact in facts if fact.holds is False}
 
 
-def found(facts, what):
-    return [fact.found for fact in facts if fact.what == what]
+def found(facts, quantity):
+    return [fact.found for fact in facts if fact.quantity == quantity]
 
 
 def test_all_facts_hold_for_sampled_pairs(pairs, groups):
@@ -73,7 +73,7 @@ def test_the_spread_of_drawn_captions_is_that_of_many_draws(groups):
 
 
 @pytest.mark.parametrize(
-    ("method", "change", "what"),
+    ("method", "change", "quantity"),
     [
         ("c2c_cocaption", lambda p: p[1:], "images whose captions form one cycle"),
         ("c2c_cocaption", lambda p: p[:, [0, 0]], "images whose captions form one cycle"),
@@ -97,9 +97,9 @@ def test_the_spread_of_drawn_captions_is_that_of_many_draws(groups):
          "images without any"),
     ],
 )  # fmt: skip
-def test_what_is_broken_is_named(pairs, groups, method, change, what):
+def test_what_is_broken_is_named(pairs, groups, method, change, quantity):
     facts = check_structure({**pairs, method: change(pairs[method])}, groups, neighbors=5)
-    assert (method, what) in broken(facts)
+    assert (method, quantity) in broken(facts)
 
 
 def test_pairs_that_are_in_no_source_are_found(pairs, groups):

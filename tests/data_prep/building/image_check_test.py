@@ -1,4 +1,4 @@
-"""What becomes of image files of every kind, whole and damaged."""
+"""Checks of image files of every kind, whole and damaged."""
 
 import io
 import struct
@@ -27,7 +27,7 @@ def _encode(image, name, **options):
 
 
 def _decode(encoded):
-    """What the decoder of training makes of it."""
+    """Pixels by the decoder of training."""
     return tf.io.decode_image(encoded, channels=3, expand_animations=False).numpy()
 
 
@@ -39,7 +39,7 @@ def _decode(encoded):
 def test_rgb_and_grey_jpeg_and_png_pass_byte_for_byte(mode, name, options):
     encoded = _encode(_picture().convert(mode), name, **options)
     assert checked_image(encoded) == image_check.CheckedImage(encoded, "")
-    assert checked_image(encoded + b"what a server appended").encoded.startswith(encoded)
+    assert checked_image(encoded + b"appended by a server").encoded.startswith(encoded)
 
 
 def test_an_image_of_one_pixel_passes():

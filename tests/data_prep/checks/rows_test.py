@@ -1,4 +1,4 @@
-"""How what was found compares with what is known, and what checks say of rated pairs."""
+"""Verdicts on figures, and checks of rated pairs."""
 
 import math
 import tracemalloc
@@ -154,7 +154,7 @@ def test_memory_is_a_few_bytes_per_record():
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert columns.records == count
-    assert used / count < 80  # 48, and what arrays hold in reserve
+    assert used / count < 80  # 48, and the reserve of arrays
 
 
 def test_the_table_has_a_line_per_row_and_counts_verdicts():

@@ -1,4 +1,4 @@
-"""COCO captions without images: from Karpathy's file, or from tables and lines of what is known."""
+"""COCO captions without images: from Karpathy's file, or from tables and lines of some captions."""
 
 import csv
 import gzip

@@ -75,9 +75,9 @@ def test_shards_and_tables_of_img2dataset_and_bad_captions(tmp_path, monkeypatch
     lines = (tmp_path / _TRAIN).read_bytes().splitlines(keepends=True)
     lines[1] = b" \thttp://x/1\n"
     lines[4] = b"na\xefve\thttp://x/4\r\n"
-    # What img2dataset's own guide puts on top of the list.
+    # The first line by img2dataset's own guide.
     (tmp_path / _TRAIN).write_bytes(b"".join([b"caption\turl\n", *lines]))
-    # Captions come from the list, whatever the shards say.
+    # Captions come from the list, never from the shards.
     rows = [(f"http://x/{n}", "another", jpeg(n + 3) if n != 2 else None) for n in range(6)]
     img2dataset.write(tmp_path / "training", rows, "webdataset")
     img2dataset.write(tmp_path / "validation", rows[:2], "parquet")

@@ -38,7 +38,7 @@ def described():
 
 
 def read(text):
-    """What the words of a caption say, read without the help of the describer."""
+    """The content of a caption by its words, read without the help of the describer."""
     text = text.lower()
     found = collections.defaultdict(collections.Counter)
     colors = {w: c for c, words in lexicon.BACKGROUND_COLORS.items() for w in words}

@@ -14,21 +14,21 @@ from data_prep.building.records import BuildReport
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.fuzzing.mutations import ODD
 
-# What a value of JSON that is no text looks like after it was made one.
+# The look of JSON values that are no texts after they were made texts.
 _NO_TEXTS = {str(value) for value in ODD if not isinstance(value, str)}
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What came of it.
+    """The outcome of a build.
 
     Attributes:
       error: the one clear error, or None.
       kept: split -> key -> serialized example.
       left_out: split -> reason -> records.
-      parts: what else was left out.
+      parts: parts of records that were left out.
       converted: number of images that were converted.
-      rows: number of rows of the listing of what was left out.
+      rows: number of rows of the list of records left out.
       ids: all ids of images and captions.
     """
 
@@ -87,7 +87,7 @@ def _ids(example: dict[str, Any]) -> list[int]:
 
 
 def _check(example: dict[str, Any]) -> None:
-    """What must hold of every record, whatever the files were."""
+    """Properties that every record must have for any files."""
     assert all(0 <= item < 2**31 for item in _ids(example)), example
     for name, value in example.items():
         values = value if isinstance(value, list | tuple) else [value]

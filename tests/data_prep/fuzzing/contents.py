@@ -1,4 +1,4 @@
-"""What the stand-ins are made of: images, texts, archives and tables."""
+"""Parts of stand-ins: images, texts, archives and tables."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""Layouts of published links with what was fetched of them: Conceptual Captions, SBU, pins."""
+"""Published links with fetched images: Conceptual Captions, SBU, pins."""
 
 from collections.abc import Callable
 from typing import Any

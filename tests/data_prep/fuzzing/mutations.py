@@ -106,10 +106,10 @@ BYTES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
 }
 
 
-def _insert(what: bytes) -> Callable[[bytes, np.random.Generator], bytes]:
+def _insert(inserted: bytes) -> Callable[[bytes, np.random.Generator], bytes]:
     def insert(content: bytes, rng: np.random.Generator) -> bytes:
         place = _place(content, rng)
-        return content[:place] + what + content[place:]
+        return content[:place] + inserted + content[place:]
 
     return insert
 

@@ -27,7 +27,7 @@ class StandIn:
       dataset: key of `data_prep.BUILDERS`.
       config: builder config.
       write: writes the files into a folder; image number n holds `images(n)`.
-      patches: what to set so that the builder expects these few records.
+      patches: attributes to set so that the builder expects these few records.
       num_images: how many images there are, 0 without pixels.
       is_counted: whether the published counts fix how many records there must be.
     """

@@ -18,7 +18,7 @@ class _Python2Pickler(pickle._Pickler):
         self.memoize(text)
 
     def save_text(self, text):
-        # What was written in a program was a byte string; of other languages there is Unicode.
+        # Literals of a program were byte strings; texts in other languages are Unicode.
         if text.isascii():
             self.save_bytes(text.encode())
         else:

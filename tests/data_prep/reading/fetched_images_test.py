@@ -21,7 +21,7 @@ def _rows(images=None):
 
 
 def _join(folder, urls=_URLS, **kwargs):
-    """Row -> image bytes, and what was left out."""
+    """Row -> image bytes, and records left out."""
     found, left_out = {}, []
     index = fetched_images.RowIndex(urls)
     kwargs = {"urls": index.rows, "where": lambda row: f"list row {row}"} | kwargs

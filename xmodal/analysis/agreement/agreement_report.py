@@ -1,4 +1,4 @@
-"""What the comparison of metrics leaves behind: a matrix, a table to read, a chart."""
+"""Writes a comparison of metrics: a matrix, a table to read, a chart."""
 
 import dataclasses
 import math
@@ -26,7 +26,7 @@ def write_agreement(
     Args:
       models: model -> tag -> number.
       metrics: tags, in the order of the tables and of the chart.
-      output: folder, made if it is not there.
+      output: folder, made if it does not exist.
       notes: sentences to put before those on the agreement.
 
     Returns:

@@ -18,7 +18,7 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
         the folder) and JSON files of the form `{model: {tag: number}}`; null means undefined.
 
     Returns:
-      Model -> tag -> number, without what is undefined.
+      Model -> tag -> number, without undefined ones.
 
     Raises:
       UserError: a file cannot be read, holds something else or nothing, or names a model again.
@@ -104,4 +104,4 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON; write null for what is undefined")
+    raise ValueError(f"{constant} is not JSON; write null for undefined numbers")

@@ -1,4 +1,4 @@
-"""How alike metrics judge models: rank correlation between metrics, ranks of the models."""
+"""Rank correlation between metrics over models, and the ranks of the models."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ class Agreement:
       metrics: M tags.
       tau: float64 [M, M] in -1 to 1, symmetric; NaN where it is undefined.
       counts: int64 [M, M], models that have both metrics.
-      notes: sentences on models without any metric and on what is undefined, by metric.
+      notes: sentences on models without any metric and on undefined values, by metric.
     """
 
     metrics: tuple[str, ...]
@@ -63,7 +63,7 @@ def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[st
     """Ranks the models by every metric, 1 for the best.
 
     Tied models share the mean of the places they fill (2.5 and 2.5, then 4), as in every rank
-    correlation: so the ranks of n models sum to n(n+1)/2 whatever the ties.
+    correlation: so the ranks of n models always sum to n(n+1)/2.
 
     Args:
       models: model -> tag -> number.
@@ -110,7 +110,7 @@ def _note_models(models: Sequence[str], values: np.ndarray) -> list[str]:
 def _note_metrics(
     metrics: Sequence[str], counts: np.ndarray, reasons: Mapping[tuple[int, int], str]
 ) -> list[str]:
-    """What is undefined, by metric: one that has no tau even with itself is named only once."""
+    """Sentences on undefined values: a metric without tau even with itself is named only once."""
     alone = [i for i, j in reasons if i == j]
     few = [metrics[i] for i in alone if counts[i, i] < 2]
     same = [metrics[i] for i in alone if counts[i, i] >= 2]

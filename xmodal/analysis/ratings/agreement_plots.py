@@ -34,7 +34,7 @@ def draw_cosines(
     Args:
       rated: task -> its pairs.
       cosines: task -> cosine of every pair, float [P], NaN where it is not known.
-      by: what the vectors are, for the axis.
+      by: name of the vectors, for the axis.
       title: printed above.
 
     Returns:
@@ -148,7 +148,7 @@ def draw_rater_spread(rated: Mapping[str, RatedPairs], *, title: str = "") -> by
 def draw_rated_twice(rated: Mapping[str, RatedPairs], *, title: str = "") -> bytes:
     """Pairs that were rated in both orders: one score against the other, and their difference.
 
-    Without single raters this is what tells how far a score can be trusted.
+    Where scores of single raters are unknown, this measures how far a score can be trusted.
 
     Returns:
       The bytes of a PNG; empty if no pair was rated twice.

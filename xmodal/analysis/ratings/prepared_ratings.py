@@ -1,4 +1,4 @@
-"""Rated pairs, and the texts of what is rated, from prepared datasets."""
+"""Reads rated pairs and texts of captions from prepared datasets."""
 
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ def read_ratings(
       sets that pairs come from where no sampling methods are known.
 
     Raises:
-      NotPreparedError: the dataset is not there, with the command that prepares it.
+      NotPreparedError: the dataset does not exist, with the command that prepares it.
       UnexpectedFilesError: it has no such split, or no scores.
     """
     found: dict[str, RatedPairs] = {}

@@ -9,7 +9,7 @@ from xmodal.analysis.ratings.rated_pairs import RatedPairs
 
 # Score from which a pair counts as positive, where a paper says so.
 POSITIVE: Mapping[str, float] = {"sts": 3.0, "sis": 2.5, "sits": 3.0}
-# What the two sides of a task are; others pair a caption with an image.
+# Task -> kinds of its two sides; other tasks pair a caption with an image.
 SIDES = {"sts": ("caption", "caption"), "sis": ("image", "image")}
 _CROSS = ("caption", "image")
 ALL = "all"
@@ -131,7 +131,7 @@ def rated_twice(pairs: RatedPairs) -> np.ndarray:
 
 
 def sides_of(task: str) -> tuple[str, str]:
-    """What the left and the right side of a task are: "caption" or "image"."""
+    """Kinds of the left and the right side of a task: "caption" or "image"."""
     return SIDES.get(task, _CROSS)
 
 

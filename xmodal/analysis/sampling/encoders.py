@@ -1,4 +1,4 @@
-"""Embeddings as the scheme takes them: one vector of every image, one of every caption group."""
+"""Brings embeddings into the form of the scheme: one vector per image and per caption group."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from data_prep.sampling.groups import Groups
 
 @dataclasses.dataclass(frozen=True)
 class Encoder:
-    """What one encoder makes of the items of one kind.
+    """Embeddings of the items of one kind by one encoder.
 
     Attributes:
       place: where it comes from, for errors.

@@ -1,4 +1,4 @@
-"""What was counted about sampled pairs, beside what the scheme says of it."""
+"""Counts of sampled pairs, beside the counts that the scheme fixes."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -10,36 +10,36 @@ class Fact:
 
     Attributes:
       method: sampling method.
-      what: was counted.
+      quantity: that was counted.
       found: the count, as text.
-      expected: what the scheme says of it, "" where it leaves it open.
+      expected: by the scheme, "" where it leaves it open.
       holds: whether found is as expected; None where that is open.
     """
 
     method: str
-    what: str
+    quantity: str
     found: str
     expected: str = ""
     holds: bool | None = None
 
 
-def count(method: str, what: str, found: int, expected: int | None = None) -> Fact:
+def count(method: str, quantity: str, found: int, expected: int | None = None) -> Fact:
     """A number, which must be `expected` if that is given."""
     if expected is None:
-        return Fact(method, what, f"{found:,}")
-    return Fact(method, what, f"{found:,}", f"{expected:,}", bool(found == expected))
+        return Fact(method, quantity, f"{found:,}")
+    return Fact(method, quantity, f"{found:,}", f"{expected:,}", bool(found == expected))
 
 
-def at_least(method: str, what: str, found: int, least: int) -> Fact:
+def at_least(method: str, quantity: str, found: int, least: int) -> Fact:
     """A number that must not be smaller than `least`."""
-    return Fact(method, what, f"{found:,}", f"at least {least:,}", bool(found >= least))
+    return Fact(method, quantity, f"{found:,}", f"at least {least:,}", bool(found >= least))
 
 
 def format_facts(facts: Iterable[Fact]) -> str:
     """A table of the facts; those that do not hold are marked."""
-    rows = [("sampling method", "what", "found", "expected", "")]
+    rows = [("sampling method", "quantity", "found", "expected", "")]
     marks = {True: "ok", False: "DIFFERS", None: ""}
-    rows += [(f.method, f.what, f.found, f.expected, marks[f.holds]) for f in facts]
+    rows += [(f.method, f.quantity, f.found, f.expected, marks[f.holds]) for f in facts]
     widths = [max(len(row[k]) for row in rows) for k in range(5)]
     right = (2, 3)
     return "\n".join(

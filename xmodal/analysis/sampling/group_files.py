@@ -1,4 +1,4 @@
-"""Finds out which captions describe which images: from label files, a table or a dataset."""
+"""Readers of caption groups: from label files, a table or a prepared dataset."""
 
 import pathlib
 
@@ -67,7 +67,7 @@ def read_dataset_groups(
       split: its name.
 
     Raises:
-      FileNotFoundError: the dataset is not there, with the command that prepares it.
+      FileNotFoundError: the dataset does not exist, with the command that prepares it.
       UnexpectedFilesError: it has no such split, or no captions of images.
     """
     # Imports tensorflow, which files do not need.

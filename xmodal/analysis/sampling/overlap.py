@@ -1,4 +1,4 @@
-"""How many pairs two samples have in common, beside what chance would give."""
+"""Number of pairs that two samples have in common, beside the number by chance."""
 
 from collections.abc import Mapping
 

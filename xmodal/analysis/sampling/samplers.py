@@ -1,4 +1,4 @@
-"""The scheme from embeddings or ratings to pairs with ids."""
+"""Samples pairs from embeddings or ratings, and finds the positions of pairs that were read."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from data_prep.sampling.nearest import NEIGHBORS, nearest
 from xmodal.analysis.ratings.rated_files import format_rows
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
 
-# Sampling method -> task, and what the left and the right side are, in the order of the scheme.
+# Sampling method -> task, and kinds of the left and the right side, in the order of the scheme.
 METHODS = {
     "c2c_isim": ("sts", ("caption", "caption")),
     "c2c_cocaption": ("sts", ("caption", "caption")),

@@ -1,4 +1,4 @@
-"""What the scheme fixes about the pairs it samples, checked on sampled or released pairs."""
+"""Checks sampled or released pairs for the structure that the sampling scheme fixes."""
 
 import collections
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ def check_structure(
     drawn: bool = False,
     positive: np.ndarray | None = None,
 ) -> list[Fact]:
-    """Counts what the scheme fixes.
+    """Counts the quantities that the scheme fixes.
 
     Args:
       pairs: sampling method -> int [P, 2], captions and images by position; methods that are not
@@ -121,8 +121,8 @@ def _check_turns(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Itera
     places, sizes = groups.places, groups.sizes[groups.owners]
     same = int(np.sum(places[pairs[:, 0]] == places[pairs[:, 1]]))
     equal_groups = groups.sizes.min() == groups.sizes.max()
-    what = "captions at the same place of their groups"
-    yield count(method, what, same, len(pairs) if equal_groups else None)
+    quantity = "captions at the same place of their groups"
+    yield count(method, quantity, same, len(pairs) if equal_groups else None)
     first = np.bincount(images[:, 0], minlength=len(groups))
     turns = np.maximum(0, -((places - first[groups.owners]) // sizes))
     wrong = np.bincount(pairs[:, 0], minlength=len(turns)) != turns

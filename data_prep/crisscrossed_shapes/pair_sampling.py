@@ -1,4 +1,4 @@
-"""What the sampling scheme of Crisscrossed Captions needs here: plain encoders, and a cut.
+"""Plain encoders for the sampling scheme of Crisscrossed Captions, and its caption-image pairs.
 
 The scheme itself is `data_prep.sampling.scheme`. Images and captions are given by position; the
 captions of image i are 5 i to 5 i + 4.

@@ -1,0 +1,31 @@
+"""Vocabularies read from files and learned from words."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from xmodal.config import UserError
+from xmodal.preprocessing import read_vocabulary
+from xmodal.preprocessing.vocabulary import WORD_TOKENS, learn_words
+
+
+@pytest.mark.parametrize("min_count", [1, 2, 5])
+def test_frequent_words_come_first_and_rare_ones_are_cut(min_count):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdefghijk"), 4)) for _ in range(12)] + ["<unk> zz"]
+    vocabulary = learn_words(texts, str.split, min_count)
+    counts = collections.Counter(" ".join(texts).split())
+    assert vocabulary[:4] == list(WORD_TOKENS) == ["<pad>", "<start>", "<end>", "<unk>"]
+    words = vocabulary[4:]
+    assert set(words) == {w for w, n in counts.items() if n >= min_count} - set(WORD_TOKENS)
+    assert ("zz" in words) == (min_count == 1)
+    for left, right in zip(words, words[1:], strict=False):
+        assert counts[left] > counts[right] or (counts[left] == counts[right] and left < right)
+
+
+def test_a_file_has_one_token_per_line(tmp_path):
+    (tmp_path / "vocab.txt").write_text("dog\n \n café \n", encoding="utf-8")
+    assert read_vocabulary(tmp_path / "vocab.txt") == ["dog", "", "café"]
+    with pytest.raises(UserError, match="vocabulary names .*absent.*does not exist"):
+        read_vocabulary(tmp_path / "absent")
