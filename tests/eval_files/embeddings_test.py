@@ -1,5 +1,6 @@
 """Evaluating the embeddings of other models, by command and in Python."""
 
+import dataclasses
 import json
 import sys
 
@@ -8,9 +9,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
+from tests.evals.tiny_split import TinySplit
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.evals import from_files
+from xmodal.evals import from_files, judge, load_embeddings, make_evaluator, read_options
 from xmodal.evals.evaluators import boards
 from xmodal.evals.reports import store
 
@@ -264,3 +266,37 @@ def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
     monkeypatch.setattr(mesh_lib, "initialize_processes", connect)
     with pytest.raises(Connected):
         evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")
+
+
+def test_a_prepared_split_is_judged_on_released_labels_like_a_file(annotations, model, evaluate):
+    """The evaluator of a run, `annotations` given, and a file of the same embeddings."""
+    arrays = embeddings()
+    split = TinySplit(
+        name="coco_captions",
+        image_ids=arrays["image_ids"],
+        caption_ids=arrays["caption_ids"],
+        caption_image_ids=arrays["caption_ids"] // 10,
+        ratings={},
+    )
+    section = {"type": "boards", "annotations": str(annotations), "bootstrap_samples": 50}
+    (options,) = read_options({"coco": section}).values()
+    evaluator = make_evaluator("coco", options, split, ("image", "text"))
+    source = load_embeddings(model / "tiny.npz")
+    evaluation = judge(
+        evaluator,
+        dataclasses.replace(source, similarity="cosine"),
+        name="run",
+        evaluator_name="coco",
+    )
+    out = evaluate(embeddings=str(model / "tiny.npz"), similarity="cosine")
+    assert evaluation.metrics == pytest.approx(metrics_of(out), abs=0)
+    assert list(evaluation.metrics) == list(metrics_of(out))
+    assert "coco/eccv/i2t/map@r" in evaluation.tagged
+    assert [board.name for board in evaluation.boards] == BOARDS
+    # An incomplete split is named as such.
+    part = dataclasses.replace(split, image_ids=split.image_ids[:9])
+    evaluator = make_evaluator("coco", options, part, ("image", "text"))
+    assert evaluator.provenance.warnings[0].startswith("PARTIAL: 9 of 12 images of the test split")
+    other = dataclasses.replace(split, image_ids=split.image_ids + 500)
+    with pytest.raises(UserError, match="coco_captions has 0 of the 12 images of the test split"):
+        make_evaluator("coco", options, other, ("image", "text"))
