@@ -71,6 +71,7 @@ def read(cls: type[T], where: str, given: Mapping[str, Any] | T) -> T:
     """
     if isinstance(given, cls):
         return given
+    given = as_dict(given)
     if not isinstance(given, Mapping):
         raise UserError(f"{where} is {given!r}; it has to be a section with keys.")
     fields = {field.name: field for field in dataclasses.fields(cls)}
@@ -91,6 +92,13 @@ def read(cls: type[T], where: str, given: Mapping[str, Any] | T) -> T:
         values[name] = _convert(hints[name], place, value)
         _check_range(fields[name].metadata, place, values[name])
     return cls(**values)
+
+
+def as_dict(section: Any) -> Any:
+    """Returns a section as nested plain dicts; an `ml_collections.ConfigDict` is no `Mapping`."""
+    if dataclasses.is_dataclass(section) or not hasattr(section, "items"):
+        return section
+    return {key: as_dict(value) for key, value in section.items()}
 
 
 def check_keys(section: str, given: Iterable[str], known: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""A tiny prepared dataset for every test of the data room."""
+"""A tiny prepared dataset for every test of `xmodal.data`."""
 
 import pytest
 

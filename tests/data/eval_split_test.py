@@ -1,4 +1,4 @@
-"""Evaluation sets: every unique item once, five captions at most, and the rated pairs."""
+"""Evaluation splits: every unique item once, five captions at most, and the rated pairs."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
 from xmodal.data import sources
+from xmodal.preprocessing import TextConfig, make_tokenizer
 
 
 def _concatenate(batches):
@@ -15,7 +16,7 @@ def _concatenate(batches):
 
 @pytest.mark.parametrize("batch_size", [3, 7, 100])
 def test_every_image_once_in_the_order_of_the_ids(tiny_config, batch_size):
-    evaluated = data.eval_set(tiny_config, split="validation")
+    evaluated = data.eval_split(tiny_config, split="validation")
     batches = list(evaluated.images(batch_size))
     assert [len(batch["image"]) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
     images = _concatenate(batches)
@@ -26,13 +27,13 @@ def test_every_image_once_in_the_order_of_the_ids(tiny_config, batch_size):
 
 
 def test_pictures_do_not_depend_on_the_batch_size(tiny_config):
-    evaluated = data.eval_set(tiny_config, split="test")
+    evaluated = data.eval_split(tiny_config, split="test")
     one_by_one, at_once = _concatenate(evaluated.images(1)), _concatenate(evaluated.images(7))
     np.testing.assert_array_equal(one_by_one["image"], at_once["image"])
 
 
 def test_every_caption_once_and_five_at_most(tiny_config):
-    evaluated = data.eval_set(tiny_config, split="validation")
+    evaluated = data.eval_split(tiny_config, split="validation")
     expected = {}
     for image_id in evaluated.image_ids.tolist():
         expected |= {c: image_id for c in list(tiny.captions(image_id))[:5]}
@@ -45,9 +46,9 @@ def test_every_caption_once_and_five_at_most(tiny_config):
     assert {array.dtype for array in captions.values()} == {np.dtype(np.int32)}
 
 
-def test_training_and_evaluation_tokenise_alike(tiny_config):
+def test_training_and_evaluation_tokenize_alike(tiny_config):
     config = tiny_config | {"config": "features", "image": {"size": 0}}
-    captions = _concatenate(data.eval_set(config, split="train").captions(50))
+    captions = _concatenate(data.eval_split(config, split="train").captions(50))
     known = dict(zip(captions["caption_id"].tolist(), captions["text_ids"], strict=True))
     (batch,) = data.train_batches(
         config, split="train", seed=0, batch_size=37, first_step=0, total_steps=1
@@ -61,21 +62,95 @@ def test_training_and_evaluation_tokenise_alike(tiny_config):
 
 def test_features_are_passed_through(tiny_config):
     config = tiny_config | {"config": "features", "image": {"size": 0}}
-    evaluated = data.eval_set(config, split="test")
+    evaluated = data.eval_split(config, split="test")
     images = _concatenate(evaluated.images(3))["image"]
     expected = np.stack([tiny.features(i) for i in evaluated.image_ids.tolist()])
     np.testing.assert_array_equal(images, expected)
 
 
 def test_a_text_only_config_has_captions_but_no_images(tiny_config):
-    evaluated = data.eval_set(tiny_config | {"image": None}, split="test")
+    evaluated = data.eval_split(tiny_config | {"image": None}, split="test")
     assert len(_concatenate(evaluated.captions(9))["caption_id"]) == len(evaluated.caption_ids)
-    with pytest.raises(ValueError, match="captions only"):
+    assert evaluated.sides == ("text",)
+    with pytest.raises(ValueError, match=r"without images: config\.data\.image is None"):
         evaluated.images(4)
 
 
+def test_a_config_without_text_has_images_but_no_captions(tiny_config):
+    evaluated = data.eval_split(tiny_config | {"text": None}, split="test")
+    assert evaluated.sides == ("image",)
+    assert len(evaluated.caption_ids) == len(evaluated.caption_texts) == 0
+    assert len(_concatenate(evaluated.images(9))["image_id"]) == 7
+    with pytest.raises(ValueError, match=r"config\.data\.text is None"):
+        evaluated.captions(4)
+
+
+def test_regions_are_padded_and_labels_are_columns(tiny_config):
+    config = tiny_config | {"config": "regions", "image": {"max_regions": 4}}
+    evaluated = data.eval_split(config, split="test")
+    images, ids = _concatenate(evaluated.images(3)), evaluated.image_ids.tolist()
+    assert images["image"].shape == (7, 4, 4)
+    for image_id, regions, mask in zip(ids, images["image"], images["image_mask"], strict=True):
+        expected = tiny.regions(image_id)[:4]
+        np.testing.assert_array_equal(regions[mask], expected)
+        assert mask.tolist() == [k < len(expected) for k in range(4)]
+        assert not regions[~mask].any()
+    assert evaluated.columns["relations"].tolist() == [tiny.relations(i) for i in ids]
+    assert evaluated.label_names == {"relations": ["Visible", "Story"]}
+    assert evaluated.categories.tolist() == [tiny.categories(i) for i in ids]
+    owners = evaluated.caption_image_ids.tolist()
+    assert evaluated.caption_categories.tolist() == [tiny.categories(i) for i in owners]
+    # Of the other split, the objects of some images are unknown.
+    assert data.eval_split(config, split="validation").categories is None
+    with pytest.raises(ValueError, match="names 'categories'.*0 to 3 values"):
+        data.eval_split(config | {"labels": ("categories",)}, split="validation")
+
+
+def test_all_captions_of_an_image_can_be_read(tiny_config):
+    evaluated = data.eval_split(tiny_config, split="validation", max_captions=None)
+    expected = [c for i in evaluated.image_ids.tolist() for c in tiny.captions(i)]
+    assert evaluated.caption_ids.tolist() == expected
+    texts = [t for i in evaluated.image_ids.tolist() for t in tiny.captions(i).values()]
+    assert evaluated.caption_texts == texts
+
+
+def test_sentence_pairs_are_records_of_two_captions(tiny_config):
+    config = tiny_config | {"config": "pairs", "text": {"tokenizer": "words", "vocabulary": "-"}}
+    tokenizer = make_tokenizer(TextConfig(tokenizer="words", max_length=5), ["red", "table"])
+    pairs = data.eval_split(config, split="test", tokenizer=tokenizer)
+    assert pairs.sides == ("text",)
+    order = np.argsort(pairs.image_ids)
+    assert pairs.image_ids[order].tolist() == [50, 51, 52, 53]
+    assert pairs.columns["score"][order].tolist() == [0, 1.5, 3, 4.5]
+    assert pairs.columns["dataset"][order].tolist() == ["set0", "set1", "set0", "set1"]
+    for row, text in zip(pairs.caption_rows, pairs.caption_texts, strict=True):
+        assert text in (f"a red ball {pairs.image_ids[row] - 50}", "the table")
+    assert pairs.caption_ids.tolist() == [
+        2 * i + side for i in pairs.image_ids.tolist() for side in (0, 1)
+    ]
+    ids = _concatenate(pairs.captions(3))["text_ids"][:, 0]
+    assert ids.tolist() == [0, 1] * 4
+    with pytest.raises(ValueError, match="sentence pairs"):
+        pairs.images(4)
+    data.prepare(config, splits=["test"])
+    for read in (data.num_train_examples, lambda config, split: data.batch_spec(config, 2)):
+        with pytest.raises(ValueError, match="has no image_id.*evaluators of type 'pairs'"):
+            read(config | {"image": None}, "test")
+
+
+@pytest.mark.parametrize("batch_size", [2, 5])
+def test_any_texts_can_be_tokenized(tiny_config, batch_size):
+    texts = ["a red ball", "", "the table 42!", "dogs", "Café"]
+    batches = list(data.text_batches(tiny_config, texts, batch_size))
+    assert len(batches) == -(-5 // batch_size)
+    ids, mask = data.load_tokenizer(tiny_config).encode(texts)
+    found = _concatenate(batches)
+    np.testing.assert_array_equal(found["text_ids"], ids)
+    np.testing.assert_array_equal(found["text_mask"], mask)
+
+
 def test_ratings_come_from_the_datasets_own_config(tiny_config):
-    ratings = data.eval_set(tiny_config, split="test").ratings
+    ratings = data.eval_split(tiny_config, split="test").ratings
     assert sorted(ratings) == ["sis", "sits", "sts"]
     order = np.argsort(ratings["sts"]["left_ids"])
     rows = {key: column[order].tolist() for key, column in ratings["sts"].items()}
@@ -87,7 +162,7 @@ def test_ratings_come_from_the_datasets_own_config(tiny_config):
     }
     dtypes = [ratings["sits"][key].dtype for key in ("left_ids", "right_ids", "scores")]
     assert dtypes == [np.int32, np.int32, np.float32]
-    assert data.eval_set(tiny_config, split="validation").ratings == {}
+    assert data.eval_split(tiny_config, split="validation").ratings == {}
 
 
 def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
@@ -99,12 +174,12 @@ def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
     def open_changed(config, name):
         return builder if name == "images" else open_builder(config, name)
 
-    whole = data.eval_set(tiny_config, split="test")
+    whole = data.eval_split(tiny_config, split="test")
     monkeypatch.setattr(sources, "open_builder", open_changed)
-    part = data.eval_set(tiny_config, split="test")
+    part = data.eval_split(tiny_config, split="test")
     assert part.partial == "7 of 10 images"
-    assert not data.eval_set(tiny_config, split="validation").partial
-    # Rated pairs of the tiny dataset name captions that are not there.
+    assert not data.eval_split(tiny_config, split="validation").partial
+    # Rated pairs of the tiny dataset name captions that it does not have.
     assert sum(len(pairs["scores"]) for pairs in part.ratings.values()) < sum(
         len(pairs["scores"]) for pairs in whole.ratings.values()
     )

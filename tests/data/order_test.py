@@ -54,6 +54,20 @@ def test_draws_and_seeds_follow_the_example_and_not_the_batch(batch_size):
     assert len({tuple(seed) for seed in seeds.values()}) == 20
 
 
+def test_every_caption_of_a_batch_has_its_own_seed():
+    reference, order = Order(5, 20, 20), Order(5, 20, 7)
+    seeds = dict(zip(reference.examples(0), reference.text_seeds(0, 3), strict=True))
+    for example, found in zip(order.examples(1), order.text_seeds(1, 3), strict=True):
+        np.testing.assert_array_equal(found, seeds[example])
+    assert len({tuple(seed) for each in seeds.values() for seed in each}) == 60
+    images = {tuple(seed) for seed in reference.augmentation_seeds(0)}
+    assert not images & {tuple(seed) for each in seeds.values() for seed in each}
+    other_epoch = reference.text_seeds(1, 3)
+    assert not {tuple(s) for each in other_epoch for s in each} & {
+        tuple(seed) for each in seeds.values() for seed in each
+    }
+
+
 @pytest.mark.parametrize("batch_size", [0, 21])
 def test_a_batch_that_does_not_fit_is_refused(batch_size):
     with pytest.raises(ValueError, match=f"batch_size={batch_size}.*20"):

@@ -7,6 +7,7 @@ import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
+from xmodal.data.pipeline import choose_captions
 from xmodal.data.sources import Source
 
 _TRAIN_IDS = set(range(*tiny.SPLITS["train"]))
@@ -34,7 +35,8 @@ def feature_config(tiny_config):
 
 def test_shapes_and_dtypes(tiny_config):
     batch = _batches(tiny_config, total_steps=1)[0]
-    assert {key: (value.shape, value.dtype.name) for key, value in batch.items()} == {
+    shapes = {key: (value.shape, value.dtype.name) for key, value in batch.items()}
+    assert shapes == {
         "image": ((8, 24, 24, 3), "uint8"),
         "text_ids": ((8, 2, 12), "int32"),
         "text_mask": ((8, 2, 12), "int32"),
@@ -56,6 +58,77 @@ def test_the_global_batch_does_not_depend_on_the_number_of_processes(
     for whole, *blocks in zip(_batches(config), *parts, strict=True):
         joined = {key: np.concatenate([block[key] for block in blocks]) for key in whole}
         _assert_equal(joined, whole)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"image": None},
+        {"text": None},
+        {"config": "features", "image": {"size": 0}},
+        {"config": "regions", "image": {"max_regions": 3}, "labels": ("relations",)},
+        {"text": {"tokenizer": "nltk", "max_length": 9, "markers": "sentence", "min_count": 2}},
+    ],
+)
+def test_batches_are_as_described(tiny_config, changes):
+    config = tiny_config | changes
+    (batch,) = _batches(config, total_steps=1)
+    spec = data.batch_spec(config, 8)
+    assert {name: (column.shape, column.dtype) for name, column in spec.items()} == {
+        name: (column.shape, column.dtype) for name, column in batch.items()
+    }
+
+
+def test_regions_and_labels_belong_to_the_ids(tiny_config):
+    config = tiny_config | {"config": "regions", "labels": ("relations",)}
+    for batch in _batches(config | {"image": {"max_regions": 4}}, total_steps=3):
+        for row, image_id in enumerate(batch["image_id"].tolist()):
+            expected = tiny.regions(image_id)[:4]
+            np.testing.assert_array_equal(batch["image"][row, : len(expected)], expected)
+            assert not batch["image"][row, len(expected) :].any()
+            assert batch["image_mask"][row].tolist() == [k < len(expected) for k in range(4)]
+            assert batch["relations"][row].tolist() == tiny.relations(image_id)
+    with pytest.raises(ValueError, match=r"varies; set config\.data\.image\.max_regions"):
+        data.batch_spec(config | {"image": {"size": 0}}, 8)
+    for name in ("categories", "image_id"):
+        with pytest.raises(ValueError, match=f"names '{name}'.*columns of numbers: .*relations"):
+            data.batch_spec(config | {"image": None, "labels": (name,)}, 8)
+
+
+def test_words_are_augmented_by_seed_and_step_alone(feature_config):
+    text = {"tokenizer": "nltk", "max_length": 12, "augment": {"unknown": 0.3, "delete": 0.2}}
+    config = feature_config | {"text": text}
+    plain = _batches(feature_config | {"text": text | {"augment": None}}, total_steps=8)
+    whole = _batches(config, total_steps=8)
+    for left, right in zip(whole[5:], _batches(config, first_step=5, total_steps=8), strict=True):
+        _assert_equal(left, right)
+    parts = [_batches(config, total_steps=8, process_index=k, process_count=2) for k in (0, 1)]
+    for batch, *blocks in zip(whole, *parts, strict=True):
+        joined = {key: np.concatenate([block[key] for block in blocks]) for key in batch}
+        _assert_equal(joined, batch)
+    lengths = np.array([[b["text_mask"].sum() for b in each] for each in (plain, whole)])
+    assert (lengths[1] < lengths[0]).all()
+    np.testing.assert_array_equal(plain[0]["caption_id"], whole[0]["caption_id"])
+
+
+def test_without_images_no_record_is_read(tiny_config, monkeypatch):
+    config = tiny_config | {"image": None}
+    expected = _batches(config, total_steps=2)
+    monkeypatch.setattr(Source, "read", None)
+    for left, right in zip(expected, _batches(config, total_steps=2), strict=True):
+        _assert_equal(left, right)
+    with pytest.raises(TypeError):
+        _batches(tiny_config, total_steps=2)
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_choices_equal_those_from_a_shrinking_list(wanted):
+    rng = np.random.default_rng(wanted)
+    counts, draws = rng.integers(3, 8, 50), rng.integers(0, 2**62, (50, wanted))
+    for count, row, places in zip(counts, draws, choose_captions(counts, draws), strict=True):
+        left = list(range(count))
+        assert places.tolist() == [left.pop(draw % len(left)) for draw in row.tolist()]
 
 
 def test_a_resumed_run_goes_on_where_it_stopped_and_reads_only_that(tiny_config, monkeypatch):
@@ -147,12 +220,12 @@ def test_features_keep_their_shape_and_text_models_see_no_image(feature_config):
     assert "image" not in _batches(feature_config | {"image": None}, total_steps=1)[0]
 
 
-def test_what_does_not_fit_is_refused(feature_config):
+def test_contradictions_are_refused(feature_config):
     with pytest.raises(ValueError, match="batch_size=9 does not divide over 2 processes"):
         _batches(feature_config, batch_size=9, process_count=2)
     with pytest.raises(ValueError, match=r"batch_size=38.*37"):
         _batches(feature_config, batch_size=38)
-    with pytest.raises(Exception, match=r"fewer captions than config\.data\.captions_per_image"):
+    with pytest.raises(ValueError, match=r"fewer captions than config\.data\.captions_per_image"):
         _batches(feature_config | {"captions_per_image": 5})
     with pytest.raises(ValueError, match=r"no split 'dev'; known: train, validation, test"):
         _batches(feature_config, split="dev")

@@ -5,35 +5,104 @@ import errno
 import numpy as np
 import pytest
 import tiny_captions_dataset_builder as tiny
+from etils import epath
 
 import data_prep
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.data import sources
+from xmodal.data import column_cache, sources
 from xmodal.data.config import parse
+from xmodal.data.replacing import replacing
+
+ALL = ["image_id", "captions", "caption_ids", "image"]
 
 
 def test_records_are_read_by_number_in_any_order(tiny_config):
     source = sources.Source(parse(tiny_config), "train")
     assert len(source) == 37
-    ids = source.parse(source.read(np.arange(37)), image=False)["image_id"].numpy()
-    assert set(ids.tolist()) == set(range(37))
-    some = np.array([30, 2, 2, 17])
-    picked = source.parse(source.read(some), image=False)
-    np.testing.assert_array_equal(picked["image_id"], ids[some])
-    for image_id, captions in zip(ids[some].tolist(), picked["captions"], strict=True):
-        expected = [caption.encode() for caption in tiny.captions(image_id).values()]
-        assert captions.numpy().tolist() == expected
+    ids = source.get(["image_id"])["image_id"]
+    assert sorted(ids.tolist()) == list(range(37))
+    rows = np.array([30, 2, 2, 17])
+    # Without images the columns come from a file of their own.
+    for names in (ALL, ALL[:3]):
+        picked = source.get(names, rows)
+        assert picked["image_id"].tolist() == ids[rows].tolist()
+        assert picked["caption_ids"].values.dtype == np.int32
+        texts = [tiny.captions(image_id) for image_id in ids[rows].tolist()]
+        assert picked["captions"].lengths.tolist() == [len(each) for each in texts]
+        flat = [text.encode() for each in texts for text in each.values()]
+        assert picked["captions"].values.tolist() == flat
+        assert picked["caption_ids"].values.tolist() == [key for each in texts for key in each]
+    assert source.get(["captions"], rows[:0])["captions"].lengths.shape == (0,)
 
 
-def test_caption_counts_are_found_once(tiny_config, monkeypatch):
-    config = parse(tiny_config)
-    source = sources.Source(config, "validation")
-    ids = source.parse(source.read(np.arange(len(source))), image=False)["image_id"].numpy()
-    expected = [len(tiny.captions(image_id)) for image_id in ids.tolist()]
-    assert source.caption_counts().tolist() == expected
-    monkeypatch.setattr(sources.Source, "walk", None)
-    assert sources.Source(config, "validation").caption_counts().tolist() == expected
+def test_columns_of_every_kind_are_the_same_from_both_files(tiny_config):
+    source = sources.Source(parse(tiny_config | {"config": "regions"}), "train")
+    rows = np.array([5, 0, 36])
+    names = [name for name in source.columns if name != "image"]
+    assert {"relations", "categories"} < set(names)
+    small, whole = source.get(names, rows), source.get([*names, "image"], rows)
+    for name in names:
+        for left, right in zip(*map(_parts, (small[name], whole[name])), strict=True):
+            assert left.dtype == right.dtype, name
+            np.testing.assert_array_equal(left, right, err_msg=name)
+    ids = small["image_id"].tolist()
+    assert small["relations"].tolist() == [tiny.relations(image_id) for image_id in ids]
+    regions = np.split(whole["image"].values, whole["image"].starts[1:])
+    for image_id, found in zip(ids, regions, strict=True):
+        np.testing.assert_array_equal(found, tiny.regions(image_id))
+
+
+def _parts(column):
+    return column if isinstance(column, tuple) else (column,)
+
+
+def test_records_are_read_once_for_the_columns_without_images(tiny_config, tmp_path, monkeypatch):
+    config = parse(tiny_config | {"data_dir": str(tmp_path)})
+    read, original = [], sources.Source.read
+    monkeypatch.setattr(
+        sources.Source, "read", lambda self, rows: read.append(len(rows)) or original(self, rows)
+    )
+    for _ in range(2):
+        for names in (["captions"], ["image_id", "caption_ids"]):
+            sources.Source(config, "train").get(names)
+    assert read == [37]
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(tiny_config, tmp_path, monkeypatch):
+    config = parse(tiny_config | {"data_dir": str(tmp_path)})
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(column_cache, "replacing", refuse)
+    counts = sources.Source(config, "test").get(["captions"])["captions"].lengths
+    assert sorted(counts.tolist()) == sorted(len(tiny.captions(k)) for k in range(200, 207))
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"dataset": "semeval_sts", "config": "pairs", "image": None},
+            "no image_id, captions.*pairs",
+        ),
+        ({"dataset": "cite", "config": "labels"}, r"has no image;.*config\.data\.image"),
+        (
+            {"dataset": "cite", "config": "labels", "image": None, "labels": ("relation",)},
+            "has no relation; its columns are .*relations",
+        ),
+        ({"labels": ("relations",)}, "tiny_captions .*has no relations"),
+    ],
+)
+def test_a_dataset_without_a_column_is_refused_before_it_is_prepared(
+    tiny_config, tmp_path, changes, message
+):
+    config = tiny_config | {"data_dir": str(tmp_path)} | changes
+    with pytest.raises(UserError, match=message):
+        data.batch_spec(config, 4)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_dataset_says_what_to_put_where_and_what_to_run(
@@ -74,7 +143,9 @@ def test_ratings_are_prepared_and_checked_before_a_run(tiny_config, tmp_path):
 def test_unknown_names_list_the_known_ones(tiny_config):
     with pytest.raises(ValueError, match=r"'coco' in config.data.dataset; known.*coco_captions"):
         data.prepare(tiny_config | {"dataset": "coco"})
-    with pytest.raises(ValueError, match="'pixels'; known: images, features, ratings"):
+    with pytest.raises(
+        ValueError, match="'pixels'; known: images, features, regions, pairs, ratings"
+    ):
         data.prepare(tiny_config | {"config": "pixels"})
 
 
@@ -114,18 +185,18 @@ def test_a_killed_build_is_started_again(tiny_config, tmp_path, monkeypatch):
 
 
 def test_files_are_replaced_whole_or_not_at_all(tmp_path):
-    path = sources.epath.Path(tmp_path) / "counts.npy"
+    path = epath.Path(tmp_path) / "counts.npy"
     path.write_text("old")
 
     def fail_half_way():
-        with sources.replacing(path) as file:
+        with replacing(path) as file:
             file.write(b"half of the new")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail_half_way()
     assert path.read_text() == "old"
-    with sources.replacing(path) as file:
+    with replacing(path) as file:
         file.write(b"new")
     assert path.read_text() == "new"
     assert [p.name for p in tmp_path.iterdir()] == ["counts.npy"]
@@ -146,8 +217,8 @@ def test_the_hash_of_a_split_is_that_of_its_build(tiny_config):
     name = "tiny_captions/images/1.0.0 validation"
     assert sources.Source(config, "validation[:3]").hashes == {name: digits}
     assert data.split_hashes(tiny_config, "validation") == {name: digits}
-    assert data.eval_set(tiny_config, split="validation").hashes == {name: digits}
-    with_ratings = data.eval_set(tiny_config, split="test").hashes
+    assert data.eval_split(tiny_config, split="validation").hashes == {name: digits}
+    with_ratings = data.eval_split(tiny_config, split="test").hashes
     assert list(with_ratings) == [
         "tiny_captions/images/1.0.0 test",
         "tiny_captions/ratings/1.0.0 test",

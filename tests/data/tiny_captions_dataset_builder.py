@@ -29,6 +29,22 @@ def features(image_id: int) -> np.ndarray:
     return np.random.default_rng(image_id).normal(size=REGIONS).astype(np.float16)
 
 
+def regions(image_id: int) -> np.ndarray:
+    """Features of one to five regions of an image id, float16 [R, 4]."""
+    shape = (1 + image_id % 5, REGIONS[1])
+    return np.random.default_rng(image_id).normal(size=shape).astype(np.float16)
+
+
+def relations(image_id: int) -> list[int]:
+    """Two labels of an image id."""
+    return [image_id % 2, image_id // 2 % 2]
+
+
+def categories(image_id: int) -> list[int]:
+    """Three objects of an image id, as 0 and 1."""
+    return [image_id % 2, image_id % 3 % 2, 1]
+
+
 def captions(image_id: int) -> dict[int, str]:
     """Captions of an image id by caption id."""
     rng = np.random.default_rng(image_id)
@@ -39,39 +55,56 @@ def captions(image_id: int) -> dict[int, str]:
 class Builder(schema.RandomAccessBuilder):
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS: ClassVar = [
-        tfds.core.BuilderConfig(name=name) for name in ("images", "features", "ratings")
+        tfds.core.BuilderConfig(name=name)
+        for name in ("images", "features", "regions", "pairs", "ratings")
     ]
+    UNIQUE_IDS: ClassVar = ("image_id", "caption_ids", "pair_id")
 
     def _info(self) -> tfds.core.DatasetInfo:
-        if self.builder_config.name == "ratings":
+        image = {
+            "images": tfds.features.Image(shape=(None, None, 3)),
+            "features": schema.feature_vector(*REGIONS),
+            "regions": schema.feature_vector(None, REGIONS[1]),
+        }
+        config, metadata = self.builder_config.name, tfds.core.MetadataDict()
+        if config == "ratings":
             info = schema.rating_features()
-        elif self.builder_config.name == "features":
-            info = schema.captioned_image_features(schema.feature_vector(*REGIONS))
+        elif config == "pairs":
+            info = schema.sentence_pair_features()
+        elif config == "regions":
+            info = schema.captioned_image_features(image[config], relations=2, categories=True)
+            metadata["relations"] = ["Visible", "Story"]
         else:
-            info = schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3)))
-        return tfds.core.DatasetInfo(builder=self, features=info, metadata=tfds.core.MetadataDict())
+            info = schema.captioned_image_features(image[config])
+        return tfds.core.DatasetInfo(builder=self, features=info, metadata=metadata)
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Any]:
         if self.builder_config.name == "ratings":
             return {"test": self._ratings()}
+        if self.builder_config.name == "pairs":
+            return {"test": _pairs()}
         return {split: self._examples(*where) for split, where in SPLITS.items()}
 
     def _examples(self, first: int, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
         for image_id in range(first, first + count):
-            if self.builder_config.name == "images":
-                file = io.BytesIO()
-                PIL.Image.fromarray(picture(image_id)).save(file, "PNG")
-                file.seek(0)
             texts = captions(image_id)
-            yield (
-                image_id,
-                {
-                    "image": file if self.builder_config.name == "images" else features(image_id),
-                    "image_id": image_id,
-                    "captions": list(texts.values()),
-                    "caption_ids": list(texts),
-                },
-            )
+            example = {
+                "image_id": image_id,
+                "captions": list(texts.values()),
+                "caption_ids": list(texts),
+            }
+            if self.builder_config.name == "images":
+                example["image"] = io.BytesIO()
+                PIL.Image.fromarray(picture(image_id)).save(example["image"], "PNG")
+                example["image"].seek(0)
+            elif self.builder_config.name == "features":
+                example["image"] = features(image_id)
+            else:
+                example |= {"image": regions(image_id), "relations": relations(image_id)}
+                # Known of all images of one split, and of some of another.
+                is_known = first == SPLITS["test"][0] or image_id % 2
+                example["categories"] = categories(image_id) if is_known else []
+            yield image_id, example
 
     def _ratings(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for k, task in enumerate(["sts", "sts", "sis", "sits"]):
@@ -86,3 +119,19 @@ class Builder(schema.RandomAccessBuilder):
                     "rater_scores": [1.0, 2.0],
                 },
             )
+
+
+def _pairs() -> Iterator[tuple[int, dict[str, Any]]]:
+    for k in range(4):
+        yield (
+            k,
+            {
+                "pair_id": 50 + k,
+                "year": 2012,
+                "dataset": f"set{k % 2}",
+                "year_average": 2012,
+                "sentence1": f"a red ball {k}",
+                "sentence2": "the table",
+                "score": 1.5 * k,
+            },
+        )

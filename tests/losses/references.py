@@ -8,11 +8,12 @@ import numpy as np
 
 def score_pairs(name, left, right):
     """Logits [L, R] of vectors [N, D] or [N, K, D], one pair after the other."""
-    left, right = (np.asarray(side, np.float64) for side in (left, right))
-    return np.array([[_score_pair(name, x, y) for y in right] for x in left])
+    return np.array([[score_pair(name, x, y) for y in right] for x in left])
 
 
-def _score_pair(name, x, y):
+def score_pair(name, x, y):
+    """The similarity of two items, [D] or [K, D] each."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if name == "dot":
         return x @ y
     if name == "cosine":
@@ -23,7 +24,7 @@ def _score_pair(name, x, y):
         return -np.linalg.norm(np.maximum(0, y - x))
     pairs = [(a, b) for a in np.atleast_2d(x) for b in np.atleast_2d(y)]
     if name == "max_cosine":
-        return max(_score_pair("cosine", a, b) for a, b in pairs)
+        return max(score_pair("cosine", a, b) for a, b in pairs)
     return match_log_odds([np.sqrt(np.sum((a - b) ** 2) + 1e-6) for a, b in pairs], 15.0, 15.0)
 
 

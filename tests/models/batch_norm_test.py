@@ -3,15 +3,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from torch_import import import_torch
 
 from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.mode import Mode
 
-SHAPE = (16, 5, 3, 7)
+SHAPES = [(16, 7), (16, 5, 7), (16, 5, 3, 7)]
 
 
-def _problem():
+def _problem(shape=SHAPES[-1]):
     rng = np.random.default_rng(0)
-    x = jnp.asarray(3 + rng.normal(size=SHAPE), jnp.float32)
+    x = jnp.asarray(3 + rng.normal(size=shape), jnp.float32)
     params = {"scale": rng.normal(size=7), "bias": rng.normal(size=7)}
     stats = {"mean": rng.normal(size=7), "var": 1 + rng.random(7)}
     variables = {"params": params, "batch_stats": stats}
@@ -21,8 +23,8 @@ def _problem():
 def _reference(x, variables, groups):
     """Each group on its own in float64; the running statistics take the mean over the groups."""
     parts = np.split(np.asarray(x, np.float64), groups)
-    means = [part.mean((0, 1, 2)) for part in parts]
-    variances = [part.var((0, 1, 2)) for part in parts]
+    means = [part.mean(tuple(range(part.ndim - 1))) for part in parts]
+    variances = [part.var(tuple(range(part.ndim - 1))) for part in parts]
     scale, bias = (np.asarray(variables["params"][name]) for name in ("scale", "bias"))
     outputs = [
         (part - mean) / np.sqrt(var + 1e-3) * scale + bias
@@ -36,14 +38,16 @@ def _reference(x, variables, groups):
     return np.concatenate(outputs), new
 
 
-def _apply(x, variables, groups):
-    outputs, state = BatchNorm(groups).apply(variables, x, train=True, mutable=["batch_stats"])
+def _apply(x, variables, groups, mode=Mode.TRAIN, **options):
+    norm = BatchNorm(groups, **options)
+    outputs, state = norm.apply(variables, x, mode, mutable=["batch_stats"])
     return outputs, state["batch_stats"]
 
 
-@pytest.mark.parametrize("groups", [1, 2, 8, 16])
-def test_training_uses_the_statistics_of_each_group(groups):
-    x, variables = _problem()
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_training_uses_the_statistics_of_each_group(groups, shape):
+    x, variables = _problem(shape)
     outputs, stats = _apply(x, variables, groups)
     expected, expected_stats = _reference(x, variables, groups)
     np.testing.assert_allclose(outputs, expected, atol=1e-4)
@@ -51,9 +55,46 @@ def test_training_uses_the_statistics_of_each_group(groups):
         np.testing.assert_allclose(stats[name], expected_stats[name], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("policy", "mode", "uses_batch"),
+    [
+        ("batch", Mode.EVALUATE, False), ("batch", Mode.FROZEN, False), ("batch", Mode.TRAIN, True),
+        ("running", Mode.EVALUATE, False), ("running", Mode.FROZEN, False),
+        ("running", Mode.TRAIN, False), ("batch_frozen", Mode.EVALUATE, False),
+        ("batch_frozen", Mode.FROZEN, True), ("batch_frozen", Mode.TRAIN, True),
+    ],
+)  # fmt: skip
+def test_policies(policy, mode, uses_batch):
+    x, variables = _problem((6, 7))
+    outputs, stats = _apply(x, variables, 1, mode, policy=policy)
+    trained, moved = _apply(x, variables, 1)
+    evaluated = BatchNorm().apply(variables, x, Mode.EVALUATE)
+    np.testing.assert_array_equal(outputs, trained if uses_batch else evaluated)
+    expected = moved if uses_batch else variables["batch_stats"]
+    jax.tree.map(np.testing.assert_array_equal, stats, expected)
+
+
+@pytest.mark.parametrize("shape", [(6, 7), (5, 3, 7), (4, 3, 2, 7)])
+def test_equals_torch(shape):
+    """With torch's momentum, epsilon and unbiased running variance; torch has channels second."""
+    torch = import_torch()
+    x, variables = _problem(shape)
+    kind = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d}[len(shape)]
+    norm = kind(shape[-1])
+    state = variables["params"] | variables["batch_stats"]
+    names = {"weight": "scale", "bias": "bias", "running_mean": "mean", "running_var": "var"}
+    loaded = {theirs: torch.tensor(np.array(state[ours])) for theirs, ours in names.items()}
+    norm.load_state_dict(loaded, strict=False)
+    expected = norm(torch.movedim(torch.tensor(np.array(x)), -1, 1)).detach()
+    outputs, stats = _apply(x, variables, 1, momentum=0.9, epsilon=1e-5, unbiased=True)
+    np.testing.assert_allclose(outputs, torch.movedim(expected, 1, -1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(stats["mean"], norm.running_mean, rtol=1e-5)
+    np.testing.assert_allclose(stats["var"], norm.running_var, rtol=1e-5)
+
+
 def test_evaluation_uses_the_running_statistics():
     x, variables = _problem()
-    outputs = BatchNorm(4).apply(variables, x, train=False)
+    outputs = BatchNorm(4).apply(variables, x, Mode.EVALUATE)
     stats, params = variables["batch_stats"], variables["params"]
     expected = (x - stats["mean"]) / np.sqrt(stats["var"] + 1e-3) * params["scale"] + params["bias"]
     np.testing.assert_allclose(outputs, expected, atol=1e-5)

@@ -1,8 +1,10 @@
-"""Random parameters without compiling an initialiser."""
+"""Random parameters without compiling an initializer, and towers in one line."""
 
 import jax
 import numpy as np
 import pytest
+
+from xmodal.models import Devices, make_tower
 
 
 @pytest.fixture
@@ -18,5 +20,18 @@ def random_variables():
 
         shapes = jax.eval_shape(model.init, jax.random.key(0), example_inputs)
         return jax.tree_util.tree_map_with_path(fill, shapes)
+
+    return make
+
+
+@pytest.fixture
+def tower():
+    """`tower("bert", width=8)` has the head "mean" and no projection unless they are given."""
+
+    def make(encoder, *, head=None, projection=None, devices=1, **keywords):
+        side = {"encoder": {"name": encoder, **keywords}, "head": head or {"name": "mean"}}
+        if projection is not None:
+            side["projection"] = {"width": projection}
+        return make_tower("side", side, Devices(devices))
 
     return make

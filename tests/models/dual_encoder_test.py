@@ -4,35 +4,58 @@ import numpy as np
 import pytest
 
 from xmodal import models
+from xmodal.config import UserError
 
-IMAGE = {"name": "precomputed", "features": 6, "hidden": (5,), "projection": 4}
+IMAGE = {
+    "encoder": {"name": "precomputed", "features": 6, "hidden": (5,)},
+    "head": {"name": "mean"},
+    "projection": {"width": 4},
+}
 TEXT = {
-    "name": "bert", "vocab_size": 19, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12,
-    "adapter": {"width": 8, "depth": 1, "heads": 2, "mlp_dim": 12}, "projection": 4,
-}  # fmt: skip
+    "encoder": {
+        "name": "bert",
+        "vocab_size": 19,
+        "width": 8,
+        "depth": 1,
+        "heads": 2,
+        "mlp_dim": 12,
+    },
+    "head": {"name": "transformer", "width": 8, "depth": 1, "heads": 2, "mlp_dim": 12},
+    "projection": {"width": 4},
+}
 EXAMPLES = {
-    "image": np.ones((2, 6), np.float32),
+    "image": {"image": np.ones((2, 6), np.float32)},
     "text": {"text_ids": np.ones((2, 5), np.int32), "text_mask": np.ones((2, 5), np.int32)},
 }
 
 
 def test_builds_from_a_locked_config():
-    config = ml_collections.ConfigDict({"image": IMAGE, "text": TEXT, "similarity": "dot"})
+    config = ml_collections.ConfigDict({"image": IMAGE, "text": TEXT})
     model = models.make_dual_encoder(config.lock())
     params, state = jax.jit(model.init)(jax.random.key(0), EXAMPLES)
     assert set(params) == set(state) == {"image", "text"}
-    assert set(params["text"]) == {"bert", "adapter", "projection"}
-    assert model.similarity == "dot"
+    assert set(params["text"]) == {"encoder", "head", "projection"}
+    assert set(params["image"]["projection"]) == {"kernel", "bias"}
+    assert model.similarity.name == "dot"
     for name, inputs in EXAMPLES.items():
         embedding, new_state = model.embed(name, params, state, inputs)
         assert embedding.vector.shape == (2, 4)
         assert new_state == {}
 
 
+def test_a_similarity_with_parameters():
+    config = {"image": IMAGE, "similarity": {"name": "match_probability"}}
+    model = models.make_dual_encoder(config)
+    params, state = model.init(jax.random.key(0), EXAMPLES)
+    assert set(params) == {"image", "similarity"}
+    assert set(params["similarity"]) == {"match_scale", "match_shift"}
+    assert set(state) == {"image"}
+
+
 def test_nested_plain_dicts_of_float32():
-    image = {"name": "efficientnet", "width": 0.25, "depth": 0.25, "dtype": "bfloat16"}
-    model = models.make_dual_encoder({"image": image})
-    inputs = {"image": np.zeros((2, 32, 32, 3), np.uint8)}
+    encoder = {"name": "efficientnet", "width": 0.25, "depth": 0.25, "dtype": "bfloat16"}
+    model = models.make_dual_encoder({"image": {"encoder": encoder, "head": {"name": "mean"}}})
+    inputs = {"image": {"image": np.zeros((2, 32, 32, 3), np.uint8)}}
     params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
     assert set(state["image"]) == {"batch_stats"}
 
@@ -42,8 +65,8 @@ def test_nested_plain_dicts_of_float32():
     assert types(params) == types(state) == {dict}
     assert {leaf.dtype for leaf in jax.tree.leaves((params, state))} == {np.dtype("float32")}
 
-    def embed(params, state, images, key):
-        return model.embed("image", params, state, images, train=True, key=key)
+    def embed(params, state, inputs, key):
+        return model.embed("image", params, state, inputs, train=True, key=key)
 
     embedding, new = jax.eval_shape(embed, params, state, inputs["image"], jax.random.key(0))
     assert embedding.vector.dtype == np.float32
@@ -61,44 +84,62 @@ def test_a_tower_starts_the_same_with_or_without_the_other():
     assert np.all(kernels[0] != kernels[1])
 
 
-def test_per_device_batch_norm_takes_the_number_of_groups():
-    image = {"name": "efficientnet", "variant": "b0", "batch_norm": "per_device"}
-    model = models.make_dual_encoder({"image": image}, models.Devices(4))
-    assert model.towers["image"].module.batch_groups == 4
-    image["batch_norm"] = "global"
-    model = models.make_dual_encoder({"image": image}, models.Devices(4))
-    assert model.towers["image"].module.batch_groups == 1
+def test_statistics_per_device_take_the_number_of_groups():
+    for statistics, groups in (("per_device", 4), ("global", 1)):
+        encoder = {"name": "efficientnet", "variant": "b0", "statistics": statistics}
+        config = {"image": {"encoder": encoder, "head": {"name": "mean"}}}
+        model = models.make_dual_encoder(config, models.Devices(4))
+        assert model.towers["image"].module.encoder.norm().groups == groups
 
 
-def test_embedding_is_a_pytree_with_optional_parts():
-    embedding = models.Embedding(np.ones((2, 3)))
-    doubled = jax.tree.map(lambda x: 2 * x, embedding)
-    assert isinstance(doubled, models.Embedding)
-    assert doubled.log_sigma is None
-    np.testing.assert_array_equal(doubled.vector, 2.0)
+def test_features_and_embeddings_are_pytrees_with_optional_parts():
+    for cls, field in ((models.Embedding, "vector"), (models.Features, "tokens")):
+        tree = cls(np.ones((2, 3)), extras={"a": np.ones(2)})
+        doubled = jax.jit(lambda tree: jax.tree.map(lambda x: 2 * x, tree))(tree)
+        assert isinstance(doubled, cls)
+        np.testing.assert_array_equal(getattr(doubled, field), 2.0)
+        np.testing.assert_array_equal(doubled.extras["a"], 2.0)
+        assert len(jax.tree.leaves(tree)) == 2
+
+
+MEAN = {"name": "mean"}
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         (
-            {"image": {"name": "vgg"}},
-            "'vgg' in config.model.image.name; known: .'bag_of_words', 'bert', 'efficientnet', ",
+            {"image": {"encoder": {"name": "vgg"}, "head": MEAN}},
+            "'vgg' in config.model.image.encoder.name; known: .'bert', 'efficientnet', ",
         ),
-        ({"image": {"features": 3}}, "config.model.image lacks 'name'; known: .'bag_of_words'"),
-        ({"image": {"name": "precomputed"}}, r"model.image lacks \['features'\]"),
-        ({"text": {"name": "bert", "widht": 3}}, r"\['widht'\] in config.model.text; known: "),
+        (
+            {"image": {"encoder": {"features": 3}, "head": MEAN}},
+            "config.model.image.encoder lacks 'name'; known: .'bert'",
+        ),
+        ({"image": {"encoder": {"name": "precomputed"}, "head": MEAN}}, r"lacks \['features'\]"),
+        ({"text": {"encoder": {"name": "bert"}}}, r"config.model.text lacks \['head'\]"),
+        (
+            {"text": {"encoder": {"name": "bert", "widht": 3}, "head": MEAN}},
+            r"\['widht'\] in config.model.text.encoder; known: .*Did you mean 'width'",
+        ),
+        (
+            {"text": TEXT | {"head": {"name": "meen"}}},
+            "'meen' in config.model.text.head.name; .*Did you mean 'mean'",
+        ),
+        (
+            {"text": TEXT | {"projection": {"width": 0}}},
+            "config.model.text.projection.width is 0; it has to be at least 1",
+        ),
         ({"images": IMAGE}, r"\['images'\] in config.model; known: .'image', 'similarity', 'text'"),
-        ({"image": IMAGE | {"devices": 2}}, r"\['devices'\] in config.model.image"),
-        ({"similarity": "dot"}, "set config.model.image or .text"),
+        ({"similarity": {"name": "dot"}}, "set config.model.image or .text"),
     ],
 )
 def test_config_errors_list_what_is_known(config, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         models.make_dual_encoder(config)
 
 
 def test_unknown_tower():
     model = models.make_dual_encoder({"text": TEXT})
-    with pytest.raises(ValueError, match="'image' in the towers of this model; known: .'text'"):
+    with pytest.raises(UserError, match="'image' in the towers of this model; known: .'text'"):
         model.embed("image", {}, {}, EXAMPLES["image"])

@@ -2,9 +2,9 @@
 
 import csv
 import gzip
-import pathlib
 
 import numpy as np
+import parity
 import pytest
 
 from xmodal.config import UserError
@@ -15,10 +15,6 @@ from xmodal.pretrained import (
     make_vocabulary,
     split_words,
 )
-
-DATA = pathlib.Path(__file__).parents[3] / "shared" / "data"
-GLOVE = DATA / "weights" / "glove_6B_200d_flickr8k_words.npz"
-CAPTIONS = DATA / "coco" / "captions_val2014_known.csv.gz"
 
 
 def make_words(*words, dim=3):
@@ -93,11 +89,12 @@ def test_a_vocabulary_is_all_that_is_looked_up(tmp_path):
     np.testing.assert_array_equal(embed_texts(texts, part)[0], embed_texts(texts, whole)[0])
 
 
-@pytest.mark.skipif(not (GLOVE.exists() and CAPTIONS.exists()), reason=f"no data in {DATA}")
 def test_captions_in_real_glove_vectors():
-    with gzip.open(CAPTIONS, "rt", encoding="utf-8", newline="") as file:
+    glove = parity.real_file("weights/glove_6B_200d_flickr8k_words.npz")
+    captions = parity.real_file("coco/captions_val2014_known.csv.gz")
+    with gzip.open(captions, "rt", encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["karpathy_split"] == "test"][:500]
-    embeddings, coverage = embed_texts([row["caption"] for row in rows], load_word_vectors(GLOVE))
+    embeddings, coverage = embed_texts([row["caption"] for row in rows], load_word_vectors(glove))
     assert 0.6 < coverage.share < 0.8
     embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
     similar = embeddings @ embeddings.T

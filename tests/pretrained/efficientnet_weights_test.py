@@ -4,7 +4,6 @@ import parity
 import pytest
 
 from xmodal.config import UserError
-from xmodal.models import efficientnet
 from xmodal.pretrained.efficientnet import EXPECTED_UNEXPECTED, convert_efficientnet
 
 
@@ -36,15 +35,15 @@ def test_equals_keras_applications(name, size):
     model, images = _keras(name, size), parity.images(2, size)
     flat, expected = _convert(model, name), _keras_apply(model, images, False)
     options = {"variant": name, "depthwise": "convolution"}
-    parity.check_dtypes(efficientnet.make_tower, flat, images, expected, **options)
+    parity.check_dtypes("efficientnet", flat, images, expected, **options)
 
 
 def test_training_pass_equals_keras_applications():
     model, images = _keras("b0", 64), parity.images(6, 64)
-    tower = efficientnet.make_tower(variant="b0", drop_connect=0.0, depthwise="convolution")
+    tower = parity.tower("efficientnet", variant="b0", drop_connect=0.0, depthwise="convolution")
     params, state = parity.nest(_convert(model, "b0"))
     expected = _keras_apply(model, images, True)  # also moves the running statistics
-    train = jax.jit(lambda p, s, x, key: tower.apply(p, s, x, train=True, key=key))
+    train = jax.jit(lambda p, s, x, key: tower.apply(p, s, {"image": x}, train=True, key=key))
     embedding, new_state = train(params, state, images, jax.random.key(0))
     assert parity.relative(embedding.vector, expected) < 1e-4
     jax.tree.map(

@@ -14,7 +14,10 @@ ARRAYS = {
     "batch_stats/stem/mean": np.zeros(3, np.float32),
 }
 DESCRIPTION = folder.Description(
-    "bert", {"depth": 2, "pool": "mean"}, {"lower_case": True}, {"vocab.txt": "[PAD]\nü\n"}
+    {"name": "bert", "depth": 2},
+    {"name": "mean"},
+    {"lower_case": True},
+    {"vocab.txt": "[PAD]\nü\n"},
 )
 REPORT = Report({name: ("x",) for name in ARRAYS}, {}, [], {})
 
@@ -26,15 +29,19 @@ def saved(tmp_path):
 
 
 def test_what_is_saved_comes_back(saved):
-    params, model_state, keywords = folder.load_tower(saved)
-    assert keywords == {"name": "bert", "depth": 2, "pool": "mean"}
-    np.testing.assert_array_equal(params["stem"]["kernel"], ARRAYS["params/stem/kernel"])
-    np.testing.assert_array_equal(params["stem"]["bias"], 1)
-    assert set(params["stem"]) == {"kernel", "bias"}
-    assert model_state["batch_stats"]["stem"]["mean"].shape == (3,)
+    arrays = folder.read_weights(saved)
+    assert set(arrays) == set(ARRAYS)
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
     assert folder.read_description(saved) == DESCRIPTION
     assert (saved / "report.txt").read_text() == REPORT.text()
     assert [child.name for child in saved.parent.iterdir()] == ["tower"]
+
+
+def test_the_side_of_a_tower_without_a_head():
+    for encoder, head in (("bert", "first"), ("resnet", "mean")):
+        description = folder.Description({"name": encoder}, None, {})
+        assert description.side() == {"encoder": {"name": encoder}, "head": {"name": head}}
 
 
 def test_nothing_is_overwritten(saved):
@@ -53,17 +60,17 @@ def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_damage_is_named(saved, tmp_path):
-    for read in (folder.read_description, folder.load_tower):
+    for read in (folder.read_description, folder.read_weights):
         with pytest.raises(UserError, match="is no converted tower: .*tower.json is missing"):
             read(tmp_path)
     weights = saved / "weights.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])
     with pytest.raises(UserError, match="weights.safetensors cannot be read .*cut off"):
-        folder.load_tower(saved)
+        folder.read_weights(saved)
     weights.unlink()
     with pytest.raises(UserError, match="tower is incomplete: weights.safetensors is missing"):
-        folder.load_tower(saved)
+        folder.read_weights(saved)
     safetensors.numpy.save_file(ARRAYS, weights)
     for text in ('{"name"', "{}", "[]"):
         (saved / "tower.json").write_text(text)

@@ -3,7 +3,6 @@ import parity
 import pytest
 
 from xmodal.config import UserError
-from xmodal.models import inception_v3
 from xmodal.pretrained.inception_v3 import EXPECTED_UNEXPECTED, convert_inception_v3
 
 SIZE = 75
@@ -26,7 +25,7 @@ def _keras():
 
 def test_training_pass_equals_keras_applications():
     parity.check_training(
-        inception_v3.make_tower(),
+        parity.tower("inception_v3"),
         lambda arrays: convert_inception_v3(arrays)[0],
         _keras(),
         _pixels,
@@ -41,7 +40,7 @@ def test_equals_keras_applications():
     flat, report = convert_inception_v3(parity.keras_arrays(model))
     report.check()
     expected = model(_pixels(images), training=False)
-    parity.check_dtypes(inception_v3.make_tower, flat, images, expected)
+    parity.check_dtypes("inception_v3", flat, images, expected)
     # Keras 3 files have numbers in place of the variables' names.
     numbered = {
         f"{layer.name}/{number}": array
@@ -167,7 +166,7 @@ def test_equals_slim():
     flat, report = convert_inception_v3(weights | others)
     assert len(report.unexpected) == 2
     report.check(expected_unexpected=EXPECTED_UNEXPECTED)
-    tower = inception_v3.make_tower()
+    tower = parity.tower("inception_v3")
     assert parity.relative(parity.embed(tower, flat, images), expected) < 1e-4
 
 

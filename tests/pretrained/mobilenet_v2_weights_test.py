@@ -1,5 +1,4 @@
 import json
-import pathlib
 import zipfile
 
 import numpy as np
@@ -8,13 +7,10 @@ import PIL.Image
 import pytest
 
 from xmodal.config import UserError
-from xmodal.models import mobilenet_v2
 from xmodal.pretrained.mobilenet_v2 import EXPECTED_UNEXPECTED, convert_mobilenet_v2
-from xmodal.pretrained.renaming import tower_shapes
+from xmodal.pretrained.renaming import encoder_shapes
 from xmodal.pretrained.sources import load_source
 
-DATA = pathlib.Path(__file__).parents[2] / "../shared/data"
-WEIGHTS = DATA / "weights/mobilenet_v2_1.0_224_tf2_float.npz"
 SIZE = 65
 
 
@@ -39,12 +35,12 @@ def test_equals_keras_applications(tmp_path):
     report.check()
     expected = model(_pixels(images), training=False)
     assert expected.shape == (2, 1280)
-    parity.check_dtypes(mobilenet_v2.make_tower, flat, images, expected)
+    parity.check_dtypes("mobilenet_v2", flat, images, expected)
 
 
 def test_training_pass_equals_keras_applications():
     parity.check_training(
-        mobilenet_v2.make_tower(),
+        parity.tower("mobilenet_v2"),
         lambda arrays: convert_mobilenet_v2(arrays)[0],
         _keras(),
         _pixels,
@@ -53,10 +49,8 @@ def test_training_pass_equals_keras_applications():
 
 
 def _folded():
-    if not WEIGHTS.exists():
-        pytest.skip(f"{WEIGHTS.name} is not here")
-    arrays = load_source(WEIGHTS).arrays
-    flat, report = convert_mobilenet_v2(arrays, batch_norm="folded")
+    arrays = load_source(parity.real_file("weights/mobilenet_v2_1.0_224_tf2_float.npz")).arrays
+    flat, report = convert_mobilenet_v2(arrays, folded=True)
     report.check(expected_unexpected=EXPECTED_UNEXPECTED)
     assert set(report.unexpected) == {"logits/kernel", "logits/bias", "meta_json"}
     return arrays, flat
@@ -91,13 +85,13 @@ def _cosines(left, right):
 def test_real_weights_recognise_their_features_from_smaller_pictures():
     """The features come from 224 pixels, of which these pictures have kept 160."""
     arrays, flat = _folded()
-    stored = np.load(DATA / "flickr8k/mobilenet_v2_features.npz")
+    stored = np.load(parity.real_file("flickr8k/mobilenet_v2_features.npz"))
     rows = np.random.default_rng(0).choice(len(stored["files"]), 16, replace=False)
-    with zipfile.ZipFile(DATA / "flickr8k/images_160.zip") as archive:
+    with zipfile.ZipFile(parity.real_file("flickr8k/images_160.zip")) as archive:
         pictures = [PIL.Image.open(archive.open(str(stored["files"][row]))) for row in rows]
         images = [picture.resize((224, 224), PIL.Image.BILINEAR) for picture in pictures]
     images = np.stack([np.asarray(image) for image in images])
-    ours = parity.embed(mobilenet_v2.make_tower(batch_norm="folded"), flat, images)
+    ours = parity.embed(parity.tower("mobilenet_v2", folded=True), flat, images)
     assert parity.relative(ours, _published_forward(arrays, images)) < 1e-4
     features = stored["features"].astype(np.float32)
     assert np.mean(_cosines(ours, features[rows])) > 0.84
@@ -107,9 +101,9 @@ def test_real_weights_recognise_their_features_from_smaller_pictures():
 
 def test_widths():
     """keras.applications' smallest: the last layer keeps its 1280 channels."""
-    shapes = tower_shapes(mobilenet_v2.make_tower(width=0.35))
-    assert shapes["params/stem/kernel"] == (3, 3, 3, 16)
-    assert shapes["params/head/kernel"] == (1, 1, 112, 1280)
+    shapes = encoder_shapes({"name": "mobilenet_v2", "width": 0.35})
+    assert shapes["params/encoder/stem/kernel"] == (3, 3, 3, 16)
+    assert shapes["params/encoder/head/kernel"] == (1, 1, 112, 1280)
     assert sum(map(np.prod, shapes.values())) == 410_208
     with pytest.raises(UserError, match=r"Conv1/kernel has the shape \[3, 3, 3, 32\]"):
         convert_mobilenet_v2({"Conv1/kernel": np.zeros((3, 3, 3, 32))}, width=0.35)

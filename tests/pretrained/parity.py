@@ -1,21 +1,23 @@
-"""What the parity tests of image towers share."""
+"""Helpers of the parity tests of image encoders."""
 
-import importlib.util
+import os
+import pathlib
 
 import h5py
 import jax
 import numpy as np
 import pytest
 
+from xmodal.models import make_tower
 
-def import_torch():
-    """torch, or a skip where it is missing or would crash the whole run.
 
-    Its builds for GPUs bring triton, whose LLVM and tensorflow's do not live in one process.
-    """
-    if importlib.util.find_spec("triton"):
-        pytest.skip("triton crashes beside tensorflow: install torch's CPU build")
-    return pytest.importorskip("torch")
+def real_file(name):
+    """A file of the folder XMODAL_TEST_DATA, or a skip where it is missing."""
+    folder = os.environ.get("XMODAL_TEST_DATA")
+    path = pathlib.Path(folder or ".") / name
+    if not folder or not path.exists():
+        pytest.skip(f"the environment variable XMODAL_TEST_DATA names no folder with {name}")
+    return path
 
 
 def images(batch, size, seed=1):
@@ -39,24 +41,29 @@ def nest(flat):
     return tree.pop("params"), tree
 
 
+def tower(encoder, **keywords):
+    """A tower whose vectors are the mean over the encoder's last map."""
+    return make_tower("tower", {"encoder": {"name": encoder, **keywords}, "head": {"name": "mean"}})
+
+
 def embed(tower, flat, pixels, jit=True):
     """Without `jit`, op by op: layers of one shape, also of other towers, compile once."""
     apply = jax.jit(tower.apply) if jit else tower.apply
-    return np.asarray(apply(*nest(flat), pixels)[0].vector)
+    return np.asarray(apply(*nest(flat), {"image": pixels})[0].vector)
 
 
-def check_dtypes(make_tower, flat, pixels, expected, **options):
+def check_dtypes(encoder, flat, pixels, expected, **keywords):
     """A tower equals its reference in float32 and, as far as it can, in bfloat16."""
     for dtype, tolerance in [("float32", 1e-4), ("bfloat16", 2e-2)]:
-        ours = embed(make_tower(dtype=dtype, **options), flat, pixels)
+        ours = embed(tower(encoder, dtype=dtype, **keywords), flat, pixels)
         assert relative(ours, expected) < tolerance, dtype
 
 
-def check_training(tower, convert, model, pixels, images, tolerance=1e-4):
+def check_training(ours, convert, model, pixels, images, tolerance=1e-4):
     """The training pass of a Keras model and what it does to the running statistics.
 
     Args:
-      tower: ours.
+      ours: our tower.
       convert: function of the model's arrays that gives our flat names.
       model: the Keras model, without dropout.
       pixels: function of the images that gives what the model takes.
@@ -65,13 +72,11 @@ def check_training(tower, convert, model, pixels, images, tolerance=1e-4):
     """
     params, state = nest(convert(keras_arrays(model)))
     expected = np.asarray(model(pixels(images), training=True))
-    train = jax.jit(lambda p, s, x, key: tower.apply(p, s, x, train=True, key=key))
+    train = jax.jit(lambda p, s, x, key: ours.apply(p, s, {"image": x}, train=True, key=key))
     embedding, new_state = train(params, state, images, jax.random.key(0))
     assert relative(embedding.vector, expected) < tolerance
     jax.tree.map(
-        lambda ours, theirs: np.testing.assert_allclose(
-            ours, theirs, rtol=tolerance, atol=tolerance
-        ),
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance),
         new_state,
         nest(convert(keras_arrays(model)))[1],
     )

@@ -2,9 +2,10 @@ import numpy as np
 import parity
 import pytest
 from safetensors.numpy import save_file
+from torch_import import import_torch
 
 from xmodal.config import UserError
-from xmodal.models import resnet
+from xmodal.models.encoders import resnet
 from xmodal.pretrained.resnet import EXPECTED_UNEXPECTED, convert_resnet
 from xmodal.pretrained.sources import load_source
 
@@ -52,16 +53,16 @@ def test_equals_keras_applications(depth):
     flat, report = convert_resnet(parity.keras_arrays(model), depth=depth, variant="keras")
     report.check()
     expected = model(_caffe(images), training=False)
-    tower = resnet.make_tower(depth=depth, variant="keras")
+    tower = parity.tower("resnet", depth=depth, variant="keras")
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
     if depth == 50:
-        half = resnet.make_tower(variant="keras", dtype="bfloat16")
+        half = parity.tower("resnet", variant="keras", dtype="bfloat16")
         assert parity.relative(parity.embed(half, flat, images), expected) < 2e-2
 
 
 def test_training_pass_equals_keras_applications(small):
     parity.check_training(
-        resnet.make_tower(variant="keras"),
+        parity.tower("resnet", variant="keras"),
         lambda arrays: convert_resnet(arrays, depth=50, variant="keras")[0],
         _keras(SMALL),
         _caffe,
@@ -135,7 +136,7 @@ def _torch_resnet(torch, units):
 
 
 def test_equals_torchvision(small, tmp_path):
-    torch = parity.import_torch()
+    torch = import_torch()
     model, forward = _torch_resnet(torch, SMALL)
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     save_file(state, tmp_path / "resnet.safetensors")
@@ -143,13 +144,13 @@ def test_equals_torchvision(small, tmp_path):
     flat, report = convert_resnet(arrays, depth=50, variant="torchvision")
     assert set(report.unexpected) == {"fc.weight", "fc.bias"}
     report.check(expected_unexpected=EXPECTED_UNEXPECTED)
-    assert report.reshaped["params/stem/kernel"] == "OIHW to HWIO"
+    assert report.reshaped["params/encoder/stem/kernel"] == "OIHW to HWIO"
     images = parity.images(2, SIZE)
     mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
     pixels = torch.tensor((images / np.float32(255) - mean) / std).permute(0, 3, 1, 2)
     with torch.no_grad():
         expected = forward(pixels).numpy()
-    tower = resnet.make_tower(variant="torchvision")
+    tower = parity.tower("resnet", variant="torchvision")
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
 
 
@@ -203,7 +204,7 @@ def test_equals_slim(scope, small, tmp_path):
     flat, report = convert_resnet(load_source(tmp_path).arrays, depth=50, variant="slim")
     assert list(report.unexpected) == ["resnet_v1_50/logits/biases"]
     report.check(expected_unexpected=EXPECTED_UNEXPECTED)
-    tower = resnet.make_tower(variant="slim")
+    tower = parity.tower("resnet", variant="slim")
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
 
 
@@ -259,14 +260,14 @@ def test_equals_simclr(names, small, tmp_path):
     flat, report = convert_resnet(load_source(tmp_path).arrays, depth=50, variant="simclr")
     assert set(report.unexpected) == set(heads)
     report.check(expected_unexpected=EXPECTED_UNEXPECTED)
-    tower = resnet.make_tower(variant="simclr")
+    tower = parity.tower("resnet", variant="simclr")
     assert parity.relative(parity.embed(tower, flat, images, jit=False), expected) < 1e-4
 
 
 def test_wrong_sources_are_named(small):
     arrays = {"conv1.weight": np.zeros((64, 3, 7, 7), np.float32), "classifier.weight": np.ones(2)}
     _, report = convert_resnet(arrays, depth=50)
-    assert report.missing["params/stage1_unit1/reduce/kernel"] == ("layer1.0.conv1.weight",)
+    assert report.missing["params/encoder/stage1_unit1/reduce/kernel"] == ("layer1.0.conv1.weight",)
     with pytest.raises(UserError, match=r"missing:\n(.*\n)*.*layer1\.0\.bn1"):
         report.check()
     with pytest.raises(UserError, match=r"not expected:\n  classifier.weight"):

@@ -27,15 +27,15 @@ def glove(tmp_path):
 
 def test_every_word_that_can_be_found_keeps_its_vector(glove):
     source = word_table.load_word_table(glove)
-    description = word_table.describe_bag_of_words(source)
-    assert description.name == "bag_of_words"
-    assert description.keywords == {"vocab_size": 4, "width": 2, "pool": "mean"}
+    description = word_table.describe_words(source)
+    assert description.encoder == {"name": "words", "vocab_size": 4, "width": 2}
+    assert description.head == {"name": "mean"}
     assert description.files["vocab.txt"] == "the\nDog\ndog\ncafé\n"
-    arrays, report = word_table.convert_bag_of_words(source.arrays, **description.keywords)
+    arrays, report = word_table.convert_words(source.arrays, vocab_size=4, width=2)
     report.check()
-    assert list(arrays) == ["params/table"]
+    assert list(arrays) == ["params/encoder/table"]
     expected = [dict(reversed(LINES))[word] for word in ("the", "Dog", "dog", "café")]
-    np.testing.assert_array_equal(arrays["params/table"], np.array(expected, np.float32))
+    np.testing.assert_array_equal(arrays["params/encoder/table"], np.array(expected, np.float32))
 
 
 def test_words_that_are_left_out_change_no_text(glove):
@@ -53,7 +53,7 @@ def test_words_that_are_left_out_change_no_text(glove):
 def test_a_table_of_another_size_is_refused(glove):
     source = word_table.load_word_table(glove)
     with pytest.raises(UserError, match=r"\[4, 2\], which does not give \[5, 2\]"):
-        word_table.convert_bag_of_words(source.arrays, vocab_size=5, width=2, pool="mean")
+        word_table.convert_words(source.arrays, vocab_size=5, width=2)
 
 
 def test_a_table_of_nothing_but_blanks_is_refused(tmp_path):

@@ -9,7 +9,6 @@ from xmodal.data.feature_records import FeatureReader, open_features, write_feat
 from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, vocabulary_size
 from xmodal.data.pipeline import num_train_examples, train_batches
 from xmodal.data.preparation import prepare
-from xmodal.data.sentence_pairs import sentence_pairs
 from xmodal.data.sources import UNKNOWN_HASH, DatasetMissingError, split_hashes
 
 # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
@@ -30,7 +29,6 @@ __all__ = [
     "open_features",
     "parse",
     "prepare",
-    "sentence_pairs",
     "split_hashes",
     "text_batches",
     "train_batches",

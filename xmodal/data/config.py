@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import ml_collections
+
 from xmodal.config import UserError, read, setting
 from xmodal.preprocessing import ImageConfig, TextConfig
 
@@ -52,13 +54,15 @@ class DataConfig:
             )
 
 
-def parse(config: Mapping[str, Any] | DataConfig) -> DataConfig:
+def parse(config: Mapping[str, Any] | ml_collections.ConfigDict | DataConfig) -> DataConfig:
     """Returns `config.data` as its dataclass.
 
     Args:
-      config: mapping (an `ml_collections.ConfigDict` is one), or a `DataConfig`.
+      config: the section, or a `DataConfig`, which is returned as it is.
 
     Raises:
       UserError: a key is unknown (the known ones are listed) or a value is out of range.
     """
+    if isinstance(config, ml_collections.ConfigDict):
+        config = config.to_dict()
     return read(DataConfig, "config.data", config)

@@ -8,13 +8,14 @@ from etils import epath
 
 from xmodal.config import UserError
 from xmodal.data.batch_spec import batch_spec
-from xmodal.data.columns import Column, Ragged
+from xmodal.data.columns import STRING, Ragged
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.ratings import load_ratings, rating_hashes
 from xmodal.data.read_ahead import read_ahead
-from xmodal.data.sources import Source, needed_columns
+from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
+from xmodal.preprocessing import Tokenizer
 
 # Retrieval is defined on five captions per image; some COCO images have six or seven.
 _MAX_CAPTIONS = 5
@@ -24,39 +25,50 @@ _ITEM_COLUMNS = ("image", "image_id", "captions", "caption_ids")
 class EvalSplit:
     """One split for evaluation.
 
+    A dataset of sentence pairs is read as records of two captions without an image.
+
     Attributes:
       name: name of the dataset.
       split: name of the split.
-      image_ids: int32 [N].
+      image_ids: int32 [N], ids of the records.
       caption_ids: int32 [M], grouped by image; empty for a config without text.
       caption_image_ids: int32 [M], the image that each caption describes.
-      caption_rows: int64 [M], its row in `image_ids` and `labels`.
+      caption_rows: int64 [M], its row in `image_ids` and `columns`.
       caption_texts: M texts.
-      labels: every other column of the dataset by name, [N, ...]: arrays of numbers (`relations`,
-        `categories`), or of texts. A column whose length varies between records is left out.
-      label_names: names of the values of labels by column, as far as the dataset knows them.
+      columns: every other column of the dataset by name, [N, ...]: numbers (`relations`,
+        `categories`) or texts. A column whose length varies between records is left out.
+      label_names: names of the values of a column by column, as far as the dataset has them.
       ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings. Pairs of absent items are left
         out.
+      lists: released lists of positives, which no dataset stores: empty.
+      folds: fold of every image, which no dataset stores: None.
       partial: part of the published split that is present, such as "181 of 5,000 images"; "" for
         all of it.
       hashes: of the records and of the rated pairs, see `sources.split_hashes`.
     """
 
     def __init__(
-        self, config: DataConfig, split: str, max_captions: int | None = _MAX_CAPTIONS
+        self,
+        config: DataConfig,
+        split: str,
+        max_captions: int | None = _MAX_CAPTIONS,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         """Reads ids, texts and labels; see `eval_split`."""
-        self._config = config
-        self._source = source = Source(config, split, needed_columns(config))
-        small = [name for name in source.columns if name != "image"]
-        columns = source.get(small)
+        self._source = source = open_captions(config, split)
+        self._config, self._tokenizer = config, tokenizer
+        columns = source.get([name for name in source.columns if name != "image"])
+        if self._has_pairs:
+            columns = as_captions(columns)
         self.name, self.split = config.dataset, split
         self.image_ids = columns["image_id"]
         self._read_captions(columns, max_captions)
-        self.labels = _labels(columns, source.columns, config.labels)
+        self.columns = _label_columns(columns, config.labels)
         self.label_names = source.label_names
         self.hashes = source.hashes | rating_hashes(config, split)
+        self.lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+        self.folds: np.ndarray | None = None
         self.ratings, dropped = load_ratings(config, split), 0
         if source.left_out or not source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
@@ -85,9 +97,20 @@ class EvalSplit:
         return self._source.folder
 
     @property
+    def sides(self) -> tuple[str, ...]:
+        """The sides with items to embed, of "image" and "text"."""
+        has_images = self._config.image is not None and not self._has_pairs
+        has_captions = self._config.text is not None
+        return ("image",) * has_images + ("text",) * has_captions
+
+    @property
+    def _has_pairs(self) -> bool:
+        return has_pairs(self._source.columns)
+
+    @property
     def categories(self) -> np.ndarray | None:
         """Objects in every image, uint8 of 0 and 1 [N, K]; None where the dataset has none."""
-        return self.labels.get("categories")
+        return self.columns.get("categories")
 
     @property
     def caption_categories(self) -> np.ndarray | None:
@@ -108,8 +131,11 @@ class EvalSplit:
           UserError: the config leaves the image out.
         """
         config, source = self._config, self._source
-        if config.image is None:
-            raise UserError("config.data.image is None: this config evaluates captions only")
+        if "image" not in self.sides:
+            raise UserError(
+                f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
+                "or its records are sentence pairs"
+            )
         batch_spec(config, batch_size)  # Refuses a size that does not fit the images.
 
         def make_batch(start: int) -> dict[str, np.ndarray]:
@@ -132,7 +158,9 @@ class EvalSplit:
         Raises:
           UserError: the config leaves the text out.
         """
-        batches = text_batches(self._config, self.caption_texts, batch_size)
+        batches = text_batches(
+            self._config, self.caption_texts, batch_size, tokenizer=self._tokenizer
+        )
 
         def with_ids() -> Iterator[dict[str, np.ndarray]]:
             for number, batch in enumerate(batches):
@@ -144,7 +172,11 @@ class EvalSplit:
 
 
 def eval_split(
-    config: Mapping[str, Any] | DataConfig, *, split: str, max_captions: int | None = _MAX_CAPTIONS
+    config: Mapping[str, Any] | DataConfig,
+    *,
+    split: str,
+    max_captions: int | None = _MAX_CAPTIONS,
+    tokenizer: Tokenizer | None = None,
 ) -> EvalSplit:
     """Opens a split for evaluation.
 
@@ -152,15 +184,21 @@ def eval_split(
       config: see `DataConfig`.
       split: name of the split.
       max_captions: captions of an image that count; None for all.
+      tokenizer: of a model that was trained on another dataset; None for that of the config, whose
+        learned vocabulary comes from its own dataset.
 
     Raises:
       UserError: the dataset has no such split, or lacks a column that the config asks for.
     """
-    return EvalSplit(parse(config), split, max_captions)
+    return EvalSplit(parse(config), split, max_captions, tokenizer)
 
 
 def text_batches(
-    config: Mapping[str, Any] | DataConfig, texts: Sequence[str], batch_size: int
+    config: Mapping[str, Any] | DataConfig,
+    texts: Sequence[str],
+    batch_size: int,
+    *,
+    tokenizer: Tokenizer | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Returns batches of any texts, tokenized as `config.text` says.
 
@@ -168,6 +206,7 @@ def text_batches(
       config: see `DataConfig`; a learned vocabulary comes from its dataset.
       texts: in the order of the batches.
       batch_size: rows b of a batch; the last one may have fewer.
+      tokenizer: in place of that of the config.
 
     Returns:
       Iterator over dicts of `text_ids` and `text_mask` int32 [b, T].
@@ -176,38 +215,35 @@ def text_batches(
       UserError: the config leaves the text out.
     """
     config = parse(config)
-    tokenizer = load_tokenizer(config)
+    encode = (tokenizer or load_tokenizer(config)).encode
 
     def make_batch(start: int) -> dict[str, np.ndarray]:
-        ids, mask = tokenizer.encode(texts[start : start + batch_size])
+        ids, mask = encode(texts[start : start + batch_size])
         return {"text_ids": ids, "text_mask": mask}
 
     return read_ahead(make_batch, range(0, len(texts), batch_size), config.prefetch)
 
 
-def _labels(
-    columns: Mapping[str, np.ndarray | Ragged],
-    described: Mapping[str, Column],
-    wanted: Sequence[str],
+def _label_columns(
+    columns: Mapping[str, np.ndarray | Ragged], wanted: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Returns the label columns of a split whose records have one length."""
+    """Returns the columns besides images and captions, as far as records have one length."""
     labels = {}
     for name, column in columns.items():
         if name in _ITEM_COLUMNS:
             continue
         if isinstance(column, Ragged):
-            lengths = np.unique(column.lengths)
-            if len(lengths) != 1 or not lengths[0]:
+            shortest, longest = column.lengths.min(), column.lengths.max()
+            if shortest != longest or not longest:
                 if name in wanted:
                     raise UserError(
                         f"config.data.labels names {name!r}, but the records of this split have "
-                        f"{lengths.min()} to {lengths.max()} values of it; leave it out"
+                        f"{shortest} to {longest} values of it; leave it out"
                     )
                 continue
-            column = column.values.reshape(len(column.lengths), lengths[0])
-        if described[name].dtype == object:
-            decode = np.vectorize(bytes.decode, otypes=[object])
-            column = decode(column)
+            column = column.values.reshape(-1, longest)
+        if column.dtype == STRING:
+            column = np.vectorize(bytes.decode, otypes=[object])(column)
         labels[name] = column
     return labels
 

@@ -8,10 +8,10 @@ were computed from.
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import functools
 import glob
-import hashlib
 import json
 import os
 import shutil
@@ -81,12 +81,16 @@ class FeatureReader:
     def replace_spec(
         self, spec: Mapping[str, jax.ShapeDtypeStruct]
     ) -> dict[str, jax.ShapeDtypeStruct]:
-        """Returns the columns of a batch with the features in place of the raw column."""
+        """Returns the columns of a batch with the features in place of the raw column.
+
+        Texts keep the length of their ids, and images the number of regions if it varies.
+        """
         shape = spec[self.replaces].shape
         if self.name == TEXT_FEATURES:
             shape = (*shape, self.width)
         else:
-            shape = (shape[0], self.rows, self.width)
+            rows = shape[1] if "image_mask" in spec else self.rows
+            shape = (shape[0], rows, self.width)
         kept = {name: column for name, column in spec.items() if name != self.replaces}
         return kept | {self.name: jax.ShapeDtypeStruct(shape, DTYPE)}
 
@@ -122,8 +126,6 @@ def write_features(
     name: str,
     key: Mapping[str, str],
     arrays: Iterable[np.ndarray],
-    *,
-    expected_bytes: int = 0,
 ) -> None:
     """Writes features; the folder appears with all of them, or not at all.
 
@@ -134,20 +136,14 @@ def write_features(
       name: `image_features` or `text_features`.
       key: what the features are computed from, by name.
       arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
-      expected_bytes: disk space needed, checked before the first array is asked for.
 
     Raises:
-      UserError: the disk has less space left.
+      UserError: the disk is full.
       ValueError: an array has no two dimensions, or another width than the first.
     """
     parent, base = os.path.split(os.path.abspath(folder))
     os.makedirs(parent, exist_ok=True)
-    with _unfinished(parent, base) as temporary:
-        if (free := shutil.disk_usage(parent).free) < expected_bytes:
-            raise UserError(
-                f"The features need {expected_bytes / 2**30:.1f} GiB, but {parent} has "
-                f"{free / 2**30:.1f} GiB left; choose a folder on a larger disk."
-            )
+    with _unfinished(parent, base) as temporary, _disk_errors(parent):
         metadata = {"name": name, "key": dict(key)} | _write_records(temporary, arrays)
         with open(os.path.join(temporary, _METADATA), "w", encoding="utf-8") as file:
             json.dump(metadata, file, indent=2)
@@ -158,15 +154,6 @@ def write_features(
             # Another run may have finished first; the caller compares its key.
             if not os.path.isdir(folder):
                 raise
-
-
-def digest(parts: Iterable[bytes]) -> str:
-    """Returns a SHA-256 of byte strings, 64 hexadecimal digits; their limits count."""
-    result = hashlib.sha256()
-    for part in parts:
-        result.update(len(part).to_bytes(8, "little"))
-        result.update(part)
-    return result.hexdigest()
 
 
 def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
@@ -185,6 +172,19 @@ def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
     finally:
         writer.close()
     return {"count": count, "rows": rows, "width": width}
+
+
+@contextlib.contextmanager
+def _disk_errors(parent: str) -> Iterator[None]:
+    """Raises an error of one sentence where the disk is full; ArrayRecord's is a RuntimeError."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise UserError(
+            f"The features do not fit into {parent}: {error}; choose a folder on a larger disk."
+        ) from error
 
 
 @contextlib.contextmanager

@@ -86,9 +86,10 @@ class _BatchMaker:
         replaced = {reader.replaces for reader in features}
         self._columns = [name for name in needed_columns(config) if name not in replaced]
         self._tokenizer = None if config.text is None else load_tokenizer(config)
-        if config.examples == "pairs" or "text_ids" in replaced:
-            counts = self._source.get(["caption_ids"])["caption_ids"].lengths
-            self._first_captions = np.cumsum(counts) - counts
+        if config.examples == "pairs" or TEXT_FEATURES in self._features:
+            self._first_captions = self._source.get(["caption_ids"])["caption_ids"].starts
+        for reader in features:
+            _check_count(reader, self._source)
 
     def __call__(self, step: int) -> Batch:
         examples = self._order.examples(step)[self._block]
@@ -98,9 +99,11 @@ class _BatchMaker:
         columns = self._source.get(self._columns, records)
         batch = {"image_id": columns["image_id"]}
         batch |= {name: columns[name] for name in self._config.labels}
-        if IMAGE_FEATURES in self._features:
-            reader = self._features[IMAGE_FEATURES]
-            batch[reader.name], _ = reader.read(records, reader.rows)
+        if reader := self._features.get(IMAGE_FEATURES):
+            varies = self._source.columns["image"].is_ragged
+            length = self._config.image.max_regions if varies else reader.rows
+            batch[reader.name], mask = reader.read(records, length)
+            batch |= {"image_mask": mask} if varies else {}
         elif self._config.image is not None:
             seeds = self._order.augmentation_seeds(step)[self._block]
             batch |= image_columns(columns["image"], self._config.image, seeds)
@@ -172,6 +175,17 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
             place += place >= taken
         places[:, k] = place
     return places
+
+
+def _check_count(reader: FeatureReader, source: Source) -> None:
+    count = len(source)
+    if reader.name == TEXT_FEATURES:
+        count = len(source.get(["caption_ids"])["caption_ids"].values)
+    if reader.count != count:
+        raise UserError(
+            f"{reader.folder} has features of {reader.count:,} items, and the split has "
+            f"{count:,}; delete it to have them computed again."
+        )
 
 
 def _num_examples(config: DataConfig, source: Source) -> int:

@@ -5,10 +5,10 @@ from typing import Any
 
 from absl import logging
 
-from xmodal.data.batch_spec import batch_spec
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.ratings import load_ratings
-from xmodal.data.sources import Source, needed_columns, open_builder
+from xmodal.data.sentence_pairs import open_captions
+from xmodal.data.sources import open_builder
 
 
 def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
@@ -24,10 +24,9 @@ def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = (
         column, or ratings that are missing or not as released.
     """
     config = parse(config)
-    batch_spec(config, 1)
     open_builder(config, config.config)
     for split in splits:
-        source = Source(config, split, needed_columns(config))
+        source = open_captions(config, split)
         if source.left_out:
             logging.warning(
                 "%s records of the split %s were left out when the dataset was prepared; %s lists "

@@ -1,40 +1,51 @@
-"""Sentence pairs with human similarity scores, such as SemEval STS."""
+"""Datasets of sentence pairs, such as SemEval STS: records of two captions without an image."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from xmodal.data.config import DataConfig, parse
-from xmodal.data.sources import Source
+from xmodal.data.columns import Ragged
+from xmodal.data.config import DataConfig
+from xmodal.data.sources import Source, needed_columns
 
-_COLUMNS = ("pair_id", "year", "dataset", "year_average", "sentence1", "sentence2", "score")
+# As `data_prep.schema.sentence_pair_features` names them.
+_ID, _SENTENCES = "pair_id", ("sentence1", "sentence2")
 
 
-def sentence_pairs(
-    config: Mapping[str, Any] | DataConfig, split: str
-) -> dict[str, np.ndarray | list[str]]:
-    """Returns the scored sentence pairs of a split as columns.
-
-    Args:
-      config: see `DataConfig`; `image` and `text` are not read.
-      split: name of the split.
-
-    Returns:
-      `left` and `right`, texts [P]; `scores` float32 [P], 0 to 5; `sets`, names [P] such as
-      "2012/MSRpar"; `averages` int32 [P], the year whose mean a set is part of, 0 for none; `ids`
-      int32 [P].
+def open_captions(config: DataConfig, split: str) -> Source:
+    """Opens a split to evaluate on: of captioned images, or of sentence pairs, without images.
 
     Raises:
-      UserError: the dataset has no sentence pairs, or no such split.
+      UserError: the dataset has no such split, or lacks a column that the config asks for.
     """
-    columns = Source(parse(config), split, _COLUMNS).get(_COLUMNS)
-    names = [name.decode() for name in columns["dataset"]]
-    return {
-        "left": [text.decode() for text in columns["sentence1"]],
-        "right": [text.decode() for text in columns["sentence2"]],
-        "scores": columns["score"],
-        "sets": [f"{year}/{name}" for year, name in zip(columns["year"], names, strict=True)],
-        "averages": columns["year_average"],
-        "ids": columns["pair_id"],
+    source = Source(config, split)
+    if has_pairs(source.columns):
+        source.check([_ID, *_SENTENCES, *config.labels])
+    else:
+        source.check(needed_columns(config))
+    return source
+
+
+def has_pairs(columns: Collection[str]) -> bool:
+    """Returns whether columns are those of sentence pairs."""
+    return set(_SENTENCES) <= set(columns)
+
+
+def as_captions(
+    columns: Mapping[str, np.ndarray | Ragged],
+) -> dict[str, np.ndarray | Ragged]:
+    """Returns columns of sentence pairs under the names of captioned images.
+
+    `image_id` is the id of the pair, `captions` are its two sentences, and `caption_ids` are twice
+    the id and the number after it.
+    """
+    ids = columns[_ID]
+    both = np.stack([columns[name] for name in _SENTENCES], axis=1)
+    lengths = np.full(len(ids), 2, np.int64)
+    numbers = (2 * ids[:, None] + np.arange(2)).astype(np.int32)
+    kept = {name: column for name, column in columns.items() if name not in (_ID, *_SENTENCES)}
+    return kept | {
+        "image_id": ids,
+        "captions": Ragged(both.ravel(), lengths),
+        "caption_ids": Ragged(numbers.ravel(), lengths),
     }

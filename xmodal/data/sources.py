@@ -42,7 +42,7 @@ class Source:
         Args:
           config: names the dataset and its folders.
           split: as TFDS writes it: `train`, `train[:10%]`.
-          needs: columns that the caller reads.
+          needs: columns that the caller reads, see `check`.
 
         Raises:
           UserError: the dataset has no such split, or lacks a column.
@@ -54,9 +54,9 @@ class Source:
             raise UserError(
                 f"dataset {config.dataset} has no split {split!r}; known: {', '.join(known)}"
             )
-        self._split = split
+        self._config, self._split = config, split
         self.columns = columns_lib.describe(self._builder.info.features)
-        check_columns(config, self.columns, needs)
+        self.check(needs)
         self._records = self._builder.as_data_source(
             split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
         ).data_source
@@ -93,6 +93,14 @@ class Source:
     @property
     def _metadata(self) -> Mapping[str, Any]:
         return self._builder.info.metadata or {}
+
+    def check(self, needs: Collection[str]) -> None:
+        """Refuses records that lack a column.
+
+        Raises:
+          UserError: names the columns that are missing, and what to change.
+        """
+        check_columns(self._config, self.columns, needs)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N]."""

@@ -106,7 +106,7 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
       UserError: a name or keyword is missing or unknown, a value is out of range, or there is no
         tower.
     """
-    model = read(ModelConfig, "config.model", _as_dict(config))
+    model = read(ModelConfig, "config.model", config)
     sides = {"image": model.image, "text": model.text}
     towers = {
         side: make_tower(f"config.model.{side}", section, devices)
@@ -116,10 +116,3 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
     if not towers:
         raise UserError("config.model has no tower: set config.model.image or .text, or both.")
     return DualEncoder(towers, make_similarity(model.similarity))
-
-
-def _as_dict(section: Any) -> Any:
-    """Returns a section as plain dicts; a `ConfigDict` is no `Mapping`."""
-    if not hasattr(section, "items"):
-        return section
-    return {key: _as_dict(value) for key, value in section.items()}

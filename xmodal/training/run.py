@@ -195,7 +195,7 @@ def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_col
 
 def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
     """Returns the root of a config as its dataclass."""
-    return read(RunConfig, "config", config.to_dict())
+    return read(RunConfig, "config", config)
 
 
 def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Task, ...]]:
@@ -232,7 +232,7 @@ def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigD
     """
     if config.model.text is None:
         return config
-    entries, rows = data.vocabulary_size(config.data.to_dict()), _vocabulary_rows(config)
+    entries, rows = data.vocabulary_size(config.data), _vocabulary_rows(config)
     if 0 < rows < entries:
         raise UserError(
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "

@@ -150,7 +150,7 @@ def test_rated_pairs_of_what_is_not_there_are_left_out(built, tmp_path):
             rows = [[*ends[task], "3.5", "m"], ["COCO_val2014_000000000999.jpg"] * 2 + ["1", "m"]]
             with open(tmp_path / f"{task}_{part}.csv", "w", newline="") as file:
                 csv.writer(file).writerows([[left, right, "agg_score", "sampling_method"], *rows])
-    held_out = data.eval_set(_config(tmp_path, ratings_dir=str(tmp_path)), split="validation")
+    held_out = data.eval_split(_config(tmp_path, ratings_dir=str(tmp_path)), split="validation")
     assert held_out.ratings["sts"]["left_ids"].tolist() == [_caption_id(73, 0)]
     assert held_out.ratings["sts"]["scores"].tolist() == [3.5]
     assert {task: len(pairs["scores"]) for task, pairs in held_out.ratings.items()} == {
@@ -159,7 +159,7 @@ def test_rated_pairs_of_what_is_not_there_are_left_out(built, tmp_path):
         "sits": 0,
     }
     assert held_out.partial == "1 images, 5 captions"
-    assert not data.eval_set(_config(tmp_path), split="validation").partial
+    assert not data.eval_split(_config(tmp_path), split="validation").partial
 
 
 def test_images_are_not_expected_of_captions(built, tmp_path):
@@ -169,4 +169,4 @@ def test_images_are_not_expected_of_captions(built, tmp_path):
     assert sorted(batch["image_id"].tolist()) == [9, 25, 26, 42]
     config = _config(tmp_path, image={"size": 24})
     with pytest.raises(UserError, match=r"config captions\) has no images; set config.data.image"):
-        data.eval_set(config, split="test")
+        data.eval_split(config, split="test")

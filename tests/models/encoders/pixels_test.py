@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.models import pixels
+from xmodal.models.encoders import pixels
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ def test_a_known_pixel(name, expected):
     ("shape", "dtype"), [((1, 2, 2, 3), "float32"), ((2, 2, 3), "uint8"), ((1, 2, 2, 4), "uint8")]
 )
 def test_other_images_are_refused(shape, dtype):
-    with pytest.raises(ValueError, match=rf"uint8 images .* got {dtype} .*normalised inside"):
+    with pytest.raises(ValueError, match=rf"uint8 images .* got {dtype} .*normalized inside"):
         pixels.normalize(jnp.zeros(shape, dtype), "unit")

@@ -3,13 +3,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.models import efficientnet
+from xmodal.config import UserError
 from xmodal.models.batch_norm import BatchNorm
-from xmodal.models.mbconv import MBConv, Stage
+from xmodal.models.encoders import efficientnet
+from xmodal.models.encoders.mbconv import MBConv, Stage
+from xmodal.models.mode import Mode
 
 
 def _images(batch, size):
-    return np.random.default_rng(1).integers(0, 256, (batch, size, size, 3), np.uint8)
+    return {"image": np.random.default_rng(1).integers(0, 256, (batch, size, size, 3), np.uint8)}
 
 
 @pytest.mark.parametrize(
@@ -19,9 +21,9 @@ def _images(batch, size):
         ("b4", 17_673_823), ("b5", 28_513_527), ("b6", 40_960_143), ("b7", 64_097_687),
     ],
 )  # fmt: skip
-def test_number_of_parameters(variant, total):
-    tower = efficientnet.make_tower(variant=variant)
-    shapes = jax.eval_shape(tower.init, jax.random.key(0), np.zeros((1, 32, 32, 3), np.uint8))
+def test_number_of_parameters(variant, total, tower):
+    made = tower("efficientnet", variant=variant)
+    shapes = jax.eval_shape(made.init, jax.random.key(0), _images(1, 32))
     # The published totals of keras.applications count 7 numbers of its input normalisation.
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == total - 7
 
@@ -44,25 +46,29 @@ def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
         activation=jax.nn.silu, dtype=jnp.float32, squeeze_excite=True, drop_connect=0.25,
     )  # fmt: skip
     x = jnp.asarray(np.random.default_rng(0).normal(size=(4000, 1, 1, 8)), jnp.float32)
-    variables = block.init({"params": jax.random.key(0), "dropout": jax.random.key(1)}, x, False)
-    branch = np.asarray(block.clone(drop_connect=0.0).apply(variables, x, False) - x)
-    dropped = np.asarray(block.apply(variables, x, False, rngs={"dropout": jax.random.key(2)}) - x)
+    variables = block.init(
+        {"params": jax.random.key(0), "dropout": jax.random.key(1)}, x, Mode.EVALUATE
+    )
+    branch = np.asarray(block.clone(drop_connect=0.0).apply(variables, x, Mode.EVALUATE) - x)
+    dropped = np.asarray(
+        block.apply(variables, x, Mode.EVALUATE, rngs={"dropout": jax.random.key(2)}) - x
+    )
     kept = np.any(dropped != 0, axis=(1, 2, 3))
     assert np.mean(kept) == pytest.approx(0.75, abs=0.03)
     np.testing.assert_allclose(dropped[kept], branch[kept] / 0.75, atol=1e-5)
 
 
-def test_remat_and_dtype_change_memory_not_parameters(random_variables, monkeypatch):
+def test_remat_and_dtype_change_memory_not_parameters(random_variables, monkeypatch, tower):
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[1:2])
     images = _images(4, 16)
     options = {"width": 0.25, "depth": 1.0, "drop_connect": 0.5, "depthwise": "convolution"}
-    plain = efficientnet.make_tower(**options)
+    plain = tower("efficientnet", **options)
     params, state = random_variables(plain, images)
 
-    def gradient(tower):
+    def gradient(made):
         def loss(params):
             key = jax.random.key(0)
-            embedding, new_state = tower.apply(params, state, images, train=True, key=key)
+            embedding, new_state = made.apply(params, state, images, train=True, key=key)
             return jnp.sum(jnp.square(embedding.vector)), new_state
 
         return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
@@ -70,25 +76,29 @@ def test_remat_and_dtype_change_memory_not_parameters(random_variables, monkeypa
     expected = gradient(plain)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5),
-        gradient(efficientnet.make_tower(remat=True, **options)),
+        gradient(tower("efficientnet", remat=True, **options)),
         expected,
     )
-    (value, new_state), gradients = gradient(efficientnet.make_tower(dtype="bfloat16", **options))
+    (value, new_state), gradients = gradient(tower("efficientnet", dtype="bfloat16", **options))
     assert {leaf.dtype for leaf in jax.tree.leaves((new_state, gradients))} == {np.dtype("float32")}
     assert value == pytest.approx(float(expected[0][0]), rel=0.05)
 
 
-def test_wrong_inputs_and_options_name_the_remedy():
-    tower = efficientnet.make_tower(variant="b0", projection=5)
+def test_wrong_inputs_and_options_name_the_remedy(tower):
+    made = tower("efficientnet", variant="b0", projection=5)
     with pytest.raises(ValueError, match=r"uint8 images .* float32 \[2, 8, 8, 3\]"):
-        tower.init(jax.random.key(0), np.zeros((2, 8, 8, 3), np.float32))
+        made.init(jax.random.key(0), {"image": np.zeros((2, 8, 8, 3), np.float32)})
     with pytest.raises(ValueError, match="pass key="):
-        tower.apply({}, {}, _images(1, 8), train=True)
-    with pytest.raises(ValueError, match="'b0', 'b1'"):
-        efficientnet.make_tower(variant="b9")
-    with pytest.raises(ValueError, match=r"a variant .* or a width and a depth"):
-        efficientnet.make_tower()
-    with pytest.raises(ValueError, match="'global', 'per_device'"):
-        efficientnet.make_tower(variant="b0", batch_norm="none")
-    with pytest.raises(ValueError, match="'base_blocks', 'blocks'"):
+        made.apply({}, {}, _images(1, 8), train=True)
+    with pytest.raises(UserError, match="side.encoder.variant; known: .'b0', 'b1'"):
+        tower("efficientnet", variant="b9")
+    with pytest.raises(UserError, match=r"a variant .* or a width and a depth"):
+        tower("efficientnet")
+    with pytest.raises(UserError, match="'batch', 'batch_frozen', 'running'"):
+        tower("efficientnet", variant="b0", batch_norm="none")
+    with pytest.raises(UserError, match="'global', 'per_device'"):
+        tower("efficientnet", variant="b0", statistics="none")
+    with pytest.raises(UserError, match="drop_connect is 1.5; it has to be less than 1"):
+        tower("efficientnet", variant="b0", drop_connect=1.5)
+    with pytest.raises(UserError, match="'base_blocks', 'blocks'"):
         efficientnet.drop_connect_rates(0.2, 1.0, "layers")

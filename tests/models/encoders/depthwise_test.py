@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.models import depthwise
+from xmodal.models.encoders import depthwise
 
 SHAPES = [  # rows, columns, kernel, stride
     (7, 9, 3, 1),

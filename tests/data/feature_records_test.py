@@ -1,0 +1,183 @@
+"""Frozen features: written whole or not at all, and read in place of raw columns."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tiny_captions_dataset_builder as tiny
+
+from xmodal import data
+from xmodal.config import UserError
+from xmodal.data import feature_records
+
+BF16 = ml_dtypes.bfloat16
+
+
+def _arrays(count, width=3):
+    rng = np.random.default_rng(count)
+    return [rng.normal(size=(rng.integers(1, 6), width)).astype(BF16) for _ in range(count)]
+
+
+@pytest.mark.parametrize("length", [2, 5, 8])
+def test_items_are_read_by_number_padded_or_cut(tmp_path, length):
+    arrays = _arrays(11)
+    data.write_features(str(tmp_path / "text"), "text_features", {"weights": "a"}, arrays)
+    reader = data.open_features(str(tmp_path / "text"))
+    assert (reader.count, reader.rows, reader.width) == (11, max(map(len, arrays)), 3)
+    assert reader.key == {"weights": "a"}
+    assert os.listdir(tmp_path) == ["text"]
+    items = np.array([[10, 0], [3, 3]])
+    features, mask = reader.read(items, length)
+    assert features.shape == (2, 2, length, 3)
+    assert features.dtype == BF16
+    for place, item in np.ndenumerate(items):
+        expected = arrays[item][:length]
+        np.testing.assert_array_equal(features[place][: len(expected)], expected)
+        assert not features[place][len(expected) :].any()
+        assert mask[place].tolist() == [k < len(expected) for k in range(length)]
+
+
+def test_an_interrupted_writer_leaves_nothing(tmp_path):
+    def arrays():
+        yield np.zeros((2, 3), BF16)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        data.write_features(str(tmp_path / "f"), "text_features", {}, arrays())
+    assert not os.listdir(tmp_path)
+    with pytest.raises(ValueError, match=r"item 1 have the shape \(2, 4\)"):
+        data.write_features(
+            str(tmp_path / "f"), "text_features", {}, [np.zeros((2, 3)), np.zeros((2, 4))]
+        )
+    assert not os.listdir(tmp_path)
+
+
+def test_the_folder_of_a_killed_writer_is_removed(tmp_path):
+    code = f"""
+import os, numpy as np
+from xmodal.data.feature_records import write_features
+def arrays():
+    yield np.zeros((2, 3))
+    os._exit(9)
+write_features({str(tmp_path / "f")!r}, "text_features", {{}}, arrays())
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert len(os.listdir(tmp_path)) == 1
+    data.write_features(str(tmp_path / "f"), "text_features", {}, _arrays(2))
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_of_two_writers_the_first_to_finish_counts(tmp_path):
+    folder = str(tmp_path / "f")
+
+    def overtaken():
+        data.write_features(folder, "text_features", {"by": "other"}, _arrays(2))
+        yield from _arrays(3)
+
+    data.write_features(folder, "text_features", {"by": "first"}, overtaken())
+    assert data.open_features(folder).key == {"by": "other"}
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_full_disk_is_an_error_of_one_sentence(tmp_path):
+    def arrays():
+        yield np.zeros((2, 3))
+        raise RuntimeError(f"Writing failed: {os.strerror(errno.ENOSPC)}")
+
+    with pytest.raises(UserError, match="do not fit into .*choose a folder on a larger disk"):
+        data.write_features(str(tmp_path / "f"), "text_features", {}, arrays())
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["metadata.json", "features.array_record"])
+def test_incomplete_features_are_refused(tmp_path, name):
+    folder = tmp_path / "f"
+    with pytest.raises(UserError, match="holds no complete features"):
+        data.open_features(str(folder))
+    data.write_features(str(folder), "text_features", {}, _arrays(4))
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match="delete it to have them computed again"):
+        data.open_features(str(folder))
+
+
+@pytest.fixture
+def config(tiny_config):
+    return tiny_config | {"config": "regions", "image": {"max_regions": 4}}
+
+
+def _write(config, folder, name):
+    """Features that tell their item: its id in every place, one row per token or region."""
+    split = data.eval_split(config, split="train", max_captions=None)
+    if name == "text_features":
+        lengths = np.concatenate([b["text_mask"].sum(axis=1) for b in split.captions(50)])
+        ids = split.caption_ids
+    else:
+        lengths = [len(tiny.regions(image_id)) for image_id in split.image_ids.tolist()]
+        ids = split.image_ids
+    arrays = [np.full((n, 5), i, BF16) for n, i in zip(lengths, ids, strict=True)]
+    data.write_features(str(folder), name, {}, arrays)
+    return data.open_features(str(folder))
+
+
+def _batches(config, features=None, **kwargs):
+    settings = {"split": "train", "seed": 1, "batch_size": 8, "first_step": 0, "total_steps": 3}
+    return list(data.train_batches(config, features=features, **settings | kwargs))
+
+
+@pytest.mark.parametrize("examples", ["images", "pairs"])
+def test_features_take_the_place_of_the_raw_columns(config, tmp_path, examples):
+    config |= {"examples": examples, "captions_per_image": 1 if examples == "pairs" else 2}
+    readers = [
+        _write(config, tmp_path / name, name) for name in ("text_features", "image_features")
+    ]
+    for raw, batch in zip(_batches(config), _batches(config, readers), strict=True):
+        spec = data.batch_spec(config, 8, readers)
+        assert {name: (column.shape, column.dtype) for name, column in spec.items()} == {
+            name: (column.shape, column.dtype) for name, column in batch.items()
+        }
+        assert set(raw) - set(batch) == {"image", "text_ids"}
+        for name in set(raw) & set(batch):
+            np.testing.assert_array_equal(raw[name], batch[name], err_msg=name)
+        text = batch["caption_id"].astype(BF16)[..., None] * batch["text_mask"]
+        np.testing.assert_array_equal(batch["text_features"], np.repeat(text[..., None], 5, -1))
+        image = batch["image_id"].astype(BF16)[:, None] * batch["image_mask"]
+        np.testing.assert_array_equal(batch["image_features"], np.repeat(image[..., None], 5, -1))
+
+
+def test_every_process_reads_its_own_rows(config, tmp_path, monkeypatch):
+    readers = [_write(config, tmp_path / "f", "image_features")]
+    read, original = [], feature_records.FeatureReader.read
+
+    def counted(self, items, length):
+        read.append(items.size)
+        return original(self, items, length)
+
+    whole = _batches(config, readers)
+    monkeypatch.setattr(feature_records.FeatureReader, "read", counted)
+    (part, *_) = _batches(config, readers, process_index=1, process_count=2)
+    np.testing.assert_array_equal(part["image_features"], whole[0]["image_features"][4:])
+    assert read == [4, 4, 4]
+
+
+def test_images_of_one_size_need_no_mask(tiny_config, tmp_path):
+    arrays = [np.full((6, 5), number, BF16) for number in range(37)]
+    data.write_features(str(tmp_path / "f"), "image_features", {}, arrays)
+    readers = [data.open_features(str(tmp_path / "f"))]
+    (batch, *_) = _batches(tiny_config, readers)
+    assert batch["image_features"].shape == (8, 6, 5)
+    assert "image_mask" not in batch
+    assert data.batch_spec(tiny_config, 8, readers)["image_features"].shape == (8, 6, 5)
+
+
+def test_features_of_other_items_are_refused(config, tmp_path):
+    data.write_features(str(tmp_path / "f"), "image_features", {}, _arrays(36))
+    with pytest.raises(UserError, match="features of 36 items, and the split has 37"):
+        _batches(config, [data.open_features(str(tmp_path / "f"))])
+    reader = _write(config, tmp_path / "text", "text_features")
+    with pytest.raises(UserError, match="captions of other lengths"):
+        _batches(config | {"text": {"tokenizer": "nltk", "max_length": 12}}, [reader])

@@ -1,0 +1,56 @@
+"""Vocabularies of a config: read, learned once, and the ids they give."""
+
+import pytest
+import tiny_captions_dataset_builder as tiny
+
+from xmodal import data
+from xmodal.config import UserError
+from xmodal.data.sources import Source
+from xmodal.preprocessing.treebank import split_nltk
+from xmodal.preprocessing.words import split_words
+
+
+def _texts(split):
+    first, count = tiny.SPLITS[split]
+    return [text for i in range(first, first + count) for text in tiny.captions(i).values()]
+
+
+@pytest.mark.parametrize("min_count", [1, 150])
+@pytest.mark.parametrize(("name", "split"), [("nltk", split_nltk), ("words", split_words)])
+def test_words_of_the_training_captions_are_learned(tiny_config, name, split, min_count):
+    text = {"tokenizer": name, "min_count": min_count, "unknown": "token", "max_length": 9}
+    config = tiny_config | {"text": text}
+    vocabulary = data.load_vocabulary(config)
+    words = [word.lower() for each in _texts("train") for word in split(each)]
+    kept = {word for word in words if words.count(word) >= min_count}
+    assert set(vocabulary) == kept | {"<pad>", "<start>", "<end>", "<unk>"}
+    assert data.vocabulary_size(config) == len(vocabulary)
+    (captions,) = data.eval_split(config, split="test").captions(1000)
+    test = data.eval_split(config, split="test")
+    for caption, ids, mask in zip(
+        test.caption_texts, captions["text_ids"], captions["text_mask"], strict=True
+    ):
+        expected = [word if word in kept else "<unk>" for word in split(caption.lower())]
+        assert [vocabulary[k] for k in ids[mask == 1]] == expected[:9]
+
+
+def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
+    config = tiny_config | {"text": {"vocabulary_size": 150, "max_length": 12}}
+    data.num_train_examples(tiny_config | {"examples": "pairs", "captions_per_image": 1}, "train")
+    monkeypatch.setattr(Source, "read", None)  # The columns without images were kept.
+    first = data.load_vocabulary(config)
+    assert first[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    monkeypatch.setattr(Source, "get", None)
+    assert data.load_vocabulary(config) == first
+
+
+def test_a_named_vocabulary_is_read(tiny_config, tmp_path):
+    known = ["red", "table"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in known))
+    text = {"tokenizer": "words", "vocabulary": str(tmp_path / "vocab.txt"), "max_length": 9}
+    assert data.load_vocabulary(tiny_config | {"text": text}) == known
+
+
+def test_a_config_without_text_has_no_vocabulary(tiny_config):
+    with pytest.raises(UserError, match=r"config\.data\.text is None"):
+        data.vocabulary_size(tiny_config | {"text": None})

@@ -1,0 +1,74 @@
+import jax
+import numpy as np
+import pytest
+
+from xmodal.config import UserError
+from xmodal.models.encoders import precomputed
+
+
+def _norm(x, name):
+    if name == "l2":
+        return x / np.linalg.norm(x, axis=-1, keepdims=True)
+    if name == "layer_norm":
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    return x
+
+
+@pytest.mark.parametrize("input_norm", precomputed.INPUT_NORMS)
+@pytest.mark.parametrize("regions", [None, 5])
+def test_equals_the_formula(input_norm, regions, random_variables, tower):
+    options = {"hidden": (11, 3), "dropout": 0.5, "input_norm": input_norm, "projection": 4}
+    made = tower("precomputed", features=7, **options)
+    shape = (6, 7) if regions is None else (6, regions, 7)
+    features = np.random.default_rng(0).random(shape).astype(np.float16)
+    params, state = random_variables(made, {"image": features}, scale=0.5)
+    vector = made.apply(params, state, {"image": features})[0].vector
+    x = _norm(features.astype(np.float64), input_norm)
+    for layer in (params["encoder"][name] for name in ("hidden1", "hidden2")):
+        x = np.maximum(x @ layer["kernel"] + layer["bias"], 0)
+    x = x if regions is None else x.mean(1)
+    expected = x @ params["projection"]["kernel"] + params["projection"]["bias"]
+    assert vector.dtype == np.float32
+    np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_layers_at_all(tower):
+    made, features = tower("precomputed", features=3), np.float16([[1, 2, 3]])
+    assert made.init(jax.random.key(0), {"image": features}) == ({}, {})
+    np.testing.assert_array_equal(made.apply({}, {}, {"image": features})[0].vector, features)
+
+
+def test_a_mask_leaves_regions_out(tower):
+    made = tower("precomputed", features=(4, 3))
+    features = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
+    mask = np.arange(4) < np.array([[3], [1]])
+    vector = made.apply({}, {}, {"image": features, "image_mask": mask})[0].vector
+    np.testing.assert_allclose(vector, [features[0, :3].mean(0), features[1, 0]], rtol=1e-6)
+
+
+def test_zero_features_have_a_finite_gradient(tower):
+    made = tower("precomputed", features=3, input_norm="l2")
+    gradient = jax.grad(lambda x: made.apply({}, {}, {"image": x})[0].vector.sum())
+    assert np.all(np.isfinite(gradient(np.zeros((2, 3)))))
+
+
+def test_dropout_in_training_only(random_variables, tower):
+    made = tower("precomputed", features=3, hidden=(64,), dropout=0.5)
+    inputs = {"image": np.ones((2, 3), np.float32)}
+    params, state = random_variables(made, inputs)
+    whole = made.apply(params, state, inputs)[0].vector
+    kwargs = {"train": True, "key": jax.random.key(0)}
+    dropped = made.apply(params, state, inputs, **kwargs)[0].vector
+    kept = dropped != 0
+    np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
+    assert 0 < kept.sum() < (whole != 0).sum()
+    frozen = made.apply(params, state, inputs, frozen=["encoder"], **kwargs)[0].vector
+    np.testing.assert_array_equal(frozen, whole)
+
+
+def test_errors_name_the_remedy(tower):
+    made = tower("precomputed", features=(7, 3))
+    with pytest.raises(ValueError, match=r"features=3 takes .* float32 \[2, 4\]"):
+        made.init(jax.random.key(0), {"image": np.zeros((2, 4), np.float32)})
+    with pytest.raises(UserError, match="known: .'l2', 'layer_norm', 'none'"):
+        tower("precomputed", features=3, input_norm="batch")

@@ -1,0 +1,111 @@
+"""Recurrent encoders against torch's, with torch's weights."""
+
+import jax
+import numpy as np
+import pytest
+from torch_import import import_torch
+
+from xmodal.config import UserError
+from xmodal.models import Mode
+
+LENGTHS = (7, 1, 4, 3)
+IDS = np.random.default_rng(0).integers(0, 11, (4, 7), np.int32)
+INPUTS = {"text_ids": IDS, "text_mask": np.int32(np.arange(7) < np.array(LENGTHS)[:, None])}
+GATES = {"gru": "rzn", "lstm": "ifgo"}
+
+
+def _cell(cell, torch_rnn, suffix, width):
+    """One direction of one layer under Flax's names."""
+    state = {name: tensor.detach().numpy() for name, tensor in torch_rnn.named_parameters()}
+    arrays = {}
+    for index, gate in enumerate(GATES[cell]):
+        rows = slice(index * width, (index + 1) * width)
+        of_input, of_hidden = (state[f"bias_{kind}h_{suffix}"][rows] for kind in "ih")
+        read = {"kernel": state[f"weight_ih_{suffix}"][rows].T}
+        kept = {"kernel": state[f"weight_hh_{suffix}"][rows].T}
+        if cell == "lstm":
+            kept["bias"] = of_input + of_hidden
+        elif gate == "n":
+            read["bias"], kept["bias"] = of_input, of_hidden
+        else:
+            read["bias"] = of_input + of_hidden
+        arrays |= {f"i{gate}": read, f"h{gate}": kept}
+    return arrays
+
+
+@pytest.mark.parametrize("cell", GATES)
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (1, True), (2, True)])
+def test_equals_torch(cell, layers, bidirectional, tower):
+    torch = import_torch()
+    torch.manual_seed(0)
+    width, table = 5, np.random.default_rng(1).normal(size=(11, 3)).astype(np.float32)
+    kind = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell]
+    theirs = kind(3, width, layers, batch_first=True, bidirectional=bidirectional)
+    words = torch.nn.utils.rnn.pack_padded_sequence(
+        torch.tensor(table[IDS]), torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False
+    )
+    with torch.no_grad():
+        outputs, state = theirs(words)
+    outputs, _ = torch.nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True)
+    state = (state[0] if cell == "lstm" else state)[-(1 + bidirectional) :]
+
+    directions = {"forward": "", "backward": "_reverse"} if bidirectional else {"forward": ""}
+    recurrent = {
+        f"layer{layer + 1}_{name}": _cell(cell, theirs, f"l{layer}{end}", width)
+        for layer in range(layers)
+        for name, end in directions.items()
+    }
+    made = tower(
+        "rnn", vocab_size=11, cell=cell, width=width, layers=layers, bidirectional=bidirectional,
+        embedding_width=3,
+    )  # fmt: skip
+    params = {"encoder": {"table": table, "recurrent": recurrent}}
+    fresh, _ = jax.eval_shape(made.init, jax.random.key(0), INPUTS)
+    assert jax.tree.map(np.shape, params) == jax.tree.map(lambda leaf: leaf.shape, fresh)
+    encoder = made.module.encoder
+    features = encoder.apply({"params": params["encoder"]}, INPUTS, Mode.EVALUATE)
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(
+            features.tokens[row, :length], outputs[row, :length], rtol=1e-5, atol=1e-6
+        )
+    joined = np.concatenate(list(state), axis=-1)
+    np.testing.assert_allclose(features.extras["state"], joined, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(features.extras["words"], table[IDS])
+
+
+@pytest.mark.parametrize("source", ["tokens", "state"])
+def test_the_end_of_a_text(source, tower, random_variables):
+    options = {"vocab_size": 11, "width": 5, "embedding_width": 3, "bidirectional": True}
+    made = tower("rnn", head={"name": "last", "source": source}, **options)
+    params, _ = random_variables(made, INPUTS, scale=0.5)
+    vector = made.apply(params, {}, INPUTS)[0].vector
+    for row, length in enumerate(LENGTHS):
+        alone = {name: column[row : row + 1, :length] for name, column in INPUTS.items()}
+        expected = made.apply(params, {}, alone)[0].vector[0]
+        np.testing.assert_allclose(vector[row], expected, rtol=1e-5, atol=1e-6)
+    # One token is the end of both directions.
+    other = {"tokens": "state", "state": "tokens"}[source]
+    made = tower("rnn", head={"name": "last", "source": other}, **options)
+    different = np.abs(made.apply(params, {}, INPUTS)[0].vector - vector).max(axis=1)
+    np.testing.assert_array_equal(different > 1e-4, np.array(LENGTHS) > 1)
+
+
+def test_words_drop_in_training_only(tower, random_variables):
+    made = tower("rnn", vocab_size=11, width=5, layers=2, embedding_width=3, dropout=0.5)
+    params, _ = random_variables(made, INPUTS, scale=0.5)
+    expected = made.apply(params, {}, INPUTS)[0].vector
+    run = {"train": True, "key": jax.random.key(0)}
+    assert np.abs(made.apply(params, {}, INPUTS, **run)[0].vector - expected).max() > 1e-2
+    frozen = made.apply(params, {}, INPUTS, frozen=["encoder"], **run)[0].vector
+    np.testing.assert_allclose(frozen, expected, rtol=1e-6)
+
+
+def test_errors_name_the_remedy(tower):
+    with pytest.raises(UserError, match="known: .'gru', 'lstm'"):
+        tower("rnn", vocab_size=11, cell="rnn")
+    made = tower("rnn", vocab_size=11, width=5)
+    with pytest.raises(UserError, match="The encoder Rnn has no frozen features"):
+        made.frozen_features({}, {}, INPUTS)
+    made = tower("words", head={"name": "last", "source": "state"}, vocab_size=11)
+    with pytest.raises(UserError, match="needs an encoder with a state, such as 'rnn'"):
+        made.init(jax.random.key(0), INPUTS)

@@ -1,0 +1,69 @@
+import jax
+import numpy as np
+import pytest
+
+RNG = np.random.default_rng(0)
+TABLE = RNG.normal(size=(7, 5)).astype(np.float32)
+IDS = np.int32([[1, 6, 6, 0], [3, 0, 0, 0], [0, 0, 0, 0]])
+MASK = np.int32([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
+
+
+INPUTS = {"text_ids": IDS, "text_mask": MASK}
+PARAMS = {"encoder": {"table": TABLE}}
+
+
+@pytest.mark.parametrize("pool", ["sum", "mean"])
+def test_adds_up_the_words_that_the_mask_keeps(pool, tower):
+    made = tower("words", head={"name": pool}, vocab_size=7, width=5)
+    embedding, state = made.apply(PARAMS, {}, INPUTS)
+    expected = np.stack([TABLE[1] + 2 * TABLE[6], TABLE[3], np.zeros(5)])
+    expected[0] /= 3 if pool == "mean" else 1
+    np.testing.assert_allclose(embedding.vector, expected, rtol=1e-6)
+    assert state == {}
+
+
+def test_equals_the_baseline_of_the_evaluation(tower):
+    from xmodal.pretrained import WordVectors, embed_texts
+
+    words = {word: row for row, word in enumerate(["a", "dog", "cat", "on", "the", "Mat", "."])}
+    texts = ["a dog on the Mat .", "unknown"]
+    expected, _ = embed_texts(texts, WordVectors(words, TABLE))
+    ids = np.int32([[0, 1, 3, 4, 5, 6], [0] * 6])
+    mask = np.int32([[1] * 6, [0] * 6])
+    made = tower("words", vocab_size=7, width=5)
+    vector = made.apply(PARAMS, {}, {"text_ids": ids, "text_mask": mask})[0].vector
+    np.testing.assert_allclose(vector, expected, rtol=1e-6)
+
+
+def test_gradients_reach_the_words_that_occur(tower):
+    made = tower("words", vocab_size=7, width=5, dtype="bfloat16", projection=2)
+    params, _ = made.init(jax.random.key(0), INPUTS)
+    assert params["encoder"]["table"].shape == (7, 5)
+    assert params["encoder"]["table"].dtype == np.float32
+
+    def total(params):
+        return made.apply(params, {}, INPUTS)[0].vector.sum()
+
+    rows = np.abs(jax.grad(total)(params)["encoder"]["table"]).sum(1) > 0
+    np.testing.assert_array_equal(np.flatnonzero(rows), [1, 3, 6])
+
+
+@pytest.mark.parametrize(
+    ("init", "scale", "spread"), [("normal", None, 0.1), ("uniform", 0.3, 0.3)]
+)
+def test_initial_words(init, scale, spread, tower):
+    made = tower("words", vocab_size=400, width=100, init=init, init_scale=scale)
+    table = made.init(jax.random.key(0), INPUTS)[0]["encoder"]["table"]
+    measured = np.std(table) if init == "normal" else np.abs(table).max()
+    assert measured == pytest.approx(spread, rel=0.03)
+
+
+def test_mistakes_are_noticed(tower):
+    made = tower("words", vocab_size=7, width=5)
+    with pytest.raises(ValueError, match=r"int text_ids .* got float32 \[3, 4\]"):
+        made.init(jax.random.key(0), INPUTS | {"text_ids": IDS.astype(np.float32)})
+    # Ids of another vocabulary do not become some other word; padding may have any id.
+    inputs = INPUTS | {"text_ids": IDS + np.int32([[6], [0], [9]])}
+    vector = made.apply(PARAMS, {}, inputs)[0].vector
+    assert np.isnan(vector[0]).all()
+    np.testing.assert_array_equal(vector[1:], [TABLE[3], np.zeros(5)])

@@ -1,0 +1,40 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.models import Features, Mode
+from xmodal.models.heads import make_head
+
+TOKENS = np.random.default_rng(0).normal(size=(3, 5, 4)).astype(np.float32)
+LENGTHS = (5, 1, 3)
+MASK = np.arange(5) < np.array(LENGTHS)[:, None]
+POOLS = {
+    "mean": lambda tokens: tokens.mean(0),
+    "sum": lambda tokens: tokens.sum(0),
+    "first": lambda tokens: tokens[0],
+    "last": lambda tokens: tokens[-1],
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_equals_the_loop(name, dtype):
+    head, tokens = make_head("head", {"name": name}), TOKENS.astype(dtype)
+    exact = tokens.astype(np.float32)
+    # Padding may hold anything.
+    garbage = jnp.where(MASK[..., None], tokens, jnp.nan)
+    vector = head.apply({}, Features(garbage, MASK), Mode.EVALUATE).vector
+    assert vector.dtype == np.float32
+    for row, length in enumerate(LENGTHS):
+        expected = POOLS[name](exact[row, :length])
+        np.testing.assert_allclose(vector[row], expected, rtol=1e-5, atol=1e-6)
+    vector = head.apply({}, Features(jnp.asarray(tokens)), Mode.TRAIN).vector
+    expected = [POOLS[name](row) for row in exact]
+    np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_row_of_padding_gives_no_nan(name):
+    head = make_head("head", {"name": name})
+    vector = head.apply({}, Features(TOKENS, np.zeros((3, 5), bool)), Mode.EVALUATE).vector
+    assert np.all(np.isfinite(vector))

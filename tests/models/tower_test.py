@@ -1,0 +1,105 @@
+"""Every encoder with every head, in shapes; and the parts that are frozen."""
+
+import jax
+import numpy as np
+import pytest
+
+from xmodal.config import UserError
+from xmodal.models import ENCODERS, HEADS, make_tower
+
+TEXT = {"text_ids": np.ones((2, 5), np.int32), "text_mask": np.ones((2, 5), np.int32)}
+PIXELS = {"image": np.zeros((2, 80, 80, 3), np.uint8)}
+REGIONS = {"image": np.zeros((2, 3, 6), np.float16), "image_mask": np.ones((2, 3), bool)}
+ENCODER_OPTIONS = {
+    "bert": ({"vocab_size": 19, "width": 8, "depth": 2, "heads": 2, "mlp_dim": 12}, TEXT, 8),
+    "efficientnet": ({"width": 0.25, "depth": 0.25}, PIXELS, 320),
+    "inception_v3": ({}, PIXELS, 2048),
+    "mobilenet_v2": ({"width": 0.35}, PIXELS, 1280),
+    "precomputed": ({"features": (3, 6), "hidden": (8,)}, REGIONS, 8),
+    "resnet": ({}, PIXELS, 2048),
+    "rnn": ({"vocab_size": 9, "width": 4, "bidirectional": True}, TEXT, 8),
+    "words": ({"vocab_size": 9, "width": 8}, TEXT, 8),
+}
+HEAD_OPTIONS = {
+    "gaussian": {"width": 6},
+    "transformer": {"width": 6, "heads": 2, "mlp_dim": 8, "depth": 2},
+}
+
+
+def _cheap(encoder):
+    # The networks of pixels differ in their first half only; tracing one of each is enough.
+    return [encoder] if encoder not in ("inception_v3", "mobilenet_v2", "resnet") else []
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_every_head_follows_every_encoder(encoder):
+    options, inputs, width = ENCODER_OPTIONS[encoder]
+    heads = HEADS if _cheap(encoder) else ["mean", "gaussian"]
+    for head in heads:
+        side = {
+            "encoder": {"name": encoder, **options},
+            "head": {"name": head, **HEAD_OPTIONS.get(head, {})},
+        }
+        tower = make_tower("side", side)
+        params, state = jax.eval_shape(tower.init, jax.random.key(0), inputs)
+
+        def train(params, state, key, tower=tower):
+            return tower.apply(params, state, inputs, train=True, key=key)
+
+        embedding, new_state = jax.eval_shape(train, params, state, jax.random.key(0))
+        shape = {"gaussian": (2, 7, 6), "transformer": (2, 6)}.get(head, (2, width))
+        assert (embedding.vector.shape, embedding.vector.dtype) == (shape, np.float32)
+        assert jax.tree.structure(new_state) == jax.tree.structure(state)
+        assert set(params) <= {"encoder", "head"}
+
+
+@pytest.mark.parametrize("encoder", ["efficientnet", "precomputed"])
+def test_frozen_features_stand_in_for_images(encoder, random_variables):
+    options, inputs, width = ENCODER_OPTIONS[encoder]
+    side = {"encoder": {"name": encoder, **options}, "head": {"name": "attention"}}
+    tower = make_tower("side", side)
+    params, state = random_variables(tower, inputs)
+    features = tower.frozen_features(params, state, inputs)
+    assert set(features) == {tower.feature_column} == {"image_features"}
+    assert features["image_features"].shape[::2] == (2, width)
+    masks = {name: column for name, column in inputs.items() if name.endswith("_mask")}
+    expected = tower.apply(params, state, inputs)[0].vector
+    without = {"head": params["head"]}
+    stored = tower.apply(without, state, features | masks)[0].vector
+    np.testing.assert_allclose(stored, expected, rtol=1e-4, atol=1e-5)
+    # A training step leaves the state of the part that it does not compute as it was.
+    run = {"train": True, "frozen": ("encoder",), "key": jax.random.key(0)}
+    _, new_state = tower.apply(without, state, features | masks, **run)
+    jax.tree.map(np.testing.assert_array_equal, new_state, state)
+    assert len(tower.frozen_paths(params)) == len(jax.tree.leaves(params["encoder"]))
+
+
+def test_the_projection_is_a_part_of_its_own(random_variables):
+    side = {
+        "encoder": {"name": "precomputed", "features": 6},
+        "head": {"name": "mean"},
+        "projection": {"width": 4, "batch_norm": True},
+    }
+    tower, inputs = make_tower("side", side), {"image": np.eye(5, 6, dtype=np.float32)}
+    params, state = random_variables(tower, inputs)
+    assert set(state["batch_stats"]) == {"projection"}
+    run = {"train": True, "key": jax.random.key(0)}
+    frozen, kept = tower.apply(params, state, inputs, frozen=("projection",), **run)
+    np.testing.assert_array_equal(frozen.vector, tower.apply(params, state, inputs)[0].vector)
+    jax.tree.map(np.testing.assert_array_equal, kept, state)
+    _, moved = tower.apply(params, state, inputs, frozen=("encoder", "head"), **run)
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.any(a != b)), moved, state)))
+
+
+def test_nothing_random_needs_no_key(random_variables):
+    side = {"encoder": {"name": "precomputed", "features": 6}, "head": {"name": "mean"}}
+    tower, inputs = make_tower("side", side), {"image": np.ones((2, 6), np.float32)}
+    everything = ("encoder", "head", "projection")
+    embedding, _ = tower.apply({}, {}, inputs, train=True, frozen=everything)
+    np.testing.assert_array_equal(embedding.vector, inputs["image"])
+    with pytest.raises(ValueError, match="pass key="):
+        tower.apply({}, {}, inputs, train=True, frozen=("encoder",))
+    with pytest.raises(ValueError, match=r"frozen=\['bert'\] .* known: \['encoder', 'head', 'proj"):
+        tower.apply({}, {}, inputs, train=True, frozen=("bert",))
+    with pytest.raises(UserError, match=r"\['pool'\] in side; .*'projection'"):
+        make_tower("side", side | {"pool": "mean"})
