@@ -167,11 +167,9 @@ class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
 
     Attributes:
       RELATIONS: names of the relations.
-      HOMEPAGE: of the dataset.
     """
 
     RELATIONS: ClassVar[tuple[str, ...]]
-    HOMEPAGE: ClassVar[str]
 
     def _read_pairs(self, folder: pathlib.Path) -> dict[str, list[Pair | LeftOut]]:
         """Reads the pairs of every split, with the numbers of their pictures."""
@@ -185,16 +183,15 @@ class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
     def _with_images(self) -> bool:
         return self.builder_config.name.endswith("images")
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        image = tfds.features.Image(shape=(None, None, 3)) if self._with_images else None
+    def _features(self) -> tfds.features.FeaturesDict:
+        image = schema.PIXELS if self._with_images else None
         features = schema.captioned_image_features(image, relations=len(self.RELATIONS))
-        return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {**features, "picture_id": np.int32, "picture": tfds.features.Text()}
-            ),
-            homepage=self.HOMEPAGE,
-            metadata=tfds.core.MetadataDict(relations=list(self.RELATIONS)),
+        return tfds.features.FeaturesDict(
+            {**features, "picture_id": np.int32, "picture": tfds.features.Text()}
         )
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"relations": list(self.RELATIONS)}
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
         pairs = self._read_pairs(folder)

@@ -137,13 +137,11 @@ class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):
     lists by `_open_splits`.
 
     Attributes:
-      HOMEPAGE: of the dataset.
       MOST_CAPTIONS: builder config -> captions of an example, for configs that have not all.
     """
 
     VERSION = tfds.core.Version("1.0.0")
     MIN_KEPT = 0.5
-    HOMEPAGE: ClassVar[str]
     MOST_CAPTIONS: ClassVar[Mapping[str, int]] = {}
 
     def _open_splits(self, folder: pathlib.Path) -> Mapping[str, LinkedSplit]:
@@ -158,11 +156,8 @@ class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):
         """
         raise NotImplementedError
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        return self.dataset_info_from_configs(
-            features=schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3))),
-            homepage=self.HOMEPAGE,
-        )
+    def _features(self) -> tfds.features.FeaturesDict:
+        return schema.captioned_image_features(schema.PIXELS)
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
         splits = self._open_splits(folder)

@@ -17,6 +17,7 @@ from data_prep.building.random_access import RandomAccessBuilder
 from data_prep.errors import UnexpectedFilesError
 
 __all__ = [
+    "PIXELS",
     "RandomAccessBuilder",
     "captioned_image_features",
     "check_counts",
@@ -25,6 +26,9 @@ __all__ = [
     "sentence_pair_features",
 ]
 
+# An image of any size.
+PIXELS = tfds.features.Image(shape=(None, None, 3))
+
 
 def captioned_image_features(
     image: Any, *, relations: int = 0, categories: bool = False
@@ -32,7 +36,7 @@ def captioned_image_features(
     """Features of the configs `images`, `features` and `captions`: an image with all its captions.
 
     Args:
-      image: feature of the image itself, `tfds.features.Image()` for pixels,
+      image: feature of the image itself, `PIXELS` for pixels,
         `feature_vector(...)` for precomputed features, or None to leave it out.
       relations: number R of labels of the pair of image and caption, 0 for none.
       categories: whether the objects in some images are known.

@@ -10,44 +10,51 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-import data_prep
-from configs import common
-from xmodal import eval_main
+from configs import cxc
+from xmodal import data, eval_main
+from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
+from xmodal.evals import judge, make_evaluator, read_options
+from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
-from xmodal.training import checkpoints, evaluation, following, loop, preflight
+from xmodal.training import checkpoints, following, run, start
+from xmodal.training.evaluation import RunEvaluation
 
-TINY = "tiny_captions"
-BEST = f"{TINY}/mean_recall@10"
+SHAPES = "crisscrossed_shapes"
+BEST = "shapes/mean_recall@10"
 TOTAL_STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    config = common.quick(common.experiment("tiny"))
+def config(few_shapes):
+    config = cxc.quick(cxc.experiment("tiny"))
     config.total_steps, config.batch_size = TOTAL_STEPS, 8
-    config.checkpoint.best_metric = BEST
     config.model.image = config.data.image = config.l2 = None
+    config.model.text.encoder.vocab_size = 400
     config.freeze = []
-    config.tasks = {"t2t": common.text_text()}
-    config.data.dataset, config.data.data_dir = TINY, str(tmp_path_factory.mktemp("tfds"))
-    config.data.captions_per_image, config.data.text.vocabulary_size = 2, 200
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(pathlib.Path(__file__).parent / "data")
-        patch.setitem(data_prep.BUILDERS, TINY, f"{TINY}_dataset_builder:Builder")
-        yield config
+    config.tasks = {"t2t": cxc.text_text()}
+    config.data.data_dir = few_shapes
+    config.data.captions_per_image = 2
+    config.data.text = {"vocabulary_size": 300, "max_length": 16}
+    config.evals.shapes.every = 2
+    config.evals.words = {"type": "boards", "every": 4, "similarity": {"name": "cosine"}}
+    config.evals.words.boards = ["shapes_own"]
+    return config
 
 
 @pytest.fixture(scope="module")
 def run_dir(config, tmp_path_factory):
     """A run with checkpoints of steps 0, 2 and 4; no training, so all hold the same model."""
     folder = str(tmp_path_factory.mktemp("run"))
-    parts = preflight.assemble(config)
-    state = loop.starting_state(parts, folder)
+    parts = run.build(config, mesh_lib.make_mesh())
+    state = start.starting_state(parts, folder)
     checkpoints.save_config(folder, parts.config)
-    saver = checkpoints.Checkpoints(folder, parts.config.checkpoint)
-    held_out = evaluation.RunEvaluator(parts).run_state(state)
+    saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
+    evaluation = RunEvaluation(parts)
+    assert [step for step in range(5) if evaluation.is_due(step)] == [0, 2, 4]
+    assert "words/shapes_own/t2t/recall@1" not in evaluation.run_state(2, state)
+    held_out = evaluation.run_state(TOTAL_STEPS, state)
     for step, score in [(0, 30.0), (2, 50.0), (4, 40.0)]:
         metrics = held_out | {BEST: score}
         saver.save(dataclasses.replace(state, step=np.int32(step)), metrics)
@@ -71,36 +78,64 @@ def read(path):
     return json.loads(path.read_text())
 
 
-def test_one_checkpoint_agrees_with_the_training_loop(run_dir, tmp_path, capsys):
+def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
     evaluate(run=str(run_dir), split="validation", output=str(tmp_path))
     found, in_loop = (
         read(tmp_path / "metrics.json"),
         read(run_dir / "checkpoints/2/metrics/metrics"),
     )
     assert found.pop("step") == 2  # the best
-    assert found.pop(BEST) == found[f"{TINY}/t2t/recall@10"]
+    assert found.pop(BEST) == found["shapes/t2t/recall@10"]
     del in_loop[BEST]
     assert {tag: found[tag] for tag in in_loop} == in_loop
     assert all(tag.endswith(("_low", "_high")) for tag in set(found) - set(in_loop))
-    assert store.load_ranks(tmp_path / "ranks.npz").results[0].name == TINY
     # The model reads captions only.
-    assert {tag.split("/")[1] for tag in found} == {"t2t"}
-    report = (tmp_path / "report.md").read_text()
+    tasks = {"t2t", "sts", "mean_recall@10"}
+    assert {tag.split("/")[-2 if "t2t" in tag else 1] for tag in found} <= tasks | {"shapes_own"}
+    own = read(tmp_path / "shapes/metrics.json")
+    assert own["shapes_own/t2t/recall@1"] == found["shapes/shapes_own/t2t/recall@1"]
+    assert read(tmp_path / "words/boards.json")["shapes_own"]["similarity"] == "cosine"
+    assert store.load_ranks(tmp_path / "shapes").results[0].name == "shapes_own"
+    report = (tmp_path / "shapes/report.md").read_text()
     assert "| tiny_quick step 2 |" in report
     assert report in capsys.readouterr().out
     assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
+    path = tmp_path / "model.npz"
+    given = {"run": str(run_dir), "split": "validation", "output": str(tmp_path / "out")}
+    with pytest.raises(UserError, match="leave out --follow"):
+        evaluate(save_embeddings=str(path), follow=True, **given)
+    evaluate(save_embeddings=str(path), evaluators=["shapes"], **given)
+    assert sorted(each.name for each in (tmp_path / "out").glob("*/")) == ["shapes", "steps"]
+    saved = arrays.load_embeddings(path)
+    assert saved.similarity == "dot"
+    assert saved.sides == {"text"}
+    split = data.eval_split(checkpoints.load_run(run_dir).data.to_dict(), split="validation")
+    np.testing.assert_array_equal(saved.caption_ids, split.caption_ids)
+    (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 100}}).values()
+    evaluator = make_evaluator("shapes", options, split, ["text"])
+    metrics = judge(evaluator, saved, name="file").metrics
+    assert metrics == read(tmp_path / "out/shapes/metrics.json")
+
+
+def test_an_unknown_evaluator(run_dir, tmp_path):
+    with pytest.raises(UserError, match=r"\['cxc'\]; config.evals has \['shapes', 'words'\]"):
+        evaluate(run=str(run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))
 
 
 def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
     given = {"run": str(run_dir), "split": "validation"}
     evaluate(output=str(tmp_path / "first"), **given)
     evaluate(output=str(tmp_path / "second"), compare=str(tmp_path / "first"), **given)
-    text = (tmp_path / "second/comparison.md").read_text()
-    assert text.startswith(f"## tiny_quick step 2 against {tmp_path / 'first'}\n")
+    text = (tmp_path / "second/shapes/comparison.md").read_text()
+    assert text.startswith(f"## tiny_quick step 2 against {tmp_path / 'first/shapes'}\n")
     assert text in capsys.readouterr().out
-    assert not any(read(tmp_path / "second/comparison.json").values())
+    for name in ("shapes", "words"):
+        assert not any(read(tmp_path / "second" / name / "comparison.json").values())
     evaluate(output=str(tmp_path / "second"), **given)
-    assert not list((tmp_path / "second").glob("comparison*"))
+    assert not list((tmp_path / "second").rglob("comparison*"))
 
 
 def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
@@ -108,17 +143,17 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
 ):
     given = {"run": str(run_dir), "split": "validation"}
     evaluate(output=str(tmp_path / "out"), **given)
-    stored = store.load_ranks(tmp_path / "out")
+    stored = store.load_ranks(tmp_path / "out/shapes")
     boards = [dataclasses.replace(board, label_hash="beef") for board in stored.results]
     ranks = store.pack_ranks(boards, similarity="dot", seed=0)
     write_files(tmp_path / "other", {"ranks.npz": ranks})
     monkeypatch.setattr(
         checkpoints, "restore_model", lambda *_: pytest.fail("evaluated for nothing")
     )
-    with pytest.raises(UserError, match=f"labels of board {TINY} differ: .* against beef"):
+    with pytest.raises(UserError, match="labels of board shapes_own differ: .* against beef"):
         evaluate(output=str(tmp_path / "new"), compare=str(tmp_path / "other"), **given)
-    with pytest.raises(UserError, match=r"Cannot write to .*report\.md: it is a file"):
-        evaluate(output=str(tmp_path / "out/report.md"), **given)
+    with pytest.raises(UserError, match=r"Cannot write to .*metrics\.json: it is a file"):
+        evaluate(output=str(tmp_path / "out/metrics.json"), **given)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]
 
 
@@ -171,7 +206,7 @@ FILES = {"annotations": "labels", "output": "out"}
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "Give one of --run, --config, --embeddings, .*, --models; given: none"),
+        ({}, "Give one of --run, --config, --embeddings, .*, --rankings; given: none"),
         ({"run": "r", "scores": "s.npy"}, "; given: --run and --scores"),
         ({"run": "r", "similarity": "dot"}, "--similarity cannot be given with --run"),
         ({"run": "r", "partial": True, "ids": "i"}, "--ids, --partial cannot be given with --run"),
@@ -179,10 +214,8 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be given with --embeddings"),
         ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
         ({"rankings": "r", "partial": True} | FILES, "--partial cannot be given with --rankings"),
-        ({"models": ["a"], "output": "o", "seed": 1}, "--seed cannot be given with --models"),
         ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
         ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder for"),
-        ({"models": ["a", "b"]}, "--models needs --output"),
     ],
 )
 def test_flags_that_do_not_go_together(values, message):

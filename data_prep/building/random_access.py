@@ -30,6 +30,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     `BuildReport.metadata`) and `split_hashes`, split -> hash (see `SplitHash`).
 
     Attributes:
+      HOMEPAGE: of the dataset.
       MIN_KEPT: share of the records of every split that must be usable.
       CHECK_IMAGES: whether images are decoded once; not needed for those that were just drawn.
       UNIQUE_IDS: features with ids that come once in a split.
@@ -41,6 +42,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       min_kept: in place of `MIN_KEPT`.
     """
 
+    HOMEPAGE: ClassVar[str] = ""
     MIN_KEPT: ClassVar[float] = 1.0
     CHECK_IMAGES: ClassVar[bool] = True
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids")
@@ -76,10 +78,20 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         """
         raise NotImplementedError
 
-    def dataset_info_from_configs(self, **kwargs: Any) -> tfds.core.DatasetInfo:
-        """The dataset's description as TFDS makes it, with room for the counts of a build."""
-        kwargs.setdefault("metadata", tfds.core.MetadataDict())
-        return super().dataset_info_from_configs(**kwargs)
+    def _features(self) -> tfds.features.FeaturesDict:
+        """The features of a record."""
+        raise NotImplementedError
+
+    def _metadata(self) -> dict[str, Any]:
+        """Entries of `info.metadata` that are known before a build."""
+        return {}
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return self.dataset_info_from_configs(
+            features=self._features(),
+            homepage=self.HOMEPAGE or None,
+            metadata=tfds.core.MetadataDict(self._metadata()),
+        )
 
     def _split_generators(
         self, dl_manager: tfds.download.DownloadManager

@@ -64,6 +64,7 @@ class Builder(schema.RandomAccessBuilder):
     there are in plain caption files, and `images` as many as there are images of those
     (data_prep/coco_captions/README.md has their form).
     """
+    HOMEPAGE = "https://cocodataset.org"
     EXPECTED: ClassVar[dict[str, int]] = {
         "train": 82783,
         "restval": 30504,
@@ -74,13 +75,12 @@ class Builder(schema.RandomAccessBuilder):
         "captions": 616767,
     }
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        pixels = tfds.features.Image(shape=(None, None, 3)) if self._with_images else None
-        return self.dataset_info_from_configs(
-            features=schema.captioned_image_features(pixels, categories=True),
-            homepage="https://cocodataset.org",
-            metadata=tfds.core.MetadataDict(complete=True),
-        )
+    def _features(self) -> tfds.features.FeaturesDict:
+        pixels = schema.PIXELS if self._with_images else None
+        return schema.captioned_image_features(pixels, categories=True)
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"complete": True}
 
     @property
     def _with_images(self) -> bool:

@@ -3,7 +3,7 @@
 import itertools
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -43,21 +43,17 @@ class Builder(RandomAccessBuilder):
     CHECK_IMAGES = False
     SPLIT_SIZES: Mapping[str, int] = {"train": 6000, "validation": 1000, "test": 1000}
 
-    def _info(self) -> tfds.core.DatasetInfo:
+    def _features(self) -> tfds.features.FeaturesDict:
         image = tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
-        features = {
-            "images": lambda: captioned_image_features(image),
-            "ratings": rating_features,
-            "relations": lambda: captioned_image_features(image, relations=len(TOPICS)),
-            "rated_captions": sentence_pair_features,
-        }
-        return self.dataset_info_from_configs(
-            features=features[self.builder_config.name](),
-            description="Simple shapes, described and compared by five people.",
-            metadata=tfds.core.MetadataDict(
-                {"relations": list(TOPICS)} if self.builder_config.name == "relations" else {}
-            ),
-        )
+        if self.builder_config.name == "ratings":
+            return rating_features()
+        if self.builder_config.name == "rated_captions":
+            return sentence_pair_features()
+        with_topics = self.builder_config.name == "relations"
+        return captioned_image_features(image, relations=len(TOPICS) if with_topics else 0)
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"relations": list(TOPICS)} if self.builder_config.name == "relations" else {}
 
     @classmethod
     def published_figures(cls, config: str) -> dict[str, Figure]:

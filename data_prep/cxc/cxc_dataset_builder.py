@@ -66,6 +66,7 @@ class Builder(schema.RandomAccessBuilder):
         val2014/ unpacked from it; or some of these images in images/ or images.zip, where they may
         also be called <12-digit id>.jpg.
     """
+    HOMEPAGE = "https://github.com/google-research-datasets/Crisscrossed-Captions"
     EXPECTED: ClassVar[dict[str, int]] = {
         "sts/validation/c2c_cocaption": 25_000,
         "sts/validation/c2c_isim": 19_009,
@@ -79,16 +80,10 @@ class Builder(schema.RandomAccessBuilder):
         "sits/test/c2i_intrasim": 19_833,
     }
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        parts = {
-            "caption": tfds.features.Text(),
-            "image": tfds.features.Image(shape=(None, None, 3)),
-        }
+    def _features(self) -> tfds.features.FeaturesDict:
+        parts = {"caption": tfds.features.Text(), "image": schema.PIXELS}
         added = {name: parts[kind] for name, kind in self._added.items()}
-        return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict({**schema.rating_features(), **added}),
-            homepage="https://github.com/google-research-datasets/Crisscrossed-Captions",
-        )
+        return tfds.features.FeaturesDict({**schema.rating_features(), **added})
 
     @classmethod
     def published_figures(cls, config: str) -> dict[str, Figure]:

@@ -47,6 +47,7 @@ class Builder(schema.RandomAccessBuilder):
     and pm_image_to_caption.json, pm_caption_to_image.json (for plausible_matches), to which the
     README of that repository links.
     """
+    HOMEPAGE = "https://github.com/naver-ai/eccv-caption"
     EXPECTED: ClassVar[dict[str, int]] = {
         "images": 5000,
         "captions": 25_000,
@@ -72,20 +73,19 @@ class Builder(schema.RandomAccessBuilder):
         "plausible_matches/t2i/queries": 24_760,
     }
 
-    def _info(self) -> tfds.core.DatasetInfo:
+    def _features(self) -> tfds.features.FeaturesDict:
         ids = tfds.features.Sequence(np.int32)
         if self.builder_config.name == "gallery":
-            features = {"image_id": np.int32, "caption_ids": ids, "fold": np.int32}
-        else:
-            features = {
+            return tfds.features.FeaturesDict(
+                {"image_id": np.int32, "caption_ids": ids, "fold": np.int32}
+            )
+        return tfds.features.FeaturesDict(
+            {
                 "task": tfds.features.Text(),
                 "query_id": np.int32,
                 "positive_ids": ids,
                 "unreachable_ids": ids,
             }
-        return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(features),
-            homepage="https://github.com/naver-ai/eccv-caption",
         )
 
     @classmethod

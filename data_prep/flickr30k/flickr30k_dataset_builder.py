@@ -37,17 +37,14 @@ class Builder(schema.RandomAccessBuilder):
       - for the config `entities`, results_20130124.token from flickr30k.tar.gz, and train.txt,
         val.txt and test.txt from https://github.com/BryanPlummer/flickr30k_entities.
     """
+    HOMEPAGE = "https://shannon.cs.illinois.edu/DenotationGraph/"
     EXPECTED: ClassVar[dict[str, dict[str, int]]] = {
         "karpathy": {"train": 29_000, "validation": 1_014, "test": 1_000, "captions": 155_070},
         "entities": {"train": 29_783, "validation": 1_000, "test": 1_000, "captions": 158_915},
     }
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        pixels = tfds.features.Image(shape=(None, None, 3))
-        return self.dataset_info_from_configs(
-            features=schema.captioned_image_features(pixels if self._with_images else None),
-            homepage="https://shannon.cs.illinois.edu/DenotationGraph/",
-        )
+    def _features(self) -> tfds.features.FeaturesDict:
+        return schema.captioned_image_features(schema.PIXELS if self._with_images else None)
 
     @property
     def _with_images(self) -> bool:

@@ -45,6 +45,7 @@ class Builder(schema.RandomAccessBuilder):
     The same content as captions.csv.gz, images_160.zip, expert_annotations.csv and
     crowdflower_annotations.csv.gz is read too.
     """
+    HOMEPAGE = "https://doi.org/10.1613/jair.3994"
     EXPECTED: ClassVar[dict[str, int]] = {
         "images": 8091,
         "train": 6000,
@@ -53,16 +54,12 @@ class Builder(schema.RandomAccessBuilder):
         "expert": 5664,
     }
 
-    def _info(self) -> tfds.core.DatasetInfo:
+    def _features(self) -> tfds.features.FeaturesDict:
         if self.builder_config.name == "ratings":
-            features = schema.rating_features()
-        elif self.builder_config.name == "features":
-            features = schema.captioned_image_features(schema.feature_vector(_CHANNELS))
-        else:
-            features = schema.captioned_image_features(tfds.features.Image(shape=(None, None, 3)))
-        return self.dataset_info_from_configs(
-            features=features, homepage="https://doi.org/10.1613/jair.3994"
-        )
+            return schema.rating_features()
+        if self.builder_config.name == "features":
+            return schema.captioned_image_features(schema.feature_vector(_CHANNELS))
+        return schema.captioned_image_features(schema.PIXELS)
 
     @classmethod
     def published_figures(cls, config: str) -> dict[str, Figure]:

@@ -70,14 +70,10 @@ class Builder(schema.RandomAccessBuilder):
       - train_caps.txt, ...: five lines per image
       - train_ids.txt, ... and train_capids.txt, ...: ids of images and of captions, if known.
     """
+    HOMEPAGE = "https://github.com/kuanghuei/SCAN"
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        return self.dataset_info_from_configs(
-            features=schema.captioned_image_features(
-                schema.feature_vector(*self.builder_config.shape)
-            ),
-            homepage="https://github.com/kuanghuei/SCAN",
-        )
+    def _features(self) -> tfds.features.FeaturesDict:
+        return schema.captioned_image_features(schema.feature_vector(*self.builder_config.shape))
 
     @classmethod
     def published_figures(cls, config: str) -> dict[str, Figure]:

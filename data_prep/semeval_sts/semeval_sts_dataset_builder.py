@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
@@ -37,18 +37,18 @@ class Builder(schema.RandomAccessBuilder):
     MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often left out:
     without them the dataset holds the others. All the rest must be there.
     """
+    HOMEPAGE = "https://alt.qcri.org/semeval2016/task1/"
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
 
-    def _info(self) -> tfds.core.DatasetInfo:
+    def _features(self) -> tfds.features.FeaturesDict:
+        return schema.sentence_pair_features()
+
+    def _metadata(self) -> dict[str, Any]:
         averages: dict[str, list[str]] = {}
         for each in SETS:
             if each.average:
                 averages.setdefault(str(each.average), []).append(each.name)
-        return self.dataset_info_from_configs(
-            features=schema.sentence_pair_features(),
-            homepage="https://alt.qcri.org/semeval2016/task1/",
-            metadata=tfds.core.MetadataDict(year_averages=averages),
-        )
+        return {"year_averages": averages}
 
     @classmethod
     def published_figures(cls, config: str) -> dict[str, Figure]:

@@ -132,7 +132,9 @@ def make_suite(task: Task) -> Callable[[], dict[str, float]]:
     images, captions = make_embeddings(task)
 
     def run() -> dict[str, float]:
-        source = Embeddings(images, captions, SIMILARITY)
+        source = Embeddings(
+            "here", labels.image_ids, images, labels.caption_ids, captions, SIMILARITY
+        )
         return summarize(evaluate_boards(source, labels, boards), intervals=True)
 
     return run

@@ -10,13 +10,13 @@ import sys
 import textwrap
 
 import pytest
-from data_prep.checks.walking import walk
 from tensorflow_datasets.core import dataset_info, file_adapters, shuffle
 
 import data_prep
 from data_prep.build import build
-from data_prep.checks.prepared import prepared_configs
+from data_prep.checks.split_contents import read_split
 from data_prep.errors import UnexpectedFilesError
+from data_prep.prepared import prepared_configs
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
@@ -46,7 +46,7 @@ def _left(files):
 
 def _is_sound(builder):
     hashes = builder.info.metadata["split_hashes"]
-    return len(hashes) == 3 and all(walk(builder, s).hash == hashes[s] for s in hashes)
+    return len(hashes) == 3 and all(read_split(builder, s).hash == hashes[s] for s in hashes)
 
 
 def _record(*args, **kwargs):

@@ -1,18 +1,19 @@
 """Evaluating the embeddings of other models, by command and in Python."""
 
+import dataclasses
 import json
 import sys
 
 import numpy as np
 import pytest
-from absl.testing import flagsaver
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
-from xmodal import eval_main
+from tests.evals.tiny_split import TinySplit
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.evals import from_files
+from xmodal.evals import from_files, judge, load_embeddings, make_evaluator, read_options
+from xmodal.evals.evaluators import boards
 from xmodal.evals.reports import store
 
 BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
@@ -175,16 +176,6 @@ def test_the_python_function_gives_the_same(annotations, model, evaluate, tmp_pa
     assert (tmp_path / "python/boards.json").read_text() == (out / "boards.json").read_text()
 
 
-def test_metrics_are_compared_over_models(evaluate, model, tmp_path):
-    outs = [
-        evaluate(similarity, embeddings=str(model / "tiny.npz"), similarity=similarity)
-        for similarity in ("dot", "cosine")
-    ]
-    with flagsaver.flagsaver(models=list(map(str, outs)), output=str(tmp_path / "agreement")):
-        eval_main.main(["eval_main"])
-    assert (tmp_path / "agreement/agreement.json").exists()
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -244,7 +235,7 @@ def test_models_on_other_labels_are_not_compared(evaluate, model, tmp_path, monk
     given = {"similarity": "dot", "boards": ["cxc"]}
     other = evaluate("other", embeddings=str(model / "part.npz"), partial=True, **given)
     monkeypatch.setattr(
-        from_files, "evaluate_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
+        boards, "evaluate_boards", lambda *_, **__: pytest.fail("evaluated for nothing")
     )
     with pytest.raises(UserError, match="labels of board cxc differ"):
         evaluate(embeddings=str(model / "tiny.npz"), compare=str(other / "ranks.npz"), **given)
@@ -262,11 +253,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     for output in ("out", "out/deep"):
         with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Name another folder"):
             evaluate(output, embeddings=str(model / "tiny.npz"), similarity="dot")
-    with (
-        flagsaver.flagsaver(models=["a", "b"], output=str(tmp_path / "out")),
-        pytest.raises(UserError, match="Cannot write to .*out: it is a file"),
-    ):
-        eval_main.main(["eval_main"])
     assert (tmp_path / "out").read_text() == "mine"
 
 
@@ -280,3 +266,37 @@ def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
     monkeypatch.setattr(mesh_lib, "initialize_processes", connect)
     with pytest.raises(Connected):
         evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")
+
+
+def test_a_prepared_split_is_judged_on_released_labels_like_a_file(annotations, model, evaluate):
+    """The evaluator of a run, `annotations` given, and a file of the same embeddings."""
+    arrays = embeddings()
+    split = TinySplit(
+        name="coco_captions",
+        image_ids=arrays["image_ids"],
+        caption_ids=arrays["caption_ids"],
+        caption_image_ids=arrays["caption_ids"] // 10,
+        ratings={},
+    )
+    section = {"type": "boards", "annotations": str(annotations), "bootstrap_samples": 50}
+    (options,) = read_options({"coco": section}).values()
+    evaluator = make_evaluator("coco", options, split, ("image", "text"))
+    source = load_embeddings(model / "tiny.npz")
+    evaluation = judge(
+        evaluator,
+        dataclasses.replace(source, similarity="cosine"),
+        name="run",
+        evaluator_name="coco",
+    )
+    out = evaluate(embeddings=str(model / "tiny.npz"), similarity="cosine")
+    assert evaluation.metrics == pytest.approx(metrics_of(out), abs=0)
+    assert list(evaluation.metrics) == list(metrics_of(out))
+    assert "coco/eccv/i2t/map@r" in evaluation.tagged
+    assert [board.name for board in evaluation.boards] == BOARDS
+    # An incomplete split is named as such.
+    part = dataclasses.replace(split, image_ids=split.image_ids[:9])
+    evaluator = make_evaluator("coco", options, part, ("image", "text"))
+    assert evaluator.provenance.warnings[0].startswith("PARTIAL: 9 of 12 images of the test split")
+    other = dataclasses.replace(split, image_ids=split.image_ids + 500)
+    with pytest.raises(UserError, match="coco_captions has 0 of the 12 images of the test split"):
+        make_evaluator("coco", options, other, ("image", "text"))

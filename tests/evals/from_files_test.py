@@ -11,6 +11,7 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.evals import from_files
+from xmodal.evals.evaluators import boards
 from xmodal.evals.labels import known_files
 from xmodal.evals.reports.store import StoredResults
 
@@ -62,17 +63,17 @@ def ranked(depth):
 
 def evaluate(annotations, **given):
     if not {"embeddings", "scores", "rankings"} & set(given):
-        given |= {"embeddings": embeddings(), "similarity": "dot"}
+        given = {"embeddings": embeddings(), "similarity": "dot"} | given
     return from_files.evaluate(annotations=annotations, bootstrap_samples=5, **given)
 
 
 def test_published_rows_stand_beside_released_labels_only(annotations, monkeypatch):
     monkeypatch.setattr(known_files, "_COUNTS", COUNTS)
-    assert evaluate(annotations).published
+    assert evaluate(annotations).provenance.published
     lines = (annotations / "sts_test.csv").read_text().splitlines(keepends=True)
     (annotations / "sts_test.csv").write_text("".join(lines[:2]))
     evaluation = evaluate(annotations)
-    assert not evaluation.published
+    assert not evaluation.provenance.published
     report = evaluation.report()
     bold = r"\*\*NOT THE RELEASED LABELS: in .*labels, sts_test.csv holds 1 pairs instead of 2\. "
     assert re.search(bold, report)
@@ -81,7 +82,7 @@ def test_published_rows_stand_beside_released_labels_only(annotations, monkeypat
 
 
 def test_boards_left_out_have_one_line_per_reason(annotations):
-    notes = [note for note in evaluate(annotations).notes if note.startswith("Left out")]
+    notes = [note for note in evaluate(annotations).provenance.notes if note.startswith("Left out")]
     lists = "eccv_image_to_caption.json and eccv_caption_to_image.json"
     assert notes == [
         "Left out cxc: coco_captions lacks the labels 'sits' (sits_val.csv or sits_test.csv) and "
@@ -93,10 +94,23 @@ def test_boards_left_out_have_one_line_per_reason(annotations):
     part = {key: each[:3] if "image" in key else each for key, each in embeddings().items()}
     (annotations / "val2014_categories.npz").unlink()
     found = evaluate(annotations, embeddings=part, similarity="dot", partial=True)
-    notes = [note for note in found.notes if note.startswith("Left out")]
+    notes = [note for note in found.provenance.notes if note.startswith("Left out")]
     assert notes[0] == "Left out coco1k: its folds need the whole split, and this is 3 of 4 images."
     assert not any("zeta0" in note or "pcme" in note for note in notes)
-    assert not evaluate(annotations, boards="coco5k").notes
+    assert not evaluate(annotations, boards="coco5k").provenance.notes
+
+
+def test_the_similarity_of_the_file_is_the_default(annotations, tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez(path, similarity="cosine", **embeddings())
+    found = evaluate(annotations, embeddings=path)
+    assert found.similarity == "cosine"
+    assert found.metrics == evaluate(annotations, similarity="cosine").metrics
+    # A name that is asked for comes first.
+    assert evaluate(annotations, embeddings=path, similarity="dot").similarity == "dot"
+    np.savez(path, similarity="cosinus", **embeddings())
+    with pytest.raises(UserError, match="'cosinus'"):
+        evaluate(annotations, embeddings=path)
 
 
 def test_lists_that_determine_nothing_are_refused(annotations):
@@ -122,7 +136,7 @@ def test_a_model_that_cannot_be_compared_is_refused_before_the_work(annotations,
     def work(*args, **given):
         pytest.fail("evaluated for nothing")
 
-    monkeypatch.setattr(from_files, "evaluate_boards", work)
+    monkeypatch.setattr(boards, "evaluate_boards", work)
     part = {key: each[:3] if "image" in key else each for key, each in embeddings().items()}
     with pytest.raises(UserError, match="labels of board coco5k differ"):
         evaluate(annotations, embeddings=part, similarity="dot", partial=True, other=stored)

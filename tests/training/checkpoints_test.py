@@ -8,19 +8,25 @@ import numpy as np
 import pytest
 import tiny_encoder as tiny
 
-from configs import common
+from configs import cxc
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
+from xmodal.config import UserError, read
 from xmodal.training import checkpoints, optimizer, state
+from xmodal.training.sections import CheckpointConfig, SelectConfig
 
-BEST = "tiny/mean_recall@10"
+BEST = "shapes/mean_recall@10"
 FSDP = [("params/text", "fsdp"), (".*", "replicated")]
 
 
-def make_saver(folder, keep_last=10):
-    return checkpoints.Checkpoints(
-        str(folder), {"every": 1, "keep_last": keep_last, "best_metric": BEST}
-    )
+def make_saver(folder, keep_last=10, metric=BEST, mode="max"):
+    kept = CheckpointConfig(every=1, keep_last=keep_last)
+    return checkpoints.Checkpoints(str(folder), kept, SelectConfig(metric, mode))
+
+
+def make_optimizer(params):
+    """Adam with the rule that skips updates: moments, counters and scalars."""
+    config = read(optimizer.OptimizerConfig, "config.optimizer", cxc.skipping_adam(1e-3))
+    return optimizer.make_optimizer(config, 10, params)
 
 
 def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
@@ -34,20 +40,20 @@ def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
     shapes = state.TrainState(
         step=np.int32(step),
         params=params,
-        frozen={"text": {"bert": {"word": np.zeros((4, 2))}}},
+        frozen={"text": {"encoder": {"word": np.zeros((4, 2))}}},
         model_state={"image": {"batch_stats": {"mean": np.zeros(5)}}, "text": {}},
-        opt_state=optimizer.make_optimizer(common.cxc_adam(1e-3), 10).init(params),
+        opt_state=make_optimizer(params).init(params),
     )
-    homes = mesh_lib.tree_shardings(shapes, rules, mesh_lib.make_mesh(jax.devices()[:devices]))
+    shardings = mesh_lib.tree_shardings(shapes, rules, mesh_lib.make_mesh(jax.devices()[:devices]))
 
-    def fill(leaf, home):
+    def fill(leaf, sharding):
         if np.issubdtype(leaf.dtype, np.integer):
             value = np.full(leaf.shape, step, np.int32)
         else:
             value = rng.normal(size=leaf.shape).astype(np.float32)
-        return jax.device_put(value, home)
+        return jax.device_put(value, sharding)
 
-    return jax.tree.map(fill, shapes, homes)
+    return jax.tree.map(fill, shapes, shardings)
 
 
 def save(folder, states, metrics=None, **options):
@@ -58,10 +64,11 @@ def save(folder, states, metrics=None, **options):
 
 
 def test_the_last_few_and_the_best_are_kept(tmp_path):
-    scores = {0: 10.0, 1: 40.0, 2: 30.0, 4: 20.0}
-    metrics = {step: {BEST: score, "tiny/t2t/recall@1": 99.0} for step, score in scores.items()}
-    save(tmp_path, map(make_state, range(6)), metrics, keep_last=2)
-    assert checkpoints.steps(str(tmp_path)) == [1, 4, 5]
+    scores = {0: 20.0, 1: 40.0, 2: 10.0, 4: 30.0}
+    metrics = {step: {BEST: score, "shapes/t2t/recall@1": 99.0} for step, score in scores.items()}
+    for mode, best in (("max", 1), ("min", 2)):
+        save(tmp_path / mode, map(make_state, range(6)), metrics, keep_last=2, mode=mode)
+        assert checkpoints.steps(str(tmp_path / mode)) == [best, 4, 5]
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])
@@ -74,8 +81,8 @@ def test_every_bit_comes_back_on_any_number_of_devices(tmp_path, devices):
     restored = checkpoints.restore_latest(str(tmp_path), target)
     tiny.assert_identical(restored, saved)
     assert jax.tree.structure(restored) == jax.tree.structure(saved)
-    homes = jax.tree.map(lambda new, wanted: new.sharding == wanted.sharding, restored, target)
-    assert all(jax.tree.leaves(homes))
+    shardings = jax.tree.map(lambda new, wanted: new.sharding == wanted.sharding, restored, target)
+    assert all(jax.tree.leaves(shardings))
 
 
 def test_a_run_without_checkpoints_starts_with_what_it_has(tmp_path):
@@ -90,8 +97,8 @@ def test_another_model_names_the_arrays_that_differ(tmp_path):
         checkpoints.restore_latest(str(tmp_path), make_state(0, rows=504))
     assert "text/projection/kernel: model (504, 512), checkpoint (512, 512)" in str(error.value)
     other = make_state(0)
-    other.params["text"]["adapter"] = other.params["text"].pop("projection")
-    with pytest.raises(UserError, match="adapter/bias: model .3,., checkpoint none"):
+    other.params["text"]["head"] = other.params["text"].pop("projection")
+    with pytest.raises(UserError, match="head/bias: model .3,., checkpoint none"):
         checkpoints.restore_latest(str(tmp_path), other)
 
 
@@ -118,27 +125,35 @@ def test_frozen_parameters_of_a_start_that_failed_are_replaced(tmp_path):
 
 
 def test_the_model_is_read_with_its_frozen_parameters(tmp_path):
-    config = tiny.make_config(freeze=["text/bert/"])
-    config.model.image.projection, config.model.text.projection = None, tiny.FEATURES
+    config = tiny.make_config(freeze=["text/encoder/"])
+    # An image side without parameters; running statistics and parameters of a task.
+    config.model.image.projection = None
+    config.model.text.projection = {"width": tiny.FEATURES, "batch_norm": True}
+    config.tasks.i2t.similarity = {"name": "cosine", "learned_temperature": True}
     parts = tiny.make_parts(config)
+    rng = np.random.default_rng(0)
     saved = dataclasses.replace(tiny.start(parts), step=np.int32(2))
+    statistics = jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), saved.model_state)
+    saved = dataclasses.replace(saved, model_state=jax.device_put(statistics))
+    assert jax.tree.leaves(statistics)
+    assert saved.params["tasks"]["i2t"]["similarity"]
     save(tmp_path, [saved])
-    args = (str(tmp_path), 2, parts.model, parts.example_inputs)
+    args = (str(tmp_path), 2, parts.shapes)
     for mesh in (None, parts.mesh):
         params, model_state = checkpoints.restore_model(*args, mesh)
         tiny.assert_identical(params, saved.all_params())
-        assert model_state == saved.model_state
+        tiny.assert_identical(model_state, saved.model_state)
         devices = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(params)}
         assert devices == {8 if mesh else 1}
     with pytest.raises(UserError, match=r"no checkpoint of step 3; it has \[2\]"):
-        checkpoints.restore_model(str(tmp_path), 3, *args[2:])
+        checkpoints.restore_model(str(tmp_path), 3, parts.shapes)
 
 
 @pytest.fixture(scope="module")
 def three_steps(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     config = tiny.make_config()
-    config.checkpoint.best_metric = BEST
+    config.select.metric = BEST
     checkpoints.save_config(str(folder), config)
     metrics = {0: {BEST: 50.0}, 4: {BEST: 50.0}, 6: {BEST: 20.0}}
     save(folder, map(make_state, (0, 4, 6)), metrics)
@@ -204,19 +219,39 @@ def test_a_step_already_saved_is_left_alone(tmp_path):
     tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), first)
 
 
-def test_mistakes_in_the_section_are_named(tmp_path):
-    with pytest.raises(UserError, match=r"\['keep'\] in config.checkpoint; known: .*'keep_last'"):
-        checkpoints.Checkpoints(str(tmp_path), {"keep": 3})
-    with pytest.raises(UserError, match=f"best_metric='{BEST}' is none of .'tiny/t2t/recall@10'"):
-        save(tmp_path, [make_state(0)], {0: {"tiny/t2t/recall@10": 1.0}})
+def test_a_metric_that_no_evaluator_has_is_refused(tmp_path):
+    message = f"'{BEST}' in config.select.metric; known: .*Did you mean 'shapes/t2t/recall@10'"
+    with pytest.raises(UserError, match=message):
+        save(tmp_path, [make_state(0)], {0: {"shapes/t2t/recall@10": 1.0}})
+    assert checkpoints.steps(str(tmp_path)) == []
 
 
 def test_a_run_goes_on_only_with_its_own_model_and_batches(tmp_path):
-    config = common.quick(common.experiment("tiny"))
+    config = cxc.quick(cxc.experiment("tiny"))
     checkpoints.check_same_run(str(tmp_path), config)  # nothing there yet
     checkpoints.save_config(str(tmp_path), config)
     config.total_steps, config.data.prefetch, config.data.manual_dir = 99, 7, "elsewhere"
     checkpoints.check_same_run(str(tmp_path), config)
     config.batch_size, config.data.image.size = 3, 32
     with pytest.raises(UserError, match="another batch_size and another data"):
+        checkpoints.check_same_run(str(tmp_path), config)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("seed", 1),
+        ("model.similarity.temperature", 2.0),
+        ("tasks.i2t.weight", 0.5),
+        ("freeze", []),
+        ("l2.scale", 1.0),
+        ("train_split", "validation"),
+    ],
+)
+def test_every_section_that_changes_the_learning_is_named(tmp_path, path, value):
+    config = cxc.quick(cxc.experiment("tiny"))
+    config.tasks = {"i2t": cxc.image_text()}
+    checkpoints.save_config(str(tmp_path), config)
+    config.update_from_flattened_dict({path: value})
+    with pytest.raises(UserError, match=f"started with another {path.split('.')[0]}; continue"):
         checkpoints.check_same_run(str(tmp_path), config)

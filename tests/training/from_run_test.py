@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 import tiny_encoder as tiny
 
-from configs import common
+from configs import cxc
 from xmodal.config import UserError
-from xmodal.training import checkpoints, init_from, optimizer
-from xmodal.training.state import flatten
+from xmodal.training import checkpoints, from_run
+from xmodal.training.sections import CheckpointConfig, InitConfig, SelectConfig
+from xmodal.training.tree import flatten
 
 
-def make_state(*, seed, freeze=(), **image):
-    config = tiny.make_config(freeze=list(freeze), optimizer=common.cxc_adam(1e-3))
-    config.model.image.update(image)
+def make_state(*, seed, freeze=(), hidden=(), width=8):
+    """A state with moments, a skip rule, running statistics and parameters of a task."""
+    config = tiny.make_config(freeze=list(freeze), optimizer=cxc.skipping_adam(1e-3))
+    config.model.image.encoder.hidden = hidden
+    config.model.image.projection.update({"width": width, "batch_norm": True})
+    config.tasks.t2t.similarity = {"name": "cosine", "learned_temperature": True}
     return tiny.start(tiny.make_parts(config), seed)
 
 
@@ -32,9 +36,12 @@ def source(tmp_path_factory):
 
     state = make_state(seed=1)
     state = dataclasses.replace(
-        state, step=used(state.step), opt_state=jax.tree.map(used, state.opt_state)
+        state,
+        step=used(state.step),
+        model_state=jax.tree.map(used, state.model_state),
+        opt_state=jax.tree.map(used, state.opt_state),
     )
-    saver = checkpoints.Checkpoints(folder, {"every": 1, "keep_last": 1, "best_metric": "m"})
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
     saver.save(state)
     saver.close()
     checkpoints.save_config(folder, tiny.make_config())
@@ -42,80 +49,90 @@ def source(tmp_path_factory):
 
 
 def settings(source, **changes):
-    return {"run": source[0], "step": "latest", "include": [".*"], "optimizer": False} | changes
+    options = {"run": source[0], "step": "latest", "include": (".*",), "optimizer": False}
+    return InitConfig(**(options | changes))
 
 
 def test_all_weights_come_and_nothing_else(source):
     fresh = make_state(seed=2)
-    state = init_from.init_from(fresh, settings(source))
+    state = from_run.take_weights(fresh, settings(source))
     tiny.assert_identical(state.params, source[1].params)
+    assert set(state.params) == {"image", "text", "tasks"}
+    tiny.assert_identical(state.model_state, source[1].model_state)
+    assert jax.tree.leaves(state.model_state)
     tiny.assert_identical(state.opt_state, fresh.opt_state)
     assert int(state.step) == 0
-    homes = jax.tree.map(lambda new, old: new.sharding == old.sharding, state, fresh)
-    assert all(jax.tree.leaves(homes))
+    same = jax.tree.map(lambda new, old: new.sharding == old.sharding, state, fresh)
+    assert all(jax.tree.leaves(same))
 
 
-@pytest.mark.parametrize("include", [["text/"], ["text/bert", "image/"]])
+@pytest.mark.parametrize(
+    "include",
+    [["text/"], ["text/encoder", "image/"], ["tasks/t2t"], ["image/projection/batch_norm"]],
+)
 def test_only_what_a_pattern_names_comes(source, include):
     fresh = make_state(seed=2)
-    state = init_from.init_from(fresh, settings(source, include=include))
-    taken, before, after = (flatten(s.params) for s in (source[1], fresh, state))
-    for path, leaf in after.items():
-        included = path.startswith(tuple(include))
-        np.testing.assert_array_equal(leaf, (taken if included else before)[path])
-    assert any(not path.startswith(tuple(include)) for path in after)
+    state = from_run.take_weights(fresh, settings(source, include=tuple(include)))
+    chosen = 0
+    for part in ("params", "model_state"):
+        taken, before, after = (flatten(getattr(s, part)) for s in (source[1], fresh, state))
+        for path, leaf in after.items():
+            # Running statistics go with the part that they belong to.
+            included = path.replace("/batch_stats/", "/").startswith(tuple(include))
+            np.testing.assert_array_equal(leaf, (taken if included else before)[path])
+            chosen += included
+    assert 0 < chosen < len(flatten(state.params))
 
 
 def test_moments_come_along_and_counters_start_anew(source):
     fresh = make_state(seed=2)
-    state = init_from.init_from(fresh, settings(source, optimizer=True))
-    (skip, _, (adam, schedule)), (other_skip, _, (other_adam, other_schedule)) = (
-        s.opt_state for s in (state, source[1])
-    )
-    tiny.assert_identical(adam, other_adam)
-    assert int(adam.count) == 30
-    assert int(state.step) == 0
-    assert int(schedule.count) == 0
-    assert int(other_schedule.count) == 30
-    assert isinstance(skip, optimizer.SkipOutliersState)
-    tiny.assert_identical(skip, fresh.opt_state[0])
-    assert float(other_skip.weight) > 0
+    state = from_run.take_weights(fresh, settings(source, optimizer=True))
+    new, other = state.opt_state, source[1].opt_state
+    tiny.assert_identical(new["moments"], other["moments"])
+    (counts,) = {int(c) for c in jax.tree.leaves(new["moments"]) if c.dtype == np.int32}
+    assert counts == 30  # of the bias correction
+    assert int(state.step) == int(new["count"]) == 0
+    assert int(other["count"]) == 30
+    # The schedule and the skip rule are those of a new run.
+    for name in ("count", "scheduled_rate", "outliers"):
+        tiny.assert_identical(new[name], fresh.opt_state[name])
+    assert any(np.any(leaf != 0) for leaf in jax.tree.leaves(other["outliers"]))
 
 
 def test_weights_may_be_frozen_from_now_on(source):
-    state = init_from.init_from(make_state(seed=2, freeze=["text/bert/"]), settings(source))
+    fresh = make_state(seed=2, freeze=["text/encoder/"])
+    state = from_run.take_weights(fresh, settings(source))
     tiny.assert_identical(state.all_params(), source[1].params)
-    assert set(state.frozen["text"]) == {"bert"}
+    assert set(state.frozen["text"]) == {"encoder"}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"include": ["text/", "txet/"]}, "config.init_from.include: 'txet/' matches no parameter"),
+        ({"include": ("text/", "txet/")}, "config.init_from.include: 'txet/' matches no parameter"),
         ({"run": "runs/none"}, "'runs/none' is no run of xmodal.main"),
         ({"step": 7}, r"has no checkpoint of step 7; it has \[30\]"),
-        ({"optimiser": True}, r"\['optimiser'\] in config.init_from; known: .*'optimizer'"),
         (
-            {"include": ["text/"], "optimizer": True},
-            "leaves out image/projection/bias.*config.init_from.optimizer=False",
+            {"include": ("text/",), "optimizer": True},
+            "leaves out image/projection/batch_norm/bias.*config.init_from.optimizer=False",
         ),
     ],
 )
 def test_mistakes_are_named(source, changes, message):
     with pytest.raises(UserError, match=message):
-        init_from.init_from(make_state(seed=2), settings(source, **changes))
+        from_run.take_weights(make_state(seed=2), settings(source, **changes))
 
 
 def test_an_array_that_the_other_run_lacks(source):
     deeper = make_state(seed=2, hidden=(8,))
-    with pytest.raises(UserError, match="has no image/hidden1/bias; narrow config.init_from.inc"):
-        init_from.init_from(deeper, settings(source))
-    state = init_from.init_from(deeper, settings(source, include=["text/"]))
+    with pytest.raises(UserError, match="has no image/encoder/hidden1/bias; narrow config.init_from.inc"):
+        from_run.take_weights(deeper, settings(source))
+    state = from_run.take_weights(deeper, settings(source, include=("text/",)))
     tiny.assert_identical(state.params["text"], source[1].params["text"])
 
 
 def test_an_array_of_another_shape(source):
-    wider = make_state(seed=2, features=6)
-    message = r"image/projection/kernel is \(6, 8\) here but \(5, 8\) in "
+    wider = make_state(seed=2, width=6)
+    message = r"image/projection/bias is \(6,\) here but \(8,\) in "
     with pytest.raises(UserError, match=message):
-        init_from.init_from(wider, settings(source))
+        from_run.take_weights(wider, settings(source))

@@ -230,7 +230,7 @@ def best_step(run_dir: str) -> int:
     Raises:
       UserError: no checkpoint was evaluated.
     """
-    select = read(SelectConfig, "config.select", load_run(run_dir).select)
+    select = read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
     scores = {step: select.score(_metrics(run_dir, step)) for step in steps(run_dir)}
     best = max(scores, key=lambda step: (scores[step], step), default=None)
     if best is None or scores[best] == float("-inf"):

@@ -100,7 +100,7 @@ class SentencePairs:
         parts = [name.split("/", 1) for name in pairs["sets"]]
         self.labels = {
             "score": np.asarray(pairs["scores"]),
-            "set": np.array([f"{name}{year}" for year, name in parts]),
+            "set": np.array([name + year.lstrip("0") for year, name in parts]),
             "average": np.asarray(pairs["averages"]),
         }
 

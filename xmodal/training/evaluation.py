@@ -191,7 +191,9 @@ class RunEvaluation:
         return evaluations
 
     def load_others(self, folder: str | None, split: str | None) -> dict[str, StoredResults]:
-        """Returns stored results of another model by evaluator, checked before any work.
+        """Opens all splits, and returns stored results of another model by evaluator.
+
+        To be called before any work, to say what is wrong with a split or a comparison.
 
         Args:
           folder: of results, with a folder per evaluator or those of one evaluation; None for no
@@ -201,13 +203,13 @@ class RunEvaluation:
         Raises:
           UserError: there are none, or the results cannot be compared.
         """
-        if folder is None:
-            return {}
         others = {}
         for name in self.options:
-            own = os.path.join(folder, name)
-            others[name] = load_ranks(own if os.path.isdir(own) else folder)
-            self.evaluator(name, self.split_of(name, split)).check_comparable(others[name])
+            evaluator = self.evaluator(name, self.split_of(name, split))
+            if folder is not None:
+                own = os.path.join(folder, name)
+                others[name] = load_ranks(own if os.path.isdir(own) else folder)
+                evaluator.check_comparable(others[name])
         return others
 
     def evaluator(self, name: str, split: str) -> Evaluator:

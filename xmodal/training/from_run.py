@@ -75,7 +75,9 @@ def _take(
 ) -> dict[str, Any]:
     def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         path = jax.tree_util.keystr(keys, simple=True, separator="/")
-        if not any(re.match(pattern, path) for pattern in include):
+        # Running statistics go with the part that they belong to.
+        part = path.replace("/batch_stats/", "/", 1)
+        if not any(re.match(pattern, part) for pattern in include):
             return leaf
         if path not in source:
             raise UserError(

@@ -17,7 +17,7 @@ import data_prep
 from data_prep import build, schema
 from data_prep.building.records import LeftOut
 from data_prep.building.split_hash import SplitHash
-from data_prep.checks.walking import walk
+from data_prep.checks.split_contents import read_split
 from data_prep.errors import UnexpectedFilesError
 
 
@@ -125,7 +125,7 @@ def test_hashes_are_of_the_records_alone(prepare):
     hashes = metadata.info.metadata["split_hashes"]
     assert hashes["train"] == hashes["test"] != hashes["other"]
     for split, expected in hashes.items():
-        assert walk(metadata, split).hash == expected
+        assert read_split(metadata, split).hash == expected
 
 
 def _refused(prepare, tmp_path, message, **rows):

@@ -1,0 +1,137 @@
+"""Embedding the items of a split, and the boards of one small enough to judge by hand."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up, rated
+from xmodal.evals import Embedder, judge, make_evaluator, read_options
+from xmodal.evals.inputs import arrays
+from xmodal.evals.reports.summary import summarize
+from xmodal.losses.similarity import make_similarity
+
+DOT = make_similarity({"name": "dot"})
+
+
+def embed(split=None, sides=("image", "text"), batch_size=3, **options):
+    embedder = Embedder(look_up, sides, similarity=DOT, **options)
+    return embedder(PARAMS, {}, split or TinySplit(), batch_size)
+
+
+def run(split=None, sides=("image", "text"), mesh=None):
+    split = split or TinySplit()
+    (options,) = read_options({"shapes": {"type": "boards"}}).values()
+    evaluator = make_evaluator("shapes", options, split, sides, mesh)
+    return summarize(evaluator.run(embed(split, sides, mesh=mesh)), intervals=False)
+
+
+def test_boards_by_hand():
+    metrics = run()
+    # The strayed caption finds image 30 first; its own image 20 is one of three at score zero, the
+    # last of them by index. With its rating of 3.5, image 30 is right on the merged board.
+    assert metrics["shapes_own/t2i/recall@1"] == pytest.approx(100 * 7 / 8)
+    assert metrics["shapes_own/t2i/recall@5"] == 100
+    assert metrics["shapes_own/t2i/tied_queries"] == 1
+    assert metrics["shapes/t2i/recall@1"] == 100
+    assert metrics["shapes/t2i/tied_queries"] == 0
+    # Image 20 scores zero with all but its own caption, which is last among equals as well.
+    assert metrics["shapes_own/i2t/recall@1"] == pytest.approx(100 * 3 / 4)
+    assert metrics["shapes_own/i2t/recall@5"] == pytest.approx(100 * 3 / 4)
+    assert metrics["shapes_own/i2t/median_rank"] == 1
+    # The only caption of image 20 has no co-caption; on the merged board it has caption 3.
+    assert metrics["shapes_own/t2t/queries"] == 7
+    assert metrics["shapes_own/t2t/skipped_queries"] == 1
+    assert metrics["shapes/t2t/queries"] == 8
+    assert metrics["shapes/t2t/gallery"] == 7
+    # One of the two rows of images 20 and 30 reaches 2.5, and it counts in both directions.
+    assert metrics["shapes/i2i/queries"] == 2
+    assert metrics["shapes/i2i/skipped_queries"] == 2
+    assert metrics["shapes/i2i/gallery"] == 3
+    assert "shapes_own/i2i/queries" not in metrics
+    assert metrics["shapes/mean_recall@10"] == 100
+    assert metrics["shapes/sts/pairs"] == 4
+    assert metrics["shapes/sts/pairs_per_sample"] == 4  # half of the eight rated captions
+    assert metrics["shapes/sits/pairs_per_sample"] == 2  # queries are the four images
+    assert all(isinstance(value, float) for value in metrics.values())
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_mesh_changes_nothing(devices):
+    auto = (jax.sharding.AxisType.Auto,)
+    mesh = jax.make_mesh((devices,), ("data",), devices=jax.devices()[:devices], axis_types=auto)
+    assert run(mesh=mesh) == pytest.approx(run(), nan_ok=True)
+
+
+def test_a_missing_side_skips_its_tasks():
+    metrics = run(sides=["text"])
+    assert {name.split("/")[1] for name in metrics} == {"t2t", "sts", "mean_recall@10"}
+    assert metrics["shapes/mean_recall@10"] == metrics["shapes/t2t/recall@10"]
+
+
+def test_no_ratings_no_merged_board():
+    metrics = run(TinySplit(ratings={}))
+    assert {name.split("/")[0] for name in metrics} == {"shapes_own"}
+
+
+def test_unknown_dataset_has_a_board_of_its_own_pairs():
+    metrics = run(TinySplit(name="holiday_photos", ratings={}))
+    assert {name.split("/")[0] for name in metrics} == {"holiday_photos"}
+
+
+def test_rating_of_another_split():
+    with pytest.raises(ValueError, match="image id 77"):
+        run(TinySplit(ratings={"sis": rated([(40, 77, 1.0)])}))
+
+
+def test_each_side_is_compiled_once_and_vectors_are_float32():
+    traces = []
+
+    def embed_and_count(*inputs):
+        traces.append(inputs[0])
+        return look_up(*inputs)
+
+    embedder = Embedder(embed_and_count, ["text"], similarity=DOT)
+    for _ in range(2):
+        found = embedder(PARAMS, {}, TinySplit(), 3)
+    assert traces == ["text"]
+    assert found.captions.dtype == np.float32
+    np.testing.assert_array_equal(found.caption_ids, TinySplit().caption_ids)
+    np.testing.assert_array_equal(found.captions, CAPTIONS)
+    assert found.images is found.image_ids is None
+
+
+def test_items_in_another_order_are_refused():
+    split = TinySplit()
+    shown = dataclasses.replace(split, image_ids=split.image_ids[::-1])
+    shown.images = split.images
+    with pytest.raises(ValueError, match="The image items of crisscrossed_shapes came in another"):
+        embed(shown)
+
+
+def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
+    """A file saved from a model gives the metrics of the model."""
+    similarity = make_similarity({"name": "match_probability", "learned_temperature": True})
+    params = {
+        "image": np.stack([IMAGES, 2 * IMAGES], axis=1),
+        "text": np.stack([CAPTIONS, CAPTIONS[::-1]], axis=1),
+        "similarity": {"match_scale": np.float32(0.3), "match_shift": np.float32(1.25)},
+    }
+    params["similarity"]["log_scale"] = np.float32(3.0)
+    params = jax.tree.map(jax.numpy.asarray, params)
+    found = Embedder(look_up, ("image", "text"), similarity=similarity)(params, {}, TinySplit(), 4)
+    assert found.images.shape == (4, 2, 4)
+    arrays.save_embeddings(tmp_path / "model.npz", found)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
+    loaded = arrays.load_embeddings(tmp_path / "model.npz")
+    assert loaded.similarity == "match_probability"
+    assert loaded.parameters == found.parameters
+    assert set(loaded.parameters) == {"match_scale", "match_shift"}
+    for name in ("image_ids", "images", "caption_ids", "captions"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(found, name))
+    (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 5}}).values()
+    evaluator = make_evaluator("shapes", options, TinySplit(), ("image", "text"))
+    first, second = (judge(evaluator, each, name="x") for each in (found, loaded))
+    assert first.metrics == pytest.approx(second.metrics, nan_ok=True, abs=0)
+    assert first.report() == second.report()

@@ -1,0 +1,259 @@
+"""Evaluators of sentence pairs, random pools and relations against plain loops; their options."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.evals.tiny_split import TinySplit
+from xmodal.config import UserError
+from xmodal.evals import judge, make_evaluator, read_options
+from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.evals.results import evaluator_tag
+
+SIDES = ("image", "text")
+
+
+def options_of(**section):
+    (options,) = read_options({"x": section}).values()
+    return options
+
+
+def make_split(records=40, captions=1, seed=0, **fields):
+    """Records with ids in no order."""
+    generator = np.random.default_rng(seed)
+    image_ids = generator.permutation(1000)[:records]
+    return TinySplit(
+        image_ids=image_ids,
+        caption_ids=generator.permutation(9000)[: captions * records],
+        caption_image_ids=np.repeat(image_ids, captions),
+        ratings={},
+        **fields,
+    )
+
+
+def make_source(split, seed=1, **fields):
+    """Embeddings whose captions lean to their images, items in another order."""
+    generator = np.random.default_rng(seed)
+    images = generator.normal(size=(len(split.image_ids), 6)).astype(np.float32)
+    row = {int(image): i for i, image in enumerate(split.image_ids)}
+    owner = np.array([row[int(image)] for image in split.caption_image_ids])
+    captions = images[owner] + 2.5 * generator.normal(size=(len(owner), 6)).astype(np.float32)
+    at, text_at = generator.permutation(len(images)), generator.permutation(len(captions))
+    return Embeddings(
+        "here",
+        split.image_ids[at],
+        images[at],
+        split.caption_ids[text_at],
+        captions[text_at],
+        "cosine",
+        **fields,
+    )
+
+
+def cosine(x, y):
+    return x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+
+
+def vector_of(source, kind, item):
+    ids, vectors = (
+        (source.image_ids, source.images)
+        if kind == "image"
+        else (source.caption_ids, source.captions)
+    )
+    return vectors[list(ids).index(item)].astype(np.float64)
+
+
+def test_sentence_pairs_set_by_set():
+    sets = np.array(["images2014"] * 15 + ["belief2015"] * 10 + ["OnWN2014"] * 12 + ["old"] * 3)
+    gold = np.random.default_rng(5).uniform(0, 5, 40).round(1)
+    labels = {
+        "score": gold,
+        "set": sets,
+        "average": np.array([2014] * 15 + [2015] * 10 + [2014] * 12 + [0] * 3),
+    }
+    split = make_split(captions=2, labels=labels)
+    source = make_source(split)
+    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    (found,) = evaluator.run(source)
+    ends = split.caption_ids.reshape(-1, 2)
+    scores = [cosine(*(vector_of(source, "text", c) for c in pair)) for pair in ends]
+    expected = {}
+    for name in ("images2014", "belief2015", "OnWN2014", "old"):
+        rows = sets == name
+        x, y = np.array(scores)[rows], gold[rows]
+        expected[f"{name}/pearson"] = np.corrcoef(x, y)[0, 1]
+        ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
+        expected[f"{name}/spearman"] = np.corrcoef(*ranks)[0, 1]
+        expected[f"{name}/pairs"] = rows.sum()
+    for metric in ("pearson", "spearman"):
+        expected[f"avg2015/{metric}"] = expected[f"belief2015/{metric}"]
+        both = [expected[f"{name}/{metric}"] for name in ("images2014", "OnWN2014")]
+        expected[f"avg2014/{metric}"] = sum(both) / 2
+    assert found.metrics == pytest.approx(expected, abs=1e-6)
+    evaluation = judge(evaluator, source, name="model", evaluator_name="sts")
+    assert evaluation.tagged["sts/avg2014/pearson"] == found.metrics["avg2014/pearson"]
+    assert "| avg2014/pearson " in evaluation.report()
+
+
+def test_a_constant_set_has_no_correlation():
+    labels = {"score": np.ones(3), "set": np.array(["a"] * 3), "average": np.full(3, 2014)}
+    split = make_split(records=3, captions=2, labels=labels)
+    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    (found,) = evaluator.run(make_source(split))
+    assert np.isnan(found.metrics["avg2014/pearson"])
+
+
+def pool_ranks(source, split, images, captions):
+    """Rank of each caption's own image, one pair after the other."""
+    owner = dict(zip(split.caption_ids, split.caption_image_ids, strict=True))
+    ranks = []
+    for caption in captions:
+        query = vector_of(source, "text", caption)
+        scores = {image: cosine(query, vector_of(source, "image", image)) for image in images}
+        ranks.append(1 + sum(x > scores[owner[caption]] for x in scores.values()))
+    return np.array(ranks)
+
+
+@pytest.mark.parametrize("captions", [1, 3])
+def test_pools(captions):
+    split = make_split(records=41, captions=captions)
+    source = make_source(split)
+    section = {"type": "pools", "size": 16, "repeats": 4, "seed": 7}
+    evaluator = make_evaluator("cite", options_of(**section), split, SIDES)
+    (found,) = evaluator.run(source)
+    medians, recalls = [], []
+    for images, texts in evaluator._pools:
+        assert len(set(images)) == 16
+        np.testing.assert_array_equal(split.caption_image_ids[texts], split.image_ids[images])
+        ranks = pool_ranks(source, split, split.image_ids[images], split.caption_ids[texts])
+        medians.append(np.median(ranks))
+        recalls.append(100 * np.mean(ranks <= 5))
+    assert any(median % 1 for median in medians)  # halves are kept
+    assert found.metrics["t2i/median_rank"] == pytest.approx(np.mean(medians))
+    assert found.metrics["t2i/median_rank_std"] == pytest.approx(np.std(medians))
+    assert found.metrics["t2i/recall@5"] == pytest.approx(np.mean(recalls))
+    assert not any(tag.startswith("i2t") for tag in found.metrics)
+    # The order of records and items plays no part.
+    order = np.random.default_rng(3).permutation(41 * captions)
+    turned = dataclasses.replace(
+        split,
+        image_ids=split.image_ids[::-1],
+        caption_ids=split.caption_ids[order],
+        caption_image_ids=split.caption_image_ids[order],
+    )
+    (again,) = make_evaluator("cite", options_of(**section), turned, SIDES).run(source)
+    assert again.metrics == pytest.approx(found.metrics)
+
+
+def test_a_pool_of_more_pairs_than_there_are_holds_all():
+    split = make_split(records=9)
+    section = {"type": "pools", "repeats": 2, "directions": ["t2i", "i2t"]}
+    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(make_source(split))
+    assert found.metrics["t2i/median_rank_std"] == found.metrics["i2t/recall@1_std"] == 0
+
+
+def test_pools_are_reranked_by_whole_rows():
+    split = make_split(records=30)
+    source = make_source(split)
+    generator = np.random.default_rng(9)
+    parts = [generator.normal(size=(30, 2)).astype(np.float32) for _ in range(2)]
+    reranker = {"name": "selective_refinement", "strength": 5.0, "gap": 2.0}
+    section = {"type": "pools", "size": 12, "repeats": 3, "reranker": reranker, "task": "topics"}
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    with pytest.raises(UserError, match="no predictions of task 'topics' to rerank by"):
+        evaluator.run(source)
+    source = dataclasses.replace(source, predictions={"topics": Predictions(*parts)})
+    (found,) = evaluator.run(source)
+    medians = []
+    for images, texts in evaluator._pools:
+        ranks = []
+        for own, text in zip(images, texts, strict=True):
+            caption = list(source.caption_ids).index(split.caption_ids[text])
+            row = {}
+            for image in images:
+                at = list(source.image_ids).index(split.image_ids[image])
+                p = 1 / (1 + np.exp(-(parts[0][at] + parts[1][caption])))
+                score = cosine(source.images[at], source.captions[caption])
+                row[image] = score * np.exp(5.0 * abs(p - 0.5)).sum()
+            ranks.append(1 + sum(x > row[own] for x in row.values()))
+        medians.append(np.median(ranks))
+    assert found.metrics["t2i/median_rank"] == pytest.approx(np.mean(medians))
+
+
+def slow_average_precision(scores, positive):
+    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    hits, total = 0, 0.0
+    for place, i in enumerate(order, 1):
+        if positive[i]:
+            hits += 1
+            total += hits / place
+    return total / hits
+
+
+def test_relations_of_true_pairs():
+    generator = np.random.default_rng(4)
+    relations = (generator.random((40, 3)) < 0.3).astype(np.int32)
+    split = make_split(labels={"relations": relations}, label_names={"relations": ["a", "b", "c"]})
+    parts = [generator.normal(size=(40, 3)).astype(np.float32) for _ in range(2)]
+    source = make_source(split, predictions={"topics": Predictions(*parts)})
+    section = {"type": "relations", "task": "topics"}
+    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(source)
+    images = [list(source.image_ids).index(i) for i in split.image_ids]
+    captions = [list(source.caption_ids).index(i) for i in split.caption_ids]
+    logits = parts[0][images] + parts[1][captions]
+    each = [slow_average_precision(logits[:, c], relations[:, c]) for c in range(3)]
+    expected = {f"{name}/average_precision": 100 * x for name, x in zip("abc", each, strict=True)}
+    expected["mean/average_precision"] = 100 * np.mean(each)
+    assert found.metrics == pytest.approx(expected)
+    named = options_of(**section, names=["x", "y", "z"])
+    (found,) = make_evaluator("x", named, split, SIDES).run(source)
+    assert "z/average_precision" in found.metrics
+
+
+def test_tags_begin_with_the_evaluator_once():
+    assert evaluator_tag("coco", "coco5k/i2t/recall@1") == "coco/coco5k/i2t/recall@1"
+    assert evaluator_tag("cxc", "cxc/i2t/recall@1") == "cxc/i2t/recall@1"
+    assert evaluator_tag("sts", "avg2016/pearson") == "sts/avg2016/pearson"
+
+
+@pytest.mark.parametrize(
+    ("section", "sides", "message"),
+    [
+        ({"type": "pairs"}, ["image"], "has no text side"),
+        ({"type": "pairs"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
+        ({"type": "pools"}, ["text"], r"the model has \['text'\]"),
+        ({"type": "relations", "task": "t"}, ["text"], "both sides"),
+        ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
+        ({"type": "relations", "task": "t", "labels": "topics"}, SIDES, "column 'topics'"),
+        ({"type": "relations", "task": "t", "names": ["a"]}, SIDES, "has 1 names for the 2 rel"),
+        ({"type": "boards", "boards": ["coco5k"]}, SIDES, r"Unknown board\(s\) \['coco5k'\]"),
+        ({"type": "boards"}, ["image"], "a tower for image alone, which no board"),
+    ],
+)
+def test_a_split_or_model_that_lacks_something(section, sides, message):
+    split = make_split(labels={"relations": np.zeros((40, 2), int)})
+    with pytest.raises(UserError, match=message):
+        make_evaluator("x", options_of(**section), split, sides)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"type": "board"}, r"'board' in config.evals.x.type; known: .*Did you mean 'boards'"),
+        ({}, "'' in config.evals.x.type"),
+        ({"type": "pools", "sise": 5}, r"\['sise'\] in config.evals.x; .*Did you mean 'size'"),
+        ({"type": "pools", "repeats": 0}, "config.evals.x.repeats is 0; it has to be at least 1"),
+        ({"type": "boards", "every": -1}, "config.evals.x.every is -1"),
+        ({"type": "pools", "directions": ["t2t"]}, "'t2t' in config.evals.x.directions"),
+    ],
+)
+def test_options_that_are_wrong(section, message):
+    with pytest.raises(UserError, match=message):
+        options_of(**section)
+
+
+def test_a_name_with_a_slash():
+    with pytest.raises(UserError, match="config.evals.a/b has a slash"):
+        read_options({"a/b": {"type": "boards"}})
