@@ -1,4 +1,4 @@
-"""Boards of every dataset, as data: what counts as positive and which metrics are asked for."""
+"""Boards of every dataset, as data: their positives and their metrics."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Definition:
 
     Attributes:
       name: prefix of all its metrics.
-      sentence: what counts as positive, for people.
+      sentence: on the positives, for people.
       tasks: retrieval tasks to ask; one without a single positive is left out.
       metrics: names, see `xmodal.evals.boards.make.RetrievalTask`.
       own: whether a caption and its image, and captions of one image, are positives.

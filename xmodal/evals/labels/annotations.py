@@ -53,10 +53,10 @@ class Annotations:
 
 
 def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
-    """Reads what a folder has of the released files, wherever they lie below it.
+    """Reads the released files in a folder or anywhere below it.
 
     The galleries are in the released order, not in that of any saved embeddings, so that ties
-    fall alike for everybody. A file may hold a part of what was released, which `differences`
+    fall alike for everybody. A file may hold a part of the released one, which `differences`
     then says.
 
     Args:
@@ -65,7 +65,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
       split: `test` or `validation`; also `val`, as in the names of the files.
 
     Raises:
-      UserError: the folder or what makes the galleries is missing, or a file is not as released.
+      UserError: the folder or the list of captions and images is missing, or a file is not as released.
     """
     found = [name for name, part in cxc_files.SPLITS.items() if split in (name, part)]
     if not found:

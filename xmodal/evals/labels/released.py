@@ -20,7 +20,7 @@ class ReleasedFiles:
 
     Attributes:
       folder: where they were looked for.
-      differences: how those that were counted differ from what was released.
+      differences: how the counted ones differ from the released ones.
     """
 
     def __init__(self, folder: str | os.PathLike, split: str) -> None:
@@ -56,7 +56,7 @@ class ReleasedFiles:
         return self._paths.get(name)
 
     def count(self, path: Path, **found: int) -> None:
-        """Notes how many there are of what a file holds, see `describe_difference`."""
+        """Notes the counts of a file, see `describe_difference`."""
         if difference := describe_difference(path.name, self._split, found):
             self.differences.append(difference)
 
