@@ -1,4 +1,4 @@
-"""Public weights, read from the files they are published in."""
+"""Public weights, read from their published files."""
 
 from xmodal.pretrained.bag_of_words import Coverage, embed_texts, make_vocabulary
 from xmodal.pretrained.word_vectors import WordVectors, load_word_vectors
