@@ -1,9 +1,53 @@
-"""Losses: pure functions of prepared embeddings [B, D] and the groups that are not negatives."""
+"""Losses of two views' embeddings over the global batch, and the similarities they share."""
 
-from collections.abc import Callable
+import dataclasses
 
-from xmodal.losses.contrastive import softmax_loss
+from xmodal.losses.context import Context, LossFunction
+from xmodal.losses.correlation import pearson
+from xmodal.losses.relations import relation_bce
+from xmodal.losses.sigmoid import sigmoid, soft_contrastive
+from xmodal.losses.similarity import SIMILARITIES, Similarity, make_similarity
+from xmodal.losses.softmax import softmax
+from xmodal.losses.switch import Choice
+from xmodal.losses.triplet import distance_triplet, triplet
 
-LOSSES: dict[str, Callable] = {"softmax": softmax_loss}
 
-__all__ = ["LOSSES", "softmax_loss"]
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """A row of the table of losses.
+
+    Attributes:
+      function: (left embedding, right embedding or None, context, **options) -> (float32 scalar,
+        scalars for the log). Its keyword-only arguments are the options of the config; a number
+        may be a 0-d array, a name a `switch.Choice`.
+      module: name in `xmodal.models.TASK_MODULES`, for a loss with parameters of its own.
+      views: how many views it takes, 1 or 2.
+      similarity: whether it compares the views by a similarity.
+    """
+
+    function: LossFunction
+    module: str = ""
+    views: int = 2
+    similarity: bool = True
+
+
+LOSSES: dict[str, Loss] = {
+    "distance_triplet": Loss(distance_triplet),
+    "pearson": Loss(pearson),
+    "relation_bce": Loss(relation_bce, module="relation_classifier", similarity=False),
+    "sigmoid": Loss(sigmoid),
+    "soft_contrastive": Loss(soft_contrastive),
+    "softmax": Loss(softmax),
+    "triplet": Loss(triplet),
+}
+
+__all__ = [
+    "LOSSES",
+    "SIMILARITIES",
+    "Choice",
+    "Context",
+    "Loss",
+    "LossFunction",
+    "Similarity",
+    "make_similarity",
+]

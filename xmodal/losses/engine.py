@@ -1,137 +1,112 @@
-"""Folds the B x B score matrix of a batch into one number per query, in both directions.
+"""Folds the B x B logits of a batch into one number per item, in both directions.
 
-Every in-batch loss needs, for each item, some reduction over its negatives: a log-sum-exp
-(softmax), a maximum (hardest negative), a sum of hinges. A `Reducer` names such a reduction once;
-`fold` applies it to rows and columns of the scores, either with the whole matrix in memory
-(`dense`, the reference) or over blocks of columns whose scores are recomputed in the backward
-pass (`chunked`).
+An in-batch loss needs, for each item, some reduction over its negatives: a log-sum-exp (softmax), a
+maximum (hardest negative), a sum of hinges. A `Term` names such a reduction once; `fold` applies it
+to rows and columns of the logits in one of three ways with the same value and gradient:
 
-The arrays are logically global: under `jit` with a batch-sharded `left` and `right` each device
-scores its own rows against all columns, and gradients reach every embedding of every device.
+- `dense` holds the whole matrix (the reference);
+- `chunked` goes over blocks of columns, whose logits are recomputed in the backward pass;
+- `ring` does so on every device for its own rows, while the columns travel from device to device:
+  no device ever holds the embeddings of the whole batch at once.
+
+The arrays are logically global: under `jit` with batch-sharded inputs, gradients reach every
+embedding of every device.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
-from xmodal.config import lookup
-
-# Stands for "not a negative". Finite, so that a row without any negative has a zero gradient.
-MASKED = -1e30
-
-
-@dataclasses.dataclass(frozen=True)
-class Reducer:
-    """A reduction over scores that can be done block by block.
-
-    Attributes:
-      reduce: ([N, M] scores with `MASKED` where a pair does not count, axis) -> reduced vector.
-      merge: joins the results of two blocks of the same query.
-      identity: result of an empty block.
-    """
-
-    reduce: Callable[[jax.Array, int], jax.Array]
-    merge: Callable[[jax.Array, jax.Array], jax.Array]
-    identity: float
-
-
-LOG_SUM_EXP = Reducer(
-    reduce=lambda scores, axis: jax.nn.logsumexp(scores, axis=axis),
-    merge=jnp.logaddexp,
-    identity=MASKED,
-)
-MAXIMUM = Reducer(
-    reduce=lambda scores, axis: jnp.max(scores, axis=axis), merge=jnp.maximum, identity=MASKED
-)
+from xmodal.config import UserError, lookup
+from xmodal.losses.blocks import Items, Job, empty_states, fold_block, join, merge, split
+from xmodal.losses.ring import fold_ring
+from xmodal.losses.similarity import Prepared
+from xmodal.losses.terms import State, Term
 
 Folded = dict[str, tuple[jax.Array, jax.Array]]
 
 
 def fold(
-    left: jax.Array,
-    right: jax.Array,
-    groups: jax.Array,
-    reducers: Mapping[str, Reducer],
+    left: Prepared,
+    right: Prepared,
+    logits: Callable[[Prepared, Prepared, Any], jax.Array],
     *,
+    params: Any = None,
+    left_ids: jax.Array,
+    right_ids: jax.Array,
+    left_positive: jax.Array,
+    right_positive: jax.Array,
+    terms: Mapping[str, Term],
     engine: str = "dense",
     chunk_size: int = 1024,
+    mesh: Mesh | None = None,
 ) -> Folded:
-    """Reduces each item's scores with its negatives.
+    """Reduces the values of each item's negatives.
 
     Args:
-      left: [B, D] float32, row i paired with row i of `right`.
-      right: [B, D] float32.
-      groups: [B] int32; items of one group (the captions of one image) are never negatives of each
-        other. The pair itself is such a pair, so positives are never folded in.
-      reducers: reductions by name.
-      engine: `dense` or `chunked`.
-      chunk_size: columns per block of the chunked engine; B need not be a multiple.
+      left: prepared items, a tree of float32 arrays [B, ...].
+      right: prepared items [M, ...]; the ring engine needs M = B.
+      logits: (items of `left`, items of `right`, params) -> float32 [L, R].
+      params: arrays that `logits` needs and that get a gradient; it closes over none.
+      left_ids: int32 [B]; items i and j are negatives where left_ids[i] != right_ids[j]. Partners
+        have equal ids, so positives are never folded.
+      right_ids: int32 [M].
+      left_positive: float32 [B] logit of each left item with its partner, whichever that is.
+      right_positive: float32 [M].
+      terms: reductions by name.
+      engine: `dense`, `chunked` or `ring`.
+      chunk_size: columns per block of the chunked and ring engines; need not divide anything.
+      mesh: device mesh over which the ring goes; the batch is a multiple of its devices.
 
     Returns:
-      name -> (row result [B] of each left item, column result [B] of each right item), float32.
+      name -> (result [B] of each left item, result [M] of each right item), float32.
 
     Raises:
-      UserError: unknown engine.
+      UserError: unknown engine, or a ring without a mesh.
     """
-    run = lookup("config.tasks.*.options.engine", engine, ENGINES)
-    return run(left, right, groups, dict(reducers), chunk_size)
-
-
-def positive_scores(left: jax.Array, right: jax.Array) -> jax.Array:
-    """Scores [B] float32 of the matched pairs of [B, D] `left` and `right`."""
-    return jnp.sum(left * right, axis=-1)
-
-
-def _negative_scores(
-    left: jax.Array, right: jax.Array, left_groups: jax.Array, right_groups: jax.Array
-) -> jax.Array:
-    # [N, D] x [M, D] -> [N, M]; float32 throughout, also where the default product is bfloat16.
-    scores = jnp.einsum("nd,md->nm", left, right, precision=jax.lax.Precision.HIGHEST)
-    return jnp.where(left_groups[:, None] != right_groups[None, :], scores, MASKED)
+    run = lookup("config.tasks.*.loss.options.engine", engine, ENGINES)
+    rows = Items(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
+    columns = Items(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
+    job = Job(logits, terms, chunk_size)
+    row_states, column_states = run(job, rows, columns, params, mesh)
+    return {
+        name: (term.reducer.finish(row_states[name]), term.reducer.finish(column_states[name]))
+        for name, term in terms.items()
+    }
 
 
 def _dense(
-    left: jax.Array,
-    right: jax.Array,
-    groups: jax.Array,
-    reducers: dict[str, Reducer],
-    chunk_size: int,
-) -> Folded:
-    del chunk_size
-    scores = _negative_scores(left, right, groups, groups)
-    return {name: (r.reduce(scores, 1), r.reduce(scores, 0)) for name, r in reducers.items()}
+    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
+) -> tuple[State, State]:
+    del mesh
+    return fold_block(job, rows, columns, params)
 
 
 def _chunked(
-    left: jax.Array,
-    right: jax.Array,
-    groups: jax.Array,
-    reducers: dict[str, Reducer],
-    chunk_size: int,
-) -> Folded:
-    size = right.shape[0]
-    chunk = min(chunk_size, size)
-    padding = -size % chunk
-    # `valid` keeps padded columns, whose group number means nothing, out of every row.
-    columns = jnp.pad(right, ((0, padding), (0, 0))).reshape(-1, chunk, right.shape[1])
-    column_groups = jnp.pad(groups, (0, padding)).reshape(-1, chunk)
-    valid = (jnp.arange(size + padding) < size).reshape(-1, chunk)
+    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
+) -> tuple[State, State]:
+    del mesh
 
     @jax.checkpoint
-    def block(
-        rows: dict[str, jax.Array], column: tuple[jax.Array, jax.Array, jax.Array]
-    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        vectors, block_groups, block_valid = column
-        scores = _negative_scores(left, vectors, groups, block_groups)
-        scores = jnp.where(block_valid[None, :], scores, MASKED)
-        merged = {n: r.merge(rows[n], r.reduce(scores, 1)) for n, r in reducers.items()}
-        return merged, {n: r.reduce(scores, 0) for n, r in reducers.items()}
+    def step(states: State, block: Items) -> tuple[State, State]:
+        found, block_states = fold_block(job, rows, block, params)
+        return merge(job, states, found), block_states
 
-    empty = {name: jnp.full_like(left[:, 0], r.identity) for name, r in reducers.items()}
-    rows, blocks = jax.lax.scan(block, empty, (columns, column_groups, valid))
-    return {name: (rows[name], blocks[name].reshape(-1)[:size]) for name in reducers}
+    size = columns.ids.shape[0]
+    chunks = split(columns, min(job.chunk_size, size))
+    states, column_states = jax.lax.scan(step, empty_states(job, rows), chunks)
+    return states, join(column_states, size)
 
 
-ENGINES = {"dense": _dense, "chunked": _chunked}
+def _ring(
+    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
+) -> tuple[State, State]:
+    if mesh is None:
+        raise UserError("The ring engine needs a device mesh; use engine='chunked' without one.")
+    return fold_ring(job, rows, columns, params, mesh)
+
+
+ENGINES = {"dense": _dense, "chunked": _chunked, "ring": _ring}

@@ -1,0 +1,247 @@
+"""Folds against a slow loop in float64; all engines alike on any number of devices."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.losses import engine, terms
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+MARGIN = 0.7
+TERMS = {
+    "normalizer": terms.Term(lambda logits, _: logits, terms.LOG_SUM_EXP),
+    "hardest": terms.Term(lambda logits, _: logits, terms.MAXIMUM),
+    "hinges": terms.Term(lambda logits, p: jax.nn.relu(MARGIN + logits - p), terms.SUM),
+    "semi_hard": terms.Term(
+        lambda logits, p: jnp.where(logits >= p, terms.MASKED, logits), terms.MAXIMUM
+    ),
+}
+
+
+def compute_logits(left, right, params):
+    return params["scale"] * left @ right.T
+
+
+def make_batch(size, ties=True, seed=0):
+    """A batch whose partners are a permutation, with groups of equal ids."""
+    rng = np.random.default_rng(seed)
+    # Products of small whole numbers are exact, so ties are ties in every engine.
+    whole = rng.integers(-3, 4, size=(2, size, 3))
+    left, right = (whole if ties else rng.normal(size=whole.shape)).astype(np.float32)
+    partner = rng.permutation(size)
+    left_ids = rng.integers(size // 2, size=size).astype(np.int32)
+    right_ids = np.empty_like(left_ids)
+    right_ids[partner] = left_ids
+    return {
+        "left": left,
+        "right": right,
+        "left_ids": left_ids,
+        "right_ids": right_ids,
+        "partner": partner.astype(np.int32),
+        "back": np.argsort(partner).astype(np.int32),
+    }
+
+
+def fold(batch, params, **options):
+    logits = compute_logits(batch["left"], batch["right"], params)
+    rows = jnp.arange(len(batch["left"]))
+    return engine.fold(
+        batch["left"],
+        batch["right"],
+        compute_logits,
+        params=params,
+        left_ids=batch["left_ids"],
+        right_ids=batch["right_ids"],
+        left_positive=logits[rows, batch["partner"]],
+        right_positive=logits[batch["back"], rows],
+        terms=TERMS,
+        **options,
+    )
+
+
+def slow_fold(batch, scale):
+    """Name -> (rows, columns), one item after the other in float64; MASKED without a value."""
+    left, right = (batch[side].astype(np.float64) for side in ("left", "right"))
+    scores = scale * left @ right.T
+    found = {name: ([], []) for name in TERMS}
+    for side, (matrix, partner, ids, others) in enumerate(
+        [
+            (scores, batch["partner"], batch["left_ids"], batch["right_ids"]),
+            (scores.T, batch["back"], batch["right_ids"], batch["left_ids"]),
+        ]
+    ):
+        for i, row in enumerate(matrix):
+            positive = row[partner[i]]
+            negatives = [s for j, s in enumerate(row) if others[j] != ids[i]]
+            below = [s for s in negatives if s < positive]
+            found["normalizer"][side].append(np.logaddexp.reduce(negatives))
+            found["hardest"][side].append(max(negatives))
+            found["hinges"][side].append(sum(max(0, MARGIN + s - positive) for s in negatives))
+            found["semi_hard"][side].append(max(below, default=terms.MASKED))
+    return found
+
+
+def summarize(folded, numpy=jnp):
+    """A scalar with another weight for every result, and masked results left out."""
+    total = 0.0
+    for number, (_, sides) in enumerate(sorted(folded.items())):
+        for side, values in enumerate(map(numpy.asarray, sides)):
+            values = numpy.where(values > terms.MASKED / 2, values, 0.0)
+            weights = np.cos(np.arange(len(values)) + 3 * number + side)
+            total += numpy.sum(values * weights)
+    return total
+
+
+@pytest.mark.parametrize("options", [{}, {"engine": "chunked", "chunk_size": 4}])
+@pytest.mark.parametrize("size", [13, 29])
+def test_equals_the_slow_loop(size, options):
+    batch = make_batch(size)
+    found = jax.jit(lambda batch: fold(batch, {"scale": 1.5}, **options))(batch)
+    for name, sides in slow_fold(batch, 1.5).items():
+        for values, expected in zip(found[name], sides, strict=True):
+            np.testing.assert_allclose(values, expected, rtol=2e-5, atol=2e-5, err_msg=name)
+
+
+def value_and_gradients(batch, params, **options):
+    def total(left, right, params):
+        return summarize(fold(batch | {"left": left, "right": right}, params, **options))
+
+    return jax.value_and_grad(total, argnums=(0, 1, 2))(batch["left"], batch["right"], params)
+
+
+def test_gradients_are_differences_of_the_slow_loop():
+    batch = make_batch(13, ties=False)
+    gradients = jax.jit(value_and_gradients)(batch, {"scale": jnp.float32(1.5)})[1]
+
+    def slow(side, index, move):
+        moved = {side: batch[side].astype(np.float64)}
+        moved[side][index] += move
+        return summarize(slow_fold(batch | moved, 1.5), np)
+
+    for number, side in enumerate(("left", "right")):
+        for index in ((0, 0), (5, 1), (12, 2)):
+            slope = (slow(side, index, 1e-5) - slow(side, index, -1e-5)) / 2e-5
+            np.testing.assert_allclose(gradients[number][index], slope, rtol=1e-3, atol=1e-4)
+    slope = summarize(slow_fold(batch, 1.50001), np) - summarize(slow_fold(batch, 1.49999), np)
+    np.testing.assert_allclose(gradients[2]["scale"], slope / 2e-5, rtol=1e-3)
+
+
+@functools.cache
+def compute_dense():
+    return jax.jit(value_and_gradients)(make_batch(24), {"scale": jnp.float32(1.5)})
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", ["dense", "chunked", "ring"])
+def test_engines_agree_on_any_number_of_devices(name, devices):
+    host = make_batch(24)
+    params = {"scale": jnp.float32(1.5)}
+    expected = compute_dense()
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    batch = mesh_lib.global_batch(host, mesh)
+    params = jax.device_put(params, mesh_lib.replicated(mesh))
+    function = jax.jit(
+        lambda *inputs: value_and_gradients(*inputs, engine=name, chunk_size=5, mesh=mesh)
+    )
+    found = function(batch, params)
+    for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["chunked", "ring"])
+def test_tied_maxima_share_their_gradient(name):
+    left = np.ones((8, 1), np.float32)
+    right = np.array([[0], [3], [1], [3], [2], [3], [3], [0]], np.float32)
+    ids = np.array([0, 1, 2, 3, 4, 5, 6, 7], np.int32)
+    mesh = mesh_lib.make_mesh(jax.devices()[:4])
+
+    def first_row(right, **options):
+        folded = engine.fold(
+            left,
+            right,
+            lambda x, y, _: x @ y.T,
+            left_ids=ids,
+            right_ids=ids,
+            left_positive=left[:, 0],
+            right_positive=left[:, 0],
+            terms={"hardest": TERMS["hardest"]},
+            **options,
+        )
+        return folded["hardest"][0][0]
+
+    gradient = jax.jit(jax.grad(lambda x: first_row(x, engine=name, chunk_size=2, mesh=mesh)))
+    expected = 0.25 * (right[:, 0] == 3)
+    np.testing.assert_allclose(gradient(right)[:, 0], expected)
+    np.testing.assert_allclose(jax.jit(jax.grad(first_row))(right)[:, 0], expected)
+
+
+@pytest.mark.parametrize("name", ["dense", "chunked", "ring"])
+def test_a_nan_reaches_every_row(name):
+    batch = make_batch(8)
+    batch["left_ids"] = np.arange(8, dtype=np.int32)
+    batch["right_ids"] = batch["left_ids"][batch["back"]]
+    batch["right"][5, 1] = np.nan
+    mesh = mesh_lib.make_mesh(jax.devices()[:2])
+    folded = jax.jit(lambda b: fold(b, {"scale": 1.0}, engine=name, chunk_size=3, mesh=mesh))(batch)
+    others = np.arange(8) != batch["back"][5]
+    for reduction in ("normalizer", "hardest", "hinges", "semi_hard"):
+        assert np.all(np.isnan(folded[reduction][0])[others]), reduction
+
+
+@pytest.mark.parametrize("name", ["dense", "chunked"])
+def test_an_item_without_negatives_has_no_gradient(name):
+    batch = make_batch(5)
+    batch["left_ids"] = batch["right_ids"] = np.zeros(5, np.int32)
+    run = jax.jit(lambda *inputs: value_and_gradients(*inputs, engine=name, chunk_size=2))
+    value, gradients = run(batch, {"scale": jnp.float32(2.0)})
+    assert value == 0
+    assert all(np.all(gradient == 0) for gradient in jax.tree.leaves(gradients))
+
+
+def test_no_device_of_a_ring_holds_the_whole_batch():
+    size, dim = 2048, 256
+    mesh = mesh_lib.make_mesh()
+    home, everywhere = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
+
+    def array(*shape, dtype=np.float32, sharding=home):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+    def total(left, right, ids, params):
+        positives = jnp.sum(left * right, axis=1)
+        folded = engine.fold(
+            left,
+            right,
+            compute_logits,
+            params=params,
+            left_ids=ids,
+            right_ids=ids,
+            left_positive=positives,
+            right_positive=positives,
+            terms={"normalizer": TERMS["normalizer"]},
+            engine="ring",
+            chunk_size=64,
+            mesh=mesh,
+        )
+        return sum(jnp.sum(side) for side in folded["normalizer"])
+
+    inputs = (
+        *(array(size, dim) for _ in range(2)),
+        array(size, dtype=np.int32),
+        {"scale": array(sharding=everywhere)},
+    )
+    compiled = jax.jit(jax.grad(total, argnums=(0, 1))).lower(*inputs).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 4 * size * dim
+
+
+def test_unknown_engines_and_a_ring_without_a_mesh():
+    batch = make_batch(5)
+    with pytest.raises(UserError, match="'ringg'.*Did you mean 'ring'"):
+        fold(batch, {"scale": 1.0}, engine="ringg")
+    with pytest.raises(UserError, match="needs a device mesh"):
+        fold(batch, {"scale": 1.0}, engine="ring")

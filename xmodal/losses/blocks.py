@@ -1,0 +1,88 @@
+"""One block of logits, folded into the states of its rows and columns."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xmodal.losses.similarity import Prepared
+from xmodal.losses.terms import State, Term
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Items:
+    """Items of one side.
+
+    Attributes:
+      prepared: embeddings, a tree of float32 arrays [N, ...].
+      positives: float32 [N], the logit of each item with its partner.
+      ids: int32 [N], equal where two items are no negatives.
+      real: bool [N]; the others only fill up a block.
+    """
+
+    prepared: Prepared
+    positives: jax.Array
+    ids: jax.Array
+    real: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """How every block is folded.
+
+    Attributes:
+      logits: (prepared rows, prepared columns, params) -> float32 [N, M].
+      terms: reductions by name.
+      chunk_size: columns per block.
+    """
+
+    logits: Callable[[Prepared, Prepared, Any], jax.Array]
+    terms: Mapping[str, Term]
+    chunk_size: int
+
+
+def fold_block(job: Job, rows: Items, columns: Items, params: Any) -> tuple[State, State]:
+    """Returns name -> state of each row, and name -> state of each column, of one block."""
+    logits = job.logits(rows.prepared, columns.prepared, params)
+    negative = (rows.ids[:, None] != columns.ids[None, :]) & columns.real[None, :]
+    row_states, column_states = {}, {}
+    for name, term in job.terms.items():
+        for states, positives, axis in (
+            (row_states, rows.positives[:, None], 1),
+            (column_states, columns.positives[None, :], 0),
+        ):
+            values = term.value(logits, positives)
+            values = jnp.where(negative, values, term.reducer.identity)
+            states[name] = term.reducer.start(values, axis)
+    return row_states, column_states
+
+
+def merge(job: Job, first: State, second: State) -> State:
+    """Returns the states of the same items over two blocks, joined."""
+    return {name: term.reducer.merge(first[name], second[name]) for name, term in job.terms.items()}
+
+
+def empty_states(job: Job, items: Items) -> State:
+    """Returns the states of items that have met no other item."""
+    return {
+        name: term.reducer.start(jnp.full((1, *items.ids.shape), term.reducer.identity), 0)
+        for name, term in job.terms.items()
+    }
+
+
+def split(items: Any, chunk_size: int) -> Any:
+    """Returns arrays [N, ...] as [blocks, chunk_size, ...], filled up with zeros."""
+
+    def split_leaf(x: jax.Array) -> jax.Array:
+        padding = ((0, -x.shape[0] % chunk_size),) + ((0, 0),) * (x.ndim - 1)
+        return jnp.pad(x, padding).reshape(-1, chunk_size, *x.shape[1:])
+
+    return jax.tree.map(split_leaf, items)
+
+
+def join(blocks: Any, size: int) -> Any:
+    """Returns arrays [blocks, chunk_size, ...] as [size, ...], without the filling."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], blocks)

@@ -1,0 +1,102 @@
+"""The context of a loss: everything beside the embeddings, given by the training step."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import jax
+from jax.sharding import Mesh
+
+from xmodal.losses import engine as engines
+from xmodal.losses.similarity import Prepared, Similarity
+from xmodal.losses.terms import Term
+
+
+class Embedding(Protocol):
+    """The items of one view, as `xmodal.models` makes them.
+
+    Attributes:
+      vector: float32 [B, D] or [B, K, D].
+      log_sigma: logarithm of the spread, float32 [B, D], or None.
+      extras: other arrays by name.
+    """
+
+    vector: jax.Array
+    log_sigma: jax.Array | None
+    extras: Mapping[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What a loss may read beside the embeddings of its views.
+
+    Attributes:
+      left_ids: int32 [B]; items i and j of the two sides are negatives of each other where
+        left_ids[i] != right_ids[j]. A pair has equal ids, so it is never its own negative.
+      right_ids: int32 [B].
+      similarity: how the two views are compared.
+      similarity_params: its learned parameters.
+      columns: batch columns that the task names in `inputs`, [B, ...].
+      outputs: outputs of the task's module for this batch.
+      reads: parameters of other parts that the task names in `reads`, by path.
+      key: of this task and step.
+      step: int32 scalar.
+      mesh: device mesh of the batch; None on one device.
+    """
+
+    left_ids: jax.Array
+    right_ids: jax.Array
+    similarity: Similarity
+    similarity_params: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+    columns: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+    outputs: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
+    reads: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    key: jax.Array | None = None
+    step: jax.Array | None = None
+    mesh: Mesh | None = None
+
+    def paired(self, left: Prepared, right: Prepared) -> jax.Array:
+        """Returns the logits [B] of item i with item i, see `Similarity.paired`."""
+        return self.similarity.paired(left, right, self.similarity_params)
+
+    def fold(
+        self,
+        left: Embedding,
+        right: Embedding,
+        terms: Mapping[str, Term],
+        *,
+        engine: str,
+        chunk_size: int,
+    ) -> tuple[jax.Array, engines.Folded]:
+        """Folds `terms` over the negatives of each item; item i is the partner of item i.
+
+        Args:
+          left: embedding of the left view.
+          right: embedding of the right view.
+          terms: see `losses.engine.fold`.
+          engine: see `losses.engine.fold`.
+          chunk_size: see `losses.engine.fold`.
+
+        Returns:
+          The logits [B] of the pairs, and name -> (rows [B], columns [B]).
+        """
+        left, right = self.similarity.prepare(left), self.similarity.prepare(right)
+        positives = self.paired(left, right)
+        folded = engines.fold(
+            left,
+            right,
+            self.similarity.logits,
+            params=self.similarity_params,
+            left_ids=self.left_ids,
+            right_ids=self.right_ids,
+            left_positive=positives,
+            right_positive=positives,
+            terms=terms,
+            engine=engine,
+            chunk_size=chunk_size,
+            mesh=self.mesh,
+        )
+        return positives, folded
+
+
+LossFunction = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]

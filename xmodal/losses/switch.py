@@ -1,0 +1,41 @@
+"""Chooses among functions by a name, or by a name that depends on the step."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import jax
+
+from xmodal.config import lookup
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One of several names, chosen by a number that is known only inside `jit`.
+
+    Attributes:
+      values: names.
+      index: int32 scalar, the position of the chosen name in `values`.
+    """
+
+    values: tuple[str, ...]
+    index: jax.Array
+
+
+def switch(name: str | Choice, functions: Mapping[str, Callable[[], T]], where: str) -> T:
+    """Returns the result of the function called `name`; only that function runs.
+
+    Args:
+      name: a key of `functions`, or a `Choice` of keys.
+      functions: without arguments; all that a `Choice` names return the same shapes.
+      where: the option as a user writes it, for errors.
+
+    Raises:
+      UserError: a name that is not in the table.
+    """
+    if isinstance(name, str):
+        return lookup(where, name, functions)()
+    branches = [lookup(where, each, functions) for each in name.values]
+    return jax.lax.switch(name.index, branches)

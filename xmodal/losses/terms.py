@@ -1,0 +1,83 @@
+"""Reductions over the negatives of each item, block by block."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+# The value of a pair that does not count. Finite, so that a row without any negative has a zero
+# gradient.
+MASKED = -1e30
+
+State = Any  # Arrays [N], one state of a reduction per item.
+
+
+@dataclasses.dataclass(frozen=True)
+class Reducer:
+    """A reduction of values that goes block by block.
+
+    Attributes:
+      start: ([N, M] values, `identity` where a pair does not count; axis) -> state.
+      merge: joins the states of the same items over two blocks.
+      finish: state -> result [N].
+      identity: the value of a pair that does not count.
+    """
+
+    start: Callable[[jax.Array, int], State]
+    merge: Callable[[State, State], State]
+    finish: Callable[[State], jax.Array]
+    identity: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """One reduction over the negatives of each item.
+
+    Attributes:
+      value: (logits [N, M], positives) -> values [N, M], elementwise. `positives` are the logits
+        of each item with its partner, [N, 1] for rows and [1, M] for columns.
+      reducer: `LOG_SUM_EXP`, `MAXIMUM` or `SUM`.
+    """
+
+    value: Callable[[jax.Array, jax.Array], jax.Array]
+    reducer: Reducer
+
+
+def _start_maximum(values: jax.Array, axis: int) -> State:
+    # Tied values share the gradient equally, also if they stand in different blocks: hence their
+    # sum and number beside the maximum, which has no gradient of its own.
+    largest = jnp.max(jax.lax.stop_gradient(values), axis=axis)
+    tied = values == jnp.expand_dims(largest, axis)
+    total = jnp.sum(jnp.where(tied, values, 0.0), axis=axis)
+    return largest, total, jnp.sum(tied, axis=axis, dtype=jnp.float32)
+
+
+def _merge_maxima(first: State, second: State) -> State:
+    largest = jnp.maximum(first[0], second[0])
+    kept = [[jnp.where(s[0] == largest, x, 0.0) for x in s[1:]] for s in (first, second)]
+    return largest, kept[0][0] + kept[1][0], kept[0][1] + kept[1][1]
+
+
+def _finish_maximum(state: State) -> jax.Array:
+    largest, total, count = state
+    mean = total / jnp.maximum(count, 1.0)  # A NaN equals nothing, not even itself.
+    return largest + (mean - jax.lax.stop_gradient(mean))
+
+
+LOG_SUM_EXP = Reducer(
+    start=lambda values, axis: jax.nn.logsumexp(values, axis=axis),
+    merge=jnp.logaddexp,
+    finish=lambda state: state,
+    identity=MASKED,
+)
+MAXIMUM = Reducer(
+    start=_start_maximum, merge=_merge_maxima, finish=_finish_maximum, identity=MASKED
+)
+SUM = Reducer(
+    start=lambda values, axis: jnp.sum(values, axis=axis),
+    merge=jnp.add,
+    finish=lambda state: state,
+    identity=0.0,
+)

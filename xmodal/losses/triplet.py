@@ -1,0 +1,135 @@
+"""Hinge losses on a positive and a negative: VSE++, PVSE and CMCM."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from xmodal.config import lookup
+from xmodal.losses import engine as engines
+from xmodal.losses import terms
+from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
+from xmodal.losses.context import Context, Embedding
+from xmodal.losses.switch import Choice, switch
+
+Number = float | jax.Array
+
+
+def triplet(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    margin: Number = 0.2,
+    mining: str | Choice = "hardest",
+    reduction: str = "sum",
+    engine: str = "dense",
+    chunk_size: int = 1024,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the sum of max(0, margin + negative - positive) over both directions.
+
+    `sum` is VSE++'s reduction (fartashf/vsepp), `mean` PVSE's (yalesong/pvse).
+
+    Args:
+      left: embedding of the left view, B items; item i matches item i of `right`.
+      right: embedding of the right view.
+      context: ids, similarity and mesh.
+      margin: by how much a partner should score above a negative.
+      mining: which negatives of an item count: `all`; `hardest`, the one that scores highest; or
+        `semi_hard`, the highest of those below the partner (FaceNet), none if there are none.
+      reduction: `sum` over the batch, or `mean`: the mean over items of each direction, for `all`
+        over the B x B pairs.
+      engine: see `losses.engine.fold`.
+      chunk_size: see `losses.engine.fold`.
+
+    Returns:
+      The scalar loss, and `accuracy`.
+
+    Raises:
+      UserError: unknown mining, reduction or engine.
+    """
+    size = context.left_ids.shape[0]
+    shares = {"sum": (1.0, 1.0), "mean": (1.0 / size, 1.0 / size**2)}
+    per_item, per_pair = lookup("config.tasks.*.loss.options.reduction", reduction, shares)
+
+    def fold(term: terms.Term) -> tuple[jax.Array, jax.Array, jax.Array]:
+        wanted = {"mined": term, "not_below": NOT_BELOW}
+        positives, folded = context.fold(left, right, wanted, engine=engine, chunk_size=chunk_size)
+        return positives, jnp.stack(folded["mined"]), compute_accuracy(folded)
+
+    def mine_all() -> tuple[jax.Array, jax.Array]:
+        hinges = terms.Term(lambda logits, p: jax.nn.relu(margin + logits - p), terms.SUM)
+        _, summed, accuracy = fold(hinges)
+        return per_pair * jnp.sum(summed), accuracy
+
+    def mine_one(value: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[jax.Array, jax.Array]:
+        # An item without such a negative gets `MASKED`, far below every margin.
+        positives, negatives, accuracy = fold(terms.Term(value, terms.MAXIMUM))
+        hinges = jax.nn.relu(margin + negatives - positives)
+        return per_item * jnp.sum(hinges), accuracy
+
+    loss, accuracy = switch(
+        mining,
+        {
+            "all": mine_all,
+            "hardest": lambda: mine_one(lambda logits, _: logits),
+            "semi_hard": lambda: mine_one(
+                lambda logits, p: jnp.where(logits >= p, terms.MASKED, logits)
+            ),
+        },
+        "config.tasks.*.loss.options.mining",
+    )
+    return loss, {"accuracy": accuracy}
+
+
+def distance_triplet(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    margin: Number = 0.3,
+    engine: str = "dense",
+    chunk_size: int = 1024,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns CMCM's triplet loss: the hardest negative of each item comes from either view.
+
+    The 2B items of both views are anchors alike. The positive of an anchor is its partner, its
+    negatives are all items of both views with another id; the mean over anchors of
+    max(0, margin + hardest negative - positive). The released code compares unit vectors by
+    `euclidean`: a margin between distances is not one between cosines.
+
+    Args:
+      left: embedding of the left view, B items; item i matches item i of `right`.
+      right: embedding of the right view.
+      context: ids, a symmetric similarity, and mesh.
+      margin: by how much a partner should score above a negative.
+      engine: see `losses.engine.fold`.
+      chunk_size: see `losses.engine.fold`.
+
+    Returns:
+      The scalar loss, and `accuracy`: the share of anchors that score their partner above every
+      negative.
+    """
+    sides = [context.similarity.prepare(side) for side in (left, right)]
+    positives = jnp.tile(context.paired(*sides), 2)
+    items = jax.tree.map(lambda *both: jnp.concatenate(both), *sides)
+    ids = jnp.concatenate([context.left_ids, context.right_ids])
+    folded = engines.fold(
+        items,
+        items,
+        context.similarity.logits,
+        params=context.similarity_params,
+        left_ids=ids,
+        right_ids=ids,
+        left_positive=positives,
+        right_positive=positives,
+        terms={
+            "hardest": terms.Term(lambda logits, _: logits, terms.MAXIMUM),
+            "not_below": NOT_BELOW,
+        },
+        engine=engine,
+        chunk_size=chunk_size,
+        mesh=context.mesh,
+    )
+    hinges = jax.nn.relu(margin + folded["hardest"][0] - positives)
+    return jnp.mean(hinges), {"accuracy": compute_accuracy(folded)}
