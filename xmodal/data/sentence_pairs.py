@@ -39,7 +39,8 @@ def as_captions(
 
     `image_id` is the id of the pair, `captions` are its two sentences, and `caption_ids` are twice
     the id and the number after it. Labels: `score` float32, 0 to 5; `set`, name and year of the set
-    of a pair, such as "images2014"; `average`, the year whose mean the set is part of, 0 for none.
+    of a pair ("images2014"; no year where it is 0); `average`, the year whose mean the set is part
+    of, 0 for none.
     """
     ids = columns["pair_id"]
     both = np.stack([columns[name] for name in _SENTENCES], axis=1)
@@ -51,6 +52,8 @@ def as_captions(
         "captions": Ragged(both.ravel(), lengths),
         "caption_ids": Ragged(numbers.ravel(), lengths),
         "score": columns["score"],
-        "set": np.array([name + str(year).encode() for name, year in sets], object),
+        "set": np.array(
+            [name + (str(year).encode() if year else b"") for name, year in sets], object
+        ),
         "average": columns["year_average"],
     }

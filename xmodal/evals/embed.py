@@ -1,6 +1,6 @@
 """Embeds every unique item of a split once."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -29,9 +29,11 @@ class Items(Split, Protocol):
 
     Attributes:
       sides: those with items to embed, of "image" and "text".
+      caption_texts: M texts.
     """
 
     sides: Collection[str]
+    caption_texts: Sequence[str]
 
     def images(self, batch_size: int) -> Iterator[Batch]:
         """Yields columns of images with `image_id` [b], in the order of `image_ids`."""
