@@ -50,7 +50,7 @@ def fast_compilation(monkeypatch):
     import jax
 
     from xmodal import mesh as mesh_lib
-    from xmodal.models import efficientnet
+    from xmodal.models.encoders import efficientnet
 
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
     one_device = mesh_lib.make_mesh(jax.devices()[:1])
