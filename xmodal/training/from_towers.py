@@ -1,7 +1,6 @@
 """Weights of published towers: folders that `xmodal.convert_weights` wrote."""
 
 import dataclasses
-import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +78,8 @@ def _check_encoder(
             f"{where} wants normalization={wanted!r}, but {section}.normalization is "
             f"{own['normalization']!r}."
         )
-    parameters = inspect.signature(lookup(f"{section}.name", name, ENCODERS)).parameters
+    row = lookup(f"{section}.name", name, ENCODERS)
+    parameters = {field.name: field for field in dataclasses.fields(row.config)}
     for key, value in keywords.items():
         given = own.get(key, parameters[key].default) if key in parameters else None
         follows = key == "vocab_size" and given == 0

@@ -184,10 +184,10 @@ class _Maker:
             return None
         # The vectors and what is made of them say it all, in far less than the pairs.
         columns = np.packbits(query, axis=1).T
-        rule = f"{task} {definition.zetas} {definition.cap} {definition.labelled_gallery}"
+        rule = f"{task} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
         label_hash.add(rule, self._galleries[kinds[0]].ids, *columns)
         folds = None
-        if definition.labelled_gallery:
+        if definition.labeled_gallery:
             folds = tuple((~rows.any(1)).astype(np.int32) for rows in (query, gallery))
         positives = relations[0] if len(relations) == 1 else relations
         return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)

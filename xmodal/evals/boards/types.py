@@ -11,7 +11,7 @@ from xmodal.evals.boards.relation import Relation
 
 
 class Labels(Protocol):
-    """The labelled side of an evaluation set.
+    """The labeled side of an evaluation set.
 
     `xmodal.data.EvalSet` and `xmodal.evals.labels.annotations.Annotations` have all of it.
 

@@ -10,7 +10,7 @@ from xmodal import cxc_files
 from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.boards.positions import Positions
-from xmodal.evals.labels.known_files import CATEGORIES, LISTS, ORDERS, OWN, home_of, ratings_file
+from xmodal.evals.labels.known_files import CATEGORIES, LISTS, ORDERS, OWN, ratings_file, url_of
 from xmodal.evals.labels.released import ReleasedFiles, read_categories, read_ids, read_lists
 
 _DATASET = "coco_captions"
@@ -186,10 +186,10 @@ def _read_galleries(
     files.count(order, captions=len(ids))
     at = Positions("caption", captions).find(ids)
     if len(ids) != len(captions) or (at < 0).any():
-        homes = sorted({home_of(order), home_of(own) if own else cxc_files.HOME})
+        urls = sorted({url_of(order), url_of(own) if own else cxc_files.HOME})
         raise UserError(
             f"{order} lists {len(ids)} captions and {own or 'the SITS ratings'} {len(captions)}, "
-            f"{(at >= 0).sum()} of them the same: take both again from {' and '.join(homes)}"
+            f"{(at >= 0).sum()} of them the same: take both again from {' and '.join(urls)}"
         )
     return ids, images[at], True
 

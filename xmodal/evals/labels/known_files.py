@@ -48,7 +48,7 @@ def names_of(split: str) -> list[str]:
     return sorted(names)
 
 
-def home_of(path: Path) -> str:
+def url_of(path: Path) -> str:
     """Where a file was released."""
     if path.suffix == ".csv":
         return cxc_files.HOME

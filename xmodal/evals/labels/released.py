@@ -12,7 +12,7 @@ import numpy as np
 
 from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import first_line
-from xmodal.evals.labels.known_files import describe_difference, home_of, names_of
+from xmodal.evals.labels.known_files import describe_difference, names_of, url_of
 
 
 class ReleasedFiles:
@@ -164,7 +164,7 @@ def _read_json(path: Path, object_hook: Any = None) -> Any:
 
 
 def _damaged(path: Path, what: str) -> UserError:
-    return UserError(f"{path} {what}; take the released file again from {home_of(path)}")
+    return UserError(f"{path} {what}; take the released file again from {url_of(path)}")
 
 
 def _whole(item: Any) -> int:
