@@ -51,7 +51,7 @@ def tower(tmp_path_factory):
         f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, vectors, strict=True)
     ]
     (root / "glove.txt").write_text("".join(lines))
-    save_tower(root / "tower", *convert("bag_of_words", root / "glove.txt"))
+    save_tower(root / "tower", *convert("words", root / "glove.txt"))
     return str(root / "tower")
 
 

@@ -126,7 +126,7 @@ def evaluate_run() -> None:
 def evaluate_config(config: ConfigDict) -> None:
     """Evaluates published towers on the datasets of `config.evals`."""
     from xmodal.training.evaluation import RunEvaluation
-    from xmodal.training.published_towers import build_untrained, load_weights
+    from xmodal.training.published_towers import build_untrained, describe, load_weights
     from xmodal.training.results import write_all
 
     parts = build_untrained(config)
@@ -138,6 +138,7 @@ def evaluate_config(config: ConfigDict) -> None:
         model_state,
         name=config.name,
         split=SPLIT.value,
+        notes=lambda split: describe(parts, split),
         save_embeddings=SAVE_EMBEDDINGS.value,
     )
     write_all(evaluations, OUTPUT.value, others=others)

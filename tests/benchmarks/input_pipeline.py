@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.input_pipeline [--jpegs=FOLDER] [--captions=FILE --vocabulary=FILE]
 
-Pictures of 500 pixels to 380, the same crops, mirrors and colour shifts for both pipelines. Each
+Pictures of 500 pixels to 380, the same crops, mirrors and color shifts for both pipelines. Each
 round runs all of them in turn; speeds are medians. `of a core` counts processor time only, which
 other programs on the machine disturb less than the clock. Without files of your own the pictures
 are noise with the spectrum of photographs, and the captions words of a made-up vocabulary.
@@ -26,13 +26,19 @@ import tensorflow as tf
 
 import data_prep
 from data_prep.build import build
-from tests.data.text_test import _reference
+from tests.preprocessing.wordpiece_test import _reference
 from xmodal import data
-from xmodal.data.augment import draw
-from xmodal.data.config import AugmentConfig, ImageConfig, TextConfig
-from xmodal.data.image import model_images
 from xmodal.data.order import Order
-from xmodal.data.text import SPECIAL_TOKENS, Tokenizer
+from xmodal.data.read_ahead import read_ahead
+from xmodal.preprocessing import (
+    AugmentConfig,
+    ImageConfig,
+    TextConfig,
+    make_tokenizer,
+    prepare_images,
+)
+from xmodal.preprocessing.augment import draw
+from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS
 
 SIZE = 380
 AUGMENT = AugmentConfig()
@@ -46,10 +52,10 @@ def make_jpegs(count, quality):
         height, width = (375, 500) if number % 4 else (500, 375)
         frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width))
         frequency[0, 0] = 1
-        grey, *colours = np.fft.irfft2(
+        gray, *colors = np.fft.irfft2(
             np.fft.rfft2(rng.normal(size=(4, height, width))) / frequency, (height, width)
         )
-        picture = np.stack([grey + 0.3 * colour for colour in colours], axis=-1)
+        picture = np.stack([gray + 0.3 * color for color in colors], axis=-1)
         pixels = (128 + 45 * picture / picture.std()).clip(0, 255).astype(np.uint8)
         file = io.BytesIO()
         PIL.Image.fromarray(pixels).save(file, "JPEG", quality=quality)
@@ -70,7 +76,7 @@ def plain_picture(encoded, window, mirrored, shift):
 
 
 def drawn(files, seeds):
-    """The windows [N, 4], mirrorings [N] and colour shifts [N, 3] of all pictures."""
+    """The windows [N, 4], mirrorings [N] and color shifts [N, 3] of all pictures."""
     extents = [simplejpeg.decode_jpeg_header(file)[:2] for file in files]
     draws = [draw(seed, *extent, AUGMENT) for seed, extent in zip(seeds, extents, strict=True)]
     return tuple(map(np.array, zip(*draws, strict=True)))
@@ -78,7 +84,6 @@ def drawn(files, seeds):
 
 def pipelines(files, seeds, batch_size):
     """Functions that run through all pictures once, by name; the two that augment give batches."""
-    examples = tf.data.Dataset.from_tensor_slices((files, seeds)).cache()
     plain = tf.data.Dataset.from_tensor_slices((files, *drawn(files, seeds))).cache()
     threads = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     config = ImageConfig(size=SIZE, augment=AUGMENT)
@@ -86,17 +91,17 @@ def pipelines(files, seeds, batch_size):
     def decode(encoded, *_):
         return tf.reduce_max(tf.io.decode_jpeg(encoded, channels=3)[0, 0])
 
-    @tf.autograph.experimental.do_not_convert  # as the training pipeline
-    def ours(encoded, seed):
-        return model_images(encoded, config, seed)
+    def ours(start):
+        rows = slice(start, start + batch_size)
+        return prepare_images(files[rows], config, seeds[rows])
 
     auto = tf.data.AUTOTUNE
     datasets = {
-        "xmodal": examples.batch(batch_size).map(ours, 2).prefetch(2),
         "tf.image": plain.map(plain_picture, auto).batch(batch_size).prefetch(2),
         "decode (tf.data)": plain.map(decode, auto).batch(batch_size).prefetch(2),
     }
-    runs = {name: dataset.as_numpy_iterator for name, dataset in datasets.items()}
+    runs = {"xmodal": lambda: read_ahead(ours, range(0, len(files), batch_size), 2)}
+    runs |= {name: dataset.as_numpy_iterator for name, dataset in datasets.items()}
     runs["decode (simplejpeg)"] = lambda: threads.map(simplejpeg.decode_jpeg, files)
     return runs
 
@@ -156,16 +161,18 @@ def report_captions(args):
         vocabulary = [*SPECIAL_TOKENS, *letters, ".", ",", *dict.fromkeys(words), *pieces]
         captions = [" ".join(rng.choices(words, k=10)).capitalize() + "." for _ in range(50_000)]
         captions[::100] = [caption + " Caf\u00e9\u2026" for caption in captions[::100]]
-    tokenizer = Tokenizer(vocabulary, TextConfig(max_length=64))
-    batches = tf.data.Dataset.from_tensor_slices(captions).batch(1024).cache()
-    batches = batches.map(tokenizer, tf.data.AUTOTUNE)
-    speeds = measure({"captions": batches.as_numpy_iterator}, len(captions), args.rounds)
+    tokenizer = make_tokenizer(TextConfig(max_length=64), vocabulary)
+
+    def run():
+        for start in range(0, len(captions), 1024):
+            yield tokenizer.encode(captions[start : start + 1024])
+
+    speeds = measure({"captions": run}, len(captions), args.rounds)
     print("{:.0f} captions per second, {:.0f} of a core".format(*speeds["captions"]))
     few = captions[:: max(1, len(captions) // 2000)]
-    ids, _ = tokenizer(tf.constant(few))
+    ids, _ = tokenizer.encode(few)
     wrong = sum(
-        row != _reference(text, vocabulary)
-        for row, text in zip(ids.numpy().tolist(), few, strict=True)
+        row != _reference(text, vocabulary) for row, text in zip(ids.tolist(), few, strict=True)
     )
     print(f"{wrong} of {len(few)} rows differ from BERT's rules")
 
@@ -185,7 +192,7 @@ def report_resuming():
             "dataset": "crisscrossed_shapes", "data_dir": folder,
             "image": {"size": SIZE, "augment": {}}, "text": {"vocabulary_size": 300},
         }  # fmt: skip
-        data.vocabulary_size(config)  # learnt once for a dataset
+        data.vocabulary_size(config)  # learned once for a dataset
         for step in (0, 1, 1_000, 999_999):
             clock, processor = time.perf_counter(), time.process_time()
             next(

@@ -1,6 +1,7 @@
 """Vocabularies read from files and learned from words."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def test_frequent_words_come_first_and_rare_ones_are_cut(min_count):
     words = vocabulary[4:]
     assert set(words) == {w for w, n in counts.items() if n >= min_count} - set(WORD_TOKENS)
     assert ("zz" in words) == (min_count == 1)
-    for left, right in zip(words, words[1:], strict=False):
+    for left, right in itertools.pairwise(words):
         assert counts[left] > counts[right] or (counts[left] == counts[right] and left < right)
 
 

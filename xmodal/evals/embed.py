@@ -1,6 +1,6 @@
 """Embeds every unique item of a split once."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -25,7 +25,13 @@ _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 
 
 class Items(Split, Protocol):
-    """A split whose items can be read (`xmodal.data.EvalSplit` is one)."""
+    """A split whose items can be read (`xmodal.data.EvalSplit` is one).
+
+    Attributes:
+      caption_texts: M texts.
+    """
+
+    caption_texts: Sequence[str]
 
     def images(self, batch_size: int) -> Iterator[Batch]:
         """Yields columns of images with `image_id` [b], in the order of `image_ids`."""

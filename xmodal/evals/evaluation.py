@@ -159,6 +159,7 @@ def judge(
     *,
     name: str,
     evaluator_name: str = "",
+    notes: Sequence[str] = (),
     trained_on: Mapping[str, str] | None = None,
 ) -> Evaluation:
     """Returns the evaluation of a source by an evaluator.
@@ -168,6 +169,7 @@ def judge(
       source: embeddings of a model, or the content of a file.
       name: of the model.
       evaluator_name: its name in `config.evals`; "" for a source from files.
+      notes: on the model, beside those on the labels.
       trained_on: hash of the records of the model's training data, by name.
 
     Raises:
@@ -178,11 +180,12 @@ def judge(
     results = evaluator.run(source)
     if isinstance(source, Embeddings):
         source = with_similarity(source, evaluator.options.similarity)
+    provenance = evaluator.provenance
     return Evaluation(
         name=name,
         results=results,
         similarity=ranked_by.get(type(source)) or source.similarity,
-        provenance=evaluator.provenance,
+        provenance=dataclasses.replace(provenance, notes=[*provenance.notes, *notes]),
         samples=evaluator.options.bootstrap_samples,
         seed=evaluator.options.seed,
         evaluator=evaluator_name,

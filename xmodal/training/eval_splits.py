@@ -96,7 +96,7 @@ class SentencePairs:
         self.caption_ids = np.arange(2 * count, dtype=np.int32)
         self.caption_image_ids = np.repeat(self.image_ids, 2)
         sides = zip(pairs["left"], pairs["right"], strict=True)
-        self._texts = [text for pair in sides for text in pair]
+        self.caption_texts = [text for pair in sides for text in pair]
         parts = [name.split("/", 1) for name in pairs["sets"]]
         self.labels = {
             "score": np.asarray(pairs["scores"]),
@@ -110,7 +110,7 @@ class SentencePairs:
 
     def captions(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Yields columns of the sentences with `caption_id` [b], the pairs one after the other."""
-        return _with_ids(self._config, self._texts, self.caption_ids, batch_size)
+        return _with_ids(self._config, self.caption_texts, self.caption_ids, batch_size)
 
 
 def _with_ids(

@@ -6,7 +6,7 @@ cannot differ.
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -155,6 +155,7 @@ class RunEvaluation:
         *,
         name: str,
         split: str | None = None,
+        notes: Callable[[Items], Sequence[str]] = lambda split: (),
         trained_on: Mapping[str, str] | None = None,
         save_embeddings: str | None = None,
     ) -> list[Evaluation]:
@@ -165,6 +166,7 @@ class RunEvaluation:
           model_state: the same.
           name: of the model's row in tables.
           split: of the run's own dataset; None for the final split of every evaluator.
+          notes: split -> notes on the model, for the report.
           trained_on: hash of the records of the training data, by name.
           save_embeddings: npz file for the embeddings; all evaluators have to judge the same ones.
 
@@ -183,6 +185,7 @@ class RunEvaluation:
                     source,
                     name=name,
                     evaluator_name=each,
+                    notes=notes(self._split(each, chosen)),
                     trained_on=trained_on,
                 )
             )

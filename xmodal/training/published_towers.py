@@ -7,6 +7,9 @@ from etils import epath
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
+from xmodal.evals.embed import Items
+from xmodal.preprocessing import read_vocabulary
+from xmodal.preprocessing.words import find_row, split_words
 from xmodal.pretrained.folder import Description, read_description
 from xmodal.training import from_towers, schedules
 from xmodal.training.run import Parts, make_model, read_settings
@@ -84,6 +87,26 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
         )
     state = from_towers.place(state, weights)
     return state.params, state.model_state
+
+
+def describe(parts: Parts, split: Items) -> list[str]:
+    """Returns notes on the towers, and how many words of the captions have a vector."""
+    folders = from_towers.named_folders(parts.settings.init_from)
+    notes = [
+        f"{side.capitalize()} tower: {folder}, not trained." for side, folder in folders.items()
+    ]
+    text = parts.settings.data.text
+    if "text" in folders and text.tokenizer == "words":
+        rows = {token: row for row, token in enumerate(read_vocabulary(text.vocabulary))}
+        find = find_row if text.lower_case else dict.get
+        words = [split_words(caption) for caption in split.caption_texts]
+        known = [sum(find(rows, word) is not None for word in each) for each in words]
+        count = sum(map(len, words))
+        notes.append(
+            f"{sum(known):,} of {count:,} words ({sum(known) / max(count, 1):.1%}) have a vector; "
+            f"{known.count(0):,} of {len(known):,} captions are without any."
+        )
+    return notes
 
 
 def _fill_side(

@@ -8,6 +8,8 @@ import pytest
 from tests.losses import references
 from xmodal.losses import SIMILARITIES, make_similarity
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SEVERAL = ["match_probability", "max_cosine"]
 
 
@@ -20,37 +22,39 @@ def test_equals_the_definition(name):
         for size, k in zip((7, 11), several, strict=True)
     )
     similarity = make_similarity({"name": name})
-    found = similarity.logits(
-        similarity.prepare(left), similarity.prepare(right), similarity.init()
-    )
+    params = similarity.init()
+    found = jax.jit(
+        lambda x, y: similarity.logits(similarity.prepare(x), similarity.prepare(y), params)
+    )(left, right)
     expected = references.score_pairs(name, left, right)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("scale", [1.0, 15.0, 100.0])
-@pytest.mark.parametrize("shift", [0.0, 15.0, 100.0])
-def test_log_odds_at_their_extremes(scale, shift):
-    similarity = make_similarity(
-        {"name": "match_probability", "match_scale": scale, "match_shift": shift}
-    )
+def test_log_odds_at_their_extremes():
+    similarity = make_similarity({"name": "match_probability"})
     # One query of one sample; two samples of each item, at these distances.
     distances = np.array([[0, 0], [0, 1], [0.5, 3], [2, 2], [7, 8], [30, 50], [0, 1000]])
     left = np.zeros((1, 1, 1), np.float32)
     right = distances[..., None].astype(np.float32)
 
-    @jax.jit
     def log_odds(right, params):
         return similarity.logits(similarity.prepare(left), similarity.prepare(right), params)[0]
 
-    params = similarity.init()
-    expected = [
-        references.match_log_odds(np.sqrt(row**2 + 1e-6), scale, shift) for row in distances
-    ]
-    np.testing.assert_allclose(log_odds(right, params), expected, rtol=1e-5, atol=1e-4)
-    gradients = jax.grad(lambda *inputs: jnp.sum(log_odds(*inputs)), argnums=(0, 1))(right, params)
-    assert all(np.all(np.isfinite(gradient)) for gradient in jax.tree.leaves(gradients))
-    # However unlikely a match is, its samples are still pulled together.
-    assert np.all(gradients[0][4:6].sum(axis=1) < 0)
+    @jax.jit
+    def compute(right, params):
+        gradients = jax.grad(lambda *x: jnp.sum(log_odds(*x)), argnums=(0, 1))(right, params)
+        return log_odds(right, params), gradients
+
+    for scale in (1.0, 15.0, 100.0):
+        for shift in (0.0, 15.0, 100.0):
+            found, gradients = compute(right, {"match_scale": scale, "match_shift": shift})
+            expected = [
+                references.match_log_odds(np.sqrt(row**2 + 1e-6), scale, shift) for row in distances
+            ]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+            assert all(np.all(np.isfinite(gradient)) for gradient in jax.tree.leaves(gradients))
+            # However unlikely a match is, its samples are still pulled together.
+            assert np.all(gradients[0][4:6].sum(axis=1) < 0)
 
 
 @pytest.mark.parametrize("name", ["euclidean", "order"])
@@ -61,7 +65,7 @@ def test_distances_of_nothing_have_no_gradient(name):
     def total(left, right):
         return jnp.sum(similarity.paired(similarity.prepare(left), similarity.prepare(right), {}))
 
-    value, gradients = jax.value_and_grad(total, argnums=(0, 1))(same, same)
+    value, gradients = jax.jit(jax.value_and_grad(total, argnums=(0, 1)))(same, same)
     assert abs(value) < 0.01
     for gradient in gradients:
         assert np.all(np.isfinite(gradient))

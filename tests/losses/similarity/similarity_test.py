@@ -8,6 +8,8 @@ import pytest
 from xmodal.config import UserError
 from xmodal.losses import SIMILARITIES, make_similarity
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}
 NAMES = sorted(SIMILARITIES)
 SEVERAL = ["match_probability", "max_cosine"]
@@ -32,45 +34,50 @@ def test_parameters_start_where_the_config_says():
     assert make_similarity({"name": "match_probability", **MATCH}).init() == MATCH
 
 
+LEARNED = {"learned_temperature": True, "temperature": 0.5, "learned_bias": True, "bias": 3.0}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_are_scaled_and_shifted(name):
-    plain = make_similarity({"name": name})
-    left, right = map(plain.prepare, make_views(name, (5, 5)))
-    raw, paired = (f(left, right, plain.init()) for f in (plain.logits, plain.paired))
-    np.testing.assert_allclose(paired, np.diag(raw), rtol=1e-5)
+    views = make_views(name, (5, 5))
 
-    fixed = make_similarity({"name": name, "temperature": 0.5, "bias": 3.0})
-    learned = {"learned_temperature": True, "temperature": 0.5, "learned_bias": True, "bias": 3}
-    for similarity in (fixed, make_similarity({"name": name, **learned})):
+    def compute(**keywords):
+        similarity = make_similarity({"name": name, **keywords})
         params = similarity.init()
-        np.testing.assert_allclose(
-            similarity.logits(left, right, params), 2 * raw + 3, rtol=1e-5, atol=1e-5
-        )
-        np.testing.assert_allclose(
-            similarity.paired(left, right, params), 2 * paired + 3, rtol=1e-5, atol=1e-5
-        )
-        scores = similarity.score(left, right, params)
-        np.testing.assert_array_equal(scores, plain.score(left, right, params))
+
+        @jax.jit
+        def run(views):
+            sides = [similarity.prepare(view) for view in views]
+            functions = (similarity.logits, similarity.paired, similarity.score)
+            return [function(*sides, params) for function in functions]
+
+        return run(views)
+
+    logits, paired, scores = compute()
+    np.testing.assert_allclose(paired, np.diag(logits), rtol=1e-5)
+    for keywords in ({"temperature": 0.5, "bias": 3}, LEARNED):
+        scaled = compute(**keywords)
+        np.testing.assert_allclose(scaled[0], 2 * logits + 3, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(scaled[1], 2 * paired + 3, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(scaled[2], scores)  # Ranking needs neither.
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_learned_parameters_get_their_gradient(name):
-    learned = {"learned_temperature": True, "temperature": 0.5, "learned_bias": True, "bias": 0.3}
-    similarity = make_similarity({"name": name, **learned})
+    similarity = make_similarity({"name": name, **LEARNED})
     left, right = map(similarity.prepare, make_views(name))
     params = similarity.init() | (MATCH if name == "match_probability" else {})
 
     @jax.jit
-    def total(params):
+    @jax.value_and_grad
+    def compute(params):
         return jnp.sum(jnp.sin(similarity.logits(left, right, params)))
 
-    with jax.enable_x64(True):
-        gradient = jax.grad(total)(params)
-        for key, value in params.items():
-            ends = [total(params | {key: jnp.float32(value + step)}) for step in (1e-2, -1e-2)]
-            np.testing.assert_allclose(
-                gradient[key], (ends[0] - ends[1]) / 2e-2, rtol=2e-2, atol=2e-2, err_msg=key
-            )
+    _, gradient = compute(params)
+    for key, value in params.items():
+        ends = [compute(params | {key: jnp.float32(value + step)})[0] for step in (1e-2, -1e-2)]
+        slope = (ends[0] - ends[1]) / 2e-2
+        np.testing.assert_allclose(gradient[key], slope, rtol=2e-2, atol=2e-2, err_msg=key)
 
 
 def test_a_capped_scale_can_come_back():

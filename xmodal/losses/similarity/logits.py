@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from xmodal.losses.similarity import scores
-from xmodal.losses.similarity.scores import negative_excess, products
+from xmodal.losses.similarity.scores import products
 
 Squared = dict[str, jax.Array]
 
-__all__ = ["euclidean", "match_log_odds", "max_products", "negative_excess", "products"]
+__all__ = ["euclidean", "match_log_odds", "max_products", "order", "products"]
 
 
 def max_products(left: jax.Array, right: jax.Array) -> jax.Array:
@@ -48,6 +48,24 @@ def euclidean(left: Squared, right: Squared) -> jax.Array:
         left["vectors"], right["vectors"], left["squares"], right["squares"]
     )
     return -jnp.sqrt(jnp.maximum(squares, scores.SMALLEST_EUCLIDEAN_SQUARE))
+
+
+def order(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns -|max(0, y - x)| of x [L, D] and y [R, D], with gradient 0 where it is 0."""
+
+    # One dimension at a time: neither pass holds the differences [L, R, D].
+    @jax.checkpoint
+    def square(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.square(jax.nn.relu(y[None, :] - x[:, None]))
+
+    left, right = left.T, right.T
+    squares, _ = jax.lax.scan(
+        lambda total, dimension: (total + square(*dimension), None),
+        square(left[0], right[0]),
+        (left[1:], right[1:]),
+    )
+    is_zero = squares == 0
+    return -jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, squares)))
 
 
 def _flat(vectors: jax.Array) -> jax.Array:

@@ -145,15 +145,5 @@ def score_euclidean(queries: dict[str, jax.Array], gallery: dict[str, jax.Array]
 @_in_whole_tiles
 def score_order(queries: jax.Array, gallery: jax.Array) -> jax.Array:
     """Returns order similarity, -|max(0, y - x)|, of queries x (images) and gallery y (texts)."""
-    return negative_excess(queries, gallery)
-
-
-@jax.checkpoint
-def negative_excess(left: jax.Array, right: jax.Array) -> jax.Array:
-    """Returns -|max(0, y - x)| [B, M] of x [B, D] and y [M, D], with gradient 0 where it is 0.
-
-    Recomputed in the backward pass: the differences [B, M, D] are never in memory.
-    """
-    excess = jax.nn.relu(right[None] - left[:, None])
-    squares = jnp.sum(jnp.square(excess), axis=-1)
-    return -jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+    excess = jax.nn.relu(gallery[None] - queries[:, None])  # Fused into the sum, not in memory.
+    return -jnp.sqrt(jnp.sum(jnp.square(excess), axis=-1))

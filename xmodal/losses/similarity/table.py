@@ -51,7 +51,7 @@ SIMILARITIES: dict[str, Kind] = {
     "order": Kind(
         prepare=vectors.one_vector,
         score=scores.score_order,
-        logits=logits.negative_excess,
+        logits=logits.order,
         symmetric=False,
     ),
     "max_cosine": Kind(

@@ -1,0 +1,43 @@
+"""The shuffled pairs of the correlation losses."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from xmodal.config import UserError
+from xmodal.losses.correlation import pearson
+
+IDS = np.arange(6, dtype=np.int32)
+
+
+def test_fixed_points_of_the_permutation_stay(make_pairs, make_context):
+    # Orthogonal pairs: a score is 1 for a right pair and 0 for a wrong one.
+    example, _ = make_pairs(6)
+    views = [dataclasses.replace(example, vector=np.eye(6, dtype=np.float32))] * 2
+    found = set()
+    for seed in range(8):
+        key = jax.random.key(seed)
+        loss, scalars = pearson(*views, make_context(IDS, "cosine", key=key))
+        fixed = np.mean(np.asarray(jax.random.permutation(key, 6)) == IDS)
+        np.testing.assert_allclose(scalars["shuffled"], fixed, atol=1e-6)
+        if fixed == 0:
+            np.testing.assert_allclose(loss, -1, rtol=1e-5)
+        found.add(fixed > 0)
+    assert found == {True, False}
+
+
+def test_equal_scores_have_no_correlation_and_no_nan(make_pairs, make_context):
+    views = make_pairs(6)
+    for view in views:
+        view.vector[:] = 1.0
+    context = make_context(IDS, "cosine", key=jax.random.key(0))
+    value, gradients = jax.value_and_grad(lambda v: pearson(*v, context)[0])(views)
+    np.testing.assert_allclose(value, 0, atol=1e-6)
+    assert all(np.all(np.isfinite(gradient.vector)) for gradient in gradients)
+
+
+def test_unknown_statistics_list_the_known_ones(make_pairs, make_context):
+    with pytest.raises(UserError, match="'spearman'.*'pearson'"):
+        pearson(*make_pairs(6), make_context(IDS), statistic="spearman")

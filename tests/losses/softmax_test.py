@@ -1,0 +1,103 @@
+"""What the softmax loss does at its edges; its values are tested with the other losses."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal import mesh as mesh_lib
+from xmodal.losses.softmax import softmax
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+FORMS = ["with_positive", "printed"]
+
+
+@pytest.fixture
+def compute(make_context, make_pairs):
+    """Loss, gradients and scalars of vectors [B, D]."""
+    example, _ = make_pairs(2)
+
+    def run(left, right, ids, **options):
+        def loss(left, right):
+            views = [dataclasses.replace(example, vector=side) for side in (left, right)]
+            return softmax(*views, make_context(ids), **options)
+
+        run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+        (value, scalars), gradients = run(left, right)
+        return value, gradients, scalars
+
+    return run
+
+
+def test_a_query_on_one_device_pushes_the_negatives_of_all(make_pairs, compute):
+    left, right = (view.vector for view in make_pairs(16, dim=3))
+    left[2:] = 0.0  # Only the two queries of the first device pull or push anything.
+    ids = np.arange(16, dtype=np.int32)
+    batch = mesh_lib.global_batch({"left": left, "right": right, "ids": ids}, mesh_lib.make_mesh())
+    _, (_, pushed), _ = compute(batch["left"], batch["right"], batch["ids"])
+    assert np.all(np.abs(pushed).sum(axis=1) > 0)
+
+
+def test_captions_of_one_image_are_no_negatives_of_each_other(make_pairs, compute):
+    left, right = (view.vector for view in make_pairs(4, dim=3))
+    left[1:] = 0.0  # Only item 0 pulls or pushes.
+    ids = np.array([7, 7, 8, 9], np.int32)
+    _, (_, pushed), _ = compute(left, right, ids, directions="sum")
+    assert np.all(pushed[1] == 0)
+    assert np.all(np.abs(pushed[2:]).sum(axis=1) > 0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_of_one_image_has_no_loss_and_no_gradient(make_pairs, compute, form):
+    left, right = (view.vector for view in make_pairs(3))
+    value, gradients, _ = compute(left, right, np.zeros(3, np.int32), form=form)
+    assert value == 0
+    assert all(np.all(gradient == 0) for gradient in gradients)
+
+
+def test_accuracy_counts_partners_scored_above_every_negative(compute):
+    left = np.eye(4, dtype=np.float32)
+    # Item 0 scores item 1 (3) above its own partner (2); item 3 scores item 2 alike.
+    right = np.array([[2, 0, 0, 0], [3, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]], np.float32)
+    scalars = compute(left, right, np.arange(4, dtype=np.int32))[2]
+    np.testing.assert_allclose(scalars["accuracy"], 2 / 4)
+    right[3] = np.nan
+    assert compute(left, right, np.arange(4, dtype=np.int32))[2]["accuracy"] == 0
+
+
+@pytest.mark.parametrize("engine", ["dense", "chunked"])
+@pytest.mark.parametrize("form", FORMS)
+def test_an_embedding_that_is_nan_is_seen_in_the_loss(make_pairs, compute, engine, form):
+    left, right = (view.vector for view in make_pairs(7, dim=3))
+    right[4, 1] = np.nan
+    ids = np.arange(7, dtype=np.int32)
+    assert np.isnan(compute(left, right, ids, form=form, engine=engine, chunk_size=3)[0])
+
+
+def test_large_scores_stay_finite(compute):
+    same = np.full((4, 2), 30.0, np.float32)
+    value, gradients, _ = compute(same, same, np.arange(4, dtype=np.int32))
+    np.testing.assert_allclose(value, np.log(4), rtol=1e-3)
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+def test_the_temperature_of_the_similarity_divides_every_score(make_pairs, make_context):
+    views = make_pairs(6)
+    ids = np.arange(6, dtype=np.int32)
+    left = dataclasses.replace(views[0], vector=views[0].vector / 4)
+    warm, _ = softmax(*views, make_context(ids, {"name": "dot", "temperature": 4.0}))
+    plain, _ = softmax(left, views[1], make_context(ids))
+    np.testing.assert_allclose(warm, plain, rtol=1e-6)
+    assert not jnp.allclose(plain, softmax(*views, make_context(ids))[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [({"form": "x"}, "with_positive"), ({"directions": "x"}, "mean"), ({"engine": "x"}, "ring")],
+)
+def test_unknown_names_list_the_known_ones(make_pairs, make_context, options, known):
+    with pytest.raises(ValueError, match=known):
+        softmax(*make_pairs(3), make_context(np.arange(3)), **options)

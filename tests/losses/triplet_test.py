@@ -1,0 +1,94 @@
+"""Mining that changes with the step, and parity with the papers' own formulas in torch."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.losses.switch import Choice
+from xmodal.losses.triplet import distance_triplet, triplet
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+IDS = np.arange(9, dtype=np.int32)
+
+
+def test_mining_may_change_with_the_step(make_pairs, make_context):
+    views = make_pairs(9)
+    names = ("all", "hardest", "semi_hard")
+
+    @jax.jit
+    def scheduled(index):
+        return triplet(*views, make_context(IDS), mining=Choice(names, index))[0]
+
+    for index, name in enumerate(names):
+        expected, _ = triplet(*views, make_context(IDS), mining=name)
+        np.testing.assert_allclose(scheduled(jnp.int32(index)), expected, rtol=1e-6)
+
+
+def test_nothing_is_semi_hard_where_all_negatives_score_higher(make_pairs, make_context):
+    views = make_pairs(9)
+    views = [views[0], dataclasses.replace(views[0], vector=-views[0].vector)]
+    loss, scalars = triplet(*views, make_context(IDS, "cosine"), mining="semi_hard")
+    assert (loss, scalars["accuracy"]) == (0, 0)
+
+
+@pytest.mark.parametrize("max_violation", [True, False])
+def test_equals_the_hinge_of_vsepp(make_pairs, make_context, max_violation):
+    torch = pytest.importorskip("torch")
+    views = make_pairs(9)
+    vectors = [torch.tensor(view.vector, requires_grad=True) for view in views]
+    images, captions = (torch.nn.functional.normalize(side, dim=1) for side in vectors)
+    scores = images @ captions.T
+    positive = scores.diag().view(-1, 1)
+    own = torch.eye(9) > 0.5
+    captions_cost = (0.2 + scores - positive).clamp(min=0).masked_fill(own, 0)
+    images_cost = (0.2 + scores - positive.t()).clamp(min=0).masked_fill(own, 0)
+    if max_violation:
+        captions_cost, images_cost = captions_cost.max(1)[0], images_cost.max(0)[0]
+    expected = captions_cost.sum() + images_cost.sum()
+    expected.backward()
+
+    @jax.jit
+    @jax.value_and_grad
+    def loss(views):
+        mining = "hardest" if max_violation else "all"
+        return triplet(*views, make_context(IDS, "cosine"), mining=mining)[0]
+
+    value, gradients = loss(views)
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
+    for gradient, side in zip(gradients, vectors, strict=True):
+        np.testing.assert_allclose(gradient.vector, side.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_equals_the_batch_hard_triplet_of_cmcm(make_pairs, make_context):
+    torch = pytest.importorskip("torch")
+    views = make_pairs(9)
+    vectors = [torch.tensor(view.vector, requires_grad=True) for view in views]
+    items = torch.cat([torch.nn.functional.normalize(side, dim=1) for side in vectors])
+    squares = (items**2).sum(1, keepdim=True)
+    distances = (squares + squares.t() - 2 * items @ items.t()).clamp(min=1e-12).sqrt()
+    labels = torch.arange(9).repeat(2)
+    same = labels[:, None] == labels[None, :]
+    hardest_positive = (distances * same).max(dim=1)[0]
+    hardest_negative = (distances + 1e4 * same).min(dim=1)[0]
+    expected = (hardest_positive - hardest_negative + 0.3).clamp(min=0).mean()
+    expected.backward()
+
+    @jax.jit
+    @jax.value_and_grad
+    def loss(views):
+        unit = [
+            dataclasses.replace(
+                view, vector=view.vector / jnp.linalg.norm(view.vector, axis=1, keepdims=True)
+            )
+            for view in views
+        ]
+        return distance_triplet(*unit, make_context(IDS, "euclidean"))[0]
+
+    value, gradients = loss(views)
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
+    for gradient, side in zip(gradients, vectors, strict=True):
+        np.testing.assert_allclose(gradient.vector, side.grad, rtol=1e-4, atol=1e-6)
