@@ -226,6 +226,16 @@ def test_a_metric_that_no_evaluator_has_is_refused(tmp_path):
     assert checkpoints.steps(str(tmp_path)) == []
 
 
+def test_a_step_that_only_other_evaluators_judged_is_not_the_best(tmp_path):
+    config = tiny.make_config()
+    config.select.metric = BEST
+    checkpoints.save_config(str(tmp_path), config)
+    metrics = {0: {BEST: 1.0, "sts/pearson": 5.0}, 1: {"sts/pearson": 9.0}}
+    save(tmp_path, map(make_state, range(4)), metrics, keep_last=1)
+    assert checkpoints.steps(str(tmp_path)) == [0, 3]
+    assert checkpoints.best_step(str(tmp_path)) == 0
+
+
 def test_a_run_goes_on_only_with_its_own_model_and_batches(tmp_path):
     config = cxc.quick(cxc.experiment("tiny"))
     checkpoints.check_same_run(str(tmp_path), config)  # nothing there yet

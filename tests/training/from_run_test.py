@@ -125,7 +125,9 @@ def test_mistakes_are_named(source, changes, message):
 
 def test_an_array_that_the_other_run_lacks(source):
     deeper = make_state(seed=2, hidden=(8,))
-    with pytest.raises(UserError, match="has no image/encoder/hidden1/bias; narrow config.init_from.inc"):
+    with pytest.raises(
+        UserError, match="has no image/encoder/hidden1/bias; narrow config.init_from.inc"
+    ):
         from_run.take_weights(deeper, settings(source))
     state = from_run.take_weights(deeper, settings(source, include=("text/",)))
     tiny.assert_identical(state.params["text"], source[1].params["text"])

@@ -14,12 +14,13 @@ from jax.experimental.compilation_cache import compilation_cache
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import data_prep
-from configs import common
+from configs import base, cxc
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.training import checkpoints, loop, preflight, reporting, run_records
+from xmodal.training import checkpoints, loop, reporting, run, run_records, start
 
 TINY = "tiny_captions"
+# The board bears the evaluator's name.
 BEST = f"{TINY}/mean_recall@10"
 TOTAL_STEPS = 30
 
@@ -45,18 +46,21 @@ def _compile_once(tmp_path_factory):
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     # Captions of this dataset are random words: only a caption itself can be found again.
-    same = common.text_text() | {"right": "caption_0"}
+    same = cxc.text_text() | {"views": ["caption_0", "caption_0"]}
+    same["similarity"] = {"name": "cosine", "temperature": 0.1, "learned_temperature": True}
     config = tiny.make_config(
         tasks={"same": same}, total_steps=TOTAL_STEPS, batch_size=16, log_every=5
     )
     config.model.image = config.data.image = None
-    config.model.text.vocab_size, config.model.text.max_positions = 0, 12
-    config.model.text.dropout = 0.1
-    config.optimizer = common.cxc_adam(0.01)
+    config.model.text.encoder.update({"vocab_size": 0, "max_positions": 12, "dropout": 0.1})
+    # Running statistics, which a run has to keep, too.
+    config.model.text.projection.batch_norm = True
+    config.optimizer = cxc.skipping_adam(0.01)
     config.data.dataset, config.data.data_dir = TINY, str(tmp_path_factory.mktemp("tfds"))
+    config.data.captions_per_image = 1
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
-    config.evaluation.every, config.evaluation.batch_size = 20, 32
-    config.checkpoint.every, config.checkpoint.best_metric = 20, BEST
+    config.evals = {TINY: base.boards(every=20) | {"batch_size": 32, "bootstrap_samples": 20}}
+    config.select.metric, config.checkpoint.every = BEST, 20
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(pathlib.Path(__file__).parents[1] / "data")
         patch.setitem(data_prep.BUILDERS, TINY, f"{TINY}_dataset_builder:Builder")
@@ -85,8 +89,8 @@ def change_batches(monkeypatch):
     make_batches = loop.make_batches
 
     def install(function):
-        def changed(parts, first_step):
-            for step, batch in enumerate(make_batches(parts, first_step), first_step):
+        def changed(parts, first_step, features):
+            for step, batch in enumerate(make_batches(parts, first_step, features), first_step):
                 yield function(step, batch)
 
         monkeypatch.setattr(loop, "make_batches", changed)
@@ -95,7 +99,8 @@ def change_batches(monkeypatch):
 
 
 def load_state(config, folder):
-    return loop.starting_state(preflight.assemble(config), str(folder))
+    parts = run.assemble(config, check_start=start.check_start)
+    return start.starting_state(parts, str(folder))
 
 
 def test_the_loss_falls(whole):
@@ -109,7 +114,7 @@ def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
     folder, _ = whole
     saved = checkpoints.load_run(str(folder))
     assert saved.optimizer.to_dict() == config.optimizer.to_dict()
-    assert saved.model.text.vocab_size > 0  # Filled in from the dataset.
+    assert saved.model.text.encoder.vocab_size > 0  # Filled in from the dataset.
     assert checkpoints.steps(str(folder))[-1] == TOTAL_STEPS
     assert (folder / "test/metrics.json").exists()
     assert not (folder / "failure.json").exists()
@@ -119,30 +124,32 @@ def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
     assert [e.step for e in events.Tensors(BEST)] == [0, 20, TOTAL_STEPS]
 
 
-def test_the_hashes_of_what_a_run_reads_go_with_its_numbers(whole):
+def test_the_hashes_of_the_records_go_with_the_numbers(whole):
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
-    assert set(records) == {"train", "validation", "test"}
-    for role, hashes in records.items():
-        assert list(hashes) == [f"{TINY}/images/1.0.0 {role}"]
-    boards = json.loads((folder / "test/boards.json").read_text())
+    assert list(records) == ["train"]
+    ((name, digits),) = records["train"].items()
+    assert name == f"{TINY}/images/1.0.0 train"
+    boards = json.loads((folder / "test" / TINY / "boards.json").read_text())
+    assert list(boards) == [TINY]
     for board in boards.values():
-        assert board["records"].items() >= records["test"].items()
+        evaluated = board["records"][f"{TINY}/images/1.0.0 test"]
+        assert len(evaluated) == len(digits) == 64
+        assert evaluated != digits
         assert board["trained_on"] == records["train"]
-    report = (folder / "test/report.md").read_text()
-    (name, digits), *_ = records["train"].items()
+    report = (folder / "test" / TINY / "report.md").read_text()
     assert f"Trained on: {name} `{digits[:16]}` (hash of the records)." in report
-    assert f"Evaluated: {TINY}/images/1.0.0 test `" in report
+    assert f"Evaluated: {TINY}/images/1.0.0 test `{evaluated[:16]}`" in report
 
 
 def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
-    name = f"{TINY}/images/1.0.0 train"
-    records["test"] = {}  # what is only evaluated may be another
+    ((name, digits),) = records["train"].items()
+    settings = run.read_settings(config)
     records["train"][name] = data.UNKNOWN_HASH
     run_records.save_records(str(tmp_path), records)
-    assert run_records.check_records(str(tmp_path), config)["test"]
+    assert run_records.check_records(str(tmp_path), settings) == {"train": {name: digits}}
     records["train"][name] = "0123456789abcdef" * 4
     run_records.save_records(str(tmp_path), records)
     with pytest.raises(
@@ -173,7 +180,10 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     change_batches(lambda step, batch: (drawn.append(step), batch)[1])
     loop.train(config, str(tmp_path))
     assert drawn == list(range(18, TOTAL_STEPS))
-    tiny.assert_identical(load_state(config, tmp_path), load_state(config, folder))
+    found, expected = load_state(config, tmp_path), load_state(config, folder)
+    tiny.assert_identical(found, expected)
+    for part in (found.model_state, found.opt_state["outliers"], found.params["tasks"]):
+        assert jax.tree.leaves(part)
     results = [json.loads((f / "test/metrics.json").read_text()) for f in (tmp_path, folder)]
     assert results[0] == results[1]
     assert results[0][f"{TINY}/t2t/recall@10"] > 0

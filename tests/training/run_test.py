@@ -1,66 +1,208 @@
-"""What is wrong in a config is said before a dataset is asked for."""
+"""Mistakes in a config are named before a dataset is asked for."""
 
 import jax
 import pytest
 
-from configs import common
+from configs import cxc
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.training import preflight
+from xmodal.training import run, start
+
+
+class AskedForDataError(Exception):
+    """The config was accepted."""
 
 
 @pytest.fixture
 def config():
-    config = common.quick(common.experiment("tiny"))
+    config = cxc.quick(cxc.experiment("tiny"))
     config.data.captions_per_image = 2
-    config.tasks = {"i2t": common.image_text(), "t2t": common.text_text()}
+    config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     return config
 
 
-@pytest.mark.parametrize(
-    ("where", "value", "message"),
-    [
-        ("evaluation.evry", 1, r"\['evry'\] in config.evaluation; known: .*'every'"),
-        ("checkpoint.keep", 1, r"\['keep'\] in config.checkpoint; known: .*'keep_last'"),
-        ("init_from.stp", 1, r"\['stp'\] in config.init_from; known: .*'step'"),
-        ("splits.val", "", r"\['val'\] in config.splits; known: .*'validation'"),
-        ("data.imge", None, r"\['imge'\] in config.data; known: .*'image'"),
-        ("model.similarity", "cosin", "'cosin' in config.model.similarity; known: .*'cosine'"),
-        ("tasks.i2t.options.form", "print", "'print' in .*options.form; known: .*'printed'"),
-        ("tasks.t2t.options.engine", "ring", "'ring' in .*options.engine; known: .*'chunked'"),
-        ("data.image", None, "One of config.model.image and config.data.image is None"),
-        ("data.captions_per_image", 1, "caption_1, but config.data.captions_per_image=1"),
-        ("batch_size", 12, "config.batch_size=12 is not a multiple of the 8 devices"),
-    ],
-)
-def test_mistakes_are_found_without_any_data(config, monkeypatch, where, value, message):
-    monkeypatch.setattr(data, "prepare", lambda *args, **kwargs: pytest.fail("asked for data"))
+@pytest.fixture
+def text_config():
+    """Without images, whose model takes long to trace."""
+    config = cxc.quick(cxc.experiment("tiny"))
+    config.model.image = config.data.image = config.l2 = None
+    config.data.captions_per_image = 2
+    config.tasks = {"t2t": cxc.text_text()}
+    return config
+
+
+@pytest.fixture
+def without_data(monkeypatch):
+    def prepare(*args, **kwargs):
+        raise AskedForDataError
+
+    monkeypatch.setattr(data, "prepare", prepare)
+
+
+def assemble(config):
+    return run.assemble(config, check_start=start.check_start)
+
+
+def change(config, where, value):
     *parents, last = where.split(".")
     section = config
     for parent in parents:
         section = section[parent]
     with section.unlocked():
         setattr(section, last, value)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        # Root.
+        ("seeds", 1, r"\['seeds'\] in config; known: .* Did you mean 'seed'"),
+        ("seed", -1, "config.seed is -1; it has to be at least 0"),
+        ("seed", "one", "config.seed is 'one'; it has to be a whole number"),
+        ("total_steps", 0, "config.total_steps is 0; it has to be at least 1"),
+        ("total_steps", "3 weeks", "config.total_steps"),
+        ("batch_size", 1, "config.batch_size is 1; it has to be at least 2"),
+        ("batch_size", 12, "config.batch_size=12 is not a multiple of the 8 devices"),
+        ("log_every", 0, "config.log_every is 0; it has to be at least 1"),
+        ("freeze", "text/encoder/", "config.freeze is 'text/encoder/'; it has to be"),
+        ("freeze", ["txt/"], "config.freeze pattern 'txt/' matches no parameter"),
+        # Sections of training.
+        ("l2", {"patern": "x"}, r"\['patern'\] in config.l2; .* Did you mean 'pattern'"),
+        ("l2", {"pattern": "x", "scale": 0.0}, "config.l2.scale is 0.0; it has to be more than 0"),
+        ("checkpoint.keep", 1, r"\['keep'\] in config.checkpoint; known: .*'keep_last'"),
+        ("checkpoint.keep_last", 0, "config.checkpoint.keep_last is 0; it has to be at least 1"),
+        ("checkpoint.every", -5, "config.checkpoint.every is -5; it has to be at least 0"),
+        ("init_from.stp", 1, r"\['stp'\] in config.init_from; known: .* Did you mean 'step'"),
+        ("init_from.towers.txt", "", r"\['txt'\] in config.init_from.towers; .*mean 'text'"),
+        ("init_from.run", "runs/none", "'runs/none' is no run of xmodal.main"),
+        ("frozen_features.side", [], r"\['side'\] in config.frozen_features; .*mean 'sides'"),
+        ("frozen_features.sides", ["txt"], "'txt' in config.frozen_features.sides; .*mean 'text'"),
+        ("select.mode", "maximum", "'maximum' in config.select.mode; known: .*'max', 'min'"),
+        ("select.metrics", "", r"\['metrics'\] in config.select; .*mean 'metric'"),
+        ("select.metric", "shape/i2t/x", "'shape' in config.select.metric=.*mean 'shapes'"),
+        # Sections that other packages read.
+        ("optimizer.name", "adan", "'adan' in config.optimizer.name; known: .*'adam'"),
+        ("optimizer.nmae", "adam", r"\['nmae'\] in config.optimizer; .*mean 'name'"),
+        ("optimizer.learning_rate", 0.0, "config.optimizer.learning_rate is 0.0; .* more than 0"),
+        ("optimizer.schedule.name", "cosin", "'cosin' in .*schedule.*; .*mean 'cosine'"),
+        (
+            "optimizer.plateau",
+            {"metric": "pools/x", "mode": "max", "factor": 0.1, "patience": 1},
+            "'pools' in config.optimizer.plateau.metric='pools/x'; known: .'shapes'.",
+        ),
+        (
+            "optimizer.groups",
+            {"bert": {"pattern": "text/encodr"}},
+            "config.optimizer.groups.bert.*'text/encodr'.*matches no",
+        ),
+        ("evals.shapes.evry", 1, r"\['evry'\] in config.evals.shapes; .* Did you mean 'every'"),
+        ("evals.shapes.type", "board", "'board' in config.evals.shapes.type; .*mean 'boards'"),
+        ("evals.shapes.every", -1, "config.evals.shapes.every is -1; it has to be at least 0"),
+        ("data.imge", None, r"\['imge'\] in config.data; known: .* Did you mean 'image'"),
+        ("model.similarity.name", "cosin", "'cosin' in config.model.similarity.*mean 'cosine'"),
+        ("model.text.encoder.depht", 3, r"\['depht'\] in config.model.text.encoder.*mean 'depth'"),
+        ("tasks.t2t.loss.name", "sofmax", "'sofmax' in config.tasks.t2t.loss.name; .*'softmax'"),
+        ("tasks.t2t.weight", -1.0, "config.tasks.t2t.weight is -1.0; it has to be at least 0"),
+        ("tasks.t2t.loss.options.form", "print", "'print' in .*form; known: .*'with_positive'"),
+        ("tasks.t2t.loss.options.engine", "rings", "'rings' in .*engine; .*mean 'ring'"),
+        ("tasks.t2t.loss.reads", ["text/table"], "'text/table' in config.tasks.t2t.loss.reads"),
+        ("tasks.t2t.loss.inputs", ["relation"], r"columns \['relation'\].*config.data.labels"),
+        ("data.captions_per_image", 1, "caption_1, but config.data.captions_per_image=1"),
+        ("data.labels", ["relation"], "images. has no relation; its columns are image"),
+    ],
+)
+@pytest.mark.usefixtures("without_data")
+def test_mistakes_are_found_without_any_data(text_config, where, value, message):
+    change(text_config, where, value)
     with pytest.raises(UserError, match=message):
-        preflight.assemble(config)
+        assemble(text_config)
 
 
-def test_missing_keys_are_named(config):
-    del config.evaluation.every
-    with pytest.raises(UserError, match=r"config.evaluation lacks \['every'\]"):
-        preflight.assemble(config)
-    del config.l2
-    with pytest.raises(UserError, match=r"config lacks \['l2'\]"):
-        preflight.assemble(config)
+@pytest.mark.usefixtures("without_data")
+def test_a_config_without_mistakes_asks_for_data(text_config):
+    with pytest.raises(AskedForDataError):
+        assemble(text_config)
 
 
-def test_a_batch_larger_than_the_split(config, few_shapes):
-    config.data.data_dir, config.batch_size = few_shapes, 160
+@pytest.mark.usefixtures("without_data")
+def test_sides_of_model_data_and_tasks_go_together(config):
+    change(config, "data.image", None)
+    with pytest.raises(UserError, match="One of config.model.image and config.data.image is None"):
+        assemble(config)
+    change(config, "model.image", None)
+    message = r"tasks compare views of the sides \['image', 'text'\], config.model has \['text'\]"
+    with pytest.raises(UserError, match=message):
+        assemble(config)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("select", r"config lacks \['select'\]; known: "),
+        ("select.metric", r"config.select lacks \['metric'\]; known: "),
+        ("l2.pattern", r"config.l2 lacks \['pattern'\]; known: "),
+        ("optimizer.learning_rate", r"config.optimizer lacks \['learning_rate'\]; known: "),
+        ("tasks.t2t.loss.name", r"config.tasks.t2t.loss lacks \['name'\]; known: "),
+    ],
+)
+@pytest.mark.usefixtures("without_data")
+def test_missing_keys_are_named(config, where, message):
+    *parents, last = where.split(".")
+    section = config
+    for parent in parents:
+        section = section[parent]
+    del section[last]
+    with pytest.raises(UserError, match=message):
+        assemble(config)
+
+
+def test_a_batch_larger_than_the_split(text_config, few_shapes):
+    text_config.data.data_dir, text_config.batch_size = few_shapes, 160
     with pytest.raises(UserError, match="160 is more than the 150 training examples"):
-        preflight.assemble(config)
+        assemble(text_config)
 
 
-def test_evaluating_elsewhere_needs_no_divisible_batch(config):
-    config.batch_size = 3
-    assert preflight.build(config, mesh_lib.make_mesh()).mesh.size == jax.device_count() == 8
+@pytest.mark.parametrize(("examples", "epoch"), [("images", 150 // 16), ("pairs", 750 // 16)])
+def test_lengths_in_epochs_become_steps(text_config, few_shapes, examples, epoch):
+    config = text_config
+    config.data.data_dir, config.batch_size = few_shapes, 16
+    config.data.examples, config.tasks.t2t.views = examples, ["caption_0", "caption_0"]
+    config.data.captions_per_image = 1
+    config.total_steps, config.checkpoint.every = "3 epochs", "1 epoch"
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": "1 epochs"}
+    config.optimizer.groups = {"head": {"pattern": "text/head/", "frozen_until": "2 epochs"}}
+    config.evals.shapes.every = "1 epochs"
+    config.tasks.t2t.weight = {
+        "schedule": "linear", "from": 0.0, "to": 1.0, "start": 0, "end": "2 epochs"
+    }  # fmt: skip
+    parts = assemble(config)
+    assert parts.settings.total_steps == parts.config.total_steps == 3 * epoch
+    assert parts.settings.checkpoint.every == epoch
+    assert parts.config.evals.shapes.every == epoch
+    assert parts.settings.optimizer.schedule["warmup_steps"] == epoch
+    assert parts.settings.optimizer.groups["head"]["frozen_until"] == 2 * epoch
+    assert parts.tasks[0].config.weight["end"] == 2 * epoch
+    assert set(parts.optimizer.init(parts.trained)["moments"]) == {"from_0", f"from_{2 * epoch}"}
+    assert config.total_steps == "3 epochs"  # The caller's config stays as it was.
+
+
+def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
+    config = text_config
+    config.data.data_dir = few_shapes
+    assert config.model.text.encoder.vocab_size == 0
+    parts = assemble(config)
+    rows = data.vocabulary_size(config.data.to_dict())
+    assert parts.config.model.text.encoder.vocab_size == rows
+    table = parts.shapes[0]["text"]["encoder"]["word_embeddings"]
+    assert table.shape == (rows, 64)
+    config.model.text.encoder.vocab_size = rows - 1
+    with pytest.raises(UserError, match=f"vocab_size={rows - 1} is smaller than .*{rows} entries"):
+        assemble(config)
+    config.model.text.encoder.vocab_size = rows + 5
+    assert assemble(config).config.model.text.encoder.vocab_size == rows + 5
+
+
+def test_evaluating_elsewhere_needs_no_divisible_batch(text_config):
+    text_config.batch_size, text_config.model.text.encoder.vocab_size = 3, 50
+    assert run.build(text_config, mesh_lib.make_mesh()).mesh.size == jax.device_count() == 8

@@ -61,17 +61,20 @@ def batch_spec(config):
     return {name: jax.ShapeDtypeStruct(batch[name].shape, batch[name].dtype) for name in read}
 
 
-def make_parts(config, devices=8):
-    """The parts of a run, without a dataset."""
+def make_parts(config, devices=8, **shapes):
+    """The parts of a run, without a dataset; `shapes` of one item replace those of columns."""
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
     settings = run.read_settings(config)
+    columns = batch_spec(config)
+    for name, shape in shapes.items():
+        columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)
     return run.Parts(
         config,
         settings,
         mesh,
         make_dual_encoder(settings.model),
         tasks.make_tasks(settings.tasks),
-        batch_spec(config),
+        columns,
     )
 
 

@@ -68,10 +68,14 @@ class Checkpoints:
         """Starts writing the state under its step; a step already there is left alone.
 
         Raises:
-          UserError: the metric of `config.select` is not among the metrics (names the nearest).
+          UserError: the metric of `config.select` is not among those of its evaluator (names the
+            nearest).
         """
-        if metrics and self._select.metric not in metrics:
-            lookup("config.select.metric", self._select.metric, metrics)
+        # Evaluators may be due at different steps.
+        evaluator = self._select.metric.partition("/")[0]
+        tags = {tag: tag for tag in metrics or {} if tag.partition("/")[0] == evaluator}
+        if tags:
+            lookup("config.select.metric", self._select.metric, tags)
         step = int(state.step)
         if not self.lacks(step):
             return

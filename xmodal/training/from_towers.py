@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.config import UserError, lookup
+from xmodal.config import UserError, lookup, read
 from xmodal.models import ENCODERS
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
@@ -78,12 +78,14 @@ def _check_encoder(
             f"{where} wants normalization={wanted!r}, but {section}.normalization is "
             f"{own['normalization']!r}."
         )
-    row = lookup(f"{section}.name", name, ENCODERS)
-    parameters = {field.name: field for field in dataclasses.fields(row.config)}
+    own = {key: value for key, value in own.items() if key != "name"}
+    if own.get("vocab_size") == 0:
+        # Filled in with the size of the vocabulary, see `check_vocabulary`.
+        own["vocab_size"] = keywords.get("vocab_size", 1)
+    filled = read(lookup(f"{section}.name", name, ENCODERS).config, section, own)
     for key, value in keywords.items():
-        given = own.get(key, parameters[key].default) if key in parameters else None
-        follows = key == "vocab_size" and given == 0
-        if not follows and _plain(given) != _plain(value):
+        given = getattr(filled, key, None)
+        if _plain(given) != _plain(value):
             raise UserError(
                 f"{where} has {key}={value!r}, but {section}.{key} is {given!r}; "
                 f"set {section} to the keywords in its tower.json."

@@ -18,7 +18,7 @@ from absl import logging
 
 from xmodal import data
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
+from xmodal.training.frozen_checks import check_folder
 from xmodal.training.run import Parts
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten, unflatten
@@ -32,46 +32,6 @@ _POLL_SECONDS = 1.0
 _LOG_SECONDS = 15.0
 
 
-def check(parts: Parts) -> None:
-    """Refuses features that change while the run trains.
-
-    Raises:
-      UserError: a side has no frozen features, a parameter behind them is trained, or the encoder
-        or the data change them from step to step.
-    """
-    settings = parts.settings
-    for side in settings.frozen_features.sides:
-        where = f"config.frozen_features.sides names {side!r}"
-        if side not in parts.model.towers:
-            raise UserError(f"{where}, but config.model.{side} is None; leave it out.")
-        trained = set(flatten(parts.trained))
-        paths = parts.model.towers[side].frozen_paths(parts.shapes[0][side])
-        for path in (f"{side}/{path}" for path in paths):
-            if path in trained:
-                raise UserError(
-                    f"{where}, but {path} is trained: match it by config.freeze, or leave {side!r} "
-                    "out."
-                )
-        encoder = settings.model[side]["encoder"]
-        is_frozen = not any(path.startswith(f"{side}/encoder/") for path in trained)
-        if encoder.get("dropout") and not is_frozen:
-            raise UserError(
-                f"{where}, but config.model.{side}.encoder.dropout={encoder['dropout']} changes "
-                "the features at every step; set it to 0."
-            )
-        if encoder.get("batch_norm") == "batch_frozen":
-            raise UserError(
-                f"{where}, but config.model.{side}.encoder.batch_norm='batch_frozen' changes the "
-                "features at every step; set it to 'running'."
-            )
-        section = settings.data.image if side == "image" else settings.data.text
-        if section.augment is not None:
-            raise UserError(
-                f"{where}, but config.data.{side}.augment changes the inputs at every step; set "
-                "it to None."
-            )
-
-
 def open_or_compute(
     parts: Parts, state: TrainState, *, compute: bool = True
 ) -> tuple[data.FeatureReader, ...]:
@@ -80,14 +40,13 @@ def open_or_compute(
     The first process computes and writes those that are not stored yet; others wait for them.
 
     Args:
-      parts: of the run.
+      parts: of the run, see `frozen_checks.check`.
       state: weights of the run.
       compute: False for a dry run: features that are not stored are left out, with a warning.
 
     Raises:
-      UserError: the features change from step to step, or cannot be written.
+      UserError: the features cannot be written, or those that are stored are damaged.
     """
-    check(parts)
     readers = []
     for side in parts.settings.frozen_features.sides:
         items = data.eval_split(
@@ -147,11 +106,7 @@ def _key(
 
 def _folder(parts: Parts, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
     root = parts.settings.frozen_features.folder or os.fspath(items.folder)
-    if "://" in root:
-        raise UserError(
-            f"config.frozen_features.folder={root!r} is no folder of a file system; give one that "
-            "every process sees."
-        )
+    check_folder(root)
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return os.path.join(root, f"{side}_features-{parts.settings.train_split}-{name}")
 

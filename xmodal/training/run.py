@@ -13,9 +13,10 @@ from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, read, setting
+from xmodal.config import UserError, lookup, read, setting
+from xmodal.evals import read_options
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
-from xmodal.training import schedules
+from xmodal.training import frozen_checks, schedules
 from xmodal.training.optimizer import OptimizerConfig, make_optimizer
 from xmodal.training.sections import (
     CheckpointConfig,
@@ -36,7 +37,7 @@ from xmodal.training.tasks import (
 from xmodal.training.tree import Tree, flatten, partition
 
 # Stand for the length of an epoch and the size of the vocabulary until the dataset is known.
-_SOME_STEPS, _SOME_ROWS = 1000, 1000
+_SOME_STEPS, _SOME_ROWS, _MANY_STEPS = 1000, 1000, 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,12 +150,16 @@ def assemble(
     """
     mesh = mesh_lib.make_mesh()
     draft = _in_steps(config, _SOME_STEPS)
-    if config.model.text is not None and not _vocabulary_rows(config):
-        draft = _with_rows(draft, _SOME_ROWS)
     settings = read_settings(draft)
     mesh_lib.check_batch_size(settings.batch_size, mesh)
-    _check_fits(settings, mesh)
+    read_options(settings.evals)
+    _check_metrics(settings)
+    # The towers may bring a vocabulary of their own size.
     check_start(settings)
+    if config.model.text is not None and not _vocabulary_rows(config):
+        draft = _with_rows(draft, _SOME_ROWS)
+    # Groups that start late fit a run of unknown length.
+    make_optimizer(settings.optimizer, _MANY_STEPS, build(draft, mesh).trained)
     data.prepare(settings.data, splits=[settings.train_split])
     examples = data.num_train_examples(settings.data, settings.train_split)
     if settings.batch_size > examples:
@@ -186,6 +191,7 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
         )
     parts = Parts(config, settings, mesh, model, tasks, batch)
     check_reads(tasks, flatten(parts.shapes[0]))
+    frozen_checks.check(parts)
     return parts
 
 
@@ -196,6 +202,15 @@ def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_col
 def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
     """Returns the root of a config as its dataclass."""
     return read(RunConfig, "config", config)
+
+
+def _check_metrics(settings: RunConfig) -> None:
+    """Refuses a metric that belongs to no evaluator; evaluation itself compares whole tags."""
+    metrics = {"config.select.metric": settings.select.metric}
+    if settings.optimizer.plateau is not None:
+        metrics["config.optimizer.plateau.metric"] = settings.optimizer.plateau.metric
+    for where, metric in metrics.items():
+        lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
 
 
 def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Task, ...]]:
