@@ -1,4 +1,4 @@
-"""Answers retrieval tasks from ranked lists, which may end early: only numbers that they determine."""
+"""Answers retrieval tasks from ranked lists, where early ends leave some numbers open."""
 
 import numpy as np
 
