@@ -211,9 +211,9 @@ def test_an_item_without_negatives_has_no_gradient(name):
 def test_no_device_of_a_ring_holds_the_whole_batch():
     size, dim = 2048, 256
     mesh = mesh_lib.make_mesh()
-    home, everywhere = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
+    sharded, replicated = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
 
-    def array(*shape, dtype=np.float32, sharding=home):
+    def array(*shape, dtype=np.float32, sharding=sharded):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     def total(left, right, ids, params):
@@ -237,7 +237,7 @@ def test_no_device_of_a_ring_holds_the_whole_batch():
     inputs = (
         *(array(size, dim) for _ in range(2)),
         array(size, dtype=np.int32),
-        {"scale": array(sharding=everywhere)},
+        {"scale": array(sharding=replicated)},
     )
     compiled = jax.jit(jax.grad(total, argnums=(0, 1))).lower(*inputs).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 4 * size * dim

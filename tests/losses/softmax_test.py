@@ -1,4 +1,4 @@
-"""What the softmax loss does at its edges; its values are tested with the other losses."""
+"""The softmax loss at its edges; its values are tested with the other losses."""
 
 import dataclasses
 
