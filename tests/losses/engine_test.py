@@ -202,7 +202,9 @@ def test_a_nan_reaches_every_row(name):
 def test_an_item_without_negatives_has_no_gradient(name):
     batch = make_batch(5)
     batch["left_ids"] = batch["right_ids"] = np.zeros(5, np.int32)
-    run = jax.jit(lambda *inputs: value_and_gradients(*inputs, engine=name, chunk_size=2))
+    run = jax.jit(
+        lambda *inputs: value_and_gradients(*inputs, names=REDUCERS, engine=name, chunk_size=2)
+    )
     value, gradients = run(batch, {"scale": jnp.float32(2.0)})
     assert value == 0
     assert all(np.all(gradient == 0) for gradient in jax.tree.leaves(gradients))
