@@ -100,9 +100,7 @@ def test_arrays_that_are_not_accounted_for(source, run):
     with pytest.raises(SystemExit, match=message):
         run("--allow_missing=bert")
     assert not list(source.parent.glob("made/*"))
-    output = run(
-        "--allow_unexpected=class,encoder", "--allow_missing=.*/mlp_out"
-    )
+    output = run("--allow_unexpected=class,encoder", "--allow_missing=.*/mlp_out")
     assert "params/encoder/layers/mlp_output/bias" not in read_weights(output)
 
 

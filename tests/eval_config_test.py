@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from xmodal import binary, eval_main
-from xmodal.evals import Evaluator
+from xmodal.evals import Embedder
 from xmodal.evals.reports.store import load_ranks
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_tower
@@ -59,11 +59,11 @@ def tower(tmp_path_factory):
 def arguments(tower, few_shapes, tmp_path):
     return [
         f"--config={CONFIG}:bow",
-        f"--config.towers.text={tower}",
+        f"--config.init_from.towers.text={tower}",
         "--config.data.dataset=crisscrossed_shapes",
         "--config.data.config=images",
         f"--config.data.data_dir={few_shapes}",
-        "--config.evaluation.bootstrap_samples=50",
+        "--config.evals.coco.bootstrap_samples=50",
         f"--output={tmp_path / 'out'}",
     ]
 
@@ -73,24 +73,26 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     code, said = command(*arguments)
     assert not code
     names = ["boards.json", "metrics.json", "ranks.npz", "report.md"]
-    assert sorted(path.name for path in out.iterdir() if "tfevents" not in path.name) == names
-    assert len(list(out.glob("events.out.tfevents.*"))) == 1
-    report = (out / "report.md").read_text()
+    own = out / "coco"
+    assert sorted(path.name for path in out.iterdir()) == ["coco", "metrics.json"]
+    assert sorted(path.name for path in own.iterdir() if "tfevents" not in path.name) == names
+    assert len(list(own.glob("events.out.tfevents.*"))) == 1
+    report = (own / "report.md").read_text()
     assert report in said
     assert f"Text tower: {tower}, not trained." in report
     metrics = json.loads((out / "metrics.json").read_text())
     # Words tell shapes and colours apart even as random vectors; chance is 10 of 124.
-    assert metrics["shapes/t2t/recall@10"] > 20
-    assert "shapes/sts/spearman" in metrics
-    assert load_ranks(out / "ranks.npz").similarity == "cosine"
+    assert metrics["coco/shapes/t2t/recall@10"] > 20
+    assert "coco/shapes/sts/spearman" in metrics
+    assert load_ranks(own / "ranks.npz").similarity == "cosine"
     # The same again, compared with what is there.
-    again = [f"--output={tmp_path / 'again'}", f"--compare={out / 'ranks.npz'}"]
+    again = [f"--output={tmp_path / 'again'}", f"--compare={own / 'ranks.npz'}"]
     code, said = command(*arguments, *again)
     assert not code
     assert json.loads((tmp_path / "again" / "metrics.json").read_text()) == metrics
-    comparison = (tmp_path / "again" / "comparison.md").read_text()
+    comparison = (tmp_path / "again/coco/comparison.md").read_text()
     assert comparison in said
-    assert comparison.startswith(f"## bow against {out}\n")
+    assert comparison.startswith(f"## bow against {own}\n")
 
 
 def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
@@ -98,25 +100,25 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
 ):
     out = tmp_path / "out"
     assert not command(*arguments)[0]
-    monkeypatch.setattr(Evaluator, "results", lambda *_: pytest.fail("evaluated for nothing"))
+    monkeypatch.setattr(Embedder, "__call__", lambda *_: pytest.fail("evaluated for nothing"))
     again = [f"--output={tmp_path / 'again'}", f"--compare={out}"]
-    code, _ = command(*arguments, *again, "--config.evaluation.bootstrap_samples=49")
+    code, _ = command(*arguments, *again, "--config.evals.coco.bootstrap_samples=49")
     assert "are of other pairs: seed 0 and 49 samples against seed 0 and 50 samples" in code
-    code, _ = command(*arguments, f"--output={out / 'report.md'}")
-    assert "report.md: it is a file" in code
+    code, _ = command(*arguments, f"--output={out / 'metrics.json'}")
+    assert "metrics.json: it is a file" in code
     assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (["--config.towers.text="], "config.towers.text is empty"),
+        (["--config.init_from.towers.text="], "config.init_from.towers.text is empty"),
         (["--split=test2014"], "has no split 'test2014'"),
         (["--name=BoW"], "--name cannot be given with --config"),
         (["--bootstrap_samples=9"], "--bootstrap_samples cannot be given with --config"),
         (["--run=r"], "given: --run and --config"),
         (["--output="], "--config needs --output"),
-        (["--config.towers.texts=a"], "Unknown key in --config"),
+        (["--config.init_from.towers.texts=a"], "Unknown key in --config"),
         (["--compare=none.npz"], "none.npz"),
     ],
 )

@@ -95,7 +95,7 @@ def test_regions_are_padded_and_labels_are_columns(tiny_config):
         np.testing.assert_array_equal(regions[mask], expected)
         assert mask.tolist() == [k < len(expected) for k in range(4)]
         assert not regions[~mask].any()
-    assert evaluated.columns["relations"].tolist() == [tiny.relations(i) for i in ids]
+    assert evaluated.labels["relations"].tolist() == [tiny.relations(i) for i in ids]
     assert evaluated.label_names == {"relations": ["Visible", "Story"]}
     assert evaluated.categories.tolist() == [tiny.categories(i) for i in ids]
     owners = evaluated.caption_image_ids.tolist()
@@ -121,8 +121,9 @@ def test_sentence_pairs_are_records_of_two_captions(tiny_config):
     assert pairs.sides == ("text",)
     order = np.argsort(pairs.image_ids)
     assert pairs.image_ids[order].tolist() == [50, 51, 52, 53]
-    assert pairs.columns["score"][order].tolist() == [0, 1.5, 3, 4.5]
-    assert pairs.columns["dataset"][order].tolist() == ["set0", "set1", "set0", "set1"]
+    assert pairs.labels["score"][order].tolist() == [0, 1.5, 3, 4.5]
+    assert pairs.labels["set"][order].tolist() == ["set02012", "set12012"] * 2
+    assert pairs.labels["average"].tolist() == [2012] * 4
     for row, text in zip(pairs.caption_rows, pairs.caption_texts, strict=True):
         assert text in (f"a red ball {pairs.image_ids[row] - 50}", "the table")
     assert pairs.caption_ids.tolist() == [

@@ -70,6 +70,12 @@ def test_a_missing_side_skips_its_tasks():
     assert metrics["shapes/mean_recall@10"] == metrics["shapes/t2t/recall@10"]
 
 
+def test_a_split_without_images_is_embedded_on_its_texts_alone():
+    embedded = embed(TinySplit(sides=("text",)))
+    assert embedded.images is embedded.image_ids is None
+    np.testing.assert_array_equal(embedded.captions, embed().captions)
+
+
 def test_no_ratings_no_merged_board():
     metrics = run(TinySplit(ratings={}))
     assert {name.split("/")[0] for name in metrics} == {"shapes_own"}

@@ -55,6 +55,7 @@ class TinySplit:
     hashes: dict = dataclasses.field(default_factory=dict)
     labels: dict = dataclasses.field(default_factory=dict)
     label_names: dict = dataclasses.field(default_factory=dict)
+    sides: tuple = ("image", "text")
 
     def images(self, batch_size):
         content = np.arange(len(self.image_ids), dtype=np.uint8)[:, None, None, None]

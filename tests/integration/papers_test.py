@@ -85,7 +85,11 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(
     assert any("opt_state" in path for path in whole)
     for path, value in read_state(tmp_path / "eight", STEPS).items():
         np.testing.assert_allclose(
-            value, whole[path], rtol=2e-2, atol=2e-4 * max(1, np.abs(whole[path]).max()), err_msg=path
+            value,
+            whole[path],
+            rtol=2e-2,
+            atol=2e-4 * max(1, np.abs(whole[path]).max()),
+            err_msg=path,
         )
 
     # Stopped at step 2, then continued: bit for bit the same run.

@@ -6,6 +6,7 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.models import ENCODERS, HEADS, make_tower
+from xmodal.models.encoders import efficientnet
 
 TEXT = {"text_ids": np.ones((2, 5), np.int32), "text_mask": np.ones((2, 5), np.int32)}
 PIXELS = {"image": np.zeros((2, 80, 80, 3), np.uint8)}
@@ -54,16 +55,17 @@ def test_every_head_follows_every_encoder(encoder):
 
 
 @pytest.mark.parametrize("encoder", ["efficientnet", "precomputed"])
-def test_frozen_features_stand_in_for_images(encoder, random_variables):
+def test_frozen_features_stand_in_for_images(encoder, random_variables, monkeypatch):
+    monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
     options, inputs, width = ENCODER_OPTIONS[encoder]
     side = {"encoder": {"name": encoder, **options}, "head": {"name": "attention"}}
     tower = make_tower("side", side)
     params, state = random_variables(tower, inputs)
-    features = tower.frozen_features(params, state, inputs)
+    features = jax.jit(tower.frozen_features)(params, state, inputs)
     assert set(features) == {tower.feature_column} == {"image_features"}
     assert features["image_features"].shape[::2] == (2, width)
     masks = {name: column for name, column in inputs.items() if name.endswith("_mask")}
-    expected = tower.apply(params, state, inputs)[0].vector
+    expected = jax.jit(tower.apply)(params, state, inputs)[0].vector
     without = {"head": params["head"]}
     stored = tower.apply(without, state, features | masks)[0].vector
     np.testing.assert_allclose(stored, expected, rtol=1e-4, atol=1e-5)

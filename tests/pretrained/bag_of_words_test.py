@@ -1,4 +1,4 @@
-"""Texts as bags of words: tokens, lookup, pooling and what is reported as known."""
+"""Texts as bags of words: tokens, lookup, pooling and coverage."""
 
 import csv
 import gzip

@@ -56,7 +56,7 @@ def test_training_pass_equals_keras_applications():
 def test_a_file_with_other_pixel_statistics_is_refused():
     arrays = {
         "normalization/mean": np.float32([0.485, 0.456, 0.406]),
-        # What the released files hold: the square root of the variance.
+        # The square root of the variance, as in the released files.
         "normalization/variance": np.float32([0.229, 0.224, 0.225]),
         "normalization/count": np.int64(0),
     }

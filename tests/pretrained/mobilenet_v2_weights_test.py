@@ -82,7 +82,7 @@ def _cosines(left, right):
     return np.sum(left * right, axis=1) / norms
 
 
-def test_real_weights_recognise_their_features_from_smaller_pictures():
+def test_real_weights_recognize_their_features_from_smaller_pictures():
     """The features come from 224 pixels, of which these pictures have kept 160."""
     arrays, flat = _folded()
     stored = np.load(parity.real_file("flickr8k/mobilenet_v2_features.npz"))

@@ -60,15 +60,15 @@ def check_dtypes(encoder, flat, pixels, expected, **keywords):
 
 
 def check_training(ours, convert, model, pixels, images, tolerance=1e-4):
-    """The training pass of a Keras model and what it does to the running statistics.
+    """Compares a training pass, and the running statistics after it, with a Keras model's.
 
     Args:
       ours: our tower.
       convert: function of the model's arrays that gives our flat names.
       model: the Keras model, without dropout.
-      pixels: function of the images that gives what the model takes.
+      pixels: function from the images to the inputs of the Keras model.
       images: uint8 [B, H, W, 3].
-      tolerance: relative; statistics of few positions enlarge what was rounded before them.
+      tolerance: relative; statistics of few positions enlarge rounding errors.
     """
     params, state = nest(convert(keras_arrays(model)))
     expected = np.asarray(model(pixels(images), training=True))
@@ -108,7 +108,7 @@ def save_checkpoint(arrays, prefix):
 
 
 def random_norms(keras, model, seed=0):
-    """Gives biases and batch normalisations of a Keras model values that matter."""
+    """Gives biases and batch normalizations of a Keras model values that matter."""
     rng = np.random.default_rng(seed)
     for layer in model.layers:
         weights = layer.get_weights()

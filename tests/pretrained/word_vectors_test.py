@@ -9,7 +9,7 @@ import pytest
 from xmodal.config import UserError
 from xmodal.pretrained import load_word_vectors
 
-# What published files contain: words with spaces inside, other alphabets, a repeated word.
+# As in published files: words with spaces inside, other alphabets, a repeated word.
 WORDS = [",", "dog", "a", ". . .", "at name@domain.com", "été", "x\u00a0y", "7", "dog", "end"]
 VECTORS = np.random.default_rng(0).normal(size=(len(WORDS), 3)).astype(np.float32)
 KEPT = [i for i in range(len(WORDS)) if i != 8]

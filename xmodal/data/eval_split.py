@@ -33,16 +33,15 @@ class EvalSplit:
       image_ids: int32 [N], ids of the records.
       caption_ids: int32 [M], grouped by image; empty for a config without text.
       caption_image_ids: int32 [M], the image that each caption describes.
-      caption_rows: int64 [M], its row in `image_ids` and `columns`.
+      caption_rows: int64 [M], its row in `image_ids` and `labels`.
       caption_texts: M texts.
-      columns: every other column of the dataset by name, [N, ...]: numbers (`relations`,
-        `categories`) or texts. A column whose length varies between records is left out.
-      label_names: names of the values of a column by column, as far as the dataset has them.
+      labels: every other column of the dataset by name, [N, ...]: numbers (`relations`,
+        `categories`) or texts. A column whose length varies between records is left out. Those of
+        sentence pairs are `score`, `set` and `average`, see `sentence_pairs.as_captions`.
+      label_names: names of the values of label columns, as far as the dataset has them.
       ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings. Pairs of absent items are left
         out.
-      lists: released lists of positives, which no dataset stores: empty.
-      folds: fold of every image, which no dataset stores: None.
       partial: part of the published split that is present, such as "181 of 5,000 images"; "" for
         all of it.
       hashes: of the records and of the rated pairs, see `sources.split_hashes`.
@@ -64,12 +63,13 @@ class EvalSplit:
         self.name, self.split = config.dataset, split
         self.image_ids = columns["image_id"]
         self._read_captions(columns, max_captions)
-        self.columns = _label_columns(columns, config.labels)
+        self.labels = _label_columns(columns, config.labels)
         self.label_names = source.label_names
-        self.hashes = source.hashes | rating_hashes(config, split)
-        self.lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-        self.folds: np.ndarray | None = None
-        self.ratings, dropped = load_ratings(config, split), 0
+        self.hashes = source.hashes
+        self.ratings, dropped = {}, 0
+        if not self._has_pairs:
+            self.ratings = load_ratings(config, split)
+            self.hashes |= rating_hashes(config, split)
         if source.left_out or not source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)
         images, captions = len(self.image_ids), len(self.caption_ids)
@@ -110,7 +110,7 @@ class EvalSplit:
     @property
     def categories(self) -> np.ndarray | None:
         """Objects in every image, uint8 of 0 and 1 [N, K]; None where the dataset has none."""
-        return self.columns.get("categories")
+        return self.labels.get("categories")
 
     @property
     def caption_categories(self) -> np.ndarray | None:

@@ -2,8 +2,8 @@
 
 A folder holds the features of all images or all captions of a split in one ArrayRecord file. The
 record of an item is its array as bytes; images come in the order of the records of the split,
-captions in the same order and, within a record, as stored. `metadata.json` says what the features
-were computed from.
+captions in the same order and, within a record, as stored. `metadata.json` names the weights and
+inputs of the features.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class FeatureReader:
     Attributes:
       folder: see `write_features`.
       name: column of the batch, `image_features` or `text_features`.
-      key: what the features were computed from, by name: weights, inputs.
+      key: hashes of the weights and inputs of the features, by name.
       count: number of items.
       rows: largest number of rows T of an item.
       width: W.
@@ -134,7 +134,7 @@ def write_features(
     Args:
       folder: to write; a folder that another writer finished first is kept.
       name: `image_features` or `text_features`.
-      key: what the features are computed from, by name.
+      key: hashes of the weights and inputs of the features, by name.
       arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
 
     Raises:

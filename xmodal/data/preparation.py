@@ -12,7 +12,7 @@ from xmodal.data.sources import open_builder
 
 
 def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
-    """Makes sure that the dataset of a config and its ratings exist, and builds what it can.
+    """Makes sure that the dataset of a config and its ratings exist; builds them if it can.
 
     Args:
       config: see `DataConfig`.

@@ -9,7 +9,8 @@ from xmodal.data.config import DataConfig
 from xmodal.data.sources import Source, needed_columns
 
 # As `data_prep.schema.sentence_pair_features` names them.
-_ID, _SENTENCES = "pair_id", ("sentence1", "sentence2")
+_SENTENCES = ("sentence1", "sentence2")
+_COLUMNS = (*_SENTENCES, "pair_id", "year", "dataset", "year_average", "score")
 
 
 def open_captions(config: DataConfig, split: str) -> Source:
@@ -20,7 +21,7 @@ def open_captions(config: DataConfig, split: str) -> Source:
     """
     source = Source(config, split)
     if has_pairs(source.columns):
-        source.check([_ID, *_SENTENCES, *config.labels])
+        source.check(_COLUMNS)
     else:
         source.check(needed_columns(config))
     return source
@@ -34,18 +35,25 @@ def has_pairs(columns: Collection[str]) -> bool:
 def as_captions(
     columns: Mapping[str, np.ndarray | Ragged],
 ) -> dict[str, np.ndarray | Ragged]:
-    """Returns columns of sentence pairs under the names of captioned images.
+    """Returns columns of sentence pairs as those of captioned images.
 
     `image_id` is the id of the pair, `captions` are its two sentences, and `caption_ids` are twice
-    the id and the number after it.
+    the id and the number after it. Labels: `score` float32, 0 to 5; `set`, name and year of the set
+    of a pair ("images2014"; no year where it is 0); `average`, the year whose mean the set is part
+    of, 0 for none.
     """
-    ids = columns[_ID]
+    ids = columns["pair_id"]
     both = np.stack([columns[name] for name in _SENTENCES], axis=1)
     lengths = np.full(len(ids), 2, np.int64)
     numbers = (2 * ids[:, None] + np.arange(2)).astype(np.int32)
-    kept = {name: column for name, column in columns.items() if name not in (_ID, *_SENTENCES)}
-    return kept | {
+    sets = zip(columns["dataset"], columns["year"], strict=True)
+    return {
         "image_id": ids,
         "captions": Ragged(both.ravel(), lengths),
         "caption_ids": Ragged(numbers.ravel(), lengths),
+        "score": columns["score"],
+        "set": np.array(
+            [name + (str(year).encode() if year else b"") for name, year in sets], object
+        ),
+        "average": columns["year_average"],
     }

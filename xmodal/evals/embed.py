@@ -28,9 +28,11 @@ class Items(Split, Protocol):
     """A split whose items can be read (`xmodal.data.EvalSplit` is one).
 
     Attributes:
+      sides: those with items to embed, of "image" and "text".
       caption_texts: M texts.
     """
 
+    sides: Collection[str]
     caption_texts: Sequence[str]
 
     def images(self, batch_size: int) -> Iterator[Batch]:
@@ -75,7 +77,7 @@ class Embedder:
         self._embed = {side: make_embed(side) for side in self._sides}
 
     def __call__(self, params: Any, model_state: Any, split: Items, batch_size: int) -> Embeddings:
-        """Returns the embeddings of all items of a split.
+        """Returns the embeddings of all items of a split, of the sides that it has.
 
         Args:
           params: parameters of the model; `params["similarity"]` where the similarity has any.
@@ -93,7 +95,7 @@ class Embedder:
             "text": (split.captions, split.caption_ids),
         }
         vectors: dict[str, np.ndarray] = {}
-        for side in self._sides:
+        for side in (each for each in self._sides if each in split.sides):
             read, wanted = items[side]
             ids, vectors[side] = self._embed_side(
                 side, params, model_state, read(batch_size), batch_size

@@ -93,7 +93,7 @@ class Evaluation:
         """Paired differences to another model on the same labels.
 
         Args:
-          other: its folder or `ranks.npz` in it, or what `store.load_ranks` made of it.
+          other: its folder or `ranks.npz` in it, or the result of `store.load_ranks`.
 
         Raises:
           UserError: the file cannot be read, or belongs to other labels.
@@ -114,7 +114,7 @@ class Evaluation:
         Everything is computed before the first of them is written, see `files.write_files`.
 
         Args:
-          folder: made if it is not there.
+          folder: made if missing.
           comparison: from `compare`; written to `comparison.json` and `comparison.md`. Without
             it, those of an earlier evaluation are removed.
           other: name of the other model.

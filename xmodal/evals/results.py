@@ -14,7 +14,7 @@ class TaskResult:
       query_ids: int64 [Q].
       clusters: int32 [Q], position of the image that a query shows or describes: queries of one
         image are resampled together.
-      values: metric -> float64 [Q], what every query adds to the mean, in percent.
+      values: metric -> float64 [Q], the share of every query in the mean, in percent.
       rank: int32 [Q], items ahead of the best positive, or None where no rank is known.
       tied: bool [Q], whether `rank` rests on the tie rule; None where that is unknown, as of
         ranked lists.
@@ -56,7 +56,7 @@ class BoardResult:
 
     Attributes:
       name: prefix of its metrics.
-      definition: one sentence on what counts as positive.
+      definition: one sentence on the positives.
       label_hash: names the labels exactly.
       tasks: retrieval task -> result.
       correlations: rating task -> result.
@@ -77,7 +77,7 @@ class Numbers:
 
     Attributes:
       name: of the evaluator's type.
-      definition: one sentence on what was measured.
+      definition: one sentence on the measurement.
       label_hash: names the labels exactly.
       metrics: tag -> value; `<tag>_std` is a deviation that belongs to `<tag>`.
     """

@@ -9,7 +9,7 @@ from xmodal.config import UserError
 
 
 def split_heads(x: jax.Array, heads: int) -> jax.Array:
-    """[N, T, W] -> [N, T, heads, W / heads]."""
+    """Returns [N, T, W] as [N, T, heads, W / heads]."""
     if x.shape[-1] % heads:
         raise UserError(f"a width of {x.shape[-1]} does not split into {heads} heads")
     return x.reshape(*x.shape[:-1], heads, -1)
@@ -22,7 +22,7 @@ def attend(
     mask: jax.Array,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
 ) -> jax.Array:
-    """Scaled dot-product attention, with the softmax in float32.
+    """Returns scaled dot-product attention, with the softmax in float32.
 
     Args:
       query: [N, Q, H, D].

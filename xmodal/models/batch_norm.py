@@ -19,7 +19,7 @@ POLICIES: Mapping[str, tuple[Mode, ...]] = {
 """The modes in which a policy uses, and updates from, the statistics of the batch."""
 
 STATISTICS = ("global", "per_device")
-"""What the statistics of a batch are taken over."""
+"""The sets of items that statistics are taken over."""
 
 
 def make_norm(policy: str, statistics: str, devices: Devices) -> Callable[..., "BatchNorm"]:

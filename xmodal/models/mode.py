@@ -1,10 +1,10 @@
-"""How a part of a model runs."""
+"""The modes in which a part of a model runs."""
 
 import enum
 
 
 class Mode(enum.Enum):
-    """How a part of a model runs.
+    """A mode in which a part of a model runs.
 
     Attributes:
       EVALUATE: no part of the model is being trained.
@@ -19,5 +19,5 @@ class Mode(enum.Enum):
 
     @property
     def drops(self) -> bool:
-        """Whether values are dropped at random."""
+        """True where values are dropped at random."""
         return self is Mode.TRAIN

@@ -21,7 +21,7 @@ Tree = dict[str, Any]
 
 
 class Modes(NamedTuple):
-    """How each part of a side runs."""
+    """The mode of each part of a side."""
 
     encoder: Mode = Mode.EVALUATE
     head: Mode = Mode.EVALUATE

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 # In the style of the Penn Treebank, as the corpora of published vectors were cut: "don't" is
 # do + n't, "dog's" is dog + 's. Unlike nltk's Treebank tokenizers it separates every period and
-# keeps quotation marks and brackets as they are written, which is what the tables list.
+# keeps quotation marks and brackets as they are written, as the tables list them.
 _WORD = re.compile(
     r"""
     \w+?(?=n't\b) | n't\b | '(?:s|m|d|re|ve|ll)\b

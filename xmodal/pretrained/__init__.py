@@ -1,4 +1,4 @@
-"""Public weights, read from the files they are published in."""
+"""Public weights, read from their published files."""
 
 from xmodal.preprocessing.words import split_words
 from xmodal.pretrained.bag_of_words import Coverage, embed_texts, make_vocabulary

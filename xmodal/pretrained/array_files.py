@@ -30,7 +30,7 @@ _SAFETENSORS_DTYPES = {
 
 
 def read_safetensors(path: epath.Path) -> dict[str, np.ndarray]:
-    """All tensors of a .safetensors file."""
+    """Returns all tensors of a .safetensors file."""
     try:
         tensors = safetensors.deserialize(path.read_bytes())
     except safetensors.SafetensorError as error:
@@ -47,7 +47,7 @@ def read_safetensors(path: epath.Path) -> dict[str, np.ndarray]:
 
 
 def check_safetensors(path: epath.Path) -> None:
-    """Compares the size of a .safetensors file with what its header announces; reads no tensor.
+    """Compares the size of a .safetensors file with the size in its header; reads no tensor.
 
     Raises:
       UserError: the file is cut off, or is no such file.
@@ -68,7 +68,7 @@ def check_safetensors(path: epath.Path) -> None:
 
 
 def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
-    """All arrays of a .npz file."""
+    """Returns all arrays of a .npz file."""
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
@@ -81,7 +81,7 @@ def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
 
 
 def read_keras(path: epath.Path) -> dict[str, np.ndarray]:
-    """All variables of a `.keras` archive."""
+    """Returns all variables of a `.keras` archive."""
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             weights = io.BytesIO(archive.read("model.weights.h5"))
@@ -91,7 +91,7 @@ def read_keras(path: epath.Path) -> dict[str, np.ndarray]:
 
 
 def read_h5(path: epath.Path) -> dict[str, np.ndarray]:
-    """All variables of a Keras `.h5` or `.weights.h5` file; optimiser state is left out."""
+    """Returns the variables of a Keras `.h5` or `.weights.h5` file, without optimizer state."""
     with path.open("rb") as file:
         return _read_h5(path, file)
 

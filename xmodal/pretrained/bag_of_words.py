@@ -14,7 +14,7 @@ POOLS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "sum": np.sum
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """How much of some texts a table knows; a report of the texts' scores should name it.
+    """The share of some texts that a table knows; reports of the texts' scores should name it.
 
     Attributes:
       tokens: of all texts, punctuation and repetitions included.
@@ -35,7 +35,7 @@ class Coverage:
 
 
 def make_vocabulary(texts: Iterable[str]) -> set[str]:
-    """Every word that `embed_texts` may look up for these texts."""
+    """Returns every word that `embed_texts` may look up for these texts."""
     tokens = {token for text in texts for token in split_words(text)}
     return tokens | {token.lower() for token in tokens}
 
@@ -43,7 +43,7 @@ def make_vocabulary(texts: Iterable[str]) -> set[str]:
 def embed_texts(
     texts: Sequence[str], words: WordVectors, pool: str = "mean"
 ) -> tuple[np.ndarray, Coverage]:
-    """Embeds each text as the mean or sum of the vectors of its words.
+    """Returns each text as the mean or sum of the vectors of its words.
 
     The paper says no more than that GloVe vectors are averaged. Tokens are looked up as they are
     written and then in lower case, so that one rule serves cased and uncased tables; unknown
@@ -55,7 +55,7 @@ def embed_texts(
       pool: `mean` or `sum`; the same to a cosine.
 
     Returns:
-      float32 [N, D], zero where a text has no known token, and what was known.
+      float32 [N, D], zero where a text has no known token, and the coverage.
 
     Raises:
       UserError: unknown pool.

@@ -260,7 +260,7 @@ def describe_bert(source: Source) -> Description:
 
 
 def _find_names(arrays: Mapping[str, np.ndarray]) -> tuple[_Names, str]:
-    """The publisher's names, and the prefix of all of them."""
+    """Returns the publisher's names, and the prefix of all of them."""
     for names in _ALL:
         words = names.embeddings[0]
         found = [
@@ -294,7 +294,7 @@ def _check_heads(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str, h
 
 
 def _sizes_of_hub(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str) -> dict[str, int]:
-    """All sizes, where the heads are a dimension of their own and the shapes tell; else none."""
+    """Returns all sizes where the heads are a dimension of their own, else none."""
     query = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['query']}/kernel")
     hidden = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['mlp_hidden']}/kernel")
     if query is None or query.ndim != 3 or hidden is None:
@@ -361,7 +361,7 @@ def _check_uncased(source: Source, vocabulary: list[str]) -> None:
 
 
 def _pooling(source: Source) -> tuple[str | None, bool]:
-    """The head of a sentence encoder, None for others, and whether it divides by norms."""
+    """Returns the head of a sentence encoder or None, and whether it divides by norms."""
     kinds = [module["type"].rpartition(".")[2] for module in source.files.get("modules.json", ())]
     if others := set(kinds) - {"Transformer", "Pooling", "Normalize"}:
         raise UserError(f"{source.path} has modules after BERT that are not known: {others}.")

@@ -56,7 +56,7 @@ def convert_efficientnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
 
 
 def _check_pixels(arrays: Mapping[str, np.ndarray]) -> None:
-    """The file's own statistics of pixels are ImageNet's or, in a fresh model, none.
+    """Refuses a file with other statistics of pixels than ImageNet's or, in a fresh model, none.
 
     Released files hold the standard deviation in place of the variance, and Keras makes up for it.
     """

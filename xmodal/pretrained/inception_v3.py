@@ -59,7 +59,7 @@ def convert_inception_v3(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
 
 
 def _list_convs() -> dict[str, inception_v3.Conv]:
-    """Every convolution by our name, in the order in which Keras and TF-slim make them."""
+    """Returns our convolutions by name, in the order in which Keras and TF-slim make them."""
     steps = dict(inception_v3.STEM)
     for block, branches in inception_v3.BLOCKS.items():
         for number, branch in enumerate(branches):

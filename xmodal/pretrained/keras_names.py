@@ -1,4 +1,4 @@
-"""Arrays of Keras files by layer and variable, whichever way the file spells them."""
+"""Arrays of Keras files by layer and variable, in every spelling of their names."""
 
 from collections.abc import Mapping
 
@@ -21,9 +21,9 @@ class KerasNames:
             self._names.setdefault(layer, {})[variable] = name
 
     def find(self, layer: str, role: str) -> Taken:
-        """The array of a layer with a role of `renaming.TENSORFLOW`."""
+        """Returns the array of a layer with a role of `renaming.TENSORFLOW`."""
         variables = self._names.get(layer, {})
         by_name = TENSORFLOW[role]
-        # A batch normalisation without scale starts with its offset.
+        # A batch normalization without scale starts with its offset.
         number = _ORDER[role] - (role.startswith("norm_") and "3" not in variables)
         return Taken(variables.get(by_name) or variables.get(str(number)) or f"{layer}/{by_name}")

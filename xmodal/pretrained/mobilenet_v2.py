@@ -11,7 +11,7 @@ from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import Flat, Taken, convert
 from xmodal.pretrained.report import Report
 
-# Classifiers, and what archives say about themselves.
+# Classifiers, and the description inside archives.
 EXPECTED_UNEXPECTED = (r"(predictions|Logits|logits)/", r"meta_json$")
 
 

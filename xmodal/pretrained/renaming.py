@@ -114,7 +114,7 @@ def number_layers(names: Iterable[str], kind: str) -> list[str]:
     """Returns the layers `scope/kind`, `scope/kind_1`, ... of the names, in this order.
 
     Frameworks number the layers that get no name of their own in the order of their creation,
-    from whatever number the process had reached.
+    from the number that the process had reached.
     """
     pattern = re.compile(rf"(?P<layer>(.*/)?({kind})(_(?P<number>\d+))?)/[^/]+")
     matches = [match for match in map(pattern.fullmatch, names) if match]

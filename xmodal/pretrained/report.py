@@ -1,4 +1,4 @@
-"""What became of every array of a source, by name."""
+"""A report on the use of every array of a source."""
 
 import dataclasses
 import re
@@ -13,13 +13,13 @@ _SHOWN = 8
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a converter did: nothing is dropped or left at its start without a line here.
+    """The work of a converter: every array that it left out or at its start has a line here.
 
     Attributes:
       loaded: name of one of our arrays -> the arrays of the source it was made of.
       missing: name of one of our arrays -> the arrays it needs that the source does not have.
       unexpected: arrays of the source that no array of ours is made of.
-      reshaped: name of one of our arrays -> what was done to the layout, in words.
+      reshaped: name of one of our arrays -> the change of its layout, in words.
     """
 
     loaded: Mapping[str, Sequence[str]]
@@ -28,7 +28,7 @@ class Report:
     reshaped: Mapping[str, str]
 
     def text(self) -> str:
-        """All names, one per line, under the number of each kind."""
+        """Returns all names, one per line, under the number of each kind."""
         reshaped = {name: self.reshaped[name] for name in sorted(self.reshaped)}
         return "\n".join(
             [
@@ -73,13 +73,13 @@ class Report:
             raise UserError(
                 "The source is not the architecture asked for. "
                 + "\n".join(parts)
-                + "\nGive the architecture it holds, or name what may differ by regular "
+                + "\nGive the architecture it holds, or allow differences by regular "
                 "expressions: --allow_missing (our names), --allow_unexpected (the source's)."
             )
 
 
 class Mapper:
-    """Takes arrays from a source one by one and keeps the books for a `Report`."""
+    """Takes arrays from a source one by one and collects a `Report`."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._arrays = arrays
@@ -97,17 +97,17 @@ class Mapper:
         change: Callable[[np.ndarray], np.ndarray] | None = None,
         how: str = "",
     ) -> None:
-        """Makes our array `name`, float32.
+        """Adds our array `name`, float32.
 
         Args:
           name: `params/...` or `batch_stats/...`.
           sources: name of the array in the source, or several to be stacked along a first axis.
-          shape: what must come out.
+          shape: of the result.
           change: applied to each source array; None takes it as it is.
-          how: what `change` does, in words.
+          how: `change` in words.
 
         Raises:
-          UserError: another shape comes out, or a number that is not finite.
+          UserError: the result has another shape, or a number that is not finite.
         """
         stacked = not isinstance(sources, str)
         sources = tuple(sources) if stacked else (sources,)
@@ -143,7 +143,7 @@ class Mapper:
             self._reshaped[name] = ", ".join(words)
 
     def result(self, ignored: Collection[str] = ()) -> tuple[dict[str, np.ndarray], Report]:
-        """The arrays by name, and the report.
+        """Returns the arrays by name, and the report.
 
         Args:
           ignored: names in the source that are no weights (step counters, index buffers).

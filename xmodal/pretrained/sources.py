@@ -1,4 +1,4 @@
-"""Readers of published weights: {name: array} from whatever lies at a path."""
+"""Readers of published weights: a path -> {name: array}."""
 
 import dataclasses
 import json
@@ -45,13 +45,13 @@ class Source:
     """Weights as they were published.
 
     Attributes:
-      path: where they lie.
+      path: of the weights.
       arrays: the names they have there -> arrays. Of a SavedModel and of an object-graph
         checkpoint: the names of the variables, without `:0`. Of Keras' `.h5`: `LAYER/VARIABLE`,
         as in `conv1_conv/kernel`; of Keras' `.weights.h5` and `.keras`, which give variables no
         names: `LAYER/0`, `LAYER/1`, ... in the order in which the layer made them.
-      files: what lies beside them, by name (see `SMALL_FILES`): `.json` parsed, `vocab.txt` as
-        text.
+      files: the other files of their folder, by name (see `SMALL_FILES`): `.json` parsed,
+        `vocab.txt` as text.
     """
 
     path: str
@@ -60,7 +60,7 @@ class Source:
 
 
 def load_source(path: str | os.PathLike) -> Source:
-    """Reads all arrays at `path`, local or gs://, in the format they are found to be in.
+    """Returns all arrays at `path`, local or gs://, whose format it recognizes.
 
     Raises:
       UserError: nothing is there, it is in none of `FORMATS`, or a part of it is missing or
@@ -72,15 +72,15 @@ def load_source(path: str | os.PathLike) -> Source:
     path = epath.Path(path)
     if path.name == "saved_model.pb":
         path = path.parent
-    read = _recognise(path)
+    read = _recognize(path)
     folder = path if path.is_dir() else path.parent
     return Source(os.fspath(path), read(), _small_files(folder))
 
 
-def _recognise(path: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
-    """The reader for what lies at `path`; files are not opened yet."""
+def _recognize(path: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
+    """Returns the reader for the files at `path`, which are not opened yet."""
     if path.is_dir():
-        return _recognise_folder(path)
+        return _recognize_folder(path)
     for suffix, read in array_files.READERS.items():
         if path.name.endswith(suffix) and path.exists():
             return lambda: read(path)
@@ -98,7 +98,7 @@ def _recognise(path: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
     raise UserError(_unknown(path, [path.name]))
 
 
-def _recognise_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
+def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
     names = _names(folder)
     if not names:
         raise UserError(f"{folder} is empty: there are no weights in it.")
@@ -134,7 +134,7 @@ def _recognise_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
         return lambda: tensorflow_files.read_checkpoint(folder / prefix)
     others = [name for name in names if name.endswith(tuple(array_files.READERS))]
     if others:
-        return _recognise(folder / _one(folder, others))
+        return _recognize(folder / _one(folder, others))
     raise UserError(_unknown(folder, names))
 
 
@@ -187,7 +187,7 @@ def _unknown(path: epath.Path, names: list[str]) -> str:
     known = "; ".join(FORMATS)
     if pickled := [name for name in names if name.endswith(_PICKLES)]:
         return (
-            f"{path}: {pickled[0]} is pickled, and reading it would run what is in it. Save the "
+            f"{path}: {pickled[0]} is pickled, and reading it would run code in it. Save the "
             f"weights as .safetensors. Known formats: {known}."
         )
     return f"{path} holds no weights of a known format ({', '.join(names[:5])}). Known: {known}."

@@ -10,12 +10,12 @@ from xmodal.config import UserError
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-# What tf.Variable is called when it is given no name.
+# The name of a tf.Variable that was given none.
 _NAMELESS = re.compile(r"Variable(_\d+)?")
 
 
 def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
-    """All numbers of a checkpoint.
+    """Returns all numbers of a checkpoint.
 
     Args:
       prefix: common start of the names of its files.

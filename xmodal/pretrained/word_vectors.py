@@ -32,14 +32,14 @@ class WordVectors:
     vectors: np.ndarray
 
     def find(self, token: str) -> int | None:
-        """Row of a token as it is written, else in lower case; None if it is in neither form."""
+        """Returns the row of a token, else of its lower case; None without either."""
         return find_row(self.rows, token)
 
 
 def load_word_vectors(
     path: str | os.PathLike, vocabulary: Collection[str] | None = None
 ) -> WordVectors:
-    """Reads a published table of word vectors.
+    """Returns a published table of word vectors.
 
     `.npz`: arrays `words` [V] and `vectors` [V, D]. `.bin`: word2vec's binary form. Any other
     name: text, one word and its numbers per line, separated by single spaces, with or without a

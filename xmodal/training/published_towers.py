@@ -8,7 +8,7 @@ from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.evals.embed import Items
-from xmodal.preprocessing import read_vocabulary
+from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.preprocessing.words import find_row, split_words
 from xmodal.pretrained.folder import Description, read_description
 from xmodal.training import from_towers, schedules
@@ -29,6 +29,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
       UserError: an unknown key or name, no folder of a tower, or weights of another tower or
         another vocabulary; all of this before the dataset is read.
     """
+    config = config.copy_and_resolve_references()
     config = ml_collections.ConfigDict(schedules.resolve_epochs(config, 1))
     folders = from_towers.named_folders(read_settings(config).init_from)
     for side in ("image", "text"):
@@ -55,6 +56,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     if "text" in folders:
         description = read_description(folders["text"])
         from_towers.check_vocabulary(folders["text"], description, settings.data.text)
+        _check_text(settings.data.text, folders["text"], description)
     for side, section in (("image", settings.data.image), ("text", settings.data.text)):
         if (config.model[side] is None) != (section is None):
             raise UserError(
@@ -139,3 +141,19 @@ def _choose_vocabulary(
             "published with the weights."
         )
     text.vocabulary = str(epath.Path(folder) / "vocab.txt")
+
+
+def _check_text(text: TextConfig, folder: str, description: Description) -> None:
+    """Refuses a vocabulary of another size than the tower's, and texts that are too long."""
+    tokens, rows = read_vocabulary(text.vocabulary), description.encoder["vocab_size"]
+    if len(tokens) != rows:
+        raise UserError(
+            f"config.data.text.vocabulary={text.vocabulary!r} has {len(tokens):,} tokens, but the "
+            f"tower of {folder} has {rows:,} rows."
+        )
+    longest = description.preprocessing.get("max_length", text.max_length)
+    if text.max_length > longest:
+        raise UserError(
+            f"config.data.text.max_length={text.max_length}, but the tower of {folder} takes "
+            f"{longest} tokens at most."
+        )

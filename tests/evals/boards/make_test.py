@@ -327,7 +327,7 @@ def test_hashes_change_with_every_label(changes, affected):
     assert affected & set(after)
 
 
-@pytest.mark.parametrize("change", [{"cap": 49}, {"cap": None}, {"labelled_gallery": True}])
+@pytest.mark.parametrize("change", [{"cap": 49}, {"cap": None}, {"labeled_gallery": True}])
 def test_hashes_of_plausible_matches_change_with_their_rule(monkeypatch, change):
     before = hashes(small_labels())["pmrp"]
     known = make.definitions_of("coco_captions")

@@ -58,15 +58,17 @@ def test_lower_part_apart(lower_depth, random_variables, tower):
     if lower_depth:
         encoder["lower_layers"] = jax.tree.map(lambda x: x[:lower_depth], layers)
     parts = params | {"encoder": encoder}
-    assert jax.tree.structure(split.init(jax.random.key(0), inputs)[0]) == jax.tree.structure(parts)
-    expected = whole.apply(params, state, inputs)[0].vector
-    np.testing.assert_allclose(split.apply(parts, state, inputs)[0].vector, expected, atol=1e-5)
+    fresh, _ = jax.eval_shape(split.init, jax.random.key(0), inputs)
+    assert jax.tree.structure(fresh) == jax.tree.structure(parts)
+    expected = jax.jit(whole.apply)(params, state, inputs)[0].vector
+    apply = jax.jit(split.apply)
+    np.testing.assert_allclose(apply(parts, state, inputs)[0].vector, expected, atol=1e-5)
 
-    features = split.frozen_features(parts, state, inputs)
+    features = jax.jit(split.frozen_features)(parts, state, inputs)
     assert features["text_features"].shape == (3, 9, 24)
     unread = parts | {"encoder": {"layers": encoder["layers"]} if lower_depth else {}}
     stored = features | {"text_mask": inputs["text_mask"]}
-    np.testing.assert_allclose(split.apply(unread, state, stored)[0].vector, expected, atol=1e-5)
+    np.testing.assert_allclose(apply(unread, state, stored)[0].vector, expected, atol=1e-5)
 
     paths = split.frozen_paths(parts)
     assert "encoder/word_embeddings" in paths
@@ -80,11 +82,14 @@ def test_the_lower_part_never_drops(random_variables, tower):
     made = tower("bert", width=16, depth=2, heads=2, lower_depth=1, dropout=0.5, **SIZES)
     inputs = _inputs((8, 3), 8, 37)
     params, state = random_variables(made, inputs)
-    stored = made.frozen_features(params, state, inputs) | {"text_mask": inputs["text_mask"]}
-    run = {"train": True, "key": jax.random.key(0)}
-    vectors = [made.apply(params, state, given, **run)[0].vector for given in (inputs, stored)]
+    stored = jax.jit(made.frozen_features)(params, state, inputs) | {
+        "text_mask": inputs["text_mask"]
+    }
+    train, key = jax.jit(functools.partial(made.apply, train=True)), jax.random.key(0)
+    vectors = [train(params, state, given, key=key)[0].vector for given in (inputs, stored)]
     np.testing.assert_allclose(*vectors, atol=1e-5)
-    assert np.abs(vectors[0] - made.apply(params, state, inputs)[0].vector).max() > 0.1
+    evaluated = jax.jit(made.apply)(params, state, inputs)[0].vector
+    assert np.abs(vectors[0] - evaluated).max() > 0.1
 
 
 def test_dropout_is_random_in_training_only(random_variables, tower):

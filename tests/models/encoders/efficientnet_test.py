@@ -24,7 +24,7 @@ def _images(batch, size):
 def test_number_of_parameters(variant, total, tower):
     made = tower("efficientnet", variant=variant)
     shapes = jax.eval_shape(made.init, jax.random.key(0), _images(1, 32))
-    # The published totals of keras.applications count 7 numbers of its input normalisation.
+    # The published totals of keras.applications count 7 numbers of its input normalization.
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == total - 7
 
 

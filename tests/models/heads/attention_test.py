@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -15,9 +17,12 @@ def test_equals_the_loop(scaled, masked):
     mask = np.arange(7) < np.array(lengths)[:, None] if masked else None
     garbage = np.where(mask[..., None], tokens, np.nan) if masked else tokens
     head = make_head("head", {"name": "attention", "scaled": scaled})
-    shapes = jax.eval_shape(head.init, jax.random.key(0), Features(tokens), Mode.TRAIN)
+    init = partial(head.init, features=Features(tokens), mode=Mode.TRAIN)
+    shapes = jax.eval_shape(init, jax.random.key(0))
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
-    embedding = head.apply(params, Features(garbage, mask), Mode.TRAIN)
+    embedding = jax.jit(lambda features: head.apply(params, features, Mode.TRAIN))(
+        Features(garbage, mask)
+    )
     hidden, query = params["params"]["hidden"], params["params"]["query"]
     for row, length in enumerate(lengths):
         scores = []

@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -19,7 +21,8 @@ def _problem(lengths, tokens):
 
 def _variables(head, features, scale=0.3):
     rng = np.random.default_rng(1)
-    shapes = jax.eval_shape(head.init, jax.random.key(0), features, Mode.EVALUATE)
+    init = partial(head.init, features=features, mode=Mode.EVALUATE)
+    shapes = jax.eval_shape(init, jax.random.key(0))
     return jax.tree.map(lambda leaf: rng.normal(0, scale, leaf.shape).astype(np.float32), shapes)
 
 

@@ -1,4 +1,4 @@
-"""Boards of every dataset, as data: what counts as positive and which metrics are asked for."""
+"""Boards of every dataset, as data: their positives and their metrics."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Definition:
 
     Attributes:
       name: prefix of all its metrics.
-      sentence: what counts as positive, for people.
+      sentence: on the positives, for people.
       tasks: retrieval tasks to ask; one without a single positive is left out.
       metrics: names, see `xmodal.evals.boards.make.RetrievalTask`.
       own: whether a caption and its image, and captions of one image, are positives.
@@ -51,7 +51,7 @@ class Definition:
       unreachable: positives of the released list that are known to be outside of the split.
       zetas: largest Hamming distance between the category vectors of two images that match; the
         own pair is included. Metrics are averaged over several.
-      labelled_gallery: whether items without any category leave the galleries.
+      labeled_gallery: whether items without any category leave the galleries.
       folded: whether a query meets only the items of its fold of 1,000 images.
       cap: largest R of a query.
       variant: whether the board is computed only where it is named.
@@ -67,7 +67,7 @@ class Definition:
     released: str = ""
     unreachable: int = 0
     zetas: tuple[int, ...] = ()
-    labelled_gallery: bool = False
+    labeled_gallery: bool = False
     folded: bool = False
     cap: int | None = None
     variant: bool = False
@@ -145,7 +145,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             tasks=_INTERMODAL,
             metrics=("pmrp",),
             zetas=(0, 1, 2),
-            labelled_gallery=True,
+            labeled_gallery=True,
             variant=True,
         ),
     ),

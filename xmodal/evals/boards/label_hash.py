@@ -15,7 +15,7 @@ class LabelHash:
         """Takes in one table.
 
         Args:
-          name: what the rows are.
+          name: of the rows.
           *columns: [P] each; integers, or human scores as floating point.
         """
         order = np.lexsort(columns[::-1])

@@ -1,4 +1,4 @@
-"""Boards: what is asked of a model on a dataset, as data."""
+"""Makes boards from labels."""
 
 from collections.abc import Mapping, Sequence
 
@@ -35,7 +35,7 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
 
     Args:
       labels: of the split.
-      names: boards to build; None for every board that the labels are there for, variants left
+      names: boards to build; None for every board that has its labels, variants left
         out.
 
     Returns:
@@ -68,7 +68,7 @@ def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[
 
     Args:
       labels: of the split.
-      boards: what `make_boards` made of them unasked.
+      boards: those that `make_boards` returned for no names.
 
     Returns:
       Reason -> names of boards.
@@ -83,7 +83,7 @@ def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[
 
 
 class _Maker:
-    """Makes the boards of one split, sharing what they have in common."""
+    """Makes the boards of one split, sharing their common parts."""
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
@@ -182,12 +182,12 @@ class _Maker:
         relations = plausible_matches(query, gallery, definition.zetas)
         if not relations[-1].lengths.any():
             return None
-        # The vectors and what is made of them say it all, in far less than the pairs.
+        # The vectors and the rule determine the pairs, in far fewer bytes.
         columns = np.packbits(query, axis=1).T
-        rule = f"{task} {definition.zetas} {definition.cap} {definition.labelled_gallery}"
+        rule = f"{task} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
         label_hash.add(rule, self._galleries[kinds[0]].ids, *columns)
         folds = None
-        if definition.labelled_gallery:
+        if definition.labeled_gallery:
             folds = tuple((~rows.any(1)).astype(np.int32) for rows in (query, gallery))
         positives = relations[0] if len(relations) == 1 else relations
         return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)
@@ -211,7 +211,7 @@ def _lacking(labels: Labels, definition: Definition) -> str:
 
 
 def _is_listed(labels: Labels, definition: Definition) -> bool:
-    """Whether the definition's released list is there."""
+    """Whether the labels have the definition's released list."""
     return set(definition.tasks) <= set(labels.lists.get(definition.released, ()))
 
 

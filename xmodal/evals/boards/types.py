@@ -1,4 +1,4 @@
-"""What boards are made of: labels go in, tasks with positives and rated pairs come out."""
+"""Types of boards and of the labels they are made from."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from xmodal.evals.boards.relation import Relation
 
 
 class Labels(Protocol):
-    """The labelled side of an evaluation set.
+    """The labeled side of an evaluation set.
 
     `xmodal.data.EvalSet` and `xmodal.evals.labels.annotations.Annotations` have all of it.
 
@@ -63,7 +63,7 @@ class GradedPairs:
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalTask:
-    """What is retrieved for what, by position in the galleries of Q queries and N items.
+    """Positives of one direction, by position in the galleries of Q queries and N items.
 
     Attributes:
       positives: of every query; one without a positive is not asked. Several relations ask the
@@ -90,8 +90,8 @@ class Board:
 
     Attributes:
       name: prefix of all its metrics.
-      definition: one sentence on what counts as positive.
-      tasks: retrieval task, a name in `RETRIEVAL_TASKS` -> what is asked.
+      definition: one sentence on the positives.
+      tasks: retrieval task, a name in `RETRIEVAL_TASKS` -> its positives.
       graded: rating task -> pairs.
       label_hash: 16 hexadecimal digits that name the labels exactly, whatever their order.
     """

@@ -1,4 +1,4 @@
-"""What the types of evaluators have in common: options, labels, and the facts of a report."""
+"""Common parts of all evaluators: options, labels, and the facts of a report."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

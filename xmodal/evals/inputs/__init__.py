@@ -1,1 +1,1 @@
-"""What a user hands over: embeddings, scores or ranked lists, checked and put in gallery order."""
+"""Sources of an evaluation: embeddings, scores or ranked lists, checked and ordered."""

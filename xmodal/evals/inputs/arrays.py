@@ -1,6 +1,6 @@
 """Embeddings and score matrices of any model, read and checked before any work.
 
-Ids are the dataset's own (COCO's caption and image ids); `galleries` brings what is read here into
+Ids are the dataset's own (COCO's caption and image ids); `galleries` brings the arrays into
 the order of a split's labels.
 """
 
@@ -26,7 +26,7 @@ _EMBEDDING_NAMES = (
 # Scalars that a similarity may need: scale and shift of PCME's match probability.
 _PARAMETERS = ("match_scale", "match_shift")
 _SIMILARITY = "similarity"
-# Start of the names of what tasks predict, followed by TASK/images or TASK/captions.
+# Start of the names of predictions, followed by TASK/images or TASK/captions.
 _PREDICTIONS = "predictions/"
 _ROWS_AT_A_TIME = 1024  # of a matrix that may be on disk
 
@@ -151,7 +151,7 @@ def place_of(source: object, name: str) -> str:
     """Returns how messages name a source.
 
     Args:
-      source: path of a file, or a mapping of what would be in it.
+      source: path of a file, or a mapping of its content.
       name: of the argument.
 
     Raises:
@@ -208,7 +208,7 @@ def _map_matrix(path: str) -> np.ndarray:
 
 
 def first_line(error: Exception) -> str:
-    """What went wrong, without the pages that some libraries add."""
+    """Returns the first line of an error, without the pages that some libraries add."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 

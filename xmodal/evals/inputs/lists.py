@@ -53,7 +53,7 @@ def order_rankings(
 
     Returns:
       "i2t", "t2i" -> lists, best first, one row per query of the split; a query that no board
-      asks may have an empty one. A direction that was not handed over is missing.
+      asks may have an empty one. A direction without lists is missing.
 
     Raises:
       UserError: a list names unknown items or is of an unknown query, or a query has no list.

@@ -10,7 +10,7 @@ from xmodal import cxc_files
 from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.boards.positions import Positions
-from xmodal.evals.labels.known_files import CATEGORIES, LISTS, ORDERS, OWN, home_of, ratings_file
+from xmodal.evals.labels.known_files import CATEGORIES, LISTS, ORDERS, OWN, ratings_file, url_of
 from xmodal.evals.labels.released import ReleasedFiles, read_categories, read_ids, read_lists
 
 _DATASET = "coco_captions"
@@ -53,10 +53,10 @@ class Annotations:
 
 
 def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
-    """Reads what a folder has of the released files, wherever they lie below it.
+    """Reads the released files in a folder or anywhere below it.
 
     The galleries are in the released order, not in that of any saved embeddings, so that ties
-    fall alike for everybody. A file may hold a part of what was released, which `differences`
+    fall alike for everybody. A file may hold a part of the released one, which `differences`
     then says.
 
     Args:
@@ -65,7 +65,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
       split: `test` or `validation`; also `val`, as in the names of the files.
 
     Raises:
-      UserError: the folder or what makes the galleries is missing, or a file is not as released.
+      UserError: the folder or the list of captions and images is missing, or a file is not as released.
     """
     found = [name for name, part in cxc_files.SPLITS.items() if split in (name, part)]
     if not found:
@@ -186,10 +186,10 @@ def _read_galleries(
     files.count(order, captions=len(ids))
     at = Positions("caption", captions).find(ids)
     if len(ids) != len(captions) or (at < 0).any():
-        homes = sorted({home_of(order), home_of(own) if own else cxc_files.HOME})
+        urls = sorted({url_of(order), url_of(own) if own else cxc_files.HOME})
         raise UserError(
             f"{order} lists {len(ids)} captions and {own or 'the SITS ratings'} {len(captions)}, "
-            f"{(at >= 0).sum()} of them the same: take both again from {' and '.join(homes)}"
+            f"{(at >= 0).sum()} of them the same: take both again from {' and '.join(urls)}"
         )
     return ids, images[at], True
 

@@ -22,7 +22,7 @@ LISTS = {
 # Split -> images with an object; the other few of its 5,000 have none.
 _LABELLED_IMAGES = {"test": 4_952, "validation": 4_948}
 
-# File -> what is counted in it -> how many of that were released.
+# File -> counted quantity -> its released number.
 _COUNTS: dict[str, dict[str, int]] = {
     **{f"{file}.csv": {"pairs": pairs} for file, pairs in cxc_files.PAIRS.items()},
     **{name: {"captions": 25_000} for name in ORDERS.values()},
@@ -48,7 +48,7 @@ def names_of(split: str) -> list[str]:
     return sorted(names)
 
 
-def home_of(path: Path) -> str:
+def url_of(path: Path) -> str:
     """Where a file was released."""
     if path.suffix == ".csv":
         return cxc_files.HOME
@@ -58,12 +58,12 @@ def home_of(path: Path) -> str:
 
 
 def describe_difference(name: str, split: str, found: Mapping[str, int]) -> str:
-    """How the content of a file differs in number from what was released.
+    """Returns how the counts of a file differ from the released ones.
 
     Args:
       name: of the file.
       split: the split that was read.
-      found: what was counted -> how many of it there are; `pairs` of ratings, `captions` of an
+      found: quantity -> its number; `pairs` of ratings, `captions` of an
         order, `queries` and `positives` of lists, `categories` and `images` that have one.
 
     Returns:

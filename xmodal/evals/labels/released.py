@@ -12,7 +12,7 @@ import numpy as np
 
 from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import first_line
-from xmodal.evals.labels.known_files import describe_difference, home_of, names_of
+from xmodal.evals.labels.known_files import describe_difference, names_of, url_of
 
 
 class ReleasedFiles:
@@ -20,7 +20,7 @@ class ReleasedFiles:
 
     Attributes:
       folder: where they were looked for.
-      differences: how those that were counted differ from what was released.
+      differences: how the counted ones differ from the released ones.
     """
 
     def __init__(self, folder: str | os.PathLike, split: str) -> None:
@@ -56,7 +56,7 @@ class ReleasedFiles:
         return self._paths.get(name)
 
     def count(self, path: Path, **found: int) -> None:
-        """Notes how many there are of what a file holds, see `describe_difference`."""
+        """Notes the counts of a file, see `describe_difference`."""
         if difference := describe_difference(path.name, self._split, found):
             self.differences.append(difference)
 
@@ -164,7 +164,7 @@ def _read_json(path: Path, object_hook: Any = None) -> Any:
 
 
 def _damaged(path: Path, what: str) -> UserError:
-    return UserError(f"{path} {what}; take the released file again from {home_of(path)}")
+    return UserError(f"{path} {what}; take the released file again from {url_of(path)}")
 
 
 def _whole(item: Any) -> int:

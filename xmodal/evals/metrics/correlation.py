@@ -57,7 +57,7 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
     result = np.empty(len(drawn))
     for start in range(0, len(drawn), chunk):
         pairs = drawn[start : start + chunk]
-        a, b = _centred_ranks(x_codes[pairs]), _centred_ranks(y_codes[pairs])
+        a, b = _centered_ranks(x_codes[pairs]), _centered_ranks(y_codes[pairs])
         variances = (a * a).sum(1).astype(np.float64) * (b * b).sum(1)
         with np.errstate(invalid="ignore"):  # 0 / 0 of a constant side
             result[start : start + chunk] = (a * b).sum(1) / np.sqrt(variances)
@@ -67,7 +67,7 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
     return result
 
 
-def _centred_ranks(codes: np.ndarray) -> np.ndarray:
+def _centered_ranks(codes: np.ndarray) -> np.ndarray:
     """Twice the average ranks of [S, n] order codes in each row, minus their mean: int64."""
     samples, n = codes.shape
     width = int(codes.max()) + 1

@@ -9,7 +9,7 @@ _RECALL = "recall@"
 
 
 def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str, np.ndarray]:
-    """What every query adds to the recalls among `metrics`.
+    """Returns the share of every query in the recalls among `metrics`.
 
     Args:
       rank: int32 [Q], 0-based ranks.

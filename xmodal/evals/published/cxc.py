@@ -1,4 +1,4 @@
-"""Results on the labels of Crisscrossed Captions (MS-COCO 5K test split): what papers print.
+"""Results on the labels of Crisscrossed Captions (MS-COCO 5K test split), as printed in papers.
 
 Tables 2 to 5 of the Crisscrossed Captions paper, and the rows of the VSE-infinity paper.
 """

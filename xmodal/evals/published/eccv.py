@@ -45,7 +45,7 @@ _TABLE_4 = {
 }
 
 # The paper's first revision prints in its column "1K R@1" the mean of image-to-text within 1K and
-# text-to-image within 5K (VinVL excepted). To be shown as what it is, never compared with.
+# text-to-image within 5K (VinVL excepted). Shown under its own name, never compared with.
 ECCV_PRINTED_1K: dict[str, float] = {
     model: dict(zip(_COLUMNS, row, strict=True))["1K as printed"] for model, row in _TABLE_4.items()
 }

@@ -1,4 +1,4 @@
-"""Counts what is ahead of the best positives, one tile of scores after another, on the device."""
+"""Counts the items ahead of the best positives, one tile of scores after another, on the device."""
 
 import dataclasses
 import functools
@@ -96,10 +96,10 @@ def count(
     """Adds one tile of scores to both directions.
 
     Args:
-      sides: what was counted so far, of the queries and of the items; given up by the caller.
+      sides: counts so far, of the queries and of the items; given up by the caller.
       tile: float32 [B, M].
       start: position of its first query and its first item.
-      sizes: number of queries and of items; what lies beyond is padding.
+      sizes: number of queries and of items; rows beyond are padding.
       exclude_self: an item does not meet itself.
       mirrored: the tile stands for its transpose too, so its items are also queries of the first
         side.
@@ -124,7 +124,7 @@ def _strike(
     sizes: tuple[int, int],
     exclude_self: bool,
 ) -> jax.Array:
-    """The tile without what does not compete: padding and, if told so, an item and itself."""
+    """The tile without padding and, on request, without an item against itself."""
     queries = query + jnp.arange(tile.shape[0], dtype=jnp.int32)[:, None]
     items = item + jnp.arange(tile.shape[1], dtype=jnp.int32)[None]
     competes = (queries < sizes[0]) & (items < sizes[1])
@@ -149,7 +149,7 @@ def _count_side(side: Side, tile: jax.Array, query: np.int32, item: np.int32, *,
 def _count_question(
     state: QuestionCounts, tile: jax.Array, query: jax.Array, item: jax.Array, *, axis: int
 ) -> QuestionCounts:
-    """Adds a tile to what was counted for one question."""
+    """Adds a tile to the counts of one question."""
     num_queries, num_items = tile.shape[axis], tile.shape[1 - axis]
 
     def rows_of(values: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Answers retrieval tasks from ranked lists, which may end early: only what they determine."""
+"""Answers retrieval tasks from ranked lists, where early ends leave some numbers open."""
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer
         )
         values[metric] = np.zeros(len(is_query))
         values[metric][rows] = compute_list_values(task, table, rows, metric)
-    return TaskAnswer(rank, None, values, missing)  # a list does not say what was equal
+    return TaskAnswer(rank, None, values, missing)  # a list shows no equal scores
 
 
 def _pad(lists: Ragged, task: RetrievalTask) -> np.ndarray:

@@ -25,7 +25,7 @@ _LONGEST_LIST = 256
 
 @dataclasses.dataclass(frozen=True)
 class TaskAnswer:
-    """What was found for one task, a row of every query in the gallery of queries.
+    """Results of one task, a row of every query in the gallery of queries.
 
     Attributes:
       rank: int32 [Q], items ahead of the best positive; None if that is not known.

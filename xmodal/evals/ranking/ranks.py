@@ -28,7 +28,7 @@ class Ranks:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What one pass found for the queries of one direction.
+    """Results of one pass for the queries of one direction.
 
     Attributes:
       ranks: one per question.

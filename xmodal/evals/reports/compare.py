@@ -52,7 +52,7 @@ def compare(
     """Differences between two models in every metric that both have.
 
     Both models are evaluated on the same resamples of the images, and their correlations were
-    drawn from the same pairs, so what is hard for both cancels: intervals of differences are
+    drawn from the same pairs, so difficulty for both cancels: intervals of differences are
     shorter than those of the values let expect. Nothing corrects for the number of comparisons:
     5 % of the retrieval metrics of two equally good models look separable. Of the correlations
     fewer do, see `summary.compute_samples`.
@@ -104,7 +104,7 @@ def check_comparable(
 
     Args:
       other: the model.
-      boards: what will be computed.
+      boards: to be computed.
       samples: of every correlation.
       seed: of their draws.
       rated: rating tasks that will be correlated; None for all of the boards.

@@ -21,13 +21,13 @@ def write_files(
     """Writes files that belong together: all of them aside, then moves them in.
 
     They wait in a folder of their own within the folder, so nothing beside it is touched. A full
-    disk or a kill while writing leaves the files that are there as they were. Moving is quick and
+    disk or a kill while writing leaves older files as they were. Moving is quick and
     keeps the order, so whoever waits for the last file finds the others.
 
     Args:
-      folder: made if it is not there; other files in it stay, those of the same names are
+      folder: made if missing; other files in it stay, those of the same names are
         replaced.
-      contents: file name -> what is in it.
+      contents: file name -> content.
       stale: names of files that would no longer fit; removed before the new ones come.
 
     Raises:

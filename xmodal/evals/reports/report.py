@@ -1,4 +1,4 @@
-"""The report of an evaluation: the papers' tables with our rows in them, and what lies behind."""
+"""The report of an evaluation: the papers' tables with our rows in them, and the facts behind."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +27,7 @@ def format_report(
       rows: model name -> metrics by tag; `_low` and `_high` of a tag are its 95 % interval.
       title: heading, naming dataset and split.
       published: put the papers' rows above ours, on boards that have any.
-      boards: their definitions, labels, and what could not be computed.
+      boards: their definitions, labels and missing parts.
       numbers: results without boards; each has a table of its own.
       warnings: in bold at the top.
       notes: other facts, under them.

@@ -1,4 +1,4 @@
-"""`ranks.npz`: what an evaluation found query by query, kept for later statistics and comparison.
+"""`ranks.npz`: results query by query, kept for later statistics and comparison.
 
 The file holds one array per key, readable with `numpy.load` alone. Retrieval tasks have
 `<board>/<task>/query_ids`, `/clusters`, `/values/<metric>` and, where they are known, `/rank` and
@@ -76,7 +76,7 @@ def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) ->
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
-    """Reads what `pack_ranks` gave.
+    """Returns the content of a file of `pack_ranks`.
 
     Args:
       path: the file, or the folder of an evaluation.
@@ -116,7 +116,7 @@ def _read_arrays(content: bytes) -> dict[str, np.ndarray]:
 
 
 def _check_header(header: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """What is wrong with the file, or nothing."""
+    """The problem of the file, or nothing."""
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         return (
             f"holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name the "

@@ -29,7 +29,7 @@ def summarize(
       seed: of the bootstrap; same seed, same intervals.
 
     Returns:
-      Tag -> value, percent for all but median ranks and counts, NaN for what is undefined:
+      Tag -> value, percent for all but median ranks and counts, NaN for undefined values:
       `<board>/<task>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
       `<board>/mean/<metric>` over i2t and t2i; the counts `queries`, `skipped_queries`,
       `tied_queries` (where ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
@@ -97,7 +97,7 @@ def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str, float]:
-    """What has no interval: counts, the deviation of correlations, the metric of selection."""
+    """Counts, the deviation of correlations and the metric of selection: no intervals."""
     extras = {}
     for name, task in board.tasks.items():
         counts = {

@@ -1,4 +1,4 @@
-"""Tables in the layouts of the papers, chosen by the metrics that are there."""
+"""Tables in the layouts of the papers, chosen by the metrics given."""
 
 import dataclasses
 import math
@@ -101,7 +101,7 @@ def format_columns(
       head: header of the models' column.
       columns: the metrics.
       published: model -> tag -> number, as printed; models with none of the metrics are left out.
-      ours: the same of what was computed, with `_low` and `_high`, if known.
+      ours: the same of our models, with `_low` and `_high`, if known.
     """
     body = [[head, *(column.header for column in columns)]]
     for model, metrics in published.items():
@@ -117,7 +117,7 @@ def format_columns(
 
 
 def format_counts(board: str, ours: Mapping[str, Mapping[str, float]]) -> str:
-    """Writes what stands behind the numbers of a board: queries, galleries, ties, pairs."""
+    """Writes the counts behind the numbers of a board: queries, galleries, ties, pairs."""
     retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
     rated = [["Behind the correlations", "pairs", "pairs per sample"]]
     for model, metrics in ours.items():

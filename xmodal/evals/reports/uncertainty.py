@@ -1,7 +1,7 @@
 """95 % confidence intervals: a bootstrap over images.
 
 Queries that show or describe one image, such as its five captions, succeed and fail together, so
-images are what is resampled, with replacement. All metrics of a board, and two models on one
+images are resampled, with replacement. All metrics of a board, and two models on one
 board, meet the same resamples: means over tasks and differences between models keep what their
 parts have in common.
 """
@@ -115,7 +115,7 @@ class _Part:
     """One task of a board.
 
     Attributes:
-      columns: float64 [N, M + 1 or M + 2], by image what is summed over resamples: its queries,
+      columns: float64 [N, M + 1 or M + 2], by image the terms summed over resamples: its queries,
         the values of M metrics, and queries that are ahead of the window of the median.
     """
 
@@ -145,8 +145,8 @@ class _Part:
 class _MedianWindow:
     """The queries among which the median of nearly every resample lies.
 
-    Sorted by rank, the median of a resample lies near that of all queries: what is ahead of a
-    window around it is counted in a product, and only the window is looked at query by query.
+    Sorted by rank, the median of a resample lies near that of all queries: queries ahead of a
+    window around it are counted in a product, and only the window is looked at query by query.
 
     Attributes:
       ahead: int64 [N], queries of every image that are ahead of the window.

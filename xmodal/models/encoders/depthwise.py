@@ -73,7 +73,7 @@ shifted.defvjp(_shifted_forward, _shifted_backward)
 
 
 def _pad_same(x: jax.Array, size: int, stride: int) -> tuple[jax.Array, tuple[int, int]]:
-    """X in float32 with its zeros, and the output's rows and columns."""
+    """Returns x in float32 with its zeros, and the output's rows and columns."""
     (rows, pad_rows), (columns, pad_columns) = (
         _same_padding(length, size, stride) for length in x.shape[1:3]
     )
@@ -102,7 +102,7 @@ def _sum_windows(
 
 
 def _same_padding(length: int, size: int, stride: int) -> tuple[int, tuple[int, int]]:
-    """TensorFlow's rule: output length, and zeros before and after (the odd one after)."""
+    """Returns TensorFlow's output length, and zeros before and after (the odd one after)."""
     output = -(-length // stride)
     total = max((output - 1) * stride + size - length, 0)
     return output, (total // 2, total - total // 2)

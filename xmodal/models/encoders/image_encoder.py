@@ -1,4 +1,4 @@
-"""What encoders of pixels have in common."""
+"""The common base of encoders of pixels."""
 
 import dataclasses
 from collections.abc import Mapping

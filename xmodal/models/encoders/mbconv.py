@@ -29,7 +29,7 @@ class Stage(NamedTuple):
 
 
 def scale_channels(channels: int, width: float) -> int:
-    """`channels * width` as the nearest multiple of 8 that keeps at least 90 % of it."""
+    """Returns `channels * width` as the nearest multiple of 8 that keeps at least 90 % of it."""
     scaled = channels * width
     rounded = max(8, int(scaled + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * scaled else rounded + 8

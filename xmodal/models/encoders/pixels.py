@@ -1,4 +1,4 @@
-"""Pixels as the published networks were trained to see them, by name."""
+"""The pixel values that published networks were trained with, by name."""
 
 from collections.abc import Callable, Mapping
 
@@ -43,7 +43,7 @@ NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 
 
 def normalize(images: jax.Array, name: str) -> jax.Array:
-    """Pixel values as one of the families of networks takes them.
+    """Returns pixel values in the range that a family of networks was trained with.
 
     Args:
       images: uint8 [B, H, W, 3], RGB.

@@ -1,4 +1,4 @@
-"""Which coherence relations hold between a text and an image.
+"""A classifier of the coherence relations between a text and an image.
 
 Alikhani et al., "Cross-Modal Coherence for Text-to-Image Retrieval" (2022): one linear layer on the
 two normalized embeddings, joined.
