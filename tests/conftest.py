@@ -44,6 +44,9 @@ def own_flags():
     from absl import flags
     from absl.testing import flagsaver
 
+    # The saver removes flags that it has not seen: those of readers have to be there before.
+    import xmodal.data  # noqa: F401
+
     with flagsaver.flagsaver():
         known = set(flags.FLAGS)
         yield

@@ -177,7 +177,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     if "shapes" in config.evals:
         assert ("shapes/i2t/recall@10" in metrics) == (config.model.image is not None)
         assert 0 < metrics["shapes/t2t/recall@10"] <= 100
-    assert config.name in capsys.readouterr().out
+        assert f"| {config.name} step " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", sorted({name for name, argument in VARIANTS if argument}))
