@@ -65,7 +65,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
       split: `test` or `validation`; also `val`, as in the names of the files.
 
     Raises:
-      UserError: the folder or the list of captions and images is missing, or a file is not as released.
+      UserError: the folder or the list of captions and images is missing, or a file is damaged.
     """
     found = [name for name, part in cxc_files.SPLITS.items() if split in (name, part)]
     if not found:
