@@ -63,7 +63,7 @@ def get_config(argument: str = "") -> ConfigDict:
         augment={"unknown": 0.1, "delete": 0.1},
     )  # fmt: skip
     config.optimizer = base.adam(2e-4, {"name": "cosine", "warmup_steps": 0})
-    config.optimizer["name"] = "adamp"
+    config.optimizer["name"], config.optimizer["clip_norm"] = "adamp", 2.0
     config.optimizer["groups"] = {"similarity": {"pattern": "similarity/", "clip": False}}
     config.evals = {"coco": base.boards(every="10 epochs")}
     config.select.metric = "coco/coco5k/mean_recall@10"

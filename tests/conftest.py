@@ -44,6 +44,9 @@ def own_flags():
     from absl import flags
     from absl.testing import flagsaver
 
+    # The saver removes flags that it has not seen: those of readers have to be there before.
+    import xmodal.data  # noqa: F401
+
     with flagsaver.flagsaver():
         known = set(flags.FLAGS)
         yield
@@ -66,7 +69,7 @@ def fast_compilation(monkeypatch):
 
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
     one_device = mesh_lib.make_mesh(jax.devices()[:1])
-    monkeypatch.setattr(mesh_lib, "make_mesh", lambda: one_device)
+    monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: one_device)
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)

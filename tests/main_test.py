@@ -36,15 +36,20 @@ QUICKSTART = "--config=configs/quickstart.py"
         ([], "--config"),
         (["--config=configs/none.py"], "configs/none.py"),
         (["--cofnig=configs/quickstart.py"], "config"),
-        ([QUICKSTART + ":t2i"], "--config: Unknown argument 't2i' of quickstart.py; known: i2t"),
+        (
+            [QUICKSTART + ":t2i"],
+            "--config: Unknown variant 't2i' of quickstart; known: i2t, t2t or none.",
+        ),
         ([QUICKSTART, "--config.optmizer.name=sgd"], 'Did you mean "optimizer"'),
         ([QUICKSTART, "--config.optimizer.nmae=sgd"], "Unknown key in --config: 'nmae'"),
         ([QUICKSTART, "--config.total_steps=many"], "many"),
         ([QUICKSTART, "extra"], "extra"),
         (
             [QUICKSTART, "--config.optimizer.name=sdg"],
-            "Unknown name 'sdg' in config.optimizer.name; known: ['adam', 'adamw', 'sgd'].",
+            "Unknown name 'sdg' in config.optimizer.name; known: ['adam', 'adamp', 'adamw', 'sgd']. "
+            "Did you mean 'sgd'?",
         ),
+        ([QUICKSTART, "--config.total_steps=0"], "config.total_steps is 0; it has to be at least 1"),
         (
             [QUICKSTART, "--config.batch_size=12"],
             "is not a multiple of the 8 devices; use 8 or 16.",

@@ -6,16 +6,16 @@ from configs import baselines
 from xmodal import data
 from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.training import baseline, preflight
+from xmodal.training import published_towers
 
 # Of the published weights, which a folder would bring.
 FOLDERS = {
-    "bow": {"vocab_size": 300, "width": 20, "pool": "mean"},
-    "sentence_encoder": {
-        "vocab_size": 300, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 8, "max_positions": 64,
-        "pool": "mean",
-    },
-}  # fmt: skip
+    "bow": ({"vocab_size": 300, "width": 20}, {"name": "mean"}),
+    "sentence_encoder": (
+        {"vocab_size": 300, "width": 8, "depth": 1, "heads": 2, "mlp_dim": 8, "max_positions": 64},
+        {"name": "mean"},
+    ),
+}
 NORMALIZATIONS = {"inception_v3": "inception", "resnet152": "inception", "simclr": "unit"}
 SIZES = {"inception_v3": 299, "resnet152": 224, "simclr": 224}
 
@@ -24,26 +24,32 @@ SIZES = {"inception_v3": 299, "resnet152": 224, "simclr": 224}
 def test_one_tower_of_the_published_kind(name):
     config = baselines.get_config(name)
     (side,) = [side for side in ("image", "text") if config.model[side] is not None]
-    keywords = dict(config.model[side].items()) | FOLDERS.get(name, {})
-    encoder = make_dual_encoder(dict(config.model.items()) | {side: keywords})
-    assert encoder.similarity == "cosine"
-    inputs = data.parse(config.data)
+    keywords, head = FOLDERS.get(name, ({}, None))
+    section = config.model[side].to_dict()
+    section["encoder"] |= keywords
+    section["head"] = head or section["head"]
+    encoder = make_dual_encoder(config.model.to_dict() | {side: section})
+    assert set(encoder.towers) == {side}
+    assert encoder.similarity.name == "cosine"
+    inputs = data.parse(config.data.to_dict())
+    spec = data.batch_spec(inputs, 2)
     if side == "image":
-        assert encoder.towers["image"].module.normalization == NORMALIZATIONS[name]
-        examples = preflight.make_example_inputs(config.model, inputs)
-        assert examples["image"].shape == (1, SIZES[name], SIZES[name], 3)
+        assert encoder.towers["image"].module.encoder.normalization == NORMALIZATIONS[name]
+        assert spec["image"].shape == (2, SIZES[name], SIZES[name], 3)
         assert inputs.image.eval_recipe == ("simclr" if name == "simclr" else "cxc")
         assert inputs.image.augment is None
+        assert inputs.text is None
     else:
         assert inputs.image is None
+        assert "image" not in spec
         assert inputs.text.tokenizer == ("words" if name == "bow" else "wordpiece")
 
 
 @pytest.mark.parametrize("name", baselines.NAMES)
 def test_weights_are_asked_for_first(name):
     side = "text" if name in baselines.TEXT else "image"
-    with pytest.raises(UserError, match=rf"config\.towers\.{side} is empty"):
-        baseline.evaluate_baseline(baselines.get_config(name), "test")
+    with pytest.raises(UserError, match=rf"config\.init_from\.towers\.{side} is empty"):
+        published_towers.build_untrained(baselines.get_config(name))
 
 
 @pytest.mark.parametrize("argument", ["", "use", "quick"])

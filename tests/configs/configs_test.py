@@ -9,14 +9,15 @@ import sys
 import jax
 import pytest
 from absl import flags
+from ml_collections import ConfigDict
 
 from xmodal import binary, main
 from xmodal import mesh as mesh_lib
-from xmodal.training import checkpoints, loop, preflight, state
+from xmodal.training import checkpoints, loop, run, schedules, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Nothing is trained by baselines.py, see baselines_test.py.
-NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"common", "baselines"})
+NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"base", "cxc", "baselines"})
 ARGUMENTS = {
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
@@ -28,11 +29,85 @@ ON_SHAPES = [
     for name, argument in VARIANTS
     if argument in ("quick", "i2t", "t2t") or name == "quickstart"
 ]
-AS_PUBLISHED = [(name, "") for name, argument in VARIANTS if argument == "quick"]
+# Entries of the vocabularies that are learned from the data.
+VOCABULARY = 300
 
-# Trained parameters of EfficientNet-B4's features (keras.applications), and BERT-Base (Uncased)
-# without the pooler's 768 x 768 + 768 of its 109,482,240.
+# Parameters of EfficientNet-B4's features and their running statistics (keras.applications), and
+# of BERT-Base (Uncased) without the pooler's 768 x 768 + 768 of its 109,482,240.
 B4, B4_STATISTICS, BERT_BASE = 17_548_616, 125_200, 109_482_240 - 590_592
+# torchvision's ResNets without their 1000 classes.
+CLASSES = 2048 * 1000 + 1000
+RESNET50, RESNET152 = 25_557_032 - CLASSES, 60_192_808 - CLASSES
+# Inception v3's features (keras.applications), which have no scales.
+INCEPTION, INCEPTION_STATISTICS = 21_768_352, 34_432
+
+
+def gru(inputs, width):
+    """Three gates; the candidate has a bias for its inputs and one for the state."""
+    return 3 * width * (inputs + width) + 4 * width
+
+
+def lstm(inputs, width):
+    """Four gates with one bias each."""
+    return 4 * width * (inputs + width + 1)
+
+
+def gaussian_head(inputs, width):
+    """PCME's head of images: mean and spread, each from cells attended to and their average."""
+    attention = inputs * (inputs // 2) + inputs // 2
+    layer_norm = 2 * width
+    return 2 * (attention + 2 * (inputs * width + width)) + layer_norm
+
+
+# Config -> part of the parameters -> their number.
+PUBLISHED = {
+    "cc_pretrain": {"image": B4, "text/encoder": BERT_BASE},
+    "cxc_image_text": {"image": B4, "text/encoder": BERT_BASE},
+    "cxc_multitask": {"image": B4, "text/encoder": BERT_BASE},
+    "cxc_text_text": {"text/encoder": BERT_BASE},
+    "vsepp": {
+        "image/encoder": RESNET152,
+        "image/projection": 2048 * 1024 + 1024,
+        "text": VOCABULARY * 300 + gru(300, 1024),
+    },
+    "vete": {
+        "image/encoder": INCEPTION,
+        "image/projection": 2048 * 128,
+        "text": VOCABULARY * 128,
+    },
+    "cmcm_clue": {
+        "image/encoder": RESNET50,
+        "image/projection": 2 * 2048 + 2048 * 1024 + 1024,
+        "text/encoder": VOCABULARY * 300 + 2 * lstm(300, 300),
+        "text/head": 600 * 600 + 600 + 600,
+        "text/projection": 2 * 600 + 600 * 1024 + 1024,
+        "tasks/relations": 2048 * 6 + 6,
+    },
+    "pcme": {
+        "image/encoder": RESNET152,
+        "image/head": gaussian_head(2048, 1024),
+        "text/encoder": VOCABULARY * 300 + 2 * gru(300, 512),
+        "similarity": 2,
+    },
+}
+# Config -> the parts that do not train.
+FROZEN = {
+    "cc_pretrain": ["text/encoder"],
+    "cxc_image_text": ["text/encoder"],
+    "cxc_multitask": ["text/encoder"],
+    "cxc_text_text": ["text/encoder"],
+    "vsepp": ["image/encoder"],
+    "vete": ["image/encoder"],
+    "cmcm_clue": [],
+    "pcme": ["image/encoder"],
+}
+STATISTICS = {
+    "cc_pretrain": B4_STATISTICS,
+    "cxc_image_text": B4_STATISTICS,
+    "cxc_multitask": B4_STATISTICS,
+    "cxc_text_text": 0,
+    "vete": INCEPTION_STATISTICS,
+}
 
 
 def get_config(name, argument=""):
@@ -43,22 +118,44 @@ def count(tree):
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 
+def build(name, argument=""):
+    """Parts and shapes of the first state on eight devices, without data."""
+    assert jax.device_count() == 8
+    # Lengths in epochs follow the dataset, as 0 follows the vocabulary.
+    settings = schedules.resolve_epochs(get_config(name, argument).to_dict(), 1000)
+    if settings["model"]["text"] is not None:
+        encoder = settings["model"]["text"]["encoder"]
+        encoder["vocab_size"] = encoder["vocab_size"] or VOCABULARY
+    parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
+    return parts, state.abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+
+
+def part_of(tree, path):
+    for name in path.split("/"):
+        tree = tree.get(name, {})
+    return tree
+
+
 @pytest.mark.parametrize(("name", "argument"), VARIANTS)
 def test_builds_for_eight_devices_without_data(name, argument):
-    config = get_config(name, argument)
-    # 0 follows the vocabulary, which is learnt from the data.
-    config.model.text.vocab_size = config.model.text.vocab_size or 300
-    assert jax.device_count() == 8
-    parts = preflight.build(config, mesh_lib.make_mesh())
-    shapes = state.abstract_state(preflight.state_init(parts), parts.mesh, config.sharding)
+    _, shapes = build(name, argument)
     # What trains has two moments each, what is frozen none.
     trained = count(shapes.params)
     assert 0 < 2 * trained <= count(shapes.opt_state) < 2 * trained + 100
-    if (name, argument) in AS_PUBLISHED:
-        assert count(shapes.frozen["text"]) == count(shapes.frozen) == BERT_BASE
-        if config.model.image is not None:
-            assert count(shapes.params["image"]) == B4
-            assert count(shapes.model_state) == B4_STATISTICS
+    if argument == "" and name in PUBLISHED:
+        whole = shapes.all_params()
+        found = {path: count(part_of(whole, path)) for path in PUBLISHED[name]}
+        assert found == PUBLISHED[name]
+        frozen = sum(PUBLISHED[name][path] for path in FROZEN[name])
+        assert count(shapes.frozen) == frozen
+        assert all(count(part_of(shapes.frozen, path)) for path in FROZEN[name])
+        if name in STATISTICS:
+            assert count(shapes.model_state) == STATISTICS[name]
+
+
+def test_every_paper_has_its_numbers():
+    papers = {name for name, argument in VARIANTS if argument == "quick"}
+    assert papers == set(PUBLISHED) == set(FROZEN)
 
 
 @pytest.mark.parametrize(("name", "argument"), ON_SHAPES)
@@ -66,15 +163,21 @@ def test_builds_for_eight_devices_without_data(name, argument):
 def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, capsys):
     config = get_config(name, argument)
     config.total_steps, config.log_every, config.data.data_dir = 2, 1, few_shapes
+    for evaluator in config.evals.values():
+        if evaluator.data is not None:
+            evaluator.data.data_dir = few_shapes
     if config.optimizer.schedule.name == "cosine":
-        config.optimizer.schedule.warmup_steps = 1
+        config.optimizer.schedule.warmup_steps = min(config.optimizer.schedule.warmup_steps, 1)
     loop.train(config, str(tmp_path))
     assert checkpoints.steps(str(tmp_path)) == [0, 2]
-    metrics = json.loads((tmp_path / config.splits.test / "metrics.json").read_text())
-    assert config.checkpoint.best_metric in metrics
-    assert ("shapes/i2t/recall@10" in metrics) == (config.model.image is not None)
-    assert 0 < metrics["shapes/t2t/recall@10"] <= 100
-    assert config.name in capsys.readouterr().out
+    metrics = json.loads((tmp_path / "test/metrics.json").read_text())
+    assert config.select.metric in metrics
+    # Every evaluator has its numbers.
+    assert {tag.split("/")[0] for tag in metrics if tag != "step"} == set(config.evals)
+    if "shapes" in config.evals:
+        assert ("shapes/i2t/recall@10" in metrics) == (config.model.image is not None)
+        assert 0 < metrics["shapes/t2t/recall@10"] <= 100
+        assert f"| {config.name} step " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", sorted({name for name, argument in VARIANTS if argument}))
