@@ -9,7 +9,7 @@ HERE = pathlib.Path(__file__).parent
 setuptools.setup(
     name="xmodal",
     version="0.1.0",
-    description="Train and judge image-text dual encoders in JAX, on a laptop CPU or a TPU slice.",
+    description="Train and evaluate image-text dual encoders in JAX, on a laptop CPU or a TPU slice.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -47,7 +47,7 @@ setuptools.setup(
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2,<0.12"],
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
-        # What TFDS's own command line imports: `tfds build data_prep/crisscrossed_shapes`.
+        # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": [
             "eccv_caption==0.1.0",

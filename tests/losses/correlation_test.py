@@ -9,6 +9,8 @@ import pytest
 from xmodal.config import UserError
 from xmodal.losses.correlation import pearson
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 IDS = np.arange(6, dtype=np.int32)
 
 
@@ -17,9 +19,10 @@ def test_fixed_points_of_the_permutation_stay(make_pairs, make_context):
     example, _ = make_pairs(6)
     views = [dataclasses.replace(example, vector=np.eye(6, dtype=np.float32))] * 2
     found = set()
+    run = jax.jit(lambda key: pearson(*views, make_context(IDS, "cosine", key=key)))
     for seed in range(8):
         key = jax.random.key(seed)
-        loss, scalars = pearson(*views, make_context(IDS, "cosine", key=key))
+        loss, scalars = run(key)
         fixed = np.mean(np.asarray(jax.random.permutation(key, 6)) == IDS)
         np.testing.assert_allclose(scalars["shuffled"], fixed, atol=1e-6)
         if fixed == 0:
@@ -33,7 +36,7 @@ def test_equal_scores_have_no_correlation_and_no_nan(make_pairs, make_context):
     for view in views:
         view.vector[:] = 1.0
     context = make_context(IDS, "cosine", key=jax.random.key(0))
-    value, gradients = jax.value_and_grad(lambda v: pearson(*v, context)[0])(views)
+    value, gradients = jax.jit(jax.value_and_grad(lambda v: pearson(*v, context)[0]))(views)
     np.testing.assert_allclose(value, 0, atol=1e-6)
     assert all(np.all(np.isfinite(gradient.vector)) for gradient in gradients)
 

@@ -22,6 +22,7 @@ TERMS = {
         lambda logits, p: jnp.where(logits >= p, terms.MASKED, logits), terms.MAXIMUM
     ),
 }
+REDUCERS = ("normalizer", "hardest", "hinges")  # One term for each.
 
 
 def compute_logits(left, right, params):
@@ -48,7 +49,7 @@ def make_batch(size, ties=True, seed=0):
     }
 
 
-def fold(batch, params, **options):
+def fold(batch, params, names=tuple(TERMS), **options):
     logits = compute_logits(batch["left"], batch["right"], params)
     rows = jnp.arange(len(batch["left"]))
     return engine.fold(
@@ -60,7 +61,7 @@ def fold(batch, params, **options):
         right_ids=batch["right_ids"],
         left_positive=logits[rows, batch["partner"]],
         right_positive=logits[batch["back"], rows],
-        terms=TERMS,
+        terms={name: TERMS[name] for name in names},
         **options,
     )
 
@@ -134,7 +135,8 @@ def test_gradients_are_differences_of_the_slow_loop():
 
 @functools.cache
 def compute_dense():
-    return jax.jit(value_and_gradients)(make_batch(24), {"scale": jnp.float32(1.5)})
+    run = jax.jit(lambda *inputs: value_and_gradients(*inputs, names=REDUCERS))
+    return run(make_batch(24), {"scale": jnp.float32(1.5)})
 
 
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])
@@ -147,7 +149,9 @@ def test_engines_agree_on_any_number_of_devices(name, devices):
     batch = mesh_lib.global_batch(host, mesh)
     params = jax.device_put(params, mesh_lib.replicated(mesh))
     function = jax.jit(
-        lambda *inputs: value_and_gradients(*inputs, engine=name, chunk_size=5, mesh=mesh)
+        lambda *inputs: value_and_gradients(
+            *inputs, names=REDUCERS, engine=name, chunk_size=5, mesh=mesh
+        )
     )
     found = function(batch, params)
     for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
@@ -198,7 +202,9 @@ def test_a_nan_reaches_every_row(name):
 def test_an_item_without_negatives_has_no_gradient(name):
     batch = make_batch(5)
     batch["left_ids"] = batch["right_ids"] = np.zeros(5, np.int32)
-    run = jax.jit(lambda *inputs: value_and_gradients(*inputs, engine=name, chunk_size=2))
+    run = jax.jit(
+        lambda *inputs: value_and_gradients(*inputs, names=REDUCERS, engine=name, chunk_size=2)
+    )
     value, gradients = run(batch, {"scale": jnp.float32(2.0)})
     assert value == 0
     assert all(np.all(gradient == 0) for gradient in jax.tree.leaves(gradients))
@@ -207,9 +213,9 @@ def test_an_item_without_negatives_has_no_gradient(name):
 def test_no_device_of_a_ring_holds_the_whole_batch():
     size, dim = 2048, 256
     mesh = mesh_lib.make_mesh()
-    home, everywhere = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
+    sharded, replicated = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
 
-    def array(*shape, dtype=np.float32, sharding=home):
+    def array(*shape, dtype=np.float32, sharding=sharded):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     def total(left, right, ids, params):
@@ -233,7 +239,7 @@ def test_no_device_of_a_ring_holds_the_whole_batch():
     inputs = (
         *(array(size, dim) for _ in range(2)),
         array(size, dtype=np.int32),
-        {"scale": array(sharding=everywhere)},
+        {"scale": array(sharding=replicated)},
     )
     compiled = jax.jit(jax.grad(total, argnums=(0, 1))).lower(*inputs).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 4 * size * dim
@@ -241,7 +247,6 @@ def test_no_device_of_a_ring_holds_the_whole_batch():
 
 def test_unknown_engines_and_a_ring_without_a_mesh():
     batch = make_batch(5)
-    with pytest.raises(UserError, match="'ringg'.*Did you mean 'ring'"):
-        fold(batch, {"scale": 1.0}, engine="ringg")
-    with pytest.raises(UserError, match="needs a device mesh"):
-        fold(batch, {"scale": 1.0}, engine="ring")
+    for name, message in (("rings", "'rings'.*mean 'ring'"), ("ring", "needs a device mesh")):
+        with pytest.raises(UserError, match=message):
+            jax.eval_shape(lambda b, name=name: fold(b, {"scale": 1.0}, engine=name), batch)

@@ -1,6 +1,6 @@
 """Losses as slow loops in float64, each straight from its definition.
 
-Every function takes the scores of all pairs (or what it names), float64 [B, B], and ids [B].
+Most functions take the scores of all pairs, float64 [B, B], and ids [B].
 """
 
 import numpy as np

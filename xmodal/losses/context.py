@@ -1,4 +1,4 @@
-"""The context of a loss: everything beside the embeddings, given by the training step."""
+"""The context of a loss: its inputs beside the embeddings, made by the training step."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ class Embedding(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a loss may read beside the embeddings of its views.
+    """Inputs of a loss beside the embeddings of its views.
 
     Attributes:
       left_ids: int32 [B]; items i and j of the two sides are negatives of each other where

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.config import UserError, lookup
-from xmodal.losses.blocks import Items, Job, empty_states, fold_block, join, merge, split
+from xmodal.losses.blocks import Items, Job, empty_states, fold_block, merge
 from xmodal.losses.ring import fold_ring
 from xmodal.losses.similarity import Prepared
 from xmodal.losses.terms import State, Term
+from xmodal.losses.tiles import join, split
 
 Folded = dict[str, tuple[jax.Array, jax.Array]]
 

@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from xmodal.losses.blocks import Items, Job, empty_states, fold_block, join, merge, split
+from xmodal.losses.blocks import Items, Job, empty_states, fold_block, merge
 from xmodal.losses.terms import State
+from xmodal.losses.tiles import join, split
 from xmodal.mesh import BATCH_AXIS
 
-# Of `Items`, what has a gradient: embeddings and positives.
+# The parts of `Items` that have a gradient: embeddings and positives.
 Weights = tuple[Any, jax.Array]
 
 

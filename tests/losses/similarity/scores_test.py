@@ -47,10 +47,11 @@ def reference(name, x, y):
     return np.mean(values)
 
 
+@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize(
     ("name", "several"),
     [(name, (None, None)) for name in NAMES if name not in SEVERAL]
-    + [(name, k) for name in SEVERAL for k in [(1, 1), (2, 2), (7, 7), (3, 5), (4, 1)]],
+    + [(name, k) for name in SEVERAL for k in [(1, 1), (7, 7), (3, 5), (4, 1)]],
 )
 def test_equals_the_slow_reference(name, several):
     left, right = (make_items(count, several[side], 5, side) for side, count in enumerate((13, 29)))
@@ -84,8 +85,7 @@ def test_samples_near_each_other_keep_their_probability():
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)
-@pytest.mark.parametrize("sizes", [(13, 29), (40, 201)])
-@pytest.mark.parametrize(("several", "dim"), [(1, 3), (2, 37), (7, 200)])
+@pytest.mark.parametrize(("sizes", "several", "dim"), [((13, 29), 2, 37), ((40, 201), 7, 200)])
 def test_exchanging_the_sides_transposes_bit_for_bit(name, sizes, several, dim):
     left, right = make_pair(name, sizes, several, dim)
     forward, backward = compute_scores(name, left, right), compute_scores(name, right, left)
@@ -94,7 +94,7 @@ def test_exchanging_the_sides_transposes_bit_for_bit(name, sizes, several, dim):
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-@pytest.mark.parametrize("several", [(2, 3), (7, 4), (1, 5)])
+@pytest.mark.parametrize("several", [(7, 4)])
 def test_exchanging_sides_with_unequal_numbers_of_vectors(name, several):
     left, right = (make_items(20, k, 37, seed) for seed, k in enumerate(several))
     forward, backward = compute_scores(name, left, right), compute_scores(name, right, left)
@@ -114,12 +114,23 @@ def test_copies_of_an_item_tie_exactly(name):
     np.testing.assert_array_equal(scores[[4, 20]], scores[[9, 9]])
 
 
+@pytest.mark.parametrize("name", ["cosine", "match_probability"])
+@pytest.mark.parametrize("dim", [8, 50, 200])
+def test_an_item_is_prepared_alike_in_blocks_of_any_size(name, dim):
+    (x,) = make_pair(name, (500,), several=2, dim=dim)
+    prepare, _ = make_scorer(name)
+    whole = prepare(x)
+    for size in (17, 300):
+        part = prepare(x[-size:])
+        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[-len(a) :]), part, whole)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_score_does_not_depend_on_the_rest_of_its_block(name):
     prepare, score = make_scorer(name)
     left, right = (prepare(x) for x in make_pair(name, (70, 150), dim=200))
     whole = np.asarray(jax.jit(score)(left, right))
-    for rows, columns in [((0, 1), (0, 150)), ((5, 69), (1, 2)), ((33, 70), (17, 149))]:
+    for rows, columns in [((5, 69), (1, 2)), ((33, 70), (17, 149))]:
         blocks = [
             jax.tree.map(lambda x, edges=edges: x[slice(*edges)], side)
             for side, edges in ((left, rows), (right, columns))

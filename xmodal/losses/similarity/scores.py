@@ -17,7 +17,7 @@ from xmodal.losses.similarity.vectors import Prepared
 
 # XLA's CPU product sums the left-over rows and columns of a block in another order than the rest,
 # so the same two vectors would score differently in blocks of different sizes.
-_TILE = 64
+TILE = 64
 
 # Of a squared distance, so that the gradient of the distance is finite where samples coincide.
 SMALLEST_SQUARE = 1e-6  # PCME's own number
@@ -28,7 +28,7 @@ def _in_whole_tiles(score: Callable[..., jax.Array]) -> Callable[..., jax.Array]
     """Returns `score` of blocks that it fills up with zero items to whole tiles."""
 
     def fill(x: jax.Array) -> jax.Array:
-        return jnp.pad(x, ((0, -x.shape[0] % _TILE),) + ((0, 0),) * (x.ndim - 1))
+        return jnp.pad(x, ((0, -x.shape[0] % TILE),) + ((0, 0),) * (x.ndim - 1))
 
     @functools.wraps(score)
     def tiled(queries: Prepared, gallery: Prepared, **parameters: float) -> jax.Array:

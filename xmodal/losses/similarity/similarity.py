@@ -11,10 +11,12 @@ import jax.numpy as jnp
 
 from xmodal import config
 from xmodal.config import UserError, check_keys, lookup, setting
+from xmodal.losses.similarity.scores import TILE
 from xmodal.losses.similarity.table import SIMILARITIES, Kind
 from xmodal.losses.similarity.vectors import Prepared
+from xmodal.losses.tiles import join, split
 
-# What every similarity can learn; ranking ignores both.
+# Parameters that every similarity can have; ranking ignores both.
 _SCALING = ("log_scale", "bias")
 
 
@@ -25,7 +27,7 @@ class SimilarityConfig:
     Attributes:
       name: a key of `SIMILARITIES`.
       temperature: divides every score in losses; 1 in Crisscrossed Captions. A model trained from
-        scratch wants logits of about unit spread at its start: near sqrt(D) for dot products,
+        scratch needs logits of about unit spread at its start: near sqrt(D) for dot products,
         0.05 to 0.1 for cosines.
       learned_temperature: whether the logarithm of 1 / temperature is learned (CLIP, SigLIP).
       max_scale: 1 / temperature never exceeds this; 100 in CLIP. None: no limit.
@@ -90,7 +92,7 @@ class Similarity:
         """Returns embeddings in the form that is compared: float32 arrays, items first.
 
         Copies of an item are prepared alike in all calls of one shape; another N may change the
-        last bit.
+        last bit, see `scorer`.
 
         Args:
           embedding: an `Embedding`, or its vectors alone: [N, D] or [N, K, D].
@@ -134,6 +136,8 @@ class Similarity:
         self, params: Mapping[str, Any] | None = None
     ) -> tuple[Callable[[Any], Prepared], Callable[[Prepared, Prepared], jax.Array]]:
         """Returns `prepare` and `score`, the latter with its parameters bound, for ranking.
+
+        An item is prepared, and a pair scored, alike in every block, to the last bit.
 
         Equal similarities and numbers give equal functions, so they can be static arguments of a
         jitted function without compiling it again.
@@ -237,7 +241,9 @@ class _Prepare:
     similarity: Similarity
 
     def __call__(self, embedding: Any) -> Prepared:
-        return self.similarity.prepare(embedding)
+        vectors = getattr(embedding, "vector", embedding)
+        jax.eval_shape(self.similarity.prepare, vectors)  # Refuses shapes before they are tiled.
+        return _prepare_tiles(self.similarity, vectors)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,6 +253,18 @@ class _Score:
 
     def __call__(self, left: Prepared, right: Prepared) -> jax.Array:
         return self.similarity.score(left, right, dict(self.parameters))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _prepare_tiles(similarity: Similarity, vectors: jax.Array) -> Prepared:
+    """Returns `similarity.prepare(vectors)`, computed alike for blocks of any size.
+
+    The order in which XLA sums over a vector depends on the shape of the whole array: every tile
+    has the same one.
+    """
+    size = vectors.shape[0]
+    tiles = split(vectors, TILE)
+    return join(jax.lax.map(similarity.prepare, tiles), size)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
