@@ -49,10 +49,7 @@ QUICKSTART = "--config=configs/quickstart.py"
             "Unknown name 'sdg' in config.optimizer.name; "
             "known: ['adam', 'adamp', 'adamw', 'sgd']. Did you mean 'sgd'?",
         ),
-        (
-            [QUICKSTART, "--config.total_steps=0"],
-            "config.total_steps is 0; it has to be at least 1",
-        ),
+        ([QUICKSTART, "--config.seed=-1"], "config.seed is -1; it has to be at least 0."),
         (
             [QUICKSTART, "--config.batch_size=12"],
             "is not a multiple of the 8 devices; use 8 or 16.",

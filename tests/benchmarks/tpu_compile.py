@@ -3,7 +3,7 @@
     pip install libtpu
     python -m tests.benchmarks.tpu_compile --config=configs/cxc_multitask.py [--topology=v3:4x4]
 
-Prints one line of JSON: what the TPU compiler says one core will hold and compute per step.
+Prints one line of JSON: memory, FLOPs and traffic of one core per step, by the TPU compiler.
 """
 
 import json
@@ -18,7 +18,7 @@ from jax.experimental import topologies
 from ml_collections import config_flags
 
 from xmodal import mesh as mesh_lib
-from xmodal.training import loop, preflight
+from xmodal.training import loop, run
 from xmodal.training.state import abstract_state
 
 CONFIG = config_flags.DEFINE_config_file("config", "configs/cxc_multitask.py")
@@ -30,8 +30,8 @@ def main(argv: list[str]) -> None:
     config = CONFIG.value
     topology = topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGY.value)
     mesh = mesh_lib.make_mesh(topology.devices)
-    parts = preflight.build(config, mesh)
-    state = abstract_state(preflight.state_init(parts), mesh, config.sharding)
+    parts = run.build(config, mesh)
+    state = abstract_state(parts.state_init(), mesh, parts.settings.sharding)
     started = time.monotonic()
     compiled = loop.compile_step(parts, state)
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis() or {}

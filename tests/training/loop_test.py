@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import signal
 
 import jax
@@ -10,10 +9,8 @@ import ml_collections
 import numpy as np
 import pytest
 import tiny_encoder as tiny
-from jax.experimental.compilation_cache import compilation_cache
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import data_prep
 from configs import base, cxc
 from xmodal import data
 from xmodal.config import UserError
@@ -24,27 +21,11 @@ TINY = "tiny_captions"
 BEST = f"{TINY}/mean_recall@10"
 TOTAL_STEPS = 30
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _compile_once(tmp_path_factory):
-    """Every run compiles the same functions: all but the first find them on disk."""
-    changes = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in changes}
-    for name, value in changes.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
+pytestmark = pytest.mark.usefixtures("compile_once")
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
+def config(tiny_data_dir):
     # Captions of this dataset are random words: only a caption itself can be found again.
     same = cxc.text_text() | {"views": ["caption_0", "caption_0"]}
     same["similarity"] = {"name": "cosine", "temperature": 0.1, "learned_temperature": True}
@@ -56,15 +37,12 @@ def config(tmp_path_factory):
     # Running statistics, which a run has to keep, too.
     config.model.text.projection.batch_norm = True
     config.optimizer = cxc.skipping_adam(0.01)
-    config.data.dataset, config.data.data_dir = TINY, str(tmp_path_factory.mktemp("tfds"))
+    config.data.dataset, config.data.data_dir = TINY, tiny_data_dir
     config.data.captions_per_image = 1
     config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
     config.evals = {TINY: base.boards(every=20) | {"batch_size": 32, "bootstrap_samples": 20}}
     config.select.metric, config.checkpoint.every = BEST, 20
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(pathlib.Path(__file__).parents[1] / "data")
-        patch.setitem(data_prep.BUILDERS, TINY, f"{TINY}_dataset_builder:Builder")
-        yield config
+    return config
 
 
 @pytest.fixture(scope="module")
