@@ -1,11 +1,11 @@
 """Training on stored features of BERT's frozen layers against training through all of them.
 
-    python -m tests.benchmarks.frozen_cache [--depth=12 --lower_depth=0 --width=768 --heads=12]
+    python -m tests.benchmarks.frozen_features [--depth=12 --lower_depth=0 --width=768 --heads=12]
 
 Two runs take turns, step by step, on the same batches from the same start: the losses are printed
-side by side, and examples per second (medians) with what the features cost. The embedded dataset,
-two captions per image. With --lower_depth=0 all of BERT is frozen and the paper's three layers
-train on top; with another number the remaining layers of BERT train.
+side by side, then examples per second (medians) and the time that the features took. The embedded
+dataset, two captions per image. With --lower_depth=0 all of BERT is frozen and the paper's three
+layers train on top; with another number the remaining layers of BERT train.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import data_prep
 from configs import cxc_text_text
 from data_prep.build import build
 from xmodal import mesh as mesh_lib
-from xmodal.training import frozen_cache, loop, preflight
+from xmodal.training import frozen_features, loop, run, start
 
 IMAGES = {"train": 1000, "validation": 25, "test": 25}
 
@@ -27,37 +27,33 @@ def make_config(args, folder):
     config = cxc_text_text.get_config("quick")
     config.total_steps, config.batch_size = args.steps, args.batch_size
     config.data.data_dir, config.data.text.max_length = folder, args.max_length
-    text = config.model.text
-    text.width, text.depth, text.heads = args.width, args.depth, args.heads
-    text.mlp_dim, text.max_positions = 4 * args.width, args.max_length
+    encoder, head = config.model.text.encoder, config.model.text.head
+    size = {"width": args.width, "heads": args.heads, "mlp_dim": 4 * args.width}
+    encoder.update(size | {"depth": args.depth, "max_positions": args.max_length})
     if args.lower_depth:
-        text.lower_depth, text.adapter, text.pool = args.lower_depth, None, "mean"
-        config.freeze = ["text/bert/(?!layers/)"]
+        encoder.lower_depth, config.model.text.head = args.lower_depth, {"name": "mean"}
+        config.freeze = ["text/encoder/(?!layers/)"]
     else:
-        text.adapter.width, text.adapter.heads = args.width, args.heads
-        text.adapter.mlp_dim, text.adapter.depth = 4 * args.width, 3
-    config.model.similarity = "cosine"
-    config.tasks.t2t.options.temperature = 0.05
+        head.update(size | {"depth": 3})
+    config.model.similarity = {"name": "cosine", "temperature": 0.05}
     config.optimizer.learning_rate = 1e-4
-    config.frozen_cache = f"{folder}/cache"
+    config.frozen_features = {"sides": ["text"], "folder": f"{folder}/features"}
     return config
 
 
 class Run:
     """A run that is driven step by step."""
 
-    def __init__(self, config, *, cached):
+    def __init__(self, config, *, stored):
         config = config.copy_and_resolve_references()
-        config.frozen_cache = config.frozen_cache if cached else ""
-        self._parts = preflight.assemble(config)
-        self._state = loop.starting_state(self._parts, "/no/such/run")
-        self._batches = loop.make_batches(self._parts, 0)
+        config.frozen_features.sides = ["text"] if stored else []
+        self._parts = run.assemble(config, check_start=start.check_start)
+        self._state = start.starting_state(self._parts, "/no/such/run")
         started = time.perf_counter()
-        if cached:
-            store = frozen_cache.open_or_build(self._parts, self._state)
-            self._batches = frozen_cache.replace_ids(self._batches, store)
+        features = frozen_features.open_or_compute(self._parts, self._state)
         self.building = time.perf_counter() - started
-        self._step = loop.compile_step(self._parts, self._state)
+        self._batches = loop.make_batches(self._parts, 0, features)
+        self._step = loop.compile_step(self._parts, self._state, features)
         self.losses, self._times = [], []
 
     def step(self):
@@ -89,18 +85,18 @@ def main():
         for name in ("images", "ratings"):
             build("crisscrossed_shapes", name, data_dir=folder)
         config = make_config(args, folder)
-        plain, cached = Run(config, cached=False), Run(config, cached=True)
+        plain, stored = Run(config, stored=False), Run(config, stored=True)
         for _ in range(args.steps):
             plain.step()
-            cached.step()
-    print("step  all layers     cached")
-    for number, losses in enumerate(zip(plain.losses, cached.losses, strict=True)):
+            stored.step()
+    print("step  all layers     stored")
+    for number, losses in enumerate(zip(plain.losses, stored.losses, strict=True)):
         print(f"{number:4}" + "".join(f"{loss:12.5f}" for loss in losses))
-    for name, each in (("all layers", plain), ("cached", cached)):
+    for name, each in (("all layers", plain), ("stored", stored)):
         print(f"{name}: {args.batch_size / each.seconds:.1f} images per second")
-    speed = IMAGES["train"] * 5 / cached.building
+    speed = IMAGES["train"] * 5 / stored.building
     print(
-        f"ratio {plain.seconds / cached.seconds:.2f}; "
+        f"ratio {plain.seconds / stored.seconds:.2f}; "
         f"features of about {speed:.0f} captions per second"
     )
 
