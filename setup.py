@@ -9,7 +9,7 @@ HERE = pathlib.Path(__file__).parent
 setuptools.setup(
     name="xmodal",
     version="0.1.0",
-    description="Train and evaluate image-text dual encoders in JAX, on a laptop CPU or a TPU slice.",
+    description="Train and evaluate image-text dual encoders in JAX, on a laptop or a TPU slice.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

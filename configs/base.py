@@ -18,19 +18,19 @@ def base(name: str) -> ConfigDict:
             "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
             "tasks": {},
             # Regular expressions matched from the start of a parameter's path.
-            "freeze": [],
+            "freeze": (),
             "l2": None,
             # `--config.init_from.run=RUN` starts from the weights of another run,
             # `--config.init_from.towers.text=DIR` from a folder of xmodal.convert_weights.
             "init_from": {
                 "run": "",
                 "step": "best",
-                "include": [".*"],
+                "include": (".*",),
                 "optimizer": True,
                 "towers": {"image": "", "text": ""},
             },
             # Sides whose frozen part is computed once, stored beside the dataset, and read.
-            "frozen_features": {"sides": [], "folder": ""},
+            "frozen_features": {"sides": (), "folder": ""},
             "optimizer": adam(1e-4),
             "data": dataset("crisscrossed_shapes"),
             "train_split": "train",
@@ -38,7 +38,7 @@ def base(name: str) -> ConfigDict:
             "select": {"metric": "", "mode": "max"},
             "checkpoint": {"every": 1000, "keep_last": 3},
             # (regular expression of a path in the state, rule); the first match wins.
-            "sharding": [[".*", "replicated"]],
+            "sharding": ((".*", "replicated"),),
         },
         # A section may take the place of None, and "3 epochs" that of a number.
         type_safe=False,
@@ -55,7 +55,7 @@ def dataset(name: str, builder_config: str = "images") -> dict:
         "ratings_dir": "",
         "examples": "images",
         "captions_per_image": 1,
-        "labels": [],
+        "labels": (),
         "image": {
             "size": 224,
             "augment": None,

@@ -57,7 +57,7 @@ def get_config(argument: str = "") -> ConfigDict:
     relations["loss"]["module"] = {"relations": RELATIONS}
     config.tasks = {"t2i": retrieval, "relations": relations}
     config.data = base.dataset("clue")
-    config.data.labels = ["relations"]
+    config.data.labels = ("relations",)
     config.data.image.augment = {
         "area": (0.5, 1.0), "aspect": (1.0, 1.0), "flip": False, "color": False
     }  # fmt: skip

@@ -111,8 +111,8 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.model.text = cxc.minilm(lower_depth=5, projection=DIMENSION)
     config.init_from.towers.text = "weights/minilm"
     config.data.text.vocabulary = "weights/minilm/vocab.txt"
-    config.freeze = ["text/encoder/(?!layers/)"]
-    config.frozen_features.sides = ["text"]
+    config.freeze = ("text/encoder/(?!layers/)",)
+    config.frozen_features.sides = ("text",)
     config.optimizer.learning_rate = 7e-4
     config.optimizer.schedule.warmup_steps = 20
     config.evals.flickr8k.every, config.checkpoint.every = 100, 100
@@ -143,7 +143,7 @@ def pretrained_images(config: ConfigDict) -> ConfigDict:
     }
     config.init_from.towers = {"image": "weights/mobilenet_v2", "text": ""}
     config.init_from.run = "runs/flickr8k_pretrained"
-    config.init_from.include = ["text/", "image/projection/"]
+    config.init_from.include = ("text/", "image/projection/")
     config.init_from.optimizer = False
     config.optimizer.learning_rate = 3e-4
     return config

@@ -51,7 +51,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "projection": None,
     }
     config.model.similarity = {"name": "match_probability"}
-    config.freeze = ["image/encoder/"]
+    config.freeze = ("image/encoder/",)
     config.tasks = {"i2t": base.task("image", "caption_0", "soft_contrastive", negatives="pair")}
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"

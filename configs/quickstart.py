@@ -21,7 +21,7 @@ def multitask() -> ConfigDict:
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     # Nothing is pretrained here: dot products of D = 256 are brought near unit spread first.
     config.model.similarity.temperature = 16.0
-    config.freeze, config.l2 = [], None
+    config.freeze, config.l2 = (), None
     config.data.captions_per_image = 2
     config.model.image.encoder = base.small_convnet(width=0.35) | {"drop_connect": 0.0}
     config.model.image.projection = {"width": 256}

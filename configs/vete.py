@@ -33,8 +33,8 @@ def get_config(argument: str = "") -> ConfigDict:
         "projection": None,
     }
     config.model.similarity = {"name": "cosine"}
-    config.freeze = ["image/encoder/"]
-    config.frozen_features.sides = ["image"]
+    config.freeze = ("image/encoder/",)
+    config.frozen_features.sides = ("image",)
     config.tasks = {"i2t": base.task("image", "caption_0", "pearson", negatives="none")}
     config.data = base.dataset("coco_captions", "im2txt_one_caption")
     config.data.image.size = 300

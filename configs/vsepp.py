@@ -54,7 +54,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "projection": None,
     }
     config.model.similarity = {"name": "cosine"}
-    config.freeze = ["image/encoder/"]
+    config.freeze = ("image/encoder/",)
     config.tasks = {
         "i2t": base.task(
             "image", "caption_0", "triplet",
@@ -80,7 +80,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     """Stored features of a small random CNN, and a small GRU."""
     config = base.on_embedded_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet()
-    config.frozen_features.sides = ["image"]
+    config.frozen_features.sides = ("image",)
     config.data.image.augment = None
     config.model.image.projection.width = 64
     config.model.text.encoder.update({"embedding_width": 32, "width": 64})

@@ -1,6 +1,6 @@
 """TFDS builders, one folder per dataset, and the table that names them.
 
-The commands are the modules `build`, `validate` and `convert_weights`. `schema` has the features
+The commands are the modules `build` and `validate`. `schema` has the features
 that datasets share, `linked_captions` and `coherence_pairs` the builders that several datasets
 share. Folders that are no datasets: `building` (checks, counts and hashes of records), `reading`
 (files as users have them), `checks` (behind `validate`) and `sampling` (CxC's sampling scheme).

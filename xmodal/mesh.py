@@ -75,11 +75,11 @@ RULES = {
 
 
 def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> Any:
-    """Finds a home for every array of a state.
+    """Returns the sharding of every array of a state.
 
     Args:
       tree: a pytree of arrays or shapes.
-      rules: (regular expression searched in the path `params/text/bert/...`, key of `RULES`)
+      rules: (regular expression searched in the path `params/text/encoder/...`, key of `RULES`)
         pairs; the first match wins.
       mesh: the device mesh.
 
@@ -90,7 +90,7 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
       UserError: a path that no rule matches, or an unknown rule.
     """
 
-    def home(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+    def choose(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         for pattern, rule in rules:
             if re.search(pattern, name):
@@ -101,14 +101,14 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
             "add one, '.*' matches everything."
         )
 
-    return jax.tree_util.tree_map_with_path(home, tree)
+    return jax.tree_util.tree_map_with_path(choose, tree)
 
 
 def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
     """Joins every process's rows into global arrays, the leading dimension split over the mesh."""
-    home = batch_sharded(mesh)
+    sharding = batch_sharded(mesh)
     return {
-        key: jax.make_array_from_process_local_data(home, value) for key, value in batch.items()
+        key: jax.make_array_from_process_local_data(sharding, value) for key, value in batch.items()
     }
 
 

@@ -22,7 +22,7 @@ from absl import app, flags
 
 SCALE = flags.DEFINE_integer("scale", 1, "1: 5,000 images of the test split; 4: 20,000, own pairs.")
 DIM = flags.DEFINE_integer("dim", 1792, "Width of the embeddings.")
-ANNOTATIONS = flags.DEFINE_string("annotations", "../shared/data", "Released label files.")
+ANNOTATIONS = flags.DEFINE_string("annotations", None, "Released label files.", required=True)
 ROUNDS = flags.DEFINE_integer("rounds", 3, "Timed runs of the suite and of the products.")
 PEERS = flags.DEFINE_boolean("peers", True, "Whether to run eccv_caption, argsort and SciPy, too.")
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from absl import logging
 from etils import epath
 
+from xmodal.atomic import replacing
 from xmodal.data.columns import STRING, Column, Ragged
-from xmodal.data.replacing import replacing
 
 Block = Mapping[str, np.ndarray | Ragged]
 

@@ -6,9 +6,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
+from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.replacing import replacing
 from xmodal.data.sources import Source
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
 from xmodal.preprocessing.tokenizers import word_splitter

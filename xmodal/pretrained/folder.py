@@ -9,7 +9,6 @@ vocab.txt             of text towers
 import dataclasses
 import json
 import os
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import safetensors.numpy
 from etils import epath
 
+from xmodal.atomic import new_folder
 from xmodal.config import UserError
 from xmodal.pretrained import array_files
 from xmodal.pretrained.report import Report
@@ -61,9 +61,7 @@ def save_tower(
     """
     target = epath.Path(folder)
     check_new(target)
-    temporary = target.parent / f"{target.name}.{uuid.uuid4().hex}.incomplete"
-    temporary.mkdir(parents=True)
-    try:
+    with new_folder(target) as temporary:
         weights = safetensors.numpy.save(dict(arrays))
         (temporary / "weights.safetensors").write_bytes(weights)
         (temporary / "report.txt").write_text(report.text())
@@ -73,10 +71,6 @@ def save_tower(
         content = {field: getattr(description, field) for field in fields}
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "tower.json").write_text(json.dumps(content, indent=2) + "\n")
-        temporary.rename(target)
-    except BaseException:
-        temporary.rmtree()
-        raise
 
 
 def check_new(folder: str | os.PathLike) -> None:

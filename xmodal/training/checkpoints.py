@@ -22,6 +22,7 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal import mesh as mesh_lib
+from xmodal.atomic import replacing
 from xmodal.config import UserError, lookup, read
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
@@ -175,14 +176,13 @@ def restore_model(
 
 
 def save_config(run_dir: str, config: ml_collections.ConfigDict) -> None:
-    """Writes `RUN_DIR/config.json` on process 0, by rename so that it is never half there."""
+    """Writes `RUN_DIR/config.json` on process 0."""
     if jax.process_index() > 0:
         return
     folder = epath.Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / "config.json.tmp"
-    temporary.write_text(config.to_json_best_effort(indent=2) + "\n")
-    temporary.replace(folder / "config.json")
+    with replacing(folder / "config.json") as file:
+        file.write(f"{config.to_json_best_effort(indent=2)}\n".encode())
 
 
 def check_same_run(run_dir: str, config: ml_collections.ConfigDict) -> None:

@@ -7,6 +7,7 @@ import jax
 from etils import epath
 
 from xmodal import data
+from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.training.run import RunConfig
 
@@ -40,13 +41,11 @@ def check_records(run_dir: str, settings: RunConfig) -> dict[str, Hashes]:
 
 
 def save_records(run_dir: str, records: Mapping[str, Hashes]) -> None:
-    """Writes `RUN_DIR/records.json` on process 0, by rename so that it is never half there."""
+    """Writes `RUN_DIR/records.json` on process 0."""
     if jax.process_index() > 0:
         return
-    path = _path(run_dir)
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(json.dumps(records, indent=2) + "\n")
-    temporary.replace(path)
+    with replacing(_path(run_dir)) as file:
+        file.write(f"{json.dumps(records, indent=2)}\n".encode())
 
 
 def load_records(run_dir: str) -> dict[str, Hashes]:
