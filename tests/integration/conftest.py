@@ -16,12 +16,14 @@ from configs import quickstart
 def get_config():
     config = quickstart.get_config("t2t")
     config.data.data_dir = {data_dir!r}
-    config.data.text.max_length = config.model.text.max_positions = 16
-    config.model.text.width, config.model.text.mlp_dim, config.model.text.projection = 32, 32, 32
-    config.model.text.adapter = None
+    text = config.model.text
+    config.data.text.max_length = text.encoder.max_positions = 16
+    text.encoder.width, text.encoder.mlp_dim, text.head = 32, 32, {{"name": "mean"}}
+    # Batch normalization: a run has running statistics, too.
+    text.projection = {{"width": 32, "batch_norm": True}}
     config.batch_size, config.log_every = 16, 100
     config.optimizer.schedule.warmup_steps = 2
-    config.evaluation.bootstrap_samples = 10
+    config.evals.shapes.bootstrap_samples = 10
     return config
 """
 

@@ -19,7 +19,7 @@ def test_killed_run_ends_like_an_uninterrupted_one(tiny_config, start, read_arra
             f"--workdir={run_dir}",
             f"--config.total_steps={TOTAL_STEPS}",
             "--config.checkpoint.every=20",
-            "--config.evaluation.every=100",
+            "--config.evals.shapes.every=100",
         )
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -40,10 +40,10 @@ def test_killed_run_ends_like_an_uninterrupted_one(tiny_config, start, read_arra
 
     output, _ = begin(killed).communicate()
     assert f"from step {reached}" in output
-    for item in ("params", "opt_state"):
+    for item in ("params", "opt_state", "model_state"):
         last = f"checkpoints/{TOTAL_STEPS}/{item}"
-        jax.tree.map(
-            np.testing.assert_array_equal, read_arrays(killed / last), read_arrays(whole / last)
-        )
+        found, expected = read_arrays(killed / last), read_arrays(whole / last)
+        assert jax.tree.leaves(expected)
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
     metrics = [(folder / "test" / "metrics.json").read_text() for folder in (whole, killed)]
     assert metrics[0] == metrics[1]

@@ -16,19 +16,20 @@ def free_port():
         return server.getsockname()[1]
 
 
-# Frozen layers computed once: process 0 does it, all read.
-CACHED = """
-    config.model.text.depth, config.model.text.lower_depth = 2, 1
-    config.freeze, config.frozen_cache = ["text/bert/(?!layers/)"], {folder!r}
+# Features of frozen layers: process 0 writes them, all read them.
+STORED = """
+    config.model.text.encoder.depth, config.model.text.encoder.lower_depth = 2, 1
+    config.freeze = ["text/encoder/(?!layers/)"]
+    config.frozen_features = {{"sides": ["text"], "folder": {folder!r}}}
     return config
 """
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path, cached):
-    if cached:
-        text = tiny_config.read_text().replace("    return config\n", CACHED)
-        tiny_config.write_text(text.format(folder=str(tmp_path / "cache")))
+@pytest.mark.parametrize("stored", [False, True])
+def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path, stored):
+    if stored:
+        changes = STORED.format(folder=str(tmp_path / "features"))
+        tiny_config.write_text(tiny_config.read_text().replace("    return config\n", changes))
 
     def begin(run_dir, **kwargs):
         steps = f"--config.total_steps={TOTAL_STEPS}"
@@ -41,14 +42,18 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path,
     pair = [begin(tmp_path / "two", JAX_PROCESS_ID=str(index), **together) for index in range(2)]
     outputs = [process.communicate(timeout=300)[0] for process in pair]
     assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
-    assert (tmp_path / "cache/text/key.json").exists() == cached
+    assert len(list(tmp_path.glob("features/text_features-train-*"))) == int(stored)
     one = begin(tmp_path / "one", devices=2)
     output, _ = one.communicate()
     assert one.returncode == 0, output
 
-    last = f"checkpoints/{TOTAL_STEPS}/params"
-    found, expected = read_arrays(tmp_path / "two" / last), read_arrays(tmp_path / "one" / last)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=0), found, expected)
+    for item in ("params", "model_state"):
+        last = f"checkpoints/{TOTAL_STEPS}/{item}"
+        found, expected = read_arrays(tmp_path / "two" / last), read_arrays(tmp_path / "one" / last)
+        assert jax.tree.leaves(expected)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=0), found, expected
+        )
     found, expected = (
         json.loads((tmp_path / run / "test" / "metrics.json").read_text()) for run in ("two", "one")
     )

@@ -1,4 +1,4 @@
-"""Where tensorflow is not installed, everything but reading data and writing reports works."""
+"""Without tensorflow, all but reading data and writing event files works."""
 
 import os
 import subprocess
@@ -23,18 +23,24 @@ import jax
 import numpy as np
 
 from configs import quickstart
-from xmodal import evals, losses, models
+from xmodal import convert_weights, evals, losses, mesh as mesh_lib, models, preprocessing
+from xmodal.config import read
 from xmodal.evals.boards.make import make_boards
-from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.reports.summary import summarize
+from xmodal.evals.runner import evaluate_boards
 from xmodal.training import (
-    checkpoints, init_from, optimizer, reporting, rngs, sharding, state, step, tasks
+    checkpoints, from_run, from_towers, optimizer, reporting, rngs, state, step, tasks, views
 )
 
 config = quickstart.get_config()
-config.model.text.vocab_size = 50
-config.model.image = {"name": "precomputed", "features": 8, "projection": 256}
-model = models.make_dual_encoder(config.model)
+config.model.text.encoder.vocab_size = 50
+config.model.image = {
+    "encoder": {"name": "precomputed", "features": 8},
+    "head": {"name": "mean"},
+    "projection": {"width": 256},
+}
+model = models.make_dual_encoder(config.model.to_dict())
+trained = tasks.make_tasks(config.tasks.to_dict())
 rng = np.random.default_rng(0)
 tokens = rng.integers(1, 50, (16, 2, 6), dtype=np.int32)
 batch = {
@@ -43,27 +49,27 @@ batch = {
     "text_mask": np.ones_like(tokens),
     "image_id": np.arange(16, dtype=np.int32),
 }
-text = {key: batch[key][:, 0] for key in ("text_ids", "text_mask")}
 mesh = mesh_lib.make_mesh()
-rule = optimizer.make_optimizer(config.optimizer, config.total_steps)
-init = state.make_init(
-    model, rule, {"image": batch["image"], "text": text}, seed=0, freeze=config.freeze
+
+
+def init_params():
+    return state.init_params(model, trained, batch, seed=0)
+
+
+settings = read(optimizer.OptimizerConfig, "config.optimizer", config.optimizer.to_dict())
+rule = optimizer.make_optimizer(settings, config.total_steps, jax.eval_shape(init_params)[0])
+start = state.create_state(
+    state.make_init(init_params, rule, config.freeze), mesh, config.sharding
 )
-start = state.create_state(init, mesh, config.sharding)
-make = step.make_step(
-    model,
-    tasks.make_tasks(config.tasks),
-    rule,
-    optimizer.make_schedule(config.optimizer, config.total_steps),
-    seed=0,
-)
+make = step.make_step(model, trained, rule, seed=0, mesh=mesh)
 after, scalars = step.jit_step(make, start, mesh)(
     start, mesh_lib.global_batch(batch, mesh), mesh_lib.put_step(0, mesh)
 )
 assert int(after.step) == 1
 assert np.isfinite(float(scalars["train/loss"]))
 
-images = np.asarray(model.embed("image", after.params, after.model_state, batch["image"])[0].vector)
+inputs = {"image": batch["image"]}
+images = np.asarray(model.embed("image", after.params, after.model_state, inputs)[0].vector)
 labels = SimpleNamespace(
     name="pictures",
     image_ids=batch["image_id"],
@@ -76,10 +82,8 @@ labels = SimpleNamespace(
     folds=None,
     partial="",
 )
-results = evals.evaluate_boards(
-    Embeddings(images, images, "cosine"), labels, make_boards(labels), mesh=mesh
-)
-metrics = summarize(results, intervals=True)
+source = evals.Embeddings("here", labels.image_ids, images, labels.caption_ids, images, "cosine")
+metrics = summarize(evaluate_boards(source, labels, make_boards(labels), mesh=mesh), intervals=True)
 assert metrics["pictures/i2t/recall@1"] == 100
 print("done")
 """
