@@ -108,14 +108,15 @@ def make_labels(task: Task) -> Any:
     """Released labels, or own pairs of more images than were ever released."""
     import numpy as np
 
-    from xmodal.evals.labels.annotations import Annotations, read_annotations
+    from xmodal.evals.boards.types import Labels
+    from xmodal.evals.labels.annotations import read_annotations
 
     if task.scale == 1:
         return read_annotations(task.annotations, "test")
     images = np.arange(IMAGES * task.scale)
     owner = np.repeat(images, CAPTIONS_PER_IMAGE)
     folds = (images // 1000).astype(np.int32)
-    return Annotations(
+    return Labels(
         "coco_captions", "test", images, np.arange(len(owner)), owner, {}, {}, folds=folds
     )
 
@@ -255,7 +256,7 @@ def make_scipy_bootstrap(task: Task) -> Callable[[], dict[str, float]]:
     from scipy import stats
 
     from xmodal.evals.boards.make import make_boards
-    from xmodal.evals.metrics.correlation import draw_pairs
+    from xmodal.evals.metrics import draw_pairs
 
     (board,) = make_boards(make_labels(task), ("cxc",))
     images, captions = normalized(task)
