@@ -47,22 +47,23 @@ def get_config(argument: str = "") -> ConfigDict:
             "bidirectional": True,
             "dropout": 0.0,
         },
-        "head": dict(head),
+        # Statistics come from a GRU of their own, gathered at the last word.
+        "head": head | {"source": "last", "linear": False, "recurrent": True},
         "projection": None,
     }
     config.model.similarity = {"name": "match_probability"}
-    config.freeze = ("image/encoder/",)
+    config.freeze = ("image/encoder/", "text/encoder/table")
     config.tasks = {"i2t": base.task("image", "caption_0", "soft_contrastive", negatives="pair")}
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
     config.data.image.augment = {
-        "area": (0.08, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": False
+        "area": (0.08, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": False, "min_area": 0.0
     }  # fmt: skip
     config.data.text = base.words(
         "nltk", min_count=1, max_length=64, markers="sentence",
         augment={"unknown": 0.1, "delete": 0.1},
     )  # fmt: skip
-    config.optimizer = base.adam(2e-4, {"name": "cosine", "warmup_steps": 0})
+    config.optimizer = base.adam(2e-4, {"name": "cosine", "every": "1 epochs", "warmup_steps": 0})
     config.optimizer["name"], config.optimizer["clip_norm"] = "adamp", 2.0
     config.optimizer["groups"] = {"similarity": {"pattern": "similarity/", "clip": False}}
     config.evals = {"coco": base.boards(every="10 epochs")}

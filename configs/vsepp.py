@@ -37,7 +37,7 @@ def get_config(argument: str = "") -> ConfigDict:
             "statistics": "global",
         },
         "head": {"name": "mean"},
-        "projection": {"width": DIMENSION},
+        "projection": {"width": DIMENSION, "normalize_input": True},
     }
     config.model.text = {
         "encoder": {
@@ -49,6 +49,8 @@ def get_config(argument: str = "") -> ConfigDict:
             "layers": 1,
             "bidirectional": False,
             "dropout": 0.0,
+            "init": "uniform",
+            "init_scale": 0.1,
         },
         "head": {"name": "last"},
         "projection": None,
@@ -64,7 +66,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
     config.data.image.augment = {
-        "area": (0.08, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": False
+        "area": (0.08, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": False, "min_area": 0.0
     }  # fmt: skip
     config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
     schedule = {"name": "staircase", "rate": 0.1, "every": "15 epochs", "warmup_steps": 0}

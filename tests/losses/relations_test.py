@@ -31,3 +31,10 @@ def test_missing_labels_and_sizes_that_differ(make_context):
         relation_bce(None, None, make_batch(make_context, LABELS[:, :2]))
     with pytest.raises(UserError, match=r"\(2,\) pos_weight"):
         relation_bce(None, None, make_batch(make_context), pos_weight=(1.0, 2.0))
+
+
+def test_some_relations_of_the_dataset_are_selected(make_context):
+    more = np.concatenate([1 - LABELS[:, :2], LABELS[:, ::-1]], axis=1)
+    loss, _ = relation_bce(None, None, make_batch(make_context, more), select=(4, 3, 2))
+    expected = references.relation_bce(LOGITS, LABELS, (1, 1, 1))
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
+from xmodal.config import UserError
 from xmodal.preprocessing import AugmentConfig
 from xmodal.preprocessing.augment import draw
 
@@ -76,3 +77,16 @@ def test_switches_leave_the_window_alone():
         assert not without.mirrored
         assert not without.shift.any()
         assert with_all.shift.any()
+
+
+def test_a_smallest_area_below_that_of_the_released_recipe():
+    config = AugmentConfig(area=(0.01, 0.05), min_area=0.0)
+    for number in range(50):
+        _, _, height, width = draw(np.array([0, number]), 200, 300, config).window
+        assert 0.008 <= height * width / 60_000 <= 0.052
+
+
+@pytest.mark.parametrize("changes", [{"area": (0.9, 0.5)}, {"area": (0.01, 0.05)}])
+def test_ranges_that_allow_no_crop_are_refused(changes):
+    with pytest.raises(UserError, match=r"config.data.image.augment.(area|min_area)"):
+        AugmentConfig(**changes)

@@ -91,6 +91,7 @@ def test_a_loss_with_parameters_owns_them_under_the_name_of_its_task():
         jax.random.key(0),
         {name: Embedding(jnp.asarray(vectors)) for name, vectors in views.items()},
         {"relations": labels},
+        {},
     )
     assert set(params) == {"module"}
     assert state == {}
@@ -132,6 +133,7 @@ def loss(**changes):
         ({"t": task(loss=loss(name="hinge"))}, "'hinge' in config.tasks.t.loss.name; known: "),
         ({"t": task(wieght=1)}, r"\['wieght'\] in config.tasks.t; .*Did you mean 'weight'"),
         ({"t": task(weight=-1)}, "config.tasks.t.weight is -1"),
+        ({"t": task(negatives="none")}, "compares items with others of the batch"),
         ({"t": task(negatives="all")}, "'all' in config.tasks.t.negatives"),
         ({"t": {"views": ["image", "image"]}}, r"config.tasks.t lacks \['loss'\]"),
         ({"t": task(loss=loss(options={"frm": 2}))}, r"\['frm'\] in config.tasks.t.loss.options"),
@@ -143,3 +145,15 @@ def loss(**changes):
 def test_mistakes_list_the_known_names(config, message):
     with pytest.raises(UserError, match=message):
         tasks.make_tasks(config)
+
+
+def test_a_task_reads_the_text_columns_of_its_own_caption():
+    config = task("image", "caption_1", negatives="none")
+    config["loss"] = loss(
+        name="relation_bce", inputs=["relations", "text_ids"], module={"relations": 1}
+    )
+    (made,) = tasks.make_tasks({"t": config})
+    batch = {"relations": np.zeros((2, 1)), "text_ids": np.arange(12).reshape(2, 3, 2)}
+    columns = made.read_columns(batch)
+    np.testing.assert_array_equal(columns["text_ids"], [[2, 3], [8, 9]])
+    np.testing.assert_array_equal(columns["relations"], batch["relations"])

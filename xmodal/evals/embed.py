@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from xmodal import mesh as mesh_lib
 from xmodal.evals.evaluators.evaluator import Split
 from xmodal.evals.inputs.sources import Embeddings, Predictions
-from xmodal.losses.similarity import Similarity
+from xmodal.losses.similarity import Similarity, select_field
 
 Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
@@ -69,15 +69,27 @@ class Embedder:
         # Every process of a multi-host run receives all embeddings.
         everywhere = mesh_lib.replicated(mesh) if mesh is not None else None
 
-        def embed_batch(side: str, params: Any, model_state: Any, columns: Any) -> jax.Array:
-            return embed(side, params, model_state, columns).vector.astype(jnp.float32)
+        def embed_batch(
+            side: str, field: str, params: Any, model_state: Any, columns: Any
+        ) -> jax.Array:
+            embedding = embed(side, params, model_state, columns)
+            return select_field(embedding, field).astype(jnp.float32)
 
-        self._embed = jax.jit(embed_batch, static_argnums=0, out_shardings=everywhere)
+        self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=everywhere)
 
-    def __call__(self, params: Any, model_state: Any, split: Items, batch_size: int) -> Embeddings:
+    def __call__(
+        self,
+        params: Any,
+        model_state: Any,
+        split: Items,
+        batch_size: int,
+        *,
+        field: str = "vector",
+    ) -> Embeddings:
         """Returns the embeddings of all items of a split, of the sides that it has.
 
-        `batch_size` is that of a call over all devices, rounded up to a multiple of their number.
+        `batch_size` is that of a call over all devices, rounded up to a multiple of their number;
+        `field` names the array of an embedding, see `SimilarityConfig`.
 
         Raises:
           ValueError: the items come in another order or number than the split's ids.
@@ -92,7 +104,12 @@ class Embedder:
         for side in (each for each in self._sides if each in split.sides):
             read, wanted = items[side]
             batches = read(batch_size)
-            ids, vectors[side] = self._embed_side(side, params, model_state, batches, batch_size)
+            ids, vectors[side] = self._embed_side(
+                functools.partial(self._embed, side, field, params, model_state),
+                side,
+                batches,
+                batch_size,
+            )
             if not np.array_equal(ids, wanted):
                 raise ValueError(
                     f"The {side} items of {split.name} came in another order or number "
@@ -121,7 +138,11 @@ class Embedder:
         }
 
     def _embed_side(
-        self, side: str, params: Any, model_state: Any, batches: Iterator[Batch], batch_size: int
+        self,
+        embed: Callable[[Mapping[str, jax.Array]], jax.Array],
+        side: str,
+        batches: Iterator[Batch],
+        batch_size: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ids [N] and vectors [N, ...] of all items of a side."""
         ids, vectors, unread = [], [], None
@@ -133,7 +154,7 @@ class Embedder:
                 for name, rows in batch.items()
                 if name not in _ID_COLUMNS.values()
             }
-            embedded = self._embed(side, params, model_state, columns), size
+            embedded = embed(columns), size
             # Reading one batch late keeps the device busy and the queue of inputs short.
             if unread is not None:
                 vectors.append(np.asarray(unread[0])[: unread[1]])

@@ -22,19 +22,19 @@ class Loss:
         may be a 0-d array, a name a `switch.Choice`.
       module: name in `xmodal.models.TASK_MODULES`, for a loss with parameters of its own.
       views: how many views it takes, 1 or 2.
-      similarity: whether it compares the views by a similarity.
+      negatives: whether it compares an item with others of the batch.
     """
 
     function: LossFunction
     module: str = ""
     views: int = 2
-    similarity: bool = True
+    negatives: bool = True
 
 
 LOSSES: dict[str, Loss] = {
     "distance_triplet": Loss(distance_triplet),
-    "pearson": Loss(pearson),
-    "relation_bce": Loss(relation_bce, module="relation_classifier", similarity=False),
+    "pearson": Loss(pearson, negatives=False),
+    "relation_bce": Loss(relation_bce, module="relation_classifier", negatives=False),
     "sigmoid": Loss(sigmoid),
     "soft_contrastive": Loss(soft_contrastive),
     "softmax": Loss(softmax),

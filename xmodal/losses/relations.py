@@ -15,6 +15,7 @@ def relation_bce(
     context: Context,
     *,
     pos_weight: Sequence[float] | None = None,
+    select: Sequence[int] | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the binary cross-entropy of each relation, averaged over pairs and relations.
 
@@ -25,6 +26,7 @@ def relation_bce(
         has the relation and 0 elsewhere.
       pos_weight: R factors of the positive labels' terms; CMCM's released code takes negatives /
         positives of the training split. None: 1.
+      select: positions of the R relations among those of the dataset; None for all.
 
     Returns:
       The scalar loss, and `accuracy`, the share of labels that the sign of the logit gives.
@@ -39,6 +41,8 @@ def relation_bce(
             "task and 'relations' to config.data.labels."
         )
     logits, labels = context.outputs["logits"], context.columns["relations"]
+    if select is not None:
+        labels = labels[:, jnp.asarray(select)]
     weights = jnp.ones(logits.shape[1:]) if pos_weight is None else jnp.asarray(pos_weight)
     if not logits.shape == (len(labels), *weights.shape) == labels.shape:
         raise UserError(

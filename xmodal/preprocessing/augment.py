@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmodal.config import setting
+from xmodal.config import UserError, setting
 
 _ATTEMPTS = 100
-# The released code also requires this share of the whole picture.
-_MIN_AREA = 0.1
 # Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).
 _CHROMA_TO_RGB = np.array(((0.0, 1.402), (-0.344136, -0.714136), (1.772, 0.0)), np.float32)
 _LUMA, _CHROMA = 32.0, 25.5
@@ -30,12 +28,28 @@ class AugmentConfig:
       aspect: range of the aspect ratio (width over height) of the crop.
       flip: mirror half of the images.
       color: shift luma and chroma at random.
+      min_area: share of the image below which no crop goes, whatever `area` says; the released
+        code of CxC requires it besides.
     """
 
     area: tuple[float, float] = setting((0.67, 1.0), above=0, at_most=1)
     aspect: tuple[float, float] = setting((0.75, 1.33), above=0)
     flip: bool = True
     color: bool = True
+    min_area: float = setting(0.1, at_least=0, at_most=1)
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in (("area", self.area), ("aspect", self.aspect)):
+            if low > high:
+                raise UserError(
+                    f"config.data.image.augment.{name} is ({low}, {high}); the lower end comes "
+                    "first."
+                )
+        if self.min_area > self.area[1]:
+            raise UserError(
+                f"config.data.image.augment.min_area={self.min_area} is more than the largest area "
+                f"{self.area[1]}; lower it."
+            )
 
 
 class Augmentation(NamedTuple):
@@ -76,7 +90,7 @@ def _draw_window(
 ) -> tuple[int, int, int, int]:
     """Returns the first window that fits, or the whole picture if none of many does."""
     low, high = (share * height * width for share in config.area)
-    low = max(low, _MIN_AREA * height * width)
+    low = max(low, config.min_area * height * width)
     for _ in range(_ATTEMPTS):
         aspect = rng.uniform(*config.aspect)
         rows = _draw_rows(rng, height, width, aspect, low, high)

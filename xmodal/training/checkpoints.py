@@ -29,7 +29,7 @@ from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 
 # Sections that change the learning; a run goes on under the same ones only.
-FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "data", "train_split")
+FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "data", "train_split", "optimizer")
 ITEMS = ("params", "model_state", "opt_state")
 
 

@@ -5,6 +5,7 @@ cannot differ.
 """
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import jax
 from absl import logging
 
-from xmodal.config import UserError
+from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
 from xmodal.evals.embed import Items, Predict
 from xmodal.evals.evaluators import Evaluator
@@ -20,6 +21,7 @@ from xmodal.evals.inputs import arrays
 from xmodal.evals.reports.store import StoredResults, load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
+from xmodal.losses.similarity import make_similarity
 from xmodal.training import checkpoints, reporting
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.results import write_all
@@ -93,7 +95,19 @@ class RunEvaluation:
             results = self.evaluator(name, split).run(source)
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
+        self._check_watched(found)
         return found
+
+    def _check_watched(self, found: Mapping[str, float]) -> None:
+        """Refuses a tag that the config waits for and its evaluator does not report."""
+        settings = self._parts.settings
+        watched = {"config.select.metric": settings.select.metric}
+        if settings.optimizer.plateau is not None:
+            watched["config.optimizer.plateau.metric"] = settings.optimizer.plateau.metric
+        reported = {tag.split("/")[0] for tag in found}
+        for where, tag in watched.items():
+            if tag.split("/")[0] in reported:
+                lookup(where, tag, found)
 
     def run_final(self, run_dir: str) -> None:
         """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
@@ -256,10 +270,19 @@ class RunEvaluation:
         embedded: dict[Any, Embeddings],
     ) -> Embeddings:
         """The embeddings of a split, computed once for all evaluators that share it."""
-        key = (repr(self._sources[name]), split)
+        options, model_similarity = self.options[name], self._parts.model.similarity
+        field = model_similarity.config.field
+        if options.similarity is not None:
+            field = make_similarity(options.similarity).config.field
+        # Labels change no embedding.
+        source = self._sources[name]
+        source = dataclasses.replace(source, own=dataclasses.replace(source.own, labels=()))
+        key = (repr(source), split, field)
         if key not in embedded:
-            items, size = self._split(name, split), self.options[name].batch_size
-            embedded[key] = self._embedder(params, model_state, items, size)
+            items = self._split(name, split)
+            embedded[key] = self._embedder(
+                params, model_state, items, options.batch_size, field=field
+            )
         return embedded[key]
 
 

@@ -17,7 +17,8 @@ class GroupConfig:
       clip_norm: largest global norm of this group's gradients alone; None shares
         `config.optimizer.clip_norm` with all other groups without a norm of their own.
       clip: whether the group is clipped at all; False keeps it out of every clipped norm.
-      frozen_until: the parameters and their optimizer state stay as they are before this step.
+      frozen_until: the parameters and their optimizer state stay as they are before this step;
+        dropout and batch normalization act as in training from the start.
     """
 
     pattern: str

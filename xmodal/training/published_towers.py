@@ -30,7 +30,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
         another vocabulary; all of this before the dataset is read.
     """
     config = config.copy_and_resolve_references()
-    config = ml_collections.ConfigDict(schedules.resolve_epochs(config, 1))
+    config = ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
     folders = from_towers.named_folders(read_settings(config).init_from)
     for side in ("image", "text"):
         if config.model[side] is None:

@@ -157,7 +157,7 @@ def assemble(
     # The towers may bring a vocabulary of their own size.
     check_start(settings)
     if config.model.text is not None and not _vocabulary_rows(config):
-        draft = _with_rows(draft, _SOME_ROWS)
+        draft = _with_rows(draft, _SOME_ROWS, _SOME_ROWS)
     # Groups that start late fit a run of unknown length.
     make_optimizer(settings.optimizer, _MANY_STEPS, build(draft, mesh).trained)
     data.prepare(settings.data, splits=[settings.train_split])
@@ -253,15 +253,22 @@ def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigD
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
             f"config.data.text ({entries} entries); set it to {entries}, or 0 to follow."
         )
-    return _with_rows(config, rows or entries)
+    return _with_rows(config, rows or entries, entries)
 
 
 def _vocabulary_rows(config: ml_collections.ConfigDict) -> int:
     return 0 if config.model.text is None else config.model.text.encoder.get("vocab_size", 0)
 
 
-def _with_rows(config: ml_collections.ConfigDict, rows: int) -> ml_collections.ConfigDict:
+def _with_rows(
+    config: ml_collections.ConfigDict, rows: int, entries: int
+) -> ml_collections.ConfigDict:
+    """Sets the rows of the word table, and the outputs of task modules over words that are 0."""
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.model.text.encoder.vocab_size = rows
+        for task in config.tasks.values():
+            module = task.loss.get("module", {})
+            if module.get("vocab_size") == 0:
+                module.vocab_size = entries
     return config

@@ -1,6 +1,7 @@
 """Sections of a config that training reads itself."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from xmodal.config import setting
@@ -60,10 +61,11 @@ class SelectConfig:
     mode: str = setting("max", one_of=("max", "min"))
 
     def score(self, metrics: Mapping[str, float]) -> float:
-        """Returns a number that is higher for better metrics, -inf where there is no such tag."""
-        if self.metric not in metrics:
-            return float("-inf")
-        return metrics[self.metric] if self.mode == "max" else -metrics[self.metric]
+        """Returns a number that is higher for better metrics, -inf for NaN or without the tag."""
+        value = metrics.get(self.metric, math.nan)
+        if math.isnan(value):
+            return -math.inf
+        return value if self.mode == "max" else -value
 
 
 @dataclasses.dataclass(frozen=True)

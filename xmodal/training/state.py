@@ -60,7 +60,7 @@ def init_params(
     own_params, own_state = {}, {}
     for task in tasks:
         key = rngs.stream_key(seed, f"params/tasks/{task.name}")
-        own_params[task.name], own_state[task.name] = task.init(key, views, batch)
+        own_params[task.name], own_state[task.name] = task.init(key, views, batch, params)
     for tree, own in ((params, own_params), (model_state, own_state)):
         if filled := {name: found for name, found in own.items() if found}:
             tree["tasks"] = filled

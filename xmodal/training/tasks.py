@@ -84,7 +84,11 @@ class Task:
         return self.config.views
 
     def init(
-        self, key: jax.Array, views: Mapping[str, Embedding], batch: Tree
+        self,
+        key: jax.Array,
+        views: Mapping[str, Embedding],
+        batch: Mapping[str, jax.Array],
+        params: Tree,
     ) -> tuple[Tree, Tree]:
         """Returns `(params, state)` of the task, both empty for losses without parameters.
 
@@ -92,17 +96,29 @@ class Task:
           key: typed key.
           views: embeddings of any batch size, by view; only their shapes matter.
           batch: the columns named by `inputs`.
+          params: of the towers, some of which `reads` may name.
         """
-        params, state = {}, {}
+        own, state = {}, {}
         if self.module is not None:
             left, right = _sides(self, views)
-            columns = {name: batch[name] for name in self.config.loss.inputs}
-            params["module"], module_state = self.module.init(key, left, right, columns)
+            reads = _reads(self, flatten(params))
+            inputs = self.read_columns(batch)
+            own["module"], module_state = self.module.init(key, left, right, inputs, reads)
             if module_state:
                 state["module"] = module_state
         if self.similarity is not None and (learned := self.similarity.init()):
-            params["similarity"] = learned
-        return params, state
+            own["similarity"] = learned
+        return own, state
+
+    def read_columns(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns the columns named by `inputs`; text columns are those of the task's caption."""
+        captions = caption_indices((self,))
+        return {
+            name: batch[name][:, captions[-1]]
+            if name.startswith("text_") and captions
+            else batch[name]
+            for name in self.config.loss.inputs
+        }
 
 
 def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
@@ -130,6 +146,11 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
         raise UserError(
             f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
             f"{config.loss.name!r} takes {loss.views}."
+        )
+    if loss.negatives and config.negatives == "none":
+        raise UserError(
+            f"{where}.negatives is 'none', but the loss {config.loss.name!r} compares items with "
+            "others of the batch; set it to 'image' or 'pair'."
         )
     options = config.loss.options
     check_keys(f"{where}.loss.options", options, keyword_options(loss.function))
@@ -216,11 +237,11 @@ def compute_losses(
         key = rngs.stream_key(seed, f"tasks/{task.name}", step)
         module_key, loss_key = jax.random.split(key)
         left, right = _sides(task, views)
-        inputs = {name: batch[name] for name in task.config.loss.inputs}
+        inputs, reads = task.read_columns(batch), _reads(task, flat)
         outputs: Mapping[str, jax.Array] = {}
         if task.module is not None:
             outputs, module_state = task.module.apply(
-                own["module"], state.get("module", {}), left, right, inputs,
+                own["module"], state.get("module", {}), left, right, inputs, reads,
                 train=True, key=module_key,
             )  # fmt: skip
             if module_state:
@@ -234,7 +255,7 @@ def compute_losses(
             similarity_params=(own if task.similarity else params).get("similarity", {}),
             columns=inputs,
             outputs=outputs,
-            reads={path: flat[path] for path in task.config.loss.reads},
+            reads=reads,
             key=loss_key,
             step=step,
             mesh=mesh,
@@ -247,6 +268,10 @@ def compute_losses(
         if schedules.is_schedule(task.config.weight):
             scalars[f"{task.name}/weight"] = weight
     return total, states, scalars
+
+
+def _reads(task: Task, flat: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    return {path: flat[path] for path in task.config.loss.reads}
 
 
 def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
@@ -262,7 +287,9 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
 
     def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:
         params = {"similarity": similarity.init()}
-        params["tasks"] = {task.name: task.init(jax.random.key(0), views, {})[0] for task in simple}
+        params["tasks"] = {
+            task.name: task.init(jax.random.key(0), views, {}, {})[0] for task in simple
+        }
         return compute_losses(
             simple, views, {"image_id": ids}, params, {}, similarity=similarity, seed=0, step=ids[0]
         )[0]

@@ -179,3 +179,20 @@ def test_bad_keywords(given, message):
 def test_bad_shapes(name, shape, message):
     with pytest.raises(UserError, match=message):
         make_similarity({"name": name}).prepare(np.zeros(shape))
+
+
+class _Probabilistic:
+    """An embedding with samples and their mean."""
+
+    def __init__(self, samples):
+        self.vector, self.log_sigma = samples, None
+        self.extras = {"mean": samples.mean(axis=1)}
+
+
+def test_another_field_of_an_embedding_is_compared_by_name():
+    samples = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)
+    by_mean = make_similarity({"name": "cosine", "field": "mean"})
+    expected = make_similarity({"name": "cosine"}).prepare(samples.mean(axis=1))
+    np.testing.assert_array_equal(by_mean.prepare(_Probabilistic(samples)), expected)
+    with pytest.raises(UserError, match="'men' in the field of a similarity; .*Did you mean 'mean'"):
+        make_similarity({"name": "cosine", "field": "men"}).prepare(_Probabilistic(samples))

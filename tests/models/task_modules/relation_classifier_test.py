@@ -11,9 +11,11 @@ def test_equals_one_layer_on_the_joined_vectors():
     module = make_task_module("loss.module", "relation_classifier", {"relations": 3})
     left, right = (rng.normal(size=(5, width)).astype(np.float32) for width in (4, 6))
     pair = Embedding(left), Embedding(right)
-    params, state = module.init(jax.random.key(0), *pair, {})
+    params, state = module.init(jax.random.key(0), *pair, {}, {})
     assert state == {}
-    outputs, new_state = module.apply(params, state, *pair, {}, train=True, key=jax.random.key(1))
+    outputs, new_state = module.apply(
+        params, state, *pair, {}, {}, train=True, key=jax.random.key(1)
+    )
     assert new_state == {}
     kernel = np.concatenate([params["left"], params["right"]])
     assert 0.5 * 10**-0.5 < np.abs(kernel).max() <= 10**-0.5
@@ -33,7 +35,7 @@ def test_mistakes_are_named():
     one, several = (Embedding(np.ones(shape, np.float32)) for shape in ((2, 4), (2, 3, 4)))
     for pair in ((one, None), (one, several)):
         with pytest.raises(UserError, match="one vector per item of two views"):
-            module.init(jax.random.key(0), *pair, {})
+            module.init(jax.random.key(0), *pair, {}, {})
     with pytest.raises(UserError, match="relations is 0; it has to be at least 1"):
         make_task_module("loss.module", "relation_classifier", {"relations": 0})
     with pytest.raises(UserError, match="'classifier' in loss.module; known: .'relation_class"):

@@ -172,9 +172,18 @@ def describe_split(split: Split) -> Provenance:
 
 
 def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
-    """Returns the embeddings with the similarity of an evaluator, if it names one."""
+    """Returns the embeddings with the similarity of an evaluator, if it names one.
+
+    Raises:
+      UserError: the similarity has learned parameters, and the source has none.
+    """
     if similarity is None:
         return source
     chosen = make_similarity(similarity, "similarity of an evaluator")
-    parameters = {key: float(source.parameters.get(key, start)) for key, start in chosen.initial}
+    if missing := [key for key in chosen.parameters if key not in source.parameters]:
+        raise UserError(
+            f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
+            "has not learned; name a similarity without parameters, or the model's."
+        )
+    parameters = {key: source.parameters[key] for key in chosen.parameters}
     return dataclasses.replace(source, similarity=chosen.name, parameters=parameters)

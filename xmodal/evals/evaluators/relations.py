@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from xmodal.config import UserError
+from xmodal.config import UserError, setting
 from xmodal.evals.boards.ids import LabelHash, Positions
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.inputs.galleries import order_embeddings
@@ -22,11 +22,13 @@ class RelationsOptions(Options):
       task: of the run, whose predictions are judged.
       labels: label column, 0/1 [N, C].
       names: of the C relations; those of the dataset where it is empty, else numbers from 0.
+      select: positions of the C relations among those of the dataset; empty for all.
     """
 
     task: str = ""
     labels: str = "relations"
     names: tuple[str, ...] = ()
+    select: tuple[int, ...] = setting((), at_least=0)
 
     @property
     def labels_read(self) -> tuple[str, ...]:
@@ -45,7 +47,15 @@ class RelationsEvaluator(NumbersEvaluator):
             raise UserError(f"{where}.task is empty: name the task whose predictions are judged.")
         labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
-        known = split.label_names.get(options.labels) or map(str, range(labels.shape[1]))
+        known = list(split.label_names.get(options.labels) or map(str, range(labels.shape[1])))
+        if max(options.select, default=0) >= labels.shape[1]:
+            raise UserError(
+                f"{where}.select names position {max(options.select)}, but {split.name} has "
+                f"{labels.shape[1]} relations, numbered from 0."
+            )
+        if options.select:
+            known = [known[position] for position in options.select]
+            labels = labels[:, list(options.select)]
         self._names = options.names or tuple(known)
         if len(self._names) != labels.shape[1]:
             raise UserError(

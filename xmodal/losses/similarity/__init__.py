@@ -3,7 +3,12 @@
 A similarity prepares the embeddings of each side once and compares blocks of prepared items.
 """
 
-from xmodal.losses.similarity.similarity import Similarity, SimilarityConfig, make_similarity
+from xmodal.losses.similarity.similarity import (
+    Similarity,
+    SimilarityConfig,
+    make_similarity,
+    select_field,
+)
 from xmodal.losses.similarity.table import SIMILARITIES, Kind
 from xmodal.losses.similarity.vectors import Prepared
 
@@ -14,4 +19,5 @@ __all__ = [
     "Similarity",
     "SimilarityConfig",
     "make_similarity",
+    "select_field",
 ]

@@ -26,6 +26,7 @@ class SimilarityConfig:
 
     Attributes:
       name: a key of `SIMILARITIES`.
+      field: array of an embedding that is compared: `vector`, or an extra such as `mean`.
       temperature: divides every score in losses; 1 in Crisscrossed Captions. A model trained from
         scratch needs logits of about unit spread at its start: near sqrt(D) for dot products,
         0.05 to 0.1 for cosines.
@@ -36,11 +37,26 @@ class SimilarityConfig:
     """
 
     name: str
+    field: str = "vector"
     temperature: float = setting(1.0, above=0)
     learned_temperature: bool = False
     max_scale: float | None = setting(None, above=0)
     bias: float | None = None
     learned_bias: bool = False
+
+
+def select_field(embedding: Any, field: str) -> Any:
+    """Returns one array of an `Embedding` by its name; anything else is an array already.
+
+    Raises:
+      UserError: the embedding has no such array.
+    """
+    if not hasattr(embedding, "vector"):
+        return embedding
+    fields = {"vector": embedding.vector, **embedding.extras}
+    if embedding.log_sigma is not None:
+        fields["log_sigma"] = embedding.log_sigma
+    return lookup("the field of a similarity", field, fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +116,7 @@ class Similarity:
         Raises:
           UserError: a shape that this similarity does not compare.
         """
-        return self._kind.prepare(self.name, getattr(embedding, "vector", embedding))
+        return self._kind.prepare(self.name, select_field(embedding, self.config.field))
 
     def score(
         self, left: Prepared, right: Prepared, params: Mapping[str, Any] | None = None
@@ -157,7 +173,7 @@ class Similarity:
             for key, value in self._own(given).items()
         ]
         # Without its scaling, which ranking ignores: all temperatures share one compilation.
-        plain = Similarity(SimilarityConfig(self.name))
+        plain = Similarity(SimilarityConfig(self.name, self.config.field))
         return _Prepare(plain), _Score(plain, tuple(numbers))
 
     def _own(self, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,10 +41,11 @@ class RelationClassifier(nn.Module):
         left: Embedding,
         right: Embedding | None,
         columns: Mapping[str, jax.Array],
+        reads: Mapping[str, jax.Array],
         mode: Mode,
     ) -> dict[str, jax.Array]:
         """Vectors [B, D] of both sides -> `logits` float32 [B, R]."""
-        del columns, mode
+        del columns, reads, mode
         if right is None or left.vector.ndim != 2 or right.vector.ndim != 2:
             raise UserError(
                 "The task module 'relation_classifier' takes one vector per item of two views; "

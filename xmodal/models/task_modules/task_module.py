@@ -18,7 +18,7 @@ class TaskModule:
     """A module that turns the embeddings of a task's pairs into the outputs its loss reads.
 
     Attributes:
-      module: called with `(left, right, columns, mode)`; it may have a method `predict`.
+      module: called with `(left, right, columns, reads, mode)`; it may have a method `predict`.
     """
 
     module: nn.Module
@@ -29,6 +29,7 @@ class TaskModule:
         left: Embedding,
         right: Embedding | None,
         columns: Mapping[str, jax.Array],
+        reads: Mapping[str, jax.Array],
     ) -> tuple[Tree, Tree]:
         """Returns fresh `(params, state)`.
 
@@ -36,9 +37,10 @@ class TaskModule:
           key: typed key.
           left: embeddings of the task's left view, B items.
           right: those of its right view; None for a task with one view.
-          columns: batch columns that the loss reads.
+          columns: batch columns that the loss reads; text columns [B, T] of the task's caption.
+          reads: parameters of a tower that the task shares, by path.
         """
-        variables = self.module.init(key, left, right, columns, Mode.EVALUATE)
+        variables = self.module.init(key, left, right, columns, reads, Mode.EVALUATE)
         return variables.pop("params", {}), variables
 
     def apply(
@@ -48,6 +50,7 @@ class TaskModule:
         left: Embedding,
         right: Embedding | None,
         columns: Mapping[str, jax.Array],
+        reads: Mapping[str, jax.Array],
         *,
         train: bool = False,
         key: jax.Array | None = None,
@@ -55,10 +58,10 @@ class TaskModule:
         """Returns the outputs by name, B rows each, and the new state."""
         variables = {"params": params, **state}
         if not train:
-            return self.module.apply(variables, left, right, columns, Mode.EVALUATE), state
+            return self.module.apply(variables, left, right, columns, reads, Mode.EVALUATE), state
         rngs = {} if key is None else {"dropout": key}
         return self.module.apply(
-            variables, left, right, columns, Mode.TRAIN, rngs=rngs, mutable=list(state)
+            variables, left, right, columns, reads, Mode.TRAIN, rngs=rngs, mutable=list(state)
         )
 
     def predict(self, params: Tree, left: jax.Array, right: jax.Array) -> jax.Array | None:
