@@ -19,7 +19,7 @@ def test_call_joins_what_the_config_sets_and_what_the_code_gives():
     ("given", "message"),
     [
         ({"size": 3, "rte": 1}, r"\['rte'\] in config.x; known: \['rate', 'size'\]\."),
-        # What the code gives is not the user's to set.
+        # The code gives it: users may not set it.
         ({"size": 3, "devices": 4}, r"\['devices'\] in config.x; known: \['rate', 'size'\]"),
         ({"rate": 1}, r"config.x lacks \['size'\]; known: \['rate', 'size'\]"),
     ],

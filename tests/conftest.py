@@ -1,4 +1,4 @@
-"""Every test sees eight virtual CPU devices, so whatever is sharded is tested sharded."""
+"""Every test sees eight virtual CPU devices, so sharded code is tested sharded."""
 
 import os
 import pathlib
@@ -58,7 +58,7 @@ def own_flags():
 
 @pytest.fixture
 def fast_compilation(monkeypatch):
-    """For runs of a few steps: two of EfficientNet's stages, one device, no optimisation.
+    """For runs of a few steps: two of EfficientNet's stages, one device, no optimization.
 
     The whole step takes a minute to compile; other tests hold the towers and the devices.
     """

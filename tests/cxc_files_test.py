@@ -1,13 +1,9 @@
 """The released rating files of Crisscrossed Captions."""
 
-import pathlib
-
 import numpy as np
 import pytest
 
 from xmodal.cxc_files import PAIRS, SPLITS, read_cxc_ratings
-
-_RELEASED = pathlib.Path("../shared/data/cxc")
 
 
 def _write(folder, **files):
@@ -63,15 +59,14 @@ def test_missing_and_malformed_files_name_the_remedy(tmp_path):
         read_cxc_ratings(tmp_path, "validation")
 
 
-@pytest.mark.skipif(not _RELEASED.exists(), reason=f"{_RELEASED} is not there")
-def test_the_released_files_have_the_published_numbers_of_pairs():
+def test_the_released_files_have_the_published_numbers_of_pairs(real_data):
     expected = {
         "validation": {"sts": 44_009, "sis": 42_767, "sits": 44_722},
         "test": {"sts": 44_045, "sis": 46_719, "sits": 44_833},
     }
     for split, counts in expected.items():
         assert counts == {task: PAIRS[f"{task}_{SPLITS[split]}"] for task in counts}
-        ratings = read_cxc_ratings(_RELEASED, split)
+        ratings = read_cxc_ratings(real_data / "cxc", split)
         assert {task: len(columns["scores"]) for task, columns in ratings.items()} == counts
         for columns in ratings.values():
             assert 0 <= columns["scores"].min() <= columns["scores"].max() <= 5

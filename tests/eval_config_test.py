@@ -81,11 +81,11 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert report in said
     assert f"Text tower: {tower}, not trained." in report
     metrics = json.loads((out / "metrics.json").read_text())
-    # Words tell shapes and colours apart even as random vectors; chance is 10 of 124.
+    # Words tell shapes and colors apart even as random vectors; chance is 10 of 124.
     assert metrics["coco/shapes/t2t/recall@10"] > 20
     assert "coco/shapes/sts/spearman" in metrics
     assert load_ranks(own / "ranks.npz").similarity == "cosine"
-    # The same again, compared with what is there.
+    # The same again, compared with the stored results.
     again = [f"--output={tmp_path / 'again'}", f"--compare={own / 'ranks.npz'}"]
     code, said = command(*arguments, *again)
     assert not code

@@ -11,7 +11,7 @@ from xmodal import binary, main
 
 @pytest.fixture
 def command(own_flags, monkeypatch, capsys):
-    """Runs `python -m xmodal.main ARGUMENTS...`; returns the exit code and what was printed."""
+    """Runs `python -m xmodal.main ARGUMENTS...`; returns the exit code and the printed text."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["xmodal.main", *arguments])

@@ -1,4 +1,4 @@
-"""Reads sections of a config into calls and dataclasses, with errors that list what is known.
+"""Reads sections of a config into calls and dataclasses, with errors that list the known names.
 
 Each package describes its own sections as frozen dataclasses, whose fields may carry a range::
 

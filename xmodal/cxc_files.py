@@ -46,7 +46,7 @@ def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.n
       Task -> columns, as `read_cxc_file` gives them.
 
     Raises:
-      UserError: a file is missing or not what was released.
+      UserError: a file is missing or not the released one.
     """
     if split not in SPLITS:
         return {}
@@ -64,7 +64,7 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
       `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P].
 
     Raises:
-      UserError: the file is missing or not what was released.
+      UserError: the file is missing or not the released one.
     """
     if not path.exists():
         raise UserError(f"{path} does not exist; take the CxC ratings from {HOME}")

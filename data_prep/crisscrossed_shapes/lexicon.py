@@ -67,7 +67,7 @@ PLACES = {
     (None, "right"): ("on the right", "on the right side", "towards the right"),
 }  # fmt: skip
 
-# What the first item of a pair is to the second, and the word for the opposite.
+# The relation of the first item of a pair to the second, and the word for the opposite.
 RELATIONS = {
     "left of": ("to the left of", "left of", "on the left-hand side of"),
     "right of": ("to the right of", "right of", "on the right-hand side of"),

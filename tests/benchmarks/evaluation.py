@@ -4,7 +4,7 @@
 
 Every rival runs in a process of its own, which makes its embeddings, warms up on the same shapes
 and then waits; timed runs take turns. Prints one line of JSON per figure: medians of seconds, and
-the peak of resident memory beyond what the process held with its embeddings made.
+the peak of resident memory beyond the memory that the process held with its embeddings.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ RIVALS = ("eccv_caption", "text_argsort", "scipy_bootstrap")
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What a process is to measure."""
+    """A measurement for one process."""
 
     name: str
     scale: int
@@ -108,14 +108,15 @@ def make_labels(task: Task) -> Any:
     """Released labels, or own pairs of more images than were ever released."""
     import numpy as np
 
-    from xmodal.evals.labels.annotations import Annotations, read_annotations
+    from xmodal.evals.boards.types import Labels
+    from xmodal.evals.labels.annotations import read_annotations
 
     if task.scale == 1:
         return read_annotations(task.annotations, "test")
     images = np.arange(IMAGES * task.scale)
     owner = np.repeat(images, CAPTIONS_PER_IMAGE)
     folds = (images // 1000).astype(np.int32)
-    return Annotations(
+    return Labels(
         "coco_captions", "test", images, np.arange(len(owner)), owner, {}, {}, folds=folds
     )
 
@@ -169,7 +170,7 @@ def make_halved_products(task: Task) -> Callable[[], dict[str, float]]:
     return make_products(task, halved=True)
 
 
-def normalised(task: Task) -> tuple[Any, Any]:
+def normalized(task: Task) -> tuple[Any, Any]:
     """Embeddings of length 1."""
     import numpy as np
 
@@ -189,7 +190,7 @@ def make_eccv_caption(task: Task) -> Callable[[], dict[str, float]]:
     import numpy as np
 
     labels = make_labels(task)
-    images, captions = normalised(task)
+    images, captions = normalized(task)
     image_ids, caption_ids = labels.image_ids, labels.caption_ids
     package = eccv_caption.Metrics()
     asked = ("coco_1k_recalls", "coco_5k_recalls", "cxc_recalls")
@@ -226,7 +227,7 @@ def make_text_argsort(task: Task) -> Callable[[], dict[str, float]]:
     from xmodal.evals.boards.make import make_boards
 
     boards = make_boards(make_labels(task), ("coco5k", "cxc"))
-    _, captions = normalised(task)
+    _, captions = normalized(task)
 
     def run() -> dict[str, float]:
         ranks = {board.name: np.empty(len(captions), int) for board in boards}
@@ -255,10 +256,10 @@ def make_scipy_bootstrap(task: Task) -> Callable[[], dict[str, float]]:
     from scipy import stats
 
     from xmodal.evals.boards.make import make_boards
-    from xmodal.evals.metrics.correlation import draw_pairs
+    from xmodal.evals.metrics import draw_pairs
 
     (board,) = make_boards(make_labels(task), ("cxc",))
-    images, captions = normalised(task)
+    images, captions = normalized(task)
     galleries = {"image": images, "text": captions}
 
     def run() -> dict[str, float]:

@@ -139,7 +139,7 @@ def part_of(tree, path):
 @pytest.mark.parametrize(("name", "argument"), VARIANTS)
 def test_builds_for_eight_devices_without_data(name, argument):
     _, shapes = build(name, argument)
-    # What trains has two moments each, what is frozen none.
+    # Trained parameters have two moments each, frozen ones none.
     trained = count(shapes.params)
     assert 0 < 2 * trained <= count(shapes.opt_state) < 2 * trained + 100
     if argument == "" and name in PUBLISHED:

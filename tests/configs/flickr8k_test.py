@@ -23,7 +23,7 @@ def test_images_take_from_the_run_before_all_but_the_image_encoder():
     taken = {p for p in after if any(re.match(i, p) for i in config.init_from.include)}
     assert {path: after[path] for path in taken} == before
     assert {"/".join(path.split("/")[:2]) for path in set(after) - taken} == {"image/encoder"}
-    # What the run does not bring the converted folder does.
+    # The converted folder brings the weights that the run lacks.
     assert config.init_from.towers.image
     assert not config.init_from.towers.text
 

@@ -9,10 +9,10 @@ from etils import epath
 
 import data_prep
 from xmodal import data
+from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.data import column_cache, sources
 from xmodal.data.config import parse
-from xmodal.data.replacing import replacing
 
 ALL = ["image_id", "captions", "caption_ids", "image"]
 

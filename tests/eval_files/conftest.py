@@ -59,7 +59,7 @@ def annotations(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Files of one model: embeddings, and what its dot products give."""
+    """Files of one model: embeddings, and their dot products."""
     folder = tmp_path_factory.mktemp("model")
     arrays = embeddings()
     np.savez(folder / "tiny.npz", **arrays)

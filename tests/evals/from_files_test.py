@@ -1,4 +1,4 @@
-"""What `evaluate` refuses and what it says, on labels of four images; numbers are judged elsewhere.
+"""Refusals and notes of `evaluate`, on labels of four images; numbers are judged elsewhere.
 
 `tests/eval_files` runs the whole command.
 """
@@ -12,13 +12,13 @@ import pytest
 from xmodal.config import UserError
 from xmodal.evals import from_files
 from xmodal.evals.evaluators import boards
-from xmodal.evals.labels import known_files
+from xmodal.evals.labels import released
 from xmodal.evals.reports.store import StoredResults
 
 IMAGES = np.array([10, 20, 30, 40])
 CAPTIONS = np.arange(100, 108)
 OWNER = np.repeat(IMAGES, 2)
-# What the files below hold.
+# Counts of the files below.
 COUNTS = {
     "original_caption_to_image.json": {"queries": 8, "positives": 8},
     "coco_test_ids.npy": {"captions": 8},
@@ -68,7 +68,7 @@ def evaluate(annotations, **given):
 
 
 def test_published_rows_stand_beside_released_labels_only(annotations, monkeypatch):
-    monkeypatch.setattr(known_files, "_COUNTS", COUNTS)
+    monkeypatch.setattr(released, "_COUNTS", COUNTS)
     assert evaluate(annotations).provenance.published
     lines = (annotations / "sts_test.csv").read_text().splitlines(keepends=True)
     (annotations / "sts_test.csv").write_text("".join(lines[:2]))
@@ -121,7 +121,7 @@ def test_lists_that_determine_nothing_are_refused(annotations):
     assert found.metrics["coco5k/i2t/recall@1"] == 25
 
 
-def test_lists_do_not_say_what_was_tied(annotations):
+def test_lists_show_no_ties(annotations):
     found = evaluate(annotations, rankings=ranked(8), boards=["coco5k"])
     assert found.metrics["coco5k/t2i/recall@1"] == 25
     assert all(task.tied is None for task in found.results[0].tasks.values())

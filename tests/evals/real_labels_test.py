@@ -54,7 +54,7 @@ def split(labels, real_data):
     found = reference.read_split(real_data, labels.image_ids.tolist(), len(labels.caption_ids) // 5)
     assert found.ids["I"] == labels.image_ids.tolist()
     assert found.ids["T"] == labels.caption_ids.tolist()
-    # What is easily got wrong occurs here.
+    # Cases that are easily got wrong occur here.
     captions, owner = set(found.ids["T"]), found.image_of
     listed = found.lists["eccv"]["i2t"].values()
     assert sum(not captions.issuperset(own) for own in listed) == len(BEYOND)

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from xmodal.evals.boards.ragged import Ragged
-from xmodal.evals.metrics.correlation import draw_pairs
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.metrics import draw_pairs
 
 RECALL_AT = (1, 5, 10)
 DIRECTIONS = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
@@ -127,7 +127,7 @@ def own_positives(split, task):
 
 
 def cxc_positives(split, task):
-    """Own pairs, whatever their rating, and well rated pairs in either order."""
+    """Own pairs of any rating, and well rated pairs in either order."""
     positives = {query: set(items) for query, items in own_positives(split, task).items()}
     rating = {"i2t": "sits", "t2i": "sits", "t2t": "sts", "i2i": "sis"}[task]
     for left, right, score in split.ratings[rating]:
@@ -209,7 +209,7 @@ class Reference:
         """Ranks everything once.
 
         Args:
-          split: what to judge on.
+          split: to judge on.
           scores: IT -> [N, M], TT -> [M, M], II -> [N, N]; or IT alone.
           samples: of every correlation.
           seed: of their draws.

@@ -57,7 +57,7 @@ def start():
     def start_main(*arguments, devices=1, **variables):
         variables |= {
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-            # These runs are over before any optimisation pays.
+            # These runs are over before any optimization pays.
             "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         }
         process = subprocess.Popen(

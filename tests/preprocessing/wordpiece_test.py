@@ -1,6 +1,6 @@
 """Word pieces against the published rules of BERT, written out here one character at a time."""
 
-# ruff: noqa: RUF001, SIM905 (look-alike letters are what is tested; a list has one per line)
+# ruff: noqa: RUF001, SIM905 (look-alike letters are tested; a list has one per line)
 
 import random
 import unicodedata

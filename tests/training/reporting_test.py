@@ -1,4 +1,4 @@
-"""What a run says about itself, under a clock that the tests turn."""
+"""Reports of a run, under a clock that the tests turn."""
 
 import glob
 import json
@@ -17,7 +17,7 @@ IDS = np.array([4, 9], np.int32)
 
 
 class Recorder:
-    """Keeps what a clu writer is given."""
+    """Keeps the arguments of a clu writer."""
 
     def __init__(self):
         self.written = {}

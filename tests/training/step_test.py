@@ -86,7 +86,7 @@ def test_update_does_not_depend_on_the_device_count(multitask, one_device, devic
     for name, value in expected_scalars.items():
         np.testing.assert_allclose(scalars[name], value, rtol=1e-5, err_msg=name)
 
-    # The rate is 1: what was added is the gradient.
+    # The rate is 1: the difference is the gradient.
     def compare(old, new, expected):
         np.testing.assert_allclose(new - old, expected - old, rtol=1e-3, atol=1e-6)
 
@@ -169,7 +169,7 @@ def test_after_a_failure_the_state_stays(parts, compiled, bad):
     state, scalars = tiny.run_step(parts, compiled, state, broken, 1)
     assert not np.isfinite(scalars["train/loss"])
     tiny.assert_identical(state, before)
-    # What the loop dispatched before it read the scalars.
+    # Steps that the loop dispatched before it read the scalars.
     for number in (2, 3):
         state, _ = tiny.run_step(parts, compiled, state, tiny.make_batch(number), number)
         tiny.assert_identical(state, before)

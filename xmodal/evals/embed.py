@@ -1,5 +1,6 @@
 """Embeds every unique item of a split once."""
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -68,22 +69,15 @@ class Embedder:
         # Every process of a multi-host run receives all embeddings.
         everywhere = mesh_lib.replicated(mesh) if mesh is not None else None
 
-        def make_embed(side: str) -> Any:
-            def embed_batch(params: Any, model_state: Any, columns: Any) -> jax.Array:
-                return embed(side, params, model_state, columns).vector.astype(jnp.float32)
+        def embed_batch(side: str, params: Any, model_state: Any, columns: Any) -> jax.Array:
+            return embed(side, params, model_state, columns).vector.astype(jnp.float32)
 
-            return jax.jit(embed_batch, out_shardings=everywhere)
-
-        self._embed = {side: make_embed(side) for side in self._sides}
+        self._embed = jax.jit(embed_batch, static_argnums=0, out_shardings=everywhere)
 
     def __call__(self, params: Any, model_state: Any, split: Items, batch_size: int) -> Embeddings:
         """Returns the embeddings of all items of a split, of the sides that it has.
 
-        Args:
-          params: parameters of the model; `params["similarity"]` where the similarity has any.
-          model_state: state of the model.
-          split: the items.
-          batch_size: items per call over all devices; rounded up to a multiple of the devices.
+        `batch_size` is that of a call over all devices, rounded up to a multiple of their number.
 
         Raises:
           ValueError: the items come in another order or number than the split's ids.
@@ -97,9 +91,8 @@ class Embedder:
         vectors: dict[str, np.ndarray] = {}
         for side in (each for each in self._sides if each in split.sides):
             read, wanted = items[side]
-            ids, vectors[side] = self._embed_side(
-                side, params, model_state, read(batch_size), batch_size
-            )
+            batches = read(batch_size)
+            ids, vectors[side] = self._embed_side(side, params, model_state, batches, batch_size)
             if not np.array_equal(ids, wanted):
                 raise ValueError(
                     f"The {side} items of {split.name} came in another order or number "
@@ -122,12 +115,8 @@ class Embedder:
     ) -> dict[str, Predictions]:
         if not {"image", "text"} <= set(vectors):
             return {}
-
-        def combine_with(predict: Predict) -> Callable[[jax.Array, jax.Array], jax.Array]:
-            return lambda images, captions: predict(params, images, captions)
-
         return {
-            task: Predictions(vectors["image"], vectors["text"], combine_with(predict))
+            task: Predictions(vectors["image"], vectors["text"], functools.partial(predict, params))
             for task, predict in self._predict.items()
         }
 
@@ -144,7 +133,7 @@ class Embedder:
                 for name, rows in batch.items()
                 if name not in _ID_COLUMNS.values()
             }
-            embedded = self._embed[side](params, model_state, columns), size
+            embedded = self._embed(side, params, model_state, columns), size
             # Reading one batch late keeps the device busy and the queue of inputs short.
             if unread is not None:
                 vectors.append(np.asarray(unread[0])[: unread[1]])

@@ -1,4 +1,4 @@
-"""The result of every evaluation, from whatever source: numbers, report and files."""
+"""The result of an evaluation of any source: numbers, report and files."""
 
 import dataclasses
 import functools
@@ -16,8 +16,7 @@ from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ra
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, Numbers, Result, TaskResult, evaluator_tag
 
-# Of a hash in the report; all of it is in boards.json.
-_DIGITS = 16
+_DIGITS = 16  # of a hash in the report; all of it is in boards.json
 _COMPARISON = ("comparison.json", "comparison.md")
 _NOTE_ON_CORRELATIONS = (
     "Intervals of correlations and their ± are of the protocol's samples, one pair per query. "
@@ -68,17 +67,17 @@ class Evaluation:
 
     def report(self) -> str:
         """Returns the tables in Markdown, see `report.format_report`."""
-        numbers = [each for each in self.results if isinstance(each, Numbers)]
         intervals = (
             f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images, or of half "
             f"of the rated queries; seed {self.seed}."
         )
         return format_report(
-            {self.name: self.metrics},
+            self.name,
+            self.metrics,
             title=self.provenance.title,
             published=self.provenance.published,
             boards=self.boards,
-            numbers=numbers,
+            numbers=[each for each in self.results if isinstance(each, Numbers)],
             warnings=self.provenance.warnings,
             notes=[
                 f"Similarity: {self.similarity}." + (intervals if self.boards else ""),
@@ -90,10 +89,9 @@ class Evaluation:
         )
 
     def compare(self, other: epath.PathLike | StoredResults) -> dict[str, Difference]:
-        """Paired differences to another model on the same labels.
+        """Returns the paired differences to another model on the same labels, by tag.
 
-        Args:
-          other: its folder or `ranks.npz` in it, or the result of `store.load_ranks`.
+        `other` is its folder or `ranks.npz` in it, or the result of `store.load_ranks`.
 
         Raises:
           UserError: the file cannot be read, or belongs to other labels.
@@ -111,13 +109,9 @@ class Evaluation:
     ) -> None:
         """Writes `ranks.npz`, `boards.json`, `report.md` and, last, `metrics.json`.
 
-        Everything is computed before the first of them is written, see `files.write_files`.
-
-        Args:
-          folder: made if missing.
-          comparison: from `compare`; written to `comparison.json` and `comparison.md`. Without
-            it, those of an earlier evaluation are removed.
-          other: name of the other model.
+        A comparison with the model `other` is written to `comparison.json` and `comparison.md`;
+        without one, those of an earlier evaluation are removed. Everything is computed before the
+        first file is written, see `files.write_files`.
 
         Raises:
           UserError: the folder cannot be written.
@@ -148,7 +142,12 @@ class Evaluation:
         if isinstance(result, BoardResult):
             facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
             facts["galleries"] = {task: _count(each) for task, each in result.tasks.items()}
-            facts |= _lacking(result)
+            facts["skipped"] = dict(result.skipped)
+            facts["missing"] = {
+                f"{task}/{metric}": reason
+                for task, each in result.tasks.items()
+                for metric, reason in each.missing.items()
+            }
         records = {"records": self.provenance.records, "trained_on": self.trained_on}
         return facts | {name: dict(hashes) for name, hashes in records.items()}
 
@@ -162,15 +161,9 @@ def judge(
     notes: Sequence[str] = (),
     trained_on: Mapping[str, str] | None = None,
 ) -> Evaluation:
-    """Returns the evaluation of a source by an evaluator.
+    """Returns the evaluation of a source by an evaluator; for names see `Evaluation`.
 
-    Args:
-      evaluator: with its labels.
-      source: embeddings of a model, or the content of a file.
-      name: of the model.
-      evaluator_name: its name in `config.evals`; "" for a source from files.
-      notes: on the model, beside those on the labels.
-      trained_on: hash of the records of the model's training data, by name.
+    `notes` are on the model and follow those on the labels.
 
     Raises:
       UserError: the source is not enough for a single number.
@@ -193,12 +186,12 @@ def judge(
     )
 
 
-def _name_records(what: str, hashes: Mapping[str, str]) -> list[str]:
+def _name_records(verb: str, hashes: Mapping[str, str]) -> list[str]:
     """A sentence on the records behind the numbers, if their hashes are known."""
     if not hashes:
         return []
     named = ", ".join(f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items())
-    return [f"{what}: {named} (hash of the records)."]
+    return [f"{verb}: {named} (hash of the records)."]
 
 
 def _count(result: TaskResult) -> dict[str, int | None]:
@@ -208,16 +201,4 @@ def _count(result: TaskResult) -> dict[str, int | None]:
         "gallery": int(result.gallery),
         "skipped_queries": int(result.skipped),
         "tied_queries": None if result.tied is None else int(result.tied.sum()),
-    }
-
-
-def _lacking(board: BoardResult) -> dict[str, dict[str, str]]:
-    """The parts that could not be computed, with the reasons."""
-    return {
-        "skipped": dict(board.skipped),
-        "missing": {
-            f"{task}/{metric}": reason
-            for task, result in board.tasks.items()
-            for metric, reason in result.missing.items()
-        },
     }

@@ -18,13 +18,7 @@ from jax.sharding import Mesh
 
 from xmodal.config import UserError, lookup
 from xmodal.evals.evaluation import Evaluation, judge
-from xmodal.evals.evaluators.boards import (
-    BoardsEvaluator,
-    BoardsOptions,
-    describe_labels,
-    rated_by,
-    read_labels,
-)
+from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs import arrays, lists
 from xmodal.evals.inputs.galleries import ids_of
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
@@ -72,7 +66,7 @@ def evaluate(
       other: another model, which will be compared with this one.
 
     Raises:
-      UserError: an argument or a file cannot be used; says why, where and what to do. That the
+      UserError: an argument or a file cannot be used; says why, where and the remedy. That the
         models cannot be compared is said before anything is computed.
     """
     given = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
@@ -85,18 +79,17 @@ def evaluate(
     source = _load(kind, given[kind], ids, similarity)
     options = BoardsOptions(
         type="boards",
-        annotations=os.fspath(annotations) if isinstance(annotations, PathLike) else annotations,
+        annotations=annotations,
         boards=_list_names(boards),
         bootstrap_samples=int(bootstrap_samples),
         seed=int(seed),
     )
     item_ids = None if isinstance(source, RankedLists) else ids_of(source)
-    labels, notes = read_labels(annotations, split, source.place, item_ids, partial=partial)
-    provenance = dataclasses.replace(describe_labels(labels, annotations), notes=notes)
-    evaluator = BoardsEvaluator(options, labels, provenance, mesh=mesh)
-    evaluator.note_left_out()
+    evaluator = boards_of_annotations(
+        options, split, source.place, item_ids, partial=partial, mesh=mesh
+    )
     if other is not None:
-        evaluator.check_comparable(other, rated_by(source))
+        evaluator.check_comparable(other, source)
     return judge(evaluator, source, name=name or _name_of(given[kind]))
 
 

@@ -37,12 +37,10 @@ class TaskResult:
 
 @dataclasses.dataclass(frozen=True)
 class CorrelationResult:
-    """One bootstrapped correlation.
+    """One bootstrapped correlation over `pairs` rated pairs.
 
     Attributes:
       samples: float64 [S], Spearman x100 of every sample; NaN where a side was constant.
-      pairs: rated pairs.
-      pairs_per_sample: pairs drawn for one sample.
     """
 
     samples: np.ndarray
@@ -52,16 +50,7 @@ class CorrelationResult:
 
 @dataclasses.dataclass(frozen=True)
 class BoardResult:
-    """All that was computed of one board.
-
-    Attributes:
-      name: prefix of its metrics.
-      definition: one sentence on the positives.
-      label_hash: names the labels exactly.
-      tasks: retrieval task -> result.
-      correlations: rating task -> result.
-      skipped: task -> why it could not be computed.
-    """
+    """Results of one board by task, see `boards.types.Board`; `skipped` gives reasons by task."""
 
     name: str
     definition: str
@@ -73,14 +62,7 @@ class BoardResult:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """Results that are numbers only, without queries to resample.
-
-    Attributes:
-      name: of the evaluator's type.
-      definition: one sentence on the measurement.
-      label_hash: names the labels exactly.
-      metrics: tag -> value; `<tag>_std` is a deviation that belongs to `<tag>`.
-    """
+    """Results that are numbers only; `<tag>_std` is a deviation that belongs to `<tag>`."""
 
     name: str
     definition: str

@@ -8,12 +8,11 @@ from jax.sharding import Mesh
 
 from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
-from xmodal.evals.boards.positions import Positions
-from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.boards.types import Board, Labels, RetrievalTask
 from xmodal.evals.inputs import galleries, lists
 from xmodal.evals.inputs.sources import Embeddings, Predictions, RankedLists, ScoreMatrix, Source
-from xmodal.evals.metrics import correlation
-from xmodal.evals.metrics.recall import compute_recall_values
+from xmodal.evals.metrics import compute_recall_values, compute_spearman, draw_pairs
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import TaskAnswer, answer_tasks, has_positives
 from xmodal.evals.ranking.products import SavedScores, Scores, open_scores
@@ -62,27 +61,20 @@ def evaluate_boards(
         if reranker is not None and task not in predictions:
             raise UserError(f"{source.place} has no predictions of task {task!r} to rerank by.")
         answers = _rank(scores, boards, predictions.get(task), reranker)
-        correlations = _correlate_all(scores, boards, bootstrap_samples, seed)
+        correlations = _correlate(scores, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
     results = []
     for board in boards:
         tasks = {
-            name: queries.result(asked, answers[board.name, name], name)
-            for name, asked in board.tasks.items()
+            name: queries.result(each, answers[board.name, name], name)
+            for name, each in board.tasks.items()
             if (board.name, name) in answers
         }
         correlated = {name: correlations[name] for name in board.graded if name in correlations}
         left_out = (set(board.tasks) | set(board.graded)) - set(tasks) - set(correlated)
-        results.append(
-            BoardResult(
-                board.name,
-                board.definition,
-                board.label_hash,
-                tasks,
-                correlated,
-                {name: _why_skipped(source, board, name) for name in sorted(left_out)},
-            )
-        )
+        skipped = {name: _why_skipped(source, board, name) for name in sorted(left_out)}
+        facts = (board.name, board.definition, board.label_hash)
+        results.append(BoardResult(*facts, tasks, correlated, skipped))
     return results
 
 
@@ -147,7 +139,7 @@ def _read_lists(
     }
 
 
-def _correlate_all(
+def _correlate(
     scores: Mapping[Modalities, Scores], boards: Sequence[Board], samples: int, seed: int
 ) -> dict[str, CorrelationResult]:
     results = {}
@@ -157,16 +149,10 @@ def _correlate_all(
             if between == ("text", "image"):
                 between, ends = between[::-1], ends[::-1]
             if between in scores and task not in results:
-                results[task] = _correlate(scores[between].pairs(*ends), pairs, samples, seed)
+                drawn = draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
+                values = compute_spearman(scores[between].pairs(*ends), pairs.scores, drawn)
+                results[task] = CorrelationResult(100.0 * values, len(pairs.scores), drawn.shape[1])
     return results
-
-
-def _correlate(
-    model_scores: np.ndarray, pairs: GradedPairs, samples: int, seed: int
-) -> CorrelationResult:
-    drawn = correlation.draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
-    values = correlation.compute_spearman(model_scores, pairs.scores, drawn)
-    return CorrelationResult(100.0 * values, len(pairs.scores), drawn.shape[1])
 
 
 class _Queries:
@@ -184,18 +170,18 @@ class _Queries:
             "text": np.where(image >= 0, image, absent),
         }
 
-    def result(self, asked: RetrievalTask, answer: TaskAnswer, task: str) -> TaskResult:
+    def result(self, labels: RetrievalTask, answer: TaskAnswer, task: str) -> TaskResult:
         """Returns the answer for the queries with a positive, with their ids."""
         query, gallery = RETRIEVAL_TASKS[task]
-        rows = np.flatnonzero(has_positives(asked))
+        rows = np.flatnonzero(has_positives(labels))
         values = {metric: each[rows] for metric, each in answer.values.items()}
         rank = None
         if answer.rank is not None:
             rank = answer.rank[rows]
-            values = compute_recall_values(rank, asked.metrics) | values
+            values = compute_recall_values(rank, labels.metrics) | values
         items = len(self._ids[gallery])
-        if asked.folds is not None:
-            items = int(np.bincount(asked.folds[1]).max())
+        if labels.folds is not None:
+            items = int(np.bincount(labels.folds[1]).max())
         return TaskResult(
             query_ids=self._ids[query][rows].astype(np.int64),
             clusters=self._clusters[query][rows].astype(np.int32),
@@ -204,7 +190,7 @@ class _Queries:
             tied=None if answer.tied is None else answer.tied[rows],
             gallery=items - (query == gallery),
             skipped=len(self._ids[query]) - len(rows),
-            has_median="median_rank" in asked.metrics and rank is not None,
+            has_median="median_rank" in labels.metrics and rank is not None,
             missing=answer.missing,
         )
 

@@ -47,7 +47,7 @@ class RunEvaluation:
           trains: whether the splits of training are evaluated too: their labels are read here.
 
         Raises:
-          UserError: an unknown type, option, board or name; a dataset or model without what an
+          UserError: an unknown type, option, board or name; a dataset or model that lacks what an
             evaluator needs.
           data.DatasetMissingError: a dataset is not there; says how to get it.
         """
@@ -196,7 +196,7 @@ class RunEvaluation:
     def load_others(self, folder: str | None, split: str | None) -> dict[str, StoredResults]:
         """Opens all splits, and returns stored results of another model by evaluator.
 
-        To be called before any work, to say what is wrong with a split or a comparison.
+        To be called before any work, to find mistakes in a split or a comparison.
 
         Args:
           folder: of results, with a folder per evaluator or those of one evaluation; None for no

@@ -1,4 +1,4 @@
-"""What a run says about itself: scalars one step late, speed, waiting time, and failures."""
+"""Reports of a run: scalars one step late, speed, waiting time, and failures."""
 
 import contextlib
 import dataclasses

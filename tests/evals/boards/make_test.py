@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmodal.evals.boards import make
-from xmodal.evals.labels.annotations import Annotations
+from xmodal.evals.boards.types import Labels
 
 # Image 30 is on its own; captions 5 and 6 describe image 10.
 OWN = {(10, 5), (10, 6), (20, 7), (30, 8)}
@@ -48,7 +48,7 @@ def small_labels(**changes):
         ),
         "folds": np.array([1, 0, 1], np.int32),
     }
-    return Annotations(**(fields | changes))
+    return Labels(**(fields | changes))
 
 
 def by_name(labels, names=None):
@@ -103,7 +103,7 @@ def test_all_boards_in_the_order_of_the_definitions():
     assert len({board.label_hash for board in made.values()}) == len(made)
 
 
-def test_what_is_asked():
+def test_tasks_and_metrics():
     made = by_name(small_labels(), list(EXPECTED))
     retrieval = ("recall@1", "recall@5", "recall@10", "median_rank")
     assert made["cxc"].tasks["t2t"].metrics == retrieval

@@ -1,4 +1,4 @@
-"""Reading embeddings and score matrices: what is taken, and what is refused with which words."""
+"""Reading embeddings and score matrices; the words of refusals."""
 
 import ml_dtypes
 import numpy as np

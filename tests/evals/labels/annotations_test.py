@@ -1,4 +1,4 @@
-"""The released label files: what they hold, what is left of them on a part of a split, errors."""
+"""The released label files: content, restriction to a part of a split, errors."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from xmodal.config import UserError
 from xmodal.evals.boards import make as boards
 from xmodal.evals.boards.definitions import definitions_of
 from xmodal.evals.labels import annotations
-from xmodal.evals.metrics import correlation
+from xmodal.evals.metrics import compute_spearman, draw_pairs
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_the_lists_of_cxc_equal_the_ratings(test_split, real):
 def test_bootstrap_queries(real, task, pairs, pairs_per_sample):
     graded = real["cxc"].graded[task]
     assert len(graded.scores) == pairs
-    drawn = correlation.draw_pairs(graded.pairs_of_query, samples=1, seed=0)
+    drawn = draw_pairs(graded.pairs_of_query, samples=1, seed=0)
     assert drawn.shape == (1, pairs_per_sample)
 
 
@@ -126,8 +126,8 @@ def test_bootstrap_deviation_is_the_published_one(real):
     order = scipy.stats.rankdata(graded.scores) / (len(graded.scores) + 1)
     noise = np.random.default_rng(0).standard_normal(len(order))
     model = scipy.stats.norm.ppf(order) + 1.15 * noise
-    drawn = correlation.draw_pairs(graded.pairs_of_query, samples=300, seed=0)
-    values = 100 * correlation.compute_spearman(model, graded.scores, drawn)
+    drawn = draw_pairs(graded.pairs_of_query, samples=300, seed=0)
+    values = 100 * compute_spearman(model, graded.scores, drawn)
     assert 60 < values.mean() < 64
     assert 1.15 < values.std() < 1.4
 
@@ -263,7 +263,7 @@ def test_a_file_may_be_there_twice_but_not_in_two_versions(tmp_path):
         annotations.read_annotations(tmp_path, "test")
 
 
-def test_restricting_drops_what_is_missing(tmp_path):
+def test_restricting_drops_missing_items(tmp_path):
     labels = annotations.read_annotations(write_files(tmp_path), "test")
     part = annotations.restrict(labels, np.array([20, 10, 77]), np.array([5, 7, 8]))
     assert part.partial == "2 of 3 images and 3 of 6 captions"

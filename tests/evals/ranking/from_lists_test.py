@@ -5,10 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xmodal.evals.boards.ragged import Ragged
-from xmodal.evals.boards.relation import Relation
+from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import RetrievalTask
-from xmodal.evals.metrics.recall import compute_recall_values
+from xmodal.evals.metrics import compute_recall_values
 from xmodal.evals.ranking import from_scores
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.products import SavedScores
@@ -120,7 +119,7 @@ def test_folds_and_list_metrics_of_whole_lists():
 
 
 def cut(matrix, task, length):
-    """What lists of one length give, and what whole lists give."""
+    """Metrics from lists of one length, and from whole lists."""
     keep = np.full(len(matrix), length)
     return (
         answer_lists(sort_lists(matrix, keep), task, ITEMS),
@@ -176,9 +175,7 @@ def test_list_metrics_need_as_many_items_as_r():
 def test_plausible_matches_of_cut_lists(name):
     generator = np.random.default_rng(6)
     matrix, task = few_values(generator), tasks(generator)[name]
-    r = np.max(
-        [from_scores.compute_r(task, each) for each in from_scores.relations_of(task)], axis=0
-    )
+    r = np.max([from_scores.compute_r(task, each) for each in task.relations], axis=0)
     found, whole = cut(matrix, task, int(r.max()))
     np.testing.assert_array_equal(found.values["pmrp"], whole.values["pmrp"])
     found, _ = cut(matrix, task, int(r.max()) - 1)
@@ -203,7 +200,7 @@ def test_only_items_of_the_fold_fill_a_list():
 
 
 def test_lists_of_a_whole_fold_decide_everything():
-    """What is not found within all items of the fold is known to be out of reach."""
+    """A positive missing among all items of the fold is known to be out of reach."""
     generator = np.random.default_rng(8)
     matrix, task = few_values(generator), tasks(generator)["folds"]
     whole = answer_lists(sort_lists(matrix), task, ITEMS)

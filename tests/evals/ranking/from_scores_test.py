@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from xmodal.evals.boards.ragged import Ragged
-from xmodal.evals.boards.relation import Relation
+from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.ranking import from_scores
-from xmodal.evals.ranking.products import SavedScores
+from xmodal.evals.ranking.from_scores import count_hits
+from xmodal.evals.ranking.products import Gallery, Products, SavedScores
+from xmodal.losses.similarity import make_similarity
 
 RECALLS = ("recall@1", "recall@5", "recall@10", "median_rank")
 
@@ -34,7 +35,7 @@ def slow_values(matrix, task, *, exclude_self=False):
         if task.folds is not None:
             order = [j for j in order if task.folds[0][i] == task.folds[1][j]]
         precisions = []
-        for relation in from_scores.relations_of(task):
+        for relation in task.relations:
             hits = [bool(relation.contains(i, j)) for j in order]
             r = sum(hits) + (0 if task.unreachable is None else task.unreachable[i])
             r = r if task.cap is None else min(r, task.cap)
@@ -153,3 +154,69 @@ def test_lists_that_would_be_too_long(monkeypatch):
     task = RetrievalTask(ragged([0, 1, 2]), ("map@r",))
     with pytest.raises(ValueError, match="map@r needs lists"):
         from_scores.answer_tasks(SavedScores(np.zeros((1, 4), np.float32)), [task])
+
+
+def random_relation(generator, queries, items, groups=6):
+    return Relation(
+        generator.integers(0, groups, queries).astype(np.int32),
+        generator.integers(0, groups + 1, items).astype(np.int32),
+        generator.random((groups, groups + 1)) < 0.4,
+    )
+
+
+def slow_counts(matrix, relation, r):
+    counts = []
+    for i, depth in enumerate(r):
+        first = np.argsort(-matrix[i], kind="stable")[:depth]
+        counts.append(sum(bool(relation.contains(i, j)) for j in first))
+    return counts
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 64), (65, 63), (130, 201)])
+@pytest.mark.parametrize("values", [1, 2, 9])
+def test_counted_hits_equal_a_stable_sort(shape, values):
+    """Scores of few values, of both signs and with both zeros: nearly every R cuts a tie."""
+    generator = np.random.default_rng(shape[1] + values)
+    matrix = generator.integers(-values, values + 1, shape).astype(np.float32)
+    matrix[(matrix == 0) & (generator.random(shape) < 0.5)] = -0.0
+    relation = random_relation(generator, *shape)
+    r = generator.integers(0, shape[1] + 1, shape[0])
+    r[:2] = [shape[1], 0][: shape[0]]
+    found = count_hits(SavedScores(matrix, block_size=64), relation, r)
+    np.testing.assert_array_equal(found, slow_counts(matrix, relation, r))
+
+
+def test_counted_hits_of_real_scores():
+    """Magnitudes from below the smallest to the largest float, and copies among them."""
+    generator = np.random.default_rng(0)
+    shape = 70, 150
+    matrix = generator.standard_normal(shape) * 10.0 ** generator.integers(-44, 38, shape)
+    matrix = matrix.astype(np.float32)
+    matrix[:, 100:] = matrix[:, generator.integers(0, 100, 50)]
+    relation = random_relation(generator, *shape)
+    r = generator.integers(1, 151, 70)
+    found = count_hits(SavedScores(matrix, block_size=64), relation, r)
+    subnormal = np.abs(matrix) < np.finfo(np.float32).tiny  # these are zeros, see SavedScores
+    assert (matrix[subnormal] != 0).any()
+    matrix[subnormal] = 0.0
+    np.testing.assert_array_equal(found, slow_counts(matrix, relation, r))
+
+
+def test_counted_hits_do_not_depend_on_the_tiles():
+    generator = np.random.default_rng(1)
+    left, right = (generator.standard_normal((n, 33), dtype=np.float32) for n in (150, 333))
+    right[::3] = right[0]
+    relation = random_relation(generator, 150, 333)
+    r = generator.integers(1, 334, 150)
+    prepare, score = make_similarity({"name": "dot"}).scorer()
+    counts = [
+        count_hits(
+            Products(*(Gallery(x, prepare, block_size=size) for x in (left, right)), score),
+            relation,
+            r,
+        )
+        for size in (64, 128, 1024)
+    ]
+    assert counts[0].sum() > 0
+    np.testing.assert_array_equal(counts[0], counts[1])
+    np.testing.assert_array_equal(counts[0], counts[2])

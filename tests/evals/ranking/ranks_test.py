@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting, ranks
 from xmodal.evals.ranking.products import Gallery, Products, SavedScores
 from xmodal.evals.ranking.ranks import Question
@@ -174,7 +174,7 @@ def test_lists_equal_a_stable_sort(devices, depth):
         np.testing.assert_array_equal(lists, expected)
 
 
-def test_tiles_stay_below_what_a_count_can_hold():
+def test_tiles_stay_below_the_limit_of_a_count():
     """Two counts share an int32; a query behind 40,000 items needs more than one tile."""
     items = np.arange(40_000, dtype=np.float32)[::-1, None].copy()
     last = Question(Ragged.from_pairs(np.zeros(1, int), np.array([39_999]), 1))

@@ -1,4 +1,4 @@
-"""Differences of two models against a slow loop, and what cannot be compared."""
+"""Differences of two models against a slow loop; models that cannot be compared."""
 
 import dataclasses
 import math
@@ -8,7 +8,7 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.evals.boards.types import Board, GradedPairs
-from xmodal.evals.metrics import recall
+from xmodal.evals.metrics import compute_median_rank, compute_recall_values
 from xmodal.evals.reports import compare, summary, uncertainty
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
@@ -22,7 +22,7 @@ def make_task(rank, clusters=CLUSTERS):
     return TaskResult(
         query_ids=10 * np.arange(len(rank)) + 7,
         clusters=clusters,
-        values=recall.compute_recall_values(rank, METRICS),
+        values=compute_recall_values(rank, METRICS),
         rank=rank,
         tied=np.zeros(len(rank), bool),
         gallery=500,
@@ -69,7 +69,7 @@ def test_equals_a_slow_loop():
             a, b = one.rank[chosen], other.rank[chosen]
             for k in (1, 10):
                 slow[f"recall@{k}"].append(100 * (np.mean(a < k) - np.mean(b < k)))
-            median = recall.compute_median_rank(a) - recall.compute_median_rank(b)
+            median = compute_median_rank(a) - compute_median_rank(b)
             slow["median_rank"].append(median)
         for metric, samples in slow.items():
             low, high = uncertainty.compute_interval(np.array(samples))
@@ -140,7 +140,7 @@ def test_queries_are_matched_by_id():
     assert compare.compare(shuffle(ours), shuffle(theirs)) == compare.compare(ours, theirs)
 
 
-def test_only_what_both_have_counts():
+def test_only_shared_parts_count():
     """A task of one side alone must not change the resamples either."""
     ours, theirs = make_model(1), make_model(2)
     (board,) = ours.results
@@ -218,7 +218,7 @@ def other_order(model):
         (other_task, r"share boards among \['b'\] and \['b'\], but no metric"),
     ],
 )
-def test_what_cannot_be_compared(change, message):
+def test_models_that_cannot_be_compared(change, message):
     with pytest.raises(UserError, match=message):
         compare.compare(make_model(1), change(make_model(2)))
 
@@ -238,7 +238,7 @@ def make_board(**changes):
         ({"name": "c"}, (400, 0), r"no metric in common: boards \['c', 'other'\] against"),
     ],
 )
-def test_what_cannot_be_compared_is_known_before_it_is_computed(board, draws, message):
+def test_models_that_cannot_be_compared_are_refused_before_the_work(board, draws, message):
     other = make_board(name="other", label_hash="of a board that only one has")
     with pytest.raises(UserError, match=message):
         compare.check_comparable(make_model(1), [make_board(**board), other], *draws)

@@ -93,7 +93,7 @@ def test_whether_a_folder_can_be_written_is_found_out_without_a_trace(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_json_has_null_for_what_is_undefined():
+def test_json_has_null_for_undefined_values():
     def refuse(constant):
         pytest.fail(f"{constant} is not JSON")
 

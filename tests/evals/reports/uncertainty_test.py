@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xmodal.evals.metrics import recall
+from xmodal.evals.metrics import compute_median_rank, compute_recall_values
 from xmodal.evals.reports import uncertainty
 from xmodal.evals.results import BoardResult, TaskResult
 
@@ -14,7 +14,7 @@ def make_task(generator, num_images, *, most=7, spread=200, metrics=("recall@1",
     images = generator.permutation(images).astype(np.int32)
     common = generator.exponential(spread, num_images)
     rank = (common[images] * generator.random(len(images))).astype(np.int32)
-    values = recall.compute_recall_values(rank, metrics)
+    values = compute_recall_values(rank, metrics)
     values["map@r"] = 100 * generator.random(len(images))
     return TaskResult(
         query_ids=np.arange(len(images)),
@@ -56,7 +56,7 @@ def slow_resamples(task, images, resamples):
             medians.append(np.nan)
             continue
         means.append({name: np.mean(values[chosen]) for name, values in task.values.items()})
-        medians.append(recall.compute_median_rank(task.rank[chosen]))
+        medians.append(compute_median_rank(task.rank[chosen]))
     found = {name: np.array([row[name] for row in means]) for name in task.values}
     return found | {"median_rank": np.array(medians)}
 

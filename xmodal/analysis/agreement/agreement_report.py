@@ -15,7 +15,7 @@ from xmodal.analysis.agreement.rank_correlation import (
 )
 from xmodal.evals.published import ECCV_TABLE_5
 from xmodal.evals.reports.files import format_json, write_files
-from xmodal.evals.reports.tables import format_table
+from xmodal.evals.reports.report import format_table
 
 
 def write_agreement(

@@ -44,8 +44,8 @@ class Definition:
       tasks: retrieval tasks to ask; one without a single positive is left out.
       metrics: names, see `xmodal.evals.boards.make.RetrievalTask`.
       own: whether a caption and its image, and captions of one image, are positives.
-      thresholds: rating task -> lowest score of a positive; own pairs stay positive whatever
-        their rating.
+      thresholds: rating task -> lowest score of a positive; own pairs of any rating stay
+        positive.
       correlations: rating tasks whose scores are compared with the model's.
       released: name of a released list of positives; where it is present nothing else counts.
       unreachable: positives of the released list that are known to be outside of the split.

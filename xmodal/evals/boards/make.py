@@ -12,34 +12,19 @@ from xmodal.evals.boards.definitions import (
     Definition,
     definitions_of,
 )
-from xmodal.evals.boards.label_hash import LabelHash
-from xmodal.evals.boards.positions import Positions
-from xmodal.evals.boards.positives import own_pairs, plausible_matches, rated_pairs
-from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.ids import LabelHash, Positions
+from xmodal.evals.boards.positives import Ragged, own_pairs, plausible_matches, rated_pairs
 from xmodal.evals.boards.types import Board, GradedPairs, Labels, RetrievalTask
 
-__all__ = [
-    "RETRIEVAL_TASKS",
-    "Board",
-    "GradedPairs",
-    "Labels",
-    "RetrievalTask",
-    "explain_left_out",
-    "make_boards",
-]
 _NOTHING_LEFT = "neither positives nor ratings are left"
 
 
 def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Board]:
-    """Builds boards of a dataset.
+    """Returns boards of a dataset.
 
     Args:
       labels: of the split.
-      names: boards to build; None for every board that has its labels, variants left
-        out.
-
-    Returns:
-      Boards, in the order of `names` or of `DEFINITIONS`.
+      names: of the boards; None for every board that has its labels, variants left out.
 
     Raises:
       UserError: a label names an item that is not in the galleries, a board is unknown, or one
@@ -64,15 +49,7 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
 
 
 def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[str]]:
-    """Why boards of a dataset were left out; variants, which wait to be named, were not.
-
-    Args:
-      labels: of the split.
-      boards: those that `make_boards` returned for no names.
-
-    Returns:
-      Reason -> names of boards.
-    """
+    """Returns the names of boards that `make_boards` left out unasked, by reason; no variants."""
     made = {board.name for board in boards}
     reasons: dict[str, list[str]] = {}
     for name, definition in definitions_of(labels.name).items():

@@ -1,19 +1,99 @@
-"""Positive pairs of each kind of label, by gallery position."""
+"""Positive pairs by gallery position: two ways to store them, and those of each kind of label."""
 
+import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-from xmodal.evals.boards.ragged import Ragged
-from xmodal.evals.boards.relation import Relation
+
+@dataclasses.dataclass(frozen=True)
+class Ragged:
+    """Row i holds `values[offsets[i]:offsets[i + 1]]` (compressed sparse rows).
+
+    Attributes:
+      offsets: int64 [Q + 1], starts at 0, never falls.
+      values: int32 [P], not negative; ascending and distinct within a row when built by
+        `from_pairs`.
+    """
+
+    offsets: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def from_pairs(cls, rows: np.ndarray, values: np.ndarray, num_rows: int) -> "Ragged":
+        """Groups (row, value) pairs by row; pairs given twice are kept once.
+
+        Args:
+          rows: integers [P] in 0..num_rows-1, in any order.
+          values: integers [P], not negative.
+          num_rows: Q; rows without a pair are empty.
+        """
+        stride = int(values.max()) + 1 if len(values) else 1
+        keys = np.unique(np.asarray(rows, np.int64) * stride + values)
+        counts = np.bincount(keys // stride, minlength=num_rows)
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(offsets, (keys % stride).astype(np.int32))
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """int64 [Q], number of values in every row."""
+        return np.diff(self.offsets)
+
+    def contains(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Whether items are in their rows: bool, `rows` and `items` broadcast; -1 is in none."""
+        keys, stride = self._keys
+        items = np.asarray(items)
+        # One key per pair; an item beyond the stride would spell a pair of another row.
+        wanted = np.asarray(rows, np.int64) * stride + items
+        found = keys[np.searchsorted(keys[:-1], wanted)] == wanted
+        return found & (items >= 0) & (items < stride)
+
+    @functools.cached_property
+    def _keys(self) -> tuple[np.ndarray, int]:
+        """Ascending keys row * stride + value, closed by one that is no pair; the stride."""
+        stride = int(self.values.max(initial=0)) + 1
+        keys = np.repeat(np.arange(len(self.lengths)), self.lengths) * stride + self.values
+        return np.concatenate([np.sort(keys), [-1]]), stride
+
+
+@dataclasses.dataclass(frozen=True)
+class Relation:
+    """Item n is a positive of query q if their groups are related.
+
+    Plausible matches relate 11.8 million image-caption pairs, but only through the category
+    vectors of the images, of which there are about two thousand.
+
+    Attributes:
+      query_group: int32 [Q].
+      gallery_group: int32 [N].
+      related: bool [G, H], by group of the query and group of the gallery item.
+    """
+
+    query_group: np.ndarray
+    gallery_group: np.ndarray
+    related: np.ndarray
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """int64 [Q], number of positives of every query."""
+        sizes = np.bincount(self.gallery_group, minlength=self.related.shape[1])
+        # float32 counts exactly up to 2 ** 24 items, and its product is a fast one.
+        counts = self.related.astype(np.float32) @ sizes.astype(np.float32)
+        return counts.astype(np.int64)[self.query_group]
+
+    def contains(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Whether items are positives of their queries, as `Ragged.contains`."""
+        items = np.asarray(items)
+        groups = self.query_group[rows], self.gallery_group[items]
+        return self.related[groups] & (items >= 0)
 
 
 def own_pairs(image_of_caption: np.ndarray, group: np.ndarray) -> dict[str, np.ndarray]:
-    """Positives a captioned dataset has by itself.
+    """Returns the positives a captioned dataset has by itself.
 
     Args:
-      image_of_caption: int [M], position of every caption's image, -1 where it is not in the
-        gallery.
+      image_of_caption: int [M], position of every caption's image, -1 for none in the gallery.
       group: int [M], equal for captions of one image.
 
     Returns:
@@ -33,7 +113,7 @@ def own_pairs(image_of_caption: np.ndarray, group: np.ndarray) -> dict[str, np.n
 def rated_pairs(
     modalities: tuple[str, str], left: np.ndarray, right: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Well rated pairs as positives, in both directions.
+    """Returns well rated pairs as positives, in both directions.
 
     Args:
       modalities: of the left and the right side.
@@ -41,7 +121,7 @@ def rated_pairs(
       right: int [P], positions.
 
     Returns:
-      Retrieval task -> int [2, P], (query, gallery) positions.
+      As `own_pairs`.
     """
     forward = np.stack([left, right])
     if modalities == ("text", "image"):
@@ -54,18 +134,16 @@ def rated_pairs(
 def plausible_matches(
     queries: np.ndarray, gallery: np.ndarray, zetas: Sequence[int]
 ) -> tuple[Relation, ...]:
-    """Items match if their category vectors differ in at most zeta places.
+    """Returns a relation for each largest Hamming distance in `zetas`.
 
-    An item without a category matches nothing (as in the evaluation of PCME and in the files
-    released with ECCV Caption, which leave the 48 such images of the COCO test split out).
+    Items match if their category vectors differ in at most zeta places. An item without a category
+    matches nothing (as in the evaluation of PCME and in the files released with ECCV Caption, which
+    leave the 48 such images of the COCO test split out).
 
     Args:
       queries: uint8 0/1 [Q, C], categories of every query's image.
       gallery: uint8 0/1 [N, C], categories of every gallery item's image.
-      zetas: largest Hamming distances.
-
-    Returns:
-      One relation for each of `zetas`.
+      zetas: rising.
     """
     query_vectors, query_group = _distinct(queries)
     gallery_vectors, gallery_group = _distinct(gallery)

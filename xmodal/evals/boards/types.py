@@ -2,25 +2,23 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 
-from xmodal.evals.boards.ragged import Ragged
-from xmodal.evals.boards.relation import Relation
+from xmodal.evals.boards.positives import Ragged, Relation
 
 
-class Labels(Protocol):
-    """The labeled side of an evaluation set.
-
-    `xmodal.data.EvalSet` and `xmodal.evals.labels.annotations.Annotations` have all of it.
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """The labels of one split, from released files or from a prepared dataset.
 
     Attributes:
       name: of the dataset.
-      image_ids: int32 [N].
-      caption_ids: int32 [M].
-      caption_image_ids: int32 [M], the image every caption was written for.
-      ratings: rating task -> dict of `left_ids`, `right_ids` (int32 [P]) and `scores` (float32
+      split: `test` or `validation`.
+      image_ids: integers [N].
+      caption_ids: integers [M].
+      caption_image_ids: integers [M], the image every caption was written for.
+      ratings: rating task -> dict of `left_ids`, `right_ids` (integers [P]) and `scores` (float32
         [P]); may be empty.
       lists: name of a released list of positives -> retrieval task -> (query ids, gallery ids)
         int64 [P] each; may be empty.
@@ -28,18 +26,21 @@ class Labels(Protocol):
       caption_categories: uint8 0/1 [M, C], objects in the image of every caption, or None.
       folds: int32 [N], fold of every image, or None.
       partial: how much of the split is here, "181 of 5,000 images"; "" for all of it.
+      differences: how files differ from those that were released, one phrase per file.
     """
 
     name: str
+    split: str
     image_ids: np.ndarray
     caption_ids: np.ndarray
     caption_image_ids: np.ndarray
     ratings: Mapping[str, Mapping[str, np.ndarray]]
     lists: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]
-    categories: np.ndarray | None
-    caption_categories: np.ndarray | None
-    folds: np.ndarray | None
-    partial: str
+    categories: np.ndarray | None = None
+    caption_categories: np.ndarray | None = None
+    folds: np.ndarray | None = None
+    partial: str = ""
+    differences: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,17 +84,22 @@ class RetrievalTask:
     cap: int | None = None
     folds: tuple[np.ndarray, np.ndarray] | None = None
 
+    @property
+    def relations(self) -> tuple[Ragged | Relation, ...]:
+        """The positives as a tuple, also of one."""
+        return self.positives if isinstance(self.positives, tuple) else (self.positives,)
+
 
 @dataclasses.dataclass(frozen=True)
 class Board:
     """A named set of retrieval tasks and correlations over the galleries of one split.
 
     Attributes:
-      name: prefix of all its metrics.
+      name: starts the tags of its metrics.
       definition: one sentence on the positives.
       tasks: retrieval task, a name in `RETRIEVAL_TASKS` -> its positives.
       graded: rating task -> pairs.
-      label_hash: 16 hexadecimal digits that name the labels exactly, whatever their order.
+      label_hash: 16 hexadecimal digits that name the labels exactly, in any order.
     """
 
     name: str

@@ -1,12 +1,12 @@
 """Evaluators by type: `config.evals = {NAME: {"type": ..., **options}}`."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
 
 from xmodal.config import UserError, lookup, read
-from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions
+from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
 from xmodal.evals.evaluators.pairs import PairsEvaluator, PairsOptions
 from xmodal.evals.evaluators.pools import PoolsEvaluator, PoolsOptions
@@ -24,14 +24,14 @@ __all__ = [
 
 
 class EvaluatorType(NamedTuple):
-    """A row of the table: the class of the options and that of the evaluator."""
+    """The class of the options, and (where, options, split, sides, mesh) -> evaluator."""
 
     options: type[Options]
-    evaluator: type
+    make: Callable[[str, Any, Split, Collection[str], Mesh | None], Evaluator]
 
 
 EVALUATORS: dict[str, EvaluatorType] = {
-    "boards": EvaluatorType(BoardsOptions, BoardsEvaluator),
+    "boards": EvaluatorType(BoardsOptions, boards_of_split),
     "pairs": EvaluatorType(PairsOptions, PairsEvaluator),
     "pools": EvaluatorType(PoolsOptions, PoolsEvaluator),
     "relations": EvaluatorType(RelationsOptions, RelationsEvaluator),
@@ -61,17 +61,9 @@ def make_evaluator(
     sides: Collection[str],
     mesh: Mesh | None = None,
 ) -> Evaluator:
-    """Returns the evaluator of `config.evals.NAME` for a split.
-
-    Args:
-      name: of the evaluator.
-      options: from `read_options`.
-      split: the labels.
-      sides: that the model embeds, of "image" and "text".
-      mesh: devices over which galleries are spread.
+    """Returns the evaluator of `config.evals.NAME` for a split and the sides that a model embeds.
 
     Raises:
       UserError: the split lacks labels, or the model a side, that the evaluator needs.
     """
-    row = EVALUATORS[options.type]
-    return row.evaluator.of_split(f"config.evals.{name}", options, split, sides, mesh)
+    return EVALUATORS[options.type].make(f"config.evals.{name}", options, split, sides, mesh)

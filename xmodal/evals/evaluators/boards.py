@@ -13,6 +13,7 @@ from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.evaluators.evaluator import (
+    Evaluator,
     Options,
     Provenance,
     Split,
@@ -22,9 +23,9 @@ from xmodal.evals.evaluators.evaluator import (
 )
 from xmodal.evals.inputs.galleries import check_coverage
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
-from xmodal.evals.labels.annotations import Annotations, read_annotations, restrict
+from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.ranking.rerank import make_reranker
-from xmodal.evals.reports.compare import check_comparable, rated_tasks
+from xmodal.evals.reports.compare import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
 from xmodal.evals.runner import evaluate_boards
@@ -48,26 +49,18 @@ class BoardsOptions(Options):
     task: str = ""
 
 
-class BoardsEvaluator:
+class BoardsEvaluator(Evaluator):
     """Computes boards, see `Evaluator`."""
 
     def __init__(
         self,
+        where: str,
         options: BoardsOptions,
         labels: Labels,
         provenance: Provenance,
-        *,
-        where: str = "config.evals",
-        mesh: Mesh | None = None,
+        mesh: Mesh | None,
     ) -> None:
         """Makes the boards.
-
-        Args:
-          options: of the evaluator.
-          labels: of the split.
-          provenance: of the labels.
-          where: section of the options, for messages.
-          mesh: devices over which galleries are spread.
 
         Raises:
           UserError: a board is unknown, or the labels allow none.
@@ -75,56 +68,16 @@ class BoardsEvaluator:
         self.options, self.provenance = options, provenance
         self._labels, self._mesh = labels, mesh
         self._reranker = make_reranker(f"{where}.reranker", options.reranker)
-        self.boards: Sequence[Board] = make_boards(labels, options.boards)
+        self.boards = make_boards(labels, options.boards)
         if not self.boards:
             raise UserError(
                 f"No board is named, or the labels of {options.annotations or labels.name} allow "
                 "none."
             )
 
-    @classmethod
-    def of_split(
-        cls,
-        where: str,
-        options: BoardsOptions,
-        split: Split,
-        sides: Collection[str],
-        mesh: Mesh | None = None,
-    ) -> "BoardsEvaluator":
-        """Makes the boards of a split for a model with the given sides.
-
-        Raises:
-          UserError: see `__init__`; or no board compares the sides, or the released labels are of
-            other items.
-        """
-        if not options.annotations:
-            labels = _labels_of(split)
-            evaluator = cls(options, labels, describe_split(split), where=where, mesh=mesh)
-        else:
-            ids = {"image": split.image_ids, "caption": split.caption_ids}
-            labels, notes = read_labels(
-                options.annotations, split.split, split.name, ids, partial=True
-            )
-            provenance = dataclasses.replace(
-                describe_labels(labels, options.annotations), notes=notes, records=split.hashes
-            )
-            evaluator = cls(options, labels, provenance, where=where, mesh=mesh)
-            evaluator.note_left_out()
-        _check_sides(split.name, evaluator.boards, sides)
-        return evaluator
-
-    def note_left_out(self) -> None:
-        """Adds a note for every reason why a board of the dataset was left out unasked."""
-        if self.options.boards is not None:
-            return
-        reasons = explain_left_out(self._labels, self.boards)
-        notes = [f"Left out {' and '.join(names)}: {reason}." for reason, names in reasons.items()]
-        self.provenance = dataclasses.replace(
-            self.provenance, notes=[*self.provenance.notes, *notes]
-        )
-
-    def check_comparable(self, other: StoredResults, rated: Collection[str] | None = None) -> None:
-        """See `Evaluator`; `rated` names the rating tasks that will be correlated."""
+    def check_comparable(self, other: StoredResults, source: Source | None = None) -> None:
+        """See `Evaluator`."""
+        rated = None if source is None else _rated_by(source)
         options = self.options
         check_comparable(other, self.boards, options.bootstrap_samples, options.seed, rated=rated)
 
@@ -146,82 +99,106 @@ class BoardsEvaluator:
         return results
 
 
-def _labels_of(split: Split) -> Annotations:
-    """The labels that a prepared dataset has: no lists, no folds."""
-    return Annotations(
-        name=split.name,
-        split=split.split,
-        image_ids=split.image_ids,
-        caption_ids=split.caption_ids,
-        caption_image_ids=split.caption_image_ids,
-        ratings=split.ratings,
-        lists={},
-        categories=split.categories,
-        caption_categories=split.caption_categories,
-        partial=split.partial,
-    )
+def boards_of_split(
+    where: str, options: BoardsOptions, split: Split, sides: Collection[str], mesh: Mesh | None
+) -> BoardsEvaluator:
+    """Makes the boards of a prepared dataset's split, see `make_evaluator`.
+
+    Raises:
+      UserError: see `BoardsEvaluator`; or no board compares the sides, or the released labels are
+        of other items.
+    """
+    if options.annotations:
+        ids = {"image": split.image_ids, "caption": split.caption_ids}
+        evaluator = boards_of_annotations(
+            options, split.split, split.name, ids, partial=True, where=where, mesh=mesh
+        )
+        evaluator.provenance = dataclasses.replace(evaluator.provenance, records=split.hashes)
+    else:
+        labels = Labels(
+            name=split.name,
+            split=split.split,
+            image_ids=split.image_ids,
+            caption_ids=split.caption_ids,
+            caption_image_ids=split.caption_image_ids,
+            ratings=split.ratings,
+            lists={},
+            categories=split.categories,
+            caption_categories=split.caption_categories,
+            partial=split.partial,
+        )
+        evaluator = BoardsEvaluator(where, options, labels, describe_split(split), mesh)
+    _check_sides(split.name, evaluator.boards, sides)
+    return evaluator
 
 
-def read_labels(
-    folder: str | os.PathLike,
+def boards_of_annotations(
+    options: BoardsOptions,
     split: str,
     place: str,
     ids: Mapping[str, np.ndarray] | None,
     *,
     partial: bool,
-) -> tuple[Annotations, list[str]]:
-    """Reads released labels for the items of a source.
+    where: str = "config.evals",
+    mesh: Mesh | None = None,
+) -> BoardsEvaluator:
+    """Makes the boards of released labels for the items of a source.
 
     Args:
-      folder: of the label files.
+      options: with the folder of the labels.
       split: of these labels.
-      place: of the source, for messages.
+      place: names the source in messages.
       ids: of the source by kind, "image" and "caption"; None where the source has no item list.
-      partial: whether the source may lack items of the split; the labels are then of those items
-        that it has.
-
-    Returns:
-      The labels, and notes on items that play no part.
+      partial: whether the source may lack items, and labels are of those that it has.
+      where: section of the options, for messages.
+      mesh: devices over which galleries are spread.
 
     Raises:
-      UserError: the labels cannot be read, or the items are not those of the split.
+      UserError: the labels cannot be read, or the items are not those of the split; see also
+        `BoardsEvaluator`.
     """
-    labels = read_annotations(folder, split)
-    if ids is None:
-        return labels, []
-    coverages = check_coverage(place, ids, labels, split=split, partial=partial)
-    if partial:
-        labels = restrict(labels, ids.get("image"), ids.get("caption"))
-    return labels, [
-        f"{each.extra:,} {each.kind}s of {place} are not of this split and play no part."
-        for each in coverages
-        if each.extra
+    labels = read_annotations(options.annotations, split)
+    extra: dict[str, int] = {}
+    if ids is not None:
+        extra = check_coverage(place, ids, labels, split=split, partial=partial)
+        if partial:
+            labels = restrict(labels, ids.get("image"), ids.get("caption"))
+    notes = [
+        f"{number:,} {kind}s of {place} are not of this split and play no part."
+        for kind, number in extra.items()
+        if number
     ]
-
-
-def describe_labels(labels: Annotations, folder: str | os.PathLike) -> Provenance:
-    """Returns the facts of released labels."""
     warnings = warn_of_part(labels.partial, labels.split)
     if labels.differences:
         warnings.append(
-            f"NOT THE RELEASED LABELS: in {os.fspath(folder)}, "
+            f"NOT THE RELEASED LABELS: in {os.fspath(options.annotations)}, "
             f"{'; '.join(labels.differences)}. The numbers compare with no published number; "
             "unless a part is meant, take the released files again."
         )
-    return Provenance(
+    provenance = Provenance(
         title=f"{labels.name}, {labels.split} split",
         published=labels.split == "test" and not warnings,
         warnings=warnings,
+        notes=notes,
     )
+    evaluator = BoardsEvaluator(where, options, labels, provenance, mesh)
+    if options.boards is None:
+        reasons = explain_left_out(labels, evaluator.boards)
+        left_out = [f"Left out {' and '.join(names)}: {why}." for why, names in reasons.items()]
+        evaluator.provenance = dataclasses.replace(provenance, notes=[*notes, *left_out])
+    return evaluator
 
 
-def rated_by(source: Source) -> set[str]:
-    """Returns the rating tasks that a source can be correlated with."""
+def _rated_by(source: Source) -> set[str]:
+    """Rating tasks that a source can be correlated with."""
     if isinstance(source, RankedLists):
         return set()
-    if isinstance(source, ScoreMatrix):
-        return {task for task, (left, right, _) in RATING_SIDES.items() if left != right}
-    return rated_tasks(source.sides)
+    between = isinstance(source, ScoreMatrix)
+    return {
+        task
+        for task, (left, right, _) in RATING_SIDES.items()
+        if (left != right if between else {left, right} <= source.sides)
+    }
 
 
 def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:

@@ -1,12 +1,13 @@
 """Common parts of all evaluators: options, labels, and the facts of a report."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from jax.sharding import Mesh
 
-from xmodal.config import setting
+from xmodal.config import UserError, setting, suggest
 from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Result
@@ -95,19 +96,16 @@ class Provenance:
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Evaluator(Protocol):
-    """Judges one source after another on the same labels.
-
-    Attributes:
-      options: of the evaluator.
-      provenance: of its labels.
-    """
+class Evaluator:
+    """Judges one source after another on the same labels, whose facts are its `provenance`."""
 
     options: Options
     provenance: Provenance
 
-    def check_comparable(self, other: StoredResults) -> None:
-        """Refuses stored results that the results of `run` could not be compared with.
+    def check_comparable(self, other: StoredResults, source: Source | None = None) -> None:
+        """Refuses stored results of boards that those of `run` could not be compared with.
+
+        Parts of the boards that a given `source` does not allow are not checked.
 
         Raises:
           UserError: labels or draws differ.
@@ -120,6 +118,37 @@ class Evaluator(Protocol):
           UserError: the source is not enough for a single number.
           ValueError: a value is not finite.
         """
+        raise NotImplementedError
+
+
+class NumbersEvaluator(Evaluator):
+    """Judges the splits of prepared datasets by numbers alone, see `Evaluator`."""
+
+    def __init__(
+        self,
+        where: str,
+        options: Options,
+        split: Split,
+        sides: Collection[str],
+        mesh: Mesh | None,
+    ) -> None:
+        """Reads the labels, see `make_evaluator`."""
+        self.options, self.provenance = options, describe_split(split)
+        self._where, self._split, self._mesh = where, split, mesh
+        self._read(sides)
+
+    def _read(self, sides: Collection[str]) -> None:
+        """Reads the labels, or refuses them or the sides."""
+        raise NotImplementedError
+
+    def _column(self, name: str) -> np.ndarray:
+        """A label column of the split."""
+        if name not in self._split.labels:
+            raise UserError(
+                f"{self._where} needs the label column {name!r}, which {self._split.name} lacks; "
+                f"{suggest([name], self._split.labels)}"
+            )
+        return np.asarray(self._split.labels[name])
 
 
 def warn_of_part(partial: str, split: str) -> list[str]:

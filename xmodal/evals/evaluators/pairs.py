@@ -4,17 +4,14 @@ import dataclasses
 from collections.abc import Collection
 
 import numpy as np
-from jax.sharding import Mesh
 from scipy import stats
 
-from xmodal.config import UserError, suggest
-from xmodal.evals.boards.label_hash import LabelHash
-from xmodal.evals.boards.positions import Positions
-from xmodal.evals.evaluators.evaluator import Options, Split, describe_split, with_similarity
+from xmodal.config import UserError
+from xmodal.evals.boards.ids import LabelHash, Positions
+from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split, with_similarity
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.products import open_scores
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Numbers
 
 
@@ -23,7 +20,7 @@ class PairsOptions(Options):
     """Options of correlations over sentence pairs: those of every type."""
 
 
-class PairsEvaluator:
+class PairsEvaluator(NumbersEvaluator):
     """Pearson and Spearman correlations per set, see `Evaluator`.
 
     The two captions of a record are its pair. Label columns: `score`, the gold score; `set`, the
@@ -31,36 +28,12 @@ class PairsEvaluator:
     as `avg<year>`, or 0. Correlations are in -1..1, as SemEval prints them.
     """
 
-    def __init__(self, where: str, options: PairsOptions, split: Split, mesh: Mesh | None) -> None:
-        """Reads the pairs; see `of_split`."""
-        self.options, self.provenance = options, describe_split(split)
-        self._split, self._mesh = split, mesh
-        self._gold = np.asarray(read_column(split, "score", where), np.float64)
-        self._sets = np.asarray(read_column(split, "set", where))
-        self._average = np.asarray(read_column(split, "average", where))
-        self._ends = _find_pairs(split)
-
-    @classmethod
-    def of_split(
-        cls,
-        where: str,
-        options: PairsOptions,
-        split: Split,
-        sides: Collection[str],
-        mesh: Mesh | None = None,
-    ) -> "PairsEvaluator":
-        """Makes the evaluator of a split for a model with the given sides.
-
-        Raises:
-          UserError: the model has no text side, a column is missing, or a record has not two
-            captions.
-        """
+    def _read(self, sides: Collection[str]) -> None:
         if "text" not in sides:
-            raise UserError(f"{where} compares sentences, but the model has no text side.")
-        return cls(where, options, split, mesh)
-
-    def check_comparable(self, other: StoredResults) -> None:
-        """See `Evaluator`; these numbers have no stored results to compare."""
+            raise UserError(f"{self._where} compares sentences, but the model has no text side.")
+        self._gold = self._column("score").astype(np.float64)
+        self._sets, self._average = self._column("set"), self._column("average")
+        self._ends = _find_pairs(self._split)
 
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""
@@ -93,20 +66,6 @@ class PairsEvaluator:
                 metrics,
             )
         ]
-
-
-def read_column(split: Split, name: str, where: str) -> np.ndarray:
-    """Returns a label column of a split.
-
-    Raises:
-      UserError: the split has no such column; says which it has.
-    """
-    if name not in split.labels:
-        raise UserError(
-            f"{where} needs the label column {name!r}, which {split.name} lacks; "
-            f"{suggest([name], split.labels)}"
-        )
-    return split.labels[name]
 
 
 def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:

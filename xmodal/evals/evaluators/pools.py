@@ -5,19 +5,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from jax.sharding import Mesh
 
 from xmodal.config import UserError, setting
-from xmodal.evals.boards.label_hash import LabelHash
-from xmodal.evals.boards.positions import Positions
-from xmodal.evals.boards.ragged import Ragged
-from xmodal.evals.evaluators.evaluator import Options, Split, describe_split, with_similarity
+from xmodal.evals.boards.ids import LabelHash, Positions
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split, with_similarity
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.ranks import Question, compute_ranks
 from xmodal.evals.ranking.rerank import make_reranker, rerank
-from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Numbers
 
 _DEPTHS = (1, 5, 10)
@@ -42,7 +39,7 @@ class PoolsOptions(Options):
     task: str = ""
 
 
-class PoolsEvaluator:
+class PoolsEvaluator(NumbersEvaluator):
     """Median rank and recalls in pools, see `Evaluator`.
 
     A pool has `size` images, drawn without replacement, and one caption of each. Every caption
@@ -50,33 +47,14 @@ class PoolsEvaluator:
     ids alone: all models meet the same ones. A median between two ranks stays a half.
     """
 
-    def __init__(self, where: str, options: PoolsOptions, split: Split, mesh: Mesh | None) -> None:
-        """Draws the pools; see `of_split`."""
-        self.options, self.provenance = options, describe_split(split)
-        self._split, self._mesh = split, mesh
-        self._reranker = make_reranker(f"{where}.reranker", options.reranker)
-        self._pools = [_draw_pool(split, options, repeat) for repeat in range(options.repeats)]
-
-    @classmethod
-    def of_split(
-        cls,
-        where: str,
-        options: PoolsOptions,
-        split: Split,
-        sides: Collection[str],
-        mesh: Mesh | None = None,
-    ) -> "PoolsEvaluator":
-        """Makes the evaluator of a split for a model with the given sides.
-
-        Raises:
-          UserError: the model has one side only.
-        """
+    def _read(self, sides: Collection[str]) -> None:
         if not {"image", "text"} <= set(sides):
-            raise UserError(f"{where} ranks images for captions; the model has {sorted(sides)}.")
-        return cls(where, options, split, mesh)
-
-    def check_comparable(self, other: StoredResults) -> None:
-        """See `Evaluator`; these numbers have no stored results to compare."""
+            raise UserError(
+                f"{self._where} ranks images for captions; the model has {sorted(sides)}."
+            )
+        self._reranker = make_reranker(f"{self._where}.reranker", self.options.reranker)
+        repeats = range(self.options.repeats)
+        self._pools = [_draw_pool(self._split, self.options, repeat) for repeat in repeats]
 
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""

@@ -4,17 +4,13 @@ import dataclasses
 from collections.abc import Collection
 
 import numpy as np
-from jax.sharding import Mesh
 
 from xmodal.config import UserError
-from xmodal.evals.boards.label_hash import LabelHash
-from xmodal.evals.boards.positions import Positions
-from xmodal.evals.evaluators.evaluator import Options, Split, describe_split
-from xmodal.evals.evaluators.pairs import read_column
+from xmodal.evals.boards.ids import LabelHash, Positions
+from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
-from xmodal.evals.metrics.precision import compute_average_precision
-from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.metrics import compute_average_precision
 from xmodal.evals.results import Numbers
 
 
@@ -38,17 +34,16 @@ class RelationsOptions(Options):
         return (self.labels,)
 
 
-class RelationsEvaluator:
+class RelationsEvaluator(NumbersEvaluator):
     """Average precision per relation over images and their own captions, see `Evaluator`."""
 
-    def __init__(
-        self, where: str, options: RelationsOptions, split: Split, mesh: Mesh | None
-    ) -> None:
-        """Reads the labels; see `of_split`."""
-        del mesh  # the pairs are few
-        self.options, self.provenance = options, describe_split(split)
-        self._where, self._split = where, split
-        labels = np.asarray(read_column(split, options.labels, where))
+    def _read(self, sides: Collection[str]) -> None:
+        where, split, options = self._where, self._split, self.options
+        if not {"image", "text"} <= set(sides):
+            raise UserError(f"{where} judges pairs of an image and a caption: both sides.")
+        if not options.task:
+            raise UserError(f"{where}.task is empty: name the task whose predictions are judged.")
+        labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
         known = split.label_names.get(options.labels) or map(str, range(labels.shape[1]))
         self._names = options.names or tuple(known)
@@ -59,29 +54,6 @@ class RelationsEvaluator:
             )
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
-
-    @classmethod
-    def of_split(
-        cls,
-        where: str,
-        options: RelationsOptions,
-        split: Split,
-        sides: Collection[str],
-        mesh: Mesh | None = None,
-    ) -> "RelationsEvaluator":
-        """Makes the evaluator of a split for a model with the given sides.
-
-        Raises:
-          UserError: the model has one side only, or the column or a name is missing.
-        """
-        if not {"image", "text"} <= set(sides):
-            raise UserError(f"{where} judges pairs of an image and a caption: both sides.")
-        if not options.task:
-            raise UserError(f"{where}.task is empty: name the task whose predictions are judged.")
-        return cls(where, options, split, mesh)
-
-    def check_comparable(self, other: StoredResults) -> None:
-        """See `Evaluator`; these numbers have no stored results to compare."""
 
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""

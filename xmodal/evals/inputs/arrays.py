@@ -19,10 +19,7 @@ from xmodal.evals.inputs.sources import Embeddings, Predictions, ScoreMatrix
 from xmodal.evals.reports.files import write_files
 
 # (ids, array) of each modality in the file of embeddings.
-_EMBEDDING_NAMES = (
-    ("image_ids", "image_embeddings"),
-    ("caption_ids", "caption_embeddings"),
-)
+_EMBEDDING_NAMES = (("image_ids", "image_embeddings"), ("caption_ids", "caption_embeddings"))
 # Scalars that a similarity may need: scale and shift of PCME's match probability.
 _PARAMETERS = ("match_scale", "match_shift")
 _SIMILARITY = "similarity"
@@ -65,19 +62,20 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
             f"{place}: images have {image.shape[-1]} dimensions and captions "
             f"{captions.shape[-1]}; both must come out of one joint space."
         )
-    parameters = {
-        name: _check_number(arrays[name], place, name) for name in _PARAMETERS if name in arrays
-    }
-    return Embeddings(
-        place,
-        image_ids,
-        image,
-        caption_ids,
-        captions,
-        _check_name(arrays[_SIMILARITY], place) if _SIMILARITY in arrays else "",
-        parameters,
-        _read_predictions(arrays, place, image_ids, caption_ids),
-    )
+    parameters = {}
+    for name in _PARAMETERS:
+        if (number := arrays.get(name)) is None:
+            continue
+        numeric = np.issubdtype(number.dtype, np.number)
+        if number.size != 1 or not numeric or not np.isfinite(number).all():
+            raise UserError(f"{name} in {place} is {number.tolist()}; give one number.")
+        parameters[name] = float(number.reshape(()))
+    similarity = arrays.get(_SIMILARITY, np.array(""))
+    if similarity.shape != () or similarity.dtype.kind != "U":
+        raise UserError(f"{_SIMILARITY} in {place} is {similarity.tolist()}; give one name.")
+    predictions = _read_predictions(arrays, place, image_ids, caption_ids)
+    sides = (image_ids, image, caption_ids, captions)
+    return Embeddings(place, *sides, str(similarity), parameters, predictions)
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
@@ -148,21 +146,17 @@ def load_scores(
 
 
 def place_of(source: object, name: str) -> str:
-    """Returns how messages name a source.
-
-    Args:
-      source: path of a file, or a mapping of its content.
-      name: of the argument.
+    """Returns how messages name a source: by its path; `name` is that of the argument.
 
     Raises:
-      UserError: it is neither.
+      UserError: the source is neither a path nor a mapping of the content of a file.
     """
     if isinstance(source, Mapping):
         return "<arrays>"
     if not isinstance(source, str | os.PathLike):
         raise UserError(
             f"{name} are given as {type(source).__name__}; give the path of a file, or a mapping "
-            "from the names in such a file to what they hold."
+            "from the names in such a file to their arrays or lists."
         )
     return os.fspath(source)
 
@@ -174,8 +168,7 @@ def _open_arrays(
     place = place_of(source, name)
     if isinstance(source, Mapping):
         return place, {key: np.asarray(array) for key, array in source.items()}
-    if not os.path.isfile(place):
-        raise UserError(f"There is no file {place!r}.")
+    _check_exists(place)
     if not zipfile.is_zipfile(place):
         raise UserError(f"{place} is no npz file, or was cut short; write it by numpy.savez.")
     arrays = {}
@@ -196,8 +189,7 @@ def _open_arrays(
 
 
 def _map_matrix(path: str) -> np.ndarray:
-    if not os.path.isfile(path):
-        raise UserError(f"There is no file {path!r}.")
+    _check_exists(path)
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
@@ -205,6 +197,11 @@ def _map_matrix(path: str) -> np.ndarray:
             f"{path} cannot be read ({first_line(error)}); write it again by numpy.save as one "
             "plain matrix of numbers."
         ) from error
+
+
+def _check_exists(path: str) -> None:
+    if not os.path.isfile(path):
+        raise UserError(f"There is no file {path!r}.")
 
 
 def first_line(error: Exception) -> str:
@@ -291,18 +288,6 @@ def _check_scores(
 def _blocks(matrix: np.ndarray) -> Iterator[np.ndarray]:
     for start in range(0, len(matrix), _ROWS_AT_A_TIME):
         yield matrix[start : start + _ROWS_AT_A_TIME]
-
-
-def _check_number(array: np.ndarray, place: str, name: str) -> float:
-    if array.size != 1 or not np.issubdtype(array.dtype, np.number) or not np.isfinite(array).all():
-        raise UserError(f"{name} in {place} is {array.tolist()}; give one number.")
-    return float(array.reshape(()))
-
-
-def _check_name(array: np.ndarray, place: str) -> str:
-    if array.shape != () or array.dtype.kind != "U":
-        raise UserError(f"{_SIMILARITY} in {place} is {array.tolist()}; give one name.")
-    return str(array)
 
 
 def _read_predictions(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.config import UserError
-from xmodal.evals.boards.positions import Positions
+from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 
@@ -15,28 +15,13 @@ from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 _ANOTHER_SPLIT = 0.1
 
 
-@dataclasses.dataclass(frozen=True)
-class Coverage:
-    """The items of one gallery that a source has.
-
-    Attributes:
-      kind: "image" or "caption".
-      found: bool [N], by position in the split.
-      extra: items of the source beyond the split; they play no part.
-    """
-
-    kind: str
-    found: np.ndarray
-    extra: int
-
-
 def check_coverage(
     place: str, ids: Mapping[str, np.ndarray], labels: Labels, *, split: str, partial: bool
-) -> list[Coverage]:
-    """Compares the ids of a source with those of the split.
+) -> dict[str, int]:
+    """Returns how many items of a source are beyond the split, by kind: they play no part.
 
     Args:
-      place: of the source, for messages.
+      place: names the source in messages.
       ids: "image" and "caption" -> ids; a kind without ids is left out.
       labels: of the split.
       split: its name.
@@ -45,7 +30,7 @@ def check_coverage(
     Raises:
       UserError: items are missing and may not be, or nothing fits.
     """
-    coverages = []
+    extra = {}
     for kind, wanted in (("image", labels.image_ids), ("caption", labels.caption_ids)):
         if kind not in ids:
             continue
@@ -63,8 +48,8 @@ def check_coverage(
                 f"the first is {kind} id {wanted[found.argmin()]}: export all of them, or pass "
                 "--partial for numbers on those that exist."
             )
-        coverages.append(Coverage(kind, found, count - int(found.sum())))
-    return coverages
+        extra[kind] = count - int(found.sum())
+    return extra
 
 
 def ids_of(source: Embeddings | ScoreMatrix) -> dict[str, np.ndarray]:
@@ -77,7 +62,9 @@ def order_embeddings(source: Embeddings, labels: Labels) -> Embeddings:
     """Returns the embeddings in the order of the split; arrays already in it are not copied."""
     at = _find(source, labels)
     arrays = {"image": source.images, "caption": source.captions}
-    arrays |= {kind: _take(arrays[kind], positions) for kind, positions in at.items()}
+    for kind, positions in at.items():
+        if not _is_whole(positions, len(arrays[kind])):
+            arrays[kind] = arrays[kind][positions]
     return dataclasses.replace(
         source,
         image_ids=np.asarray(labels.image_ids) if "image" in at else None,
@@ -101,12 +88,7 @@ def order_scores(source: ScoreMatrix, labels: Labels) -> "np.ndarray | Reordered
 
 
 class ReorderedMatrix:
-    """A matrix with rows and columns in another order, read where it is looked at.
-
-    Attributes:
-      shape: [N, M].
-      dtype: of the numbers.
-    """
+    """A matrix with rows and columns in another order, read where it is indexed."""
 
     ndim = 2
 
@@ -132,10 +114,6 @@ def _find(source: Embeddings | ScoreMatrix, labels: Labels) -> dict[str, np.ndar
     """Position in the source of every item of the split, by kind."""
     wanted = {"image": np.asarray(labels.image_ids), "caption": np.asarray(labels.caption_ids)}
     return {kind: Positions(kind, ids)(wanted[kind]) for kind, ids in ids_of(source).items()}
-
-
-def _take(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    return array if _is_whole(positions, len(array)) else array[positions]
 
 
 def _is_whole(positions: np.ndarray, size: int) -> bool:

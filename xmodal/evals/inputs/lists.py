@@ -8,8 +8,8 @@ import numpy as np
 
 from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
-from xmodal.evals.boards.positions import Positions
-from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.inputs.arrays import first_line, place_of
 from xmodal.evals.inputs.sources import RankedLists
@@ -44,16 +44,10 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLi
 def order_rankings(
     saved: RankedLists, labels: Labels, boards: Sequence[Board]
 ) -> dict[str, Ragged]:
-    """Ranked lists by position in the galleries of a split.
+    """Returns ranked lists by position in the galleries of a split, by task.
 
-    Args:
-      saved: the lists.
-      labels: of the split.
-      boards: that will be computed; a query that one of them asks needs a list.
-
-    Returns:
-      "i2t", "t2i" -> lists, best first, one row per query of the split; a query that no board
-      asks may have an empty one. A direction without lists is missing.
+    Lists have one row per query of the split, best item first; only a query that none of the
+    boards to be computed asks may have an empty one.
 
     Raises:
       UserError: a list names unknown items or is of an unknown query, or a query has no list.
@@ -66,7 +60,7 @@ def order_rankings(
             queries, items = (Positions(kinds[s], ids[s]) for s in RETRIEVAL_TASKS[task])
             place = f"{task!r} in {saved.place}"
             rows = _find_queries(lists, queries, place)
-            _check_asked(rows, queries, task, boards, place)
+            _check_complete(rows, queries, task, boards, place)
             ordered[task] = _make_ragged(lists, rows, queries, items, place)
     return ordered
 
@@ -85,14 +79,14 @@ def _find_queries(lists: Mapping[int, np.ndarray], queries: Positions, place: st
     return rows
 
 
-def _check_asked(
+def _check_complete(
     rows: np.ndarray, queries: Positions, task: str, boards: Sequence[Board], place: str
 ) -> None:
+    """Refuses lists, of the queries at `rows`, that lack a query of some board."""
     asking = [board for board in boards if task in board.tasks]
     lacking = np.zeros(len(queries.ids), bool)
     for board in asking:
-        positives = board.tasks[task].positives
-        for each in positives if isinstance(positives, tuple) else (positives,):
+        for each in board.tasks[task].relations:
             lacking |= each.lengths > 0
     number = lacking.sum()
     lacking[rows] = False

@@ -51,12 +51,7 @@ class Predictions:
     def rows(self, queries: np.ndarray, *, transposed: bool) -> jax.Array:
         """Returns probabilities of queries with the whole gallery.
 
-        Args:
-          queries: positions of B images, or of captions if `transposed`.
-          transposed: whether captions are the queries.
-
-        Returns:
-          float32 [B, M, C], or [B, N, C] if `transposed`.
+        Of B images, float32 [B, M, C]; if `transposed`, of B captions, float32 [B, N, C].
         """
         if transposed:
             return jnp.swapaxes(self.combine(self.images, self.captions[queries]), 0, 1)
@@ -98,7 +93,7 @@ class Embeddings:
     """Embeddings of a model; a side without embeddings is None, with its ids.
 
     Attributes:
-      place: where they came from, for messages.
+      place: names the source in messages.
       image_ids: int64 [N].
       images: float32 [N, D], or [N, K, D] with K embeddings of every item.
       caption_ids: int64 [M].
@@ -129,7 +124,7 @@ class ScoreMatrix:
     """The score of every image with every caption, for models that read pairs.
 
     Attributes:
-      place: where they came from, for messages.
+      place: names the source in messages.
       image_ids: int64 [N].
       caption_ids: int64 [M].
       matrix: floats [N, M], larger for more similar; may be mapped from disk.
@@ -146,7 +141,7 @@ class RankedLists:
     """Ranked lists, most similar first; a direction without lists is None.
 
     Attributes:
-      place: where they came from, for messages.
+      place: names the source in messages.
       i2t: image id -> int64 caption ids.
       t2i: caption id -> int64 image ids.
     """

@@ -2,16 +2,27 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from xmodal import cxc_files
 from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
-from xmodal.evals.boards.positions import Positions
-from xmodal.evals.labels.known_files import CATEGORIES, LISTS, ORDERS, OWN, ratings_file, url_of
-from xmodal.evals.labels.released import ReleasedFiles, read_categories, read_ids, read_lists
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.boards.types import Labels
+from xmodal.evals.labels.released import (
+    CATEGORIES,
+    LISTS,
+    ORDERS,
+    OWN,
+    ReleasedFiles,
+    ratings_file,
+    read_categories,
+    read_ids,
+    read_lists,
+    url_of,
+)
 
 _DATASET = "coco_captions"
 _FOLD_CAPTIONS = 5000
@@ -19,40 +30,7 @@ _ENDS = ("left_ids", "right_ids")
 _NOUNS = {"image": "image", "text": "caption"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Annotations:
-    """Everything the released files say about one split; see `xmodal.evals.boards.types.Labels`.
-
-    Attributes:
-      name: of the dataset.
-      split: `test` or `validation`.
-      image_ids: int64 [N], in the order of their first caption.
-      caption_ids: int64 [M], in Karpathy's order where that was released.
-      caption_image_ids: int64 [M].
-      ratings: rating task -> `left_ids`, `right_ids`, `scores`.
-      lists: released list -> retrieval task -> (query ids, gallery ids).
-      categories: uint8 [N, 80], or None.
-      caption_categories: uint8 [M, 80], of the images of the captions, or None.
-      folds: int32 [N], thousands of images in Karpathy's order, or None.
-      partial: how much is here of a split that is not whole, or "".
-      differences: how files differ from those that were released, one phrase per file.
-    """
-
-    name: str
-    split: str
-    image_ids: np.ndarray
-    caption_ids: np.ndarray
-    caption_image_ids: np.ndarray
-    ratings: Mapping[str, Mapping[str, np.ndarray]]
-    lists: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]
-    categories: np.ndarray | None = None
-    caption_categories: np.ndarray | None = None
-    folds: np.ndarray | None = None
-    partial: str = ""
-    differences: tuple[str, ...] = ()
-
-
-def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
+def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     """Reads the released files in a folder or anywhere below it.
 
     The galleries are in the released order, not in that of any saved embeddings, so that ties
@@ -86,7 +64,7 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
         files.count(path, categories=categories.shape[1], images=int(categories.any(1).sum()))
         caption_categories = categories[Positions("image", image_ids)(caption_image_ids)]
     lists = _read_lists(files)
-    return Annotations(
+    return Labels(
         name=_DATASET,
         split=split,
         image_ids=image_ids,
@@ -102,11 +80,11 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Annotations:
 
 
 def restrict(
-    labels: Annotations,
+    labels: Labels,
     image_ids: np.ndarray | None = None,
     caption_ids: np.ndarray | None = None,
-) -> Annotations:
-    """The same labels on the items that exist; all that mention another item are dropped.
+) -> Labels:
+    """Returns the same labels on the items that exist; all that mention another item are dropped.
 
     Args:
       labels: of a split.
@@ -127,38 +105,46 @@ def restrict(
         kind: np.ones(len(ids), bool) if given[kind] is None else np.isin(ids, given[kind])
         for kind, ids in wholes.items()
     }
-    for kind, kept in keep.items():
-        if not kept.any():
+    for kind, found in keep.items():
+        if not found.any():
             raise UserError(
-                f"None of the {len(given[kind])} {_NOUNS[kind]} ids is among the {len(kept)} of "
+                f"None of the {len(given[kind])} {_NOUNS[kind]} ids is among the {len(found)} of "
                 f"{labels.name} {labels.split}: another split?"
             )
-    if all(kept.all() for kept in keep.values()):
+    if all(found.all() for found in keep.values()):
         return labels
     gone = {kind: ids[~keep[kind]] for kind, ids in wholes.items()}
 
     def rows(kind: str, values: np.ndarray | None) -> np.ndarray | None:
         return None if values is None else values[keep[kind]]
 
+    def kept(ends: Iterable[np.ndarray], kinds: Sequence[str]) -> np.ndarray:
+        lost = [np.isin(ids, gone[kind]) for ids, kind in zip(ends, kinds, strict=True)]
+        return ~(lost[0] | lost[1])
+
+    ratings = {}
+    for task, rated in labels.ratings.items():
+        stays = kept((rated[end] for end in _ENDS), RATING_SIDES[task][:2])
+        ratings[task] = {key: column[stays] for key, column in rated.items()}
+    lists: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {name: {} for name in labels.lists}
+    for name, tasks in labels.lists.items():
+        for task, pairs in tasks.items():
+            stays = kept(pairs, RETRIEVAL_TASKS[task])
+            lists[name][task] = tuple(ids[stays] for ids in pairs)
     return dataclasses.replace(
         labels,
         image_ids=rows("image", labels.image_ids),
         caption_ids=rows("text", labels.caption_ids),
         caption_image_ids=rows("text", labels.caption_image_ids),
-        ratings={
-            task: _restrict_ratings(task, rated, gone) for task, rated in labels.ratings.items()
-        },
-        lists={
-            name: {task: _restrict_list(task, pairs, gone) for task, pairs in tasks.items()}
-            for name, tasks in labels.lists.items()
-        },
+        ratings=ratings,
+        lists=lists,
         categories=rows("image", labels.categories),
         caption_categories=rows("text", labels.caption_categories),
         folds=None,
         partial=" and ".join(
-            f"{kept.sum():,} of {len(kept):,} {_NOUNS[kind]}s"
-            for kind, kept in keep.items()
-            if not kept.all()
+            f"{found.sum():,} of {len(found):,} {_NOUNS[kind]}s"
+            for kind, found in keep.items()
+            if not found.all()
         ),
     )
 
@@ -202,19 +188,3 @@ def _read_lists(files: ReleasedFiles) -> dict[str, dict[str, tuple[np.ndarray, n
                 lists.setdefault(name, {})[task] = queries, items = read_lists(path)
                 files.count(path, queries=len(np.unique(queries)), positives=len(items))
     return lists
-
-
-def _restrict_ratings(
-    task: str, rated: Mapping[str, np.ndarray], gone: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    kinds = RATING_SIDES[task][:2]
-    lost = [np.isin(rated[side], gone[kind]) for side, kind in zip(_ENDS, kinds, strict=True)]
-    return {key: column[~(lost[0] | lost[1])] for key, column in rated.items()}
-
-
-def _restrict_list(
-    task: str, pairs: tuple[np.ndarray, np.ndarray], gone: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    kinds = RETRIEVAL_TASKS[task]
-    lost = [np.isin(ids, gone[kind]) for ids, kind in zip(pairs, kinds, strict=True)]
-    return tuple(ids[~(lost[0] | lost[1])] for ids in pairs)

@@ -1,34 +1,99 @@
-"""Finds and reads released label files other than the ratings of Crisscrossed Captions."""
+"""Finds, reads and counts the released label files; the ratings are read by `cxc_files`."""
 
 import filecmp
 import json
 import os
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xmodal import cxc_files
 from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import first_line
-from xmodal.evals.labels.known_files import describe_difference, names_of, url_of
+
+_ECCV = "https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data"
+_PCME = "https://github.com/naver-ai/pcme/tree/main/datasets/annotations"
+_COCO = "https://cocodataset.org/#download"
+
+OWN = "original_caption_to_image.json"
+# Split -> caption ids in the order of Karpathy's split; from ECCV Caption and from PCME.
+ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
+# The table says the same as the file of COCO, in one row per image.
+CATEGORIES = ("val2014_categories.npz", "instances_val2014.json")
+# Released lists of the test split -> retrieval task -> file.
+LISTS = {
+    name: {"i2t": f"{name}_image_to_caption.json", "t2i": f"{name}_caption_to_image.json"}
+    for name in ("eccv", "cxc")
+}
+# Split -> images with an object; the other few of its 5,000 have none.
+_LABELED_IMAGES = {"test": 4_952, "validation": 4_948}
+
+# File -> counted quantity -> its released number.
+_COUNTS: dict[str, dict[str, int]] = {
+    **{f"{file}.csv": {"pairs": pairs} for file, pairs in cxc_files.PAIRS.items()},
+    **{name: {"captions": 25_000} for name in ORDERS.values()},
+    OWN: {"queries": 25_000, "positives": 25_000},
+    "eccv_caption_to_image.json": {"queries": 1_332, "positives": 11_279},
+    "eccv_image_to_caption.json": {"queries": 1_261, "positives": 22_550},
+    "cxc_caption_to_image.json": {"queries": 24_972, "positives": 35_585},
+    "cxc_image_to_caption.json": {"queries": 5_000, "positives": 35_585},
+}
+
+
+def ratings_file(task: str, split: str) -> str:
+    """The file of a task of Crisscrossed Captions."""
+    return f"{task}_{cxc_files.SPLITS[split]}.csv"
+
+
+def names_of(split: str) -> list[str]:
+    """All files that say something about a split."""
+    names = [ratings_file(task, split) for task in cxc_files.TASKS]
+    names += [ORDERS[split], *CATEGORIES]
+    if split == "test":
+        names += [OWN, *(name for tasks in LISTS.values() for name in tasks.values())]
+    return sorted(names)
+
+
+def url_of(path: Path) -> str:
+    """Where a file was released."""
+    if path.suffix == ".csv":
+        return cxc_files.HOME
+    if path.name in CATEGORIES:
+        return _COCO
+    return _PCME if path.name == ORDERS["validation"] else _ECCV
+
+
+def describe_difference(name: str, split: str, found: Mapping[str, int]) -> str:
+    """Returns how the counts of a file differ from the released ones.
+
+    "sts_test.csv holds 2,999 pairs instead of 44,045"; "" for a file as released. `found` maps
+    quantities to numbers: `pairs` of ratings, `captions` of an order, `queries` and `positives` of
+    lists, `categories` and `images` that have one.
+    """
+    expected = _COUNTS.get(name) or {"categories": 80, "images": _LABELED_IMAGES[split]}
+    wrong = [
+        f"{found[quantity]:,} {quantity} instead of {number:,}"
+        for quantity, number in expected.items()
+        if found[quantity] != number
+    ]
+    return f"{name} holds {' and '.join(wrong)}" if wrong else ""
 
 
 class ReleasedFiles:
     """The released files of a split in a folder or anywhere below it.
 
-    Attributes:
-      folder: where they were looked for.
-      differences: how the counted ones differ from the released ones.
+    `differences` are those of the counted files from the released ones.
     """
 
     def __init__(self, folder: str | os.PathLike, split: str) -> None:
         """Looks for the files.
 
         Raises:
-          UserError: the folder is not there, none of the files is, or one is there twice with
-            different content.
+          UserError: the folder or all of its files are missing, or two files of one name differ.
         """
         if not isinstance(folder, str | os.PathLike):
             raise UserError(f"The annotations are {folder!r}; name the folder they are in.")
@@ -62,11 +127,7 @@ class ReleasedFiles:
 
 
 def read_ids(path: Path) -> np.ndarray:
-    """Ids from an npy file.
-
-    Returns:
-      int64 [M], all different.
-    """
+    """Returns the ids of an npy file, int64 [M], all different."""
     try:
         with path.open("rb") as file:
             ids = np.lib.format.read_array(file, allow_pickle=False)
@@ -80,11 +141,7 @@ def read_ids(path: Path) -> np.ndarray:
 
 
 def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Positives from a JSON object, query id -> list of gallery ids.
-
-    Returns:
-      Query ids and gallery ids, int64 [P] each.
-    """
+    """Returns query ids and gallery ids, int64 [P] each, from a JSON object of id lists."""
     content = _read_json(path)
     try:
         pairs = [(int(query), _whole(item)) for query, items in content.items() for item in items]
@@ -95,14 +152,11 @@ def read_lists(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
-    """Which categories occur in every image.
+    """Returns the categories of every image, uint8 0/1 [N, C], in the order of the category ids.
 
     Args:
       path: COCO's `instances_*.json`, or an npz of `image_ids` [K] and `labels` 0/1 [K, C].
       image_ids: int [N]; an image the file does not name has no category.
-
-    Returns:
-      uint8 0/1 [N, C], columns in the order of the category ids.
     """
     read = _read_category_table if path.suffix == ".npz" else _read_instances
     ids, image, category, width = read(path)
@@ -163,8 +217,8 @@ def _read_json(path: Path, object_hook: Any = None) -> Any:
         raise _damaged(path, f"cannot be read as JSON ({first_line(error)})") from error
 
 
-def _damaged(path: Path, what: str) -> UserError:
-    return UserError(f"{path} {what}; take the released file again from {url_of(path)}")
+def _damaged(path: Path, problem: str) -> UserError:
+    return UserError(f"{path} {problem}; take the released file again from {url_of(path)}")
 
 
 def _whole(item: Any) -> int:

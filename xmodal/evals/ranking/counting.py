@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.positives import Ragged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +56,8 @@ def make_side(
 ) -> Side:
     """Places the questions of one direction on the device, with nothing counted yet.
 
-    Args:
-      questions: label sets.
-      best: best positives of each.
-      padded: number of queries and of items, in whole tiles.
-      depth: length of the lists to keep; 0 for none.
+    `padded` are the numbers of queries and of items in whole tiles, `depth` the length of the lists
+    to keep, 0 for none.
     """
     queries, items = padded
     counts = []

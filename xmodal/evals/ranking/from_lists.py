@@ -2,32 +2,24 @@
 
 import numpy as np
 
-from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import RetrievalTask
-from xmodal.evals.metrics.recall import compute_recall_values
+from xmodal.evals.metrics import compute_recall_values
 from xmodal.evals.ranking.from_scores import (
     LIST_METRICS,
     TaskAnswer,
     compute_list_values,
     compute_r,
     has_positives,
-    relations_of,
 )
 
 
 def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer:
-    """Computes the metrics whose value is certain for every query.
+    """Computes the metrics whose value is certain for every query; `missing` names the others.
 
     A list that ends before its first positive leaves the rank open, yet decides recall@k if it
-    is at least k long; within folds, only items of the query's fold count.
-
-    Args:
-      lists: items of every query by falling score; an empty row for a query that has no positive.
-      task: the task.
-      gallery: number of items.
-
-    Returns:
-      The metrics; those the lists cannot give are named in `missing`.
+    is at least k long; within folds, only items of the query's fold count. `lists` are items by
+    falling score, with an empty row for a query that has no positive.
     """
     table = _pad(lists, task)
     is_query = has_positives(task)
@@ -50,7 +42,7 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer
             if "median_rank" in task.metrics:
                 missing["median_rank"] = _too_short(int(np.sum(~known)), rows)
     for metric in set(task.metrics) & set(LIST_METRICS):
-        r = np.max([compute_r(task, relation) for relation in relations_of(task)], axis=0)
+        r = np.max([compute_r(task, relation) for relation in task.relations], axis=0)
         if undecided := int(np.sum((length < np.minimum(r, gallery))[rows])):
             missing[metric] = _too_short(undecided, rows)
             continue

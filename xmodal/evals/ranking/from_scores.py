@@ -5,19 +5,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xmodal.evals.boards.ragged import Ragged
-from xmodal.evals.boards.relation import Relation
+from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import RetrievalTask
-from xmodal.evals.metrics import precision
-from xmodal.evals.ranking.hits import count_hits
+from xmodal.evals.metrics import compute_map_at_r, compute_r_precision
 from xmodal.evals.ranking.products import Scores
-from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
+from xmodal.evals.ranking.ranks import Question, Ranks, compute_ranks
 
 # Metrics of the top of a list, and the function of each.
 LIST_METRICS = {
-    "map@r": precision.compute_map_at_r,
-    "r_precision": precision.compute_r_precision,
-    "pmrp": precision.compute_r_precision,
+    "map@r": compute_map_at_r,
+    "r_precision": compute_r_precision,
+    "pmrp": compute_r_precision,
 }
 # Longest list that is kept; PCME's R-Precision, whose R goes into the thousands, is counted.
 _LONGEST_LIST = 256
@@ -50,55 +48,52 @@ def answer_tasks(
 ) -> tuple[list[TaskAnswer], list[TaskAnswer]]:
     """Answers all tasks between two galleries.
 
-    Args:
-      scores: of Q queries and N items.
-      forward: tasks of the queries.
-      backward: tasks of the items, which then look for the queries.
-      exclude_self: see `compute_ranks`.
+    `forward` are tasks of the Q queries; `backward` those of the N items, which then look for the
+    queries. For `exclude_self` see `compute_ranks`.
     """
     if not forward and not backward:
         return [], []
-    answers = compute_ranks(
-        scores,
-        _questions(forward),
-        _questions(backward),
-        exclude_self=exclude_self,
-        depths=(_depth(forward), _depth(backward)),
+    both = (forward, backward)
+    questions = (
+        [Question(task.positives, task.folds) for task in tasks if _asks_ranks(task)]
+        for tasks in both
     )
-    turned = (scores, scores.transpose())
-    return tuple(
-        _find_all(tasks, answer, side)
-        for tasks, answer, side in zip((forward, backward), answers, turned, strict=True)
+    depths = tuple(
+        max((_needed_depth(task) for task in tasks if _is_listed(task)), default=0)
+        for tasks in both
     )
-
-
-def relations_of(task: RetrievalTask) -> tuple[Ragged | Relation, ...]:
-    """The label sets of a task, as a tuple also where there is but one."""
-    return task.positives if isinstance(task.positives, tuple) else (task.positives,)
+    answers = compute_ranks(scores, *questions, exclude_self=exclude_self, depths=depths)
+    found = []
+    for tasks, each, side in zip(both, answers, (scores, scores.transpose()), strict=True):
+        ranks = iter(each.ranks)
+        found.append(
+            [
+                _answer(task, next(ranks) if _asks_ranks(task) else None, each.lists, side)
+                for task in tasks
+            ]
+        )
+    return tuple(found)
 
 
 def has_positives(task: RetrievalTask) -> np.ndarray:
     """Which queries have a positive, bool [Q]."""
-    return np.any([_count(task, relation) > 0 for relation in relations_of(task)], axis=0)
+    return np.any([_count(task, relation) > 0 for relation in task.relations], axis=0)
 
 
 def compute_list_values(
     task: RetrievalTask, lists: np.ndarray, rows: np.ndarray, metric: str
 ) -> np.ndarray:
-    """One metric of the tops of lists.
+    """Returns a metric of `LIST_METRICS` from the tops of lists, float64 [P] in percent.
 
     Args:
       task: the task.
       lists: int32 [Q, depth], items by falling score, -1 behind the last; depth is at least the
         largest R.
       rows: int [P], queries with a positive.
-      metric: a key of `LIST_METRICS`.
-
-    Returns:
-      float64 [P], in percent.
+      metric: its name.
     """
     values = []
-    for relation in relations_of(task):
+    for relation in task.relations:
         hits = relation.contains(rows[:, None], lists[rows])
         values.append(LIST_METRICS[metric](hits, compute_r(task, relation)[rows]))
     return 100.0 * np.mean(values, axis=0)
@@ -117,7 +112,7 @@ def _count(task: RetrievalTask, relation: Ragged | Relation) -> np.ndarray:
 def _needed_depth(task: RetrievalTask) -> int:
     if not set(task.metrics) & set(LIST_METRICS):
         return 0
-    return max(int(compute_r(task, relation).max(initial=0)) for relation in relations_of(task))
+    return max(int(compute_r(task, relation).max(initial=0)) for relation in task.relations)
 
 
 def _is_listed(task: RetrievalTask) -> bool:
@@ -125,27 +120,11 @@ def _is_listed(task: RetrievalTask) -> bool:
     return task.folds is None and _needed_depth(task) <= _LONGEST_LIST
 
 
-def _depth(tasks: Sequence[RetrievalTask]) -> int:
-    return max((_needed_depth(task) for task in tasks if _is_listed(task)), default=0)
-
-
 def _asks_ranks(task: RetrievalTask) -> bool:
     return not set(task.metrics) <= set(LIST_METRICS)
 
 
-def _questions(tasks: Sequence[RetrievalTask]) -> list[Question]:
-    return [Question(task.positives, task.folds) for task in tasks if _asks_ranks(task)]
-
-
-def _find_all(tasks: Sequence[RetrievalTask], answers: Answers, scores: Scores) -> list[TaskAnswer]:
-    ranks = iter(answers.ranks)
-    return [
-        _find(task, next(ranks) if _asks_ranks(task) else None, answers.lists, scores)
-        for task in tasks
-    ]
-
-
-def _find(
+def _answer(
     task: RetrievalTask, ranks: Ranks | None, lists: np.ndarray, scores: Scores
 ) -> TaskAnswer:
     queries, items = scores.shape
@@ -167,13 +146,37 @@ def _find(
 
 
 def _count_r_precision(task: RetrievalTask, metric: str, scores: Scores) -> np.ndarray:
-    if LIST_METRICS[metric] is not precision.compute_r_precision:
+    if LIST_METRICS[metric] is not compute_r_precision:
         raise ValueError(
             f"{metric} needs lists over the whole gallery of at most {_LONGEST_LIST} items; these "
             f"would be {_needed_depth(task)} long{' and of folds' if task.folds else ''}."
         )
     values = []
-    for relation in relations_of(task):
+    for relation in task.relations:
         r = compute_r(task, relation)
         values.append(count_hits(scores, relation, r, task.folds) / np.maximum(r, 1))
     return 100.0 * np.mean(values, axis=0)
+
+
+def count_hits(
+    scores: Scores,
+    relation: Relation,
+    r: np.ndarray,
+    folds: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
+    """Returns the number of positives among the first R items, int [Q], for an R of thousands.
+
+    Of two equal scores the smaller position comes first. `r` is int [Q], at most the number of
+    items a query meets; `folds` as in `RetrievalTask`.
+    """
+    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
+    counts = np.zeros(queries, np.int64)
+    for start in range(0, queries, rows):
+        tiles = [np.asarray(scores.tile(start // rows, j)) for j in range(-(-items // columns))]
+        block = np.concatenate(tiles, axis=1)[:, :items]
+        for query, row in enumerate(block[: queries - start], start):
+            if folds is not None:
+                row = np.where(folds[1] == folds[0][query], row, -np.inf)
+            top = np.argsort(-row, kind="stable")[: r[query]]
+            counts[query] = np.sum(relation.contains(query, top))
+    return counts

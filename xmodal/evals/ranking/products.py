@@ -128,13 +128,7 @@ class Products:
         items: Gallery,
         score: Score,
     ) -> None:
-        """Prepares the scores of two galleries.
-
-        Args:
-          queries: Q items.
-          items: N items; the same object for scores within one gallery.
-          score: two prepared blocks -> float32 [b, m].
-        """
+        """Takes Q queries and N items, the same object within one gallery, and their score."""
         self.shape = (queries.size, items.size)
         self.tile_shape = (queries.rows, items.rows)
         self._queries, self._items = queries, items
@@ -220,12 +214,10 @@ class SavedScores:
     def __init__(
         self, matrix: np.ndarray, *, block_size: int = 1024, mesh: Mesh | None = None
     ) -> None:
-        """Wraps the matrix.
+        """Wraps a matrix [Q, N] of any float type, in memory or mapped from a file.
 
-        Args:
-          matrix: [Q, N] of any float type, in memory or mapped from a file.
-          block_size: queries and items per tile.
-          mesh: the columns of every tile are spread over its `data` axis.
+        Tiles have at most `block_size` queries and items; their columns are spread over the `data`
+        axis of `mesh`.
         """
         group = _GROUP * (mesh.shape["data"] if mesh is not None else 1)
         self.shape = matrix.shape
@@ -256,15 +248,10 @@ class SavedScores:
 def open_scores(
     embeddings: Embeddings, *, block_size: int = 1024, mesh: Mesh | None = None
 ) -> dict[tuple[str, str], Scores]:
-    """Returns the scores between every two sides that have embeddings.
+    """Returns the scores of ("image", "text"), ("text", "text") and ("image", "image").
 
-    Args:
-      embeddings: of the items to rank, in any order.
-      block_size: items per tile.
-      mesh: every tile is spread over its `data` axis.
-
-    Returns:
-      Some of ("image", "text"), ("text", "text"), ("image", "image") -> scores.
+    Pairs with a side that has no embeddings are missing. Every tile has at most `block_size` items
+    and is spread over the `data` axis of `mesh`.
     """
     similarity = make_similarity({"name": embeddings.similarity}, "similarity")
     prepare, score = similarity.scorer(embeddings.parameters)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from xmodal.evals.boards.ragged import Ragged
+from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting
 from xmodal.evals.ranking.counting import Best, Question
 from xmodal.evals.ranking.products import Scores
@@ -59,9 +59,6 @@ def compute_ranks(
       backward: questions of the items, which then rank the queries.
       exclude_self: queries and items are one gallery and none meets itself; `backward` is empty.
       depths: lengths of the lists to return for the queries and for the items.
-
-    Returns:
-      The answers for the queries and for the items.
 
     Raises:
       ValueError: labels do not fit the galleries, or a score is not finite.

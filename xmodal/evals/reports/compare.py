@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from xmodal.config import UserError
-from xmodal.evals.boards.definitions import RATING_SIDES
 from xmodal.evals.boards.types import Board
-from xmodal.evals.metrics.recall import MEDIAN_RANK
+from xmodal.evals.metrics import MEDIAN_RANK
+from xmodal.evals.reports.report import format_table
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
-from xmodal.evals.reports.tables import format_table
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, TaskResult
 
@@ -27,15 +26,10 @@ _HOW_TO_READ = (
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One metric of two models.
+    """One metric of two models: `value - other`, with its 95 % interval.
 
-    Attributes:
-      value: of ours.
-      other: of theirs.
-      difference: `value - other`; NaN where one of them is undefined.
-      low: lower limit of the 95 % interval of the difference.
-      high: upper limit.
-      separable: whether 0 lies outside of the interval.
+    The difference is NaN where one of them is undefined; it is separable from noise if 0 lies
+    outside of the interval.
     """
 
     value: float
@@ -49,7 +43,7 @@ class Difference:
 def compare(
     ours: StoredResults, theirs: StoredResults, *, samples: int = 1000, seed: int = 0
 ) -> dict[str, Difference]:
-    """Differences between two models in every metric that both have.
+    """Returns the differences between two models in every metric that both have, by tag.
 
     Both models are evaluated on the same resamples of the images, and their correlations were
     drawn from the same pairs, so difficulty for both cancels: intervals of differences are
@@ -57,22 +51,14 @@ def compare(
     5 % of the retrieval metrics of two equally good models look separable. Of the correlations
     fewer do, see `summary.compute_samples`.
 
-    Args:
-      ours: one model.
-      theirs: another model, evaluated on the same labels.
-      samples: resamples of every board.
-      seed: of the resamples.
-
-    Returns:
-      Tag -> difference, boards in the order of ours.
-
     Raises:
       UserError: labels, queries or draws differ, or there is no metric that both have.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
     found = {}
-    _check_shared(_names(ours), _names(theirs))
+    names, other_names = ([board.name for board in each.results] for each in (ours, theirs))
+    _check_shared(names, other_names)
     for board in ours.results:
         if board.name not in other_boards:
             continue
@@ -82,11 +68,15 @@ def compare(
         drawn, other_drawn = (compute_samples(each, bootstrap) for each in pair)
         for tag in values:
             if tag in others:
-                differences = drawn[tag] - other_drawn[tag]
-                found[tag] = _make_difference(values[tag], others[tag], differences)
+                difference, low, high = values[tag] - others[tag], math.nan, math.nan
+                if not math.isnan(difference):
+                    low, high = compute_interval(drawn[tag] - other_drawn[tag])
+                found[tag] = Difference(
+                    values[tag], others[tag], difference, low, high, low > 0 or high < 0
+                )
     if not found:
         raise UserError(
-            f"The two evaluations share boards among {_names(ours)} and {_names(theirs)}, but no "
+            f"The two evaluations share boards among {names} and {other_names}, but no "
             "metric; evaluate both on the same kind of items."
         )
     return found
@@ -102,12 +92,7 @@ def check_comparable(
 ) -> None:
     """Refuses a model with which `compare` could not compare an evaluation still to be made.
 
-    Args:
-      other: the model.
-      boards: to be computed.
-      samples: of every correlation.
-      seed: of their draws.
-      rated: rating tasks that will be correlated; None for all of the boards.
+    `samples` and `seed` are those of its correlations, of the tasks `rated`; None for all.
 
     Raises:
       UserError: labels or draws differ, or there is no board that both have.
@@ -125,13 +110,6 @@ def check_comparable(
                 _check_draw(f"{board.name}/{task}", (seed, samples), (other.seed, drawn))
 
 
-def rated_tasks(modalities: Collection[str]) -> set[str]:
-    """Rating tasks that a model with embeddings of these modalities can correlate."""
-    return {
-        task for task, (left, right, _) in RATING_SIDES.items() if {left, right} <= set(modalities)
-    }
-
-
 def flatten(differences: Mapping[str, Difference]) -> dict[str, float]:
     """`<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
     flat = {}
@@ -146,40 +124,21 @@ def flatten(differences: Mapping[str, Difference]) -> dict[str, float]:
 def format_comparison(
     differences: Mapping[str, Difference], *, name: str = "ours", other: str = "theirs"
 ) -> str:
-    """Writes a Markdown table with a row per metric, and how to read it.
-
-    Args:
-      differences: as `compare` returns them.
-      name: of the first model.
-      other: of the second model.
-    """
+    """Returns a Markdown table of two models with a row per metric, and how to read it."""
     rows = [["Metric", name, other, "difference", "95 % interval", "separable"]]
     for tag, each in differences.items():
         interval = "-"
         if not math.isnan(each.low):
             interval = f"{_format(tag, each.low, '+')} to {_format(tag, each.high, '+')}"
-        rows.append(
-            [
-                tag,
-                _format(tag, each.value),
-                _format(tag, each.other),
-                _format(tag, each.difference, "+"),
-                interval,
-                "yes" if each.separable else "no",
-            ]
-        )
+        numbers = _format(tag, each.value), _format(tag, each.other)
+        signed = _format(tag, each.difference, "+")
+        rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
     separable = sum(each.separable for each in differences.values())
     return (
         f"## {name} against {other}\n\n{format_table(rows)}\n\n"
         f"{separable} of {len(differences)} differences are separable from noise: 0 lies outside "
         f"of the 95 % interval. {_HOW_TO_READ}\n"
     )
-
-
-def _make_difference(value: float, other: float, samples: np.ndarray) -> Difference:
-    difference = value - other
-    low, high = (math.nan, math.nan) if math.isnan(difference) else compute_interval(samples)
-    return Difference(value, other, difference, low, high, separable=low > 0 or high < 0)
 
 
 def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, BoardResult]:
@@ -190,18 +149,16 @@ def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, B
     _check_labels(ours, theirs)
     tasks = {name: task for name, task in ours.tasks.items() if name in theirs.tasks}
     aligned = {
-        name: _align(ours.name, name, task, theirs.tasks[name]) for name, task in tasks.items()
+        name: _align(f"{ours.name}/{name}", task, theirs.tasks[name])
+        for name, task in tasks.items()
     }
     shared = [name for name in ours.correlations if name in theirs.correlations]
+    correlations, others = (
+        {name: each.correlations[name] for name in shared} for each in (ours, theirs)
+    )
     return (
-        dataclasses.replace(
-            ours, tasks=tasks, correlations={name: ours.correlations[name] for name in shared}
-        ),
-        dataclasses.replace(
-            theirs,
-            tasks=aligned,
-            correlations={name: theirs.correlations[name] for name in shared},
-        ),
+        dataclasses.replace(ours, tasks=tasks, correlations=correlations),
+        dataclasses.replace(theirs, tasks=aligned, correlations=others),
     )
 
 
@@ -231,14 +188,14 @@ def _check_draw(place: str, ours: tuple[int, int], theirs: tuple[int, int]) -> N
         )
 
 
-def _align(board: str, name: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
+def _align(place: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
     """Their task with its queries in the order of ours."""
     order, other_order = (np.argsort(task.query_ids, kind="stable") for task in (ours, theirs))
     if not np.array_equal(ours.query_ids[order], theirs.query_ids[other_order]):
         only = np.setxor1d(ours.query_ids, theirs.query_ids)
         example = f", id {only[0]} for one is asked on one side only" if len(only) else ""
         raise UserError(
-            f"The queries of {board}/{name} differ: {len(ours.query_ids)} against "
+            f"The queries of {place} differ: {len(ours.query_ids)} against "
             f"{len(theirs.query_ids)}{example}; evaluate both models on the same items."
         )
     rows = np.empty_like(order)
@@ -275,10 +232,6 @@ def _check_draws(
                 f"{board.name}/{name} come in another order; evaluate both models with the same "
                 "annotations."
             )
-
-
-def _names(stored: StoredResults) -> list[str]:
-    return [board.name for board in stored.results]
 
 
 def _format(tag: str, value: float, sign: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Result files: computed before anything is written, and nothing is left half there."""
+"""Result files, written together: no file is left half written."""
 
 import contextlib
 import json
@@ -22,11 +22,10 @@ def write_files(
 
     They wait in a folder of their own within the folder, so nothing beside it is touched. A full
     disk or a kill while writing leaves older files as they were. Moving is quick and
-    keeps the order, so whoever waits for the last file finds the others.
+    keeps the order, so a reader that waits for the last file finds the others.
 
     Args:
-      folder: made if missing; other files in it stay, those of the same names are
-        replaced.
+      folder: made if missing; other files in it stay, those of the same names are replaced.
       contents: file name -> content.
       stale: names of files that would no longer fit; removed before the new ones come.
 

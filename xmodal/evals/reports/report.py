@@ -1,16 +1,63 @@
-"""The report of an evaluation: the papers' tables with our rows in them, and the facts behind."""
+"""The report of an evaluation: the papers' tables with our rows in them, and the counts behind."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
 
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.published import ECCV_BY_DIRECTION, ECCV_TABLE_4, PUBLISHED
-from xmodal.evals.reports import tables
 from xmodal.evals.results import BoardResult, Numbers, metric_tag
 
 _TUPLE_METRICS = ("recall@1", "recall@5", "recall@10", "median_rank")
+_ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
+_TITLES = {
+    "coco5k": "MS-COCO 5K",
+    "coco1k": "MS-COCO 1K, mean of five folds",
+    "cxc": "Crisscrossed Captions",
+    "cxc_sits_only": "Crisscrossed Captions, positives of SITS only",
+    "eccv": "ECCV Caption",
+    "pmrp": "Plausible matches, R-Precision",
+    "pmrp_zeta0": "Plausible matches of equal categories, R-Precision",
+    "pmrp_pcme": "Plausible matches as in PCME, R-Precision",
+}
+_METRICS = {
+    "map@r": "mAP@R",
+    "r_precision": "R-P",
+    "recall@1": "R@1",
+    "recall@5": "R@5",
+    "recall@10": "R@10",
+    "median_rank": "med r",
+    "pmrp": "PMRP",
+}
+_TABLES_OF_TASKS = ("i2t", "t2i"), ("t2t", "i2i")
+_COUNTS = ("queries", "gallery", "skipped_queries", "tied_queries")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One metric in a table."""
+
+    header: str
+    tag: str
+    decimals: int = 1
+
+
+# Table 4 of the ECCV Caption paper: means of both directions. Its CxC column rests on the labels
+# of the eccv_caption library, and its 1K column is meant as the mean over folds.
+_ECCV_CAPTION_TABLE = (
+    Column("ECCV mAP@R", "eccv/mean/map@r", 2),
+    Column("R-P", "eccv/mean/r_precision", 2),
+    Column("R@1", "eccv/mean/recall@1", 2),
+    Column("CxC R@1", "cxc_sits_only/mean/recall@1", 2),
+    Column("1K R@1", "coco1k/mean/recall@1", 2),
+    Column("5K R@1", "coco5k/mean/recall@1", 2),
+    Column("PMRP", "pmrp/mean", 2),
+)
 
 
 def format_report(
-    rows: Mapping[str, Mapping[str, float]],
+    model: str,
+    metrics: Mapping[str, float],
     *,
     title: str,
     published: bool = False,
@@ -19,12 +66,13 @@ def format_report(
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """Writes the tables of every board, then the facts behind their numbers.
+    """Returns the tables of every board, then the facts behind their numbers.
 
     The text is Markdown, aligned so that it also reads well in a terminal.
 
     Args:
-      rows: model name -> metrics by tag; `_low` and `_high` of a tag are its 95 % interval.
+      model: name of our row.
+      metrics: by tag; `_low` and `_high` of a tag are its 95 % interval.
       title: heading, naming dataset and split.
       published: put the papers' rows above ours, on boards that have any.
       boards: their definitions, labels and missing parts.
@@ -34,34 +82,33 @@ def format_report(
     """
     sections = [f"# {title}", *(f"**{warning}**" for warning in warnings), *notes]
     plain = {tag for each in numbers for tag in each.metrics}
-    tags = dict.fromkeys(tag for metrics in rows.values() for tag in metrics if tag not in plain)
+    tags = [tag for tag in metrics if tag not in plain]
     names = list(dict.fromkeys(tag.partition("/")[0] for tag in tags if "/" in tag))
     for name in names:
-        layouts = tables.board_tables(name, tags)
+        layouts = _board_tables(name, tags)
         if not layouts:
             continue
-        sections.append(_heading(name))
-        if name == "eccv" and tables.ECCV_CAPTION_TABLE[0].tag in tags:
+        sections.append(f"## {_TITLES[name]} ({name})" if name in _TITLES else f"## {name}")
+        if name == "eccv" and _ECCV_CAPTION_TABLE[0].tag in tags:
             printed = ECCV_TABLE_4 if published else {}
-            columns = [column for column in tables.ECCV_CAPTION_TABLE if column.tag in tags]
-            sections.append(tables.format_columns("Mean of I→T, T→I", columns, printed, rows))
+            columns = [column for column in _ECCV_CAPTION_TABLE if column.tag in tags]
+            sections.append(_format_columns("Mean of I→T, T→I", columns, printed, model, metrics))
         printed = _published_rows(name) if published else {}
-        sections += [tables.format_columns(*layout, printed, rows) for layout in layouts]
+        sections += [_format_columns(*layout, printed, model, metrics) for layout in layouts]
     for each in numbers:
-        sections += [f"## {each.name}", each.definition, tables.format_numbers(each.metrics)]
+        sections += [f"## {each.name}", each.definition, _format_numbers(each.metrics)]
     by_name = {board.name: board for board in boards}
     facts = []
     for name in dict.fromkeys([*by_name, *names]):
-        lines = _describe(by_name.get(name)), tables.format_counts(name, rows)
+        lines, board = [_format_counts(name, metrics)], by_name.get(name)
+        if board is not None:
+            lines.insert(0, f"{board.definition} Labels `{board.label_hash}`.".strip())
+            lines.append(_reasons(board))
         if any(lines):
-            facts += [f"### {name}", *filter(None, lines), *_reasons(by_name.get(name))]
+            facts += [f"### {name}", *filter(None, lines)]
     if facts:
         sections += ["## Behind the numbers", *facts]
     return "\n\n".join(sections) + "\n"
-
-
-def _heading(board: str) -> str:
-    return f"## {tables.TITLES[board]} ({board})" if board in tables.TITLES else f"## {board}"
 
 
 def _published_rows(board: str) -> dict[str, dict[str, float]]:
@@ -75,7 +122,7 @@ def _published_rows(board: str) -> dict[str, dict[str, float]]:
     for model, row in PUBLISHED[board].items():
         numbers = rows[model] = {}
         for task, values in row.items():
-            if task in tables.ARROWS:
+            if task in _ARROWS:
                 named = zip(_TUPLE_METRICS, values, strict=True)
             else:
                 named = zip(("spearman", "spearman_std"), values, strict=True)
@@ -83,21 +130,125 @@ def _published_rows(board: str) -> dict[str, dict[str, float]]:
     return rows
 
 
-def _describe(board: BoardResult | None) -> str:
-    if board is None:
-        return ""
-    return f"{board.definition} Labels `{board.label_hash}`.".strip()
-
-
-def _reasons(board: BoardResult | None) -> list[str]:
+def _reasons(board: BoardResult) -> str:
     """The parts that could not be computed, as a list by reason."""
-    if board is None:
-        return []
     lacking: dict[str, list[str]] = {}
     for task, reason in board.skipped.items():
         lacking.setdefault(reason, []).append(task)
     for task, result in board.tasks.items():
         for metric, reason in result.missing.items():
             lacking.setdefault(reason, []).append(f"{task} {metric}")
-    lines = [f"- Without {', '.join(what)}: {why.rstrip('.')}." for why, what in lacking.items()]
-    return ["\n".join(lines)] if lines else []
+    return "\n".join(
+        f"- Without {', '.join(parts)}: {why.rstrip('.')}." for why, parts in lacking.items()
+    )
+
+
+def _board_tables(board: str, tags: Collection[str]) -> list[tuple[str, list[Column]]]:
+    """(First header, columns) of a board's tables: between modalities, within, correlations."""
+    tables = [("Retrieval", _retrieval_columns(board, tasks, tags)) for tasks in _TABLES_OF_TASKS]
+    rated = [tag for tag in tags if tag.startswith(f"{board}/") and tag.endswith("/spearman")]
+    tables.append(("Spearman x100", [Column(tag.split("/")[1].upper(), tag) for tag in rated]))
+    return [table for table in tables if table[1]]
+
+
+def _retrieval_columns(board: str, tasks: Sequence[str], tags: Collection[str]) -> list[Column]:
+    # The ECCV Caption paper prints two decimals: its differences are small.
+    decimals = 2 if board == "eccv" or board.startswith("pmrp") else 1
+    columns = []
+    for task in tasks:
+        found = [m for m in _METRICS if metric_tag(board, task, m) in tags]
+        for i, metric in enumerate(found):
+            header = f"{_ARROWS[task]} {_METRICS[metric]}" if i == 0 else _METRICS[metric]
+            columns.append(Column(header, metric_tag(board, task, metric), decimals))
+    return columns
+
+
+def _format_columns(
+    head: str,
+    columns: Sequence[Column],
+    published: Mapping[str, Mapping[str, float]],
+    model: str,
+    metrics: Mapping[str, float],
+) -> str:
+    """One table: the published rows that have any of the columns, then ours over its intervals."""
+    body = [[head, *(column.header for column in columns)]]
+    for name, printed in published.items():
+        cells = [_cell(printed, column) for column in _as_printed(printed, columns)]
+        if set(cells) != {"-"}:
+            body.append([name, *cells])
+    body.append([model, *(_cell(metrics, column) for column in columns)])
+    intervals = [_interval(metrics, column) for column in columns]
+    if set(intervals) != {"-"}:
+        body.append(["  95 % interval", *intervals])
+    return format_table(body)
+
+
+def _format_counts(board: str, metrics: Mapping[str, float]) -> str:
+    """The counts behind the numbers of a board: queries, galleries, ties, pairs."""
+    retrieval = [["Behind the ranks", "queries", "gallery", "skipped", "tied"]]
+    rated = [["Behind the correlations", "pairs", "pairs per sample"]]
+    for task in RETRIEVAL_TASKS:
+        if f"{board}/{task}/queries" in metrics:
+            counts = [_count(metrics.get(f"{board}/{task}/{name}")) for name in _COUNTS]
+            retrieval.append([_ARROWS[task], *counts])
+    for tag in metrics:
+        name, _, rest = tag.partition("/")
+        if name == board and rest.endswith("/pairs"):
+            counts = [_count(metrics[each]) for each in (tag, f"{tag}_per_sample")]
+            rated.append([rest.split("/")[0].upper(), *counts])
+    return "\n\n".join(format_table(rows) for rows in (retrieval, rated) if len(rows) > 1)
+
+
+def _format_numbers(metrics: Mapping[str, float]) -> str:
+    """A table with a row per metric, its deviation behind it where there is one."""
+    rows = [["Metric", "value"]]
+    for tag, value in metrics.items():
+        if tag.endswith("_std") and tag.removesuffix("_std") in metrics:
+            continue
+        cell = "-" if math.isnan(value) else f"{value:.6g}"
+        if f"{tag}_std" in metrics:
+            cell += f" ± {metrics[f'{tag}_std']:.3g}"
+        rows.append([tag, cell])
+    return format_table(rows)
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> str:
+    """Aligns cells into a Markdown table; the first row is the header, the first column text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    lines = []
+    for row in (rows[0], rule, *rows[1:]):
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append(" | ".join([row[0].ljust(widths[0]), *cells[1:]]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _as_printed(metrics: Mapping[str, float], columns: Sequence[Column]) -> list[Column]:
+    """Columns with one decimal where the source of a row has no more."""
+    if any(round(metrics[c.tag], 1) != metrics[c.tag] for c in columns if c.tag in metrics):
+        return list(columns)
+    return [dataclasses.replace(column, decimals=1) for column in columns]
+
+
+def _count(number: float | None) -> str:
+    return "-" if number is None else f"{number:,.0f}"  # ties in ranked lists are not known
+
+
+def _cell(metrics: Mapping[str, float], column: Column) -> str:
+    value = metrics.get(column.tag)
+    if value is None or math.isnan(value):  # a constant model has no correlation
+        return "-"
+    if f"{column.tag}_std" in metrics:
+        return f"{value:.{column.decimals}f} ± {metrics[f'{column.tag}_std']:.{column.decimals}f}"
+    return f"{value:.{_decimals(column)}f}"
+
+
+def _interval(metrics: Mapping[str, float], column: Column) -> str:
+    low, high = (metrics.get(f"{column.tag}_{end}") for end in ("low", "high"))
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return "-"
+    return f"[{low:.{_decimals(column)}f}, {high:.{_decimals(column)}f}]"
+
+
+def _decimals(column: Column) -> int:
+    return 0 if column.tag.endswith("/median_rank") else column.decimals

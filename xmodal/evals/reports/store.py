@@ -24,7 +24,7 @@ _FORMAT = "xmodal ranks"
 _VERSION = 1
 _HEADER = "header"
 RANKS = "ranks.npz"  # in the folder of an evaluation
-# What reading a damaged file can raise, RuntimeError where a flag of the archive is hit.
+# Errors of reading a damaged file, RuntimeError where a flag of the archive is hit.
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -40,11 +40,7 @@ _DAMAGE = (
 class StoredResults:
     """An evaluation as it is kept.
 
-    Attributes:
-      results: one per board.
-      similarity: by which items were ranked.
-      seed: of the bootstrap samples of correlations.
-      name: of the model in a comparison; the file lacks it, so it is that of its folder.
+    `seed` is that of the correlations. The file lacks the model's name: it is that of its folder.
     """
 
     results: Sequence[BoardResult]
@@ -54,13 +50,7 @@ class StoredResults:
 
 
 def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) -> bytes:
-    """Content of `ranks.npz`; the same results give the same bytes.
-
-    Args:
-      results: one per board.
-      similarity: by which items were ranked.
-      seed: of the bootstrap samples of correlations.
-    """
+    """Returns the content of `ranks.npz`, see `StoredResults`; equal results give equal bytes."""
     arrays: dict[str, np.ndarray] = {}
     header = {
         "format": _FORMAT,
@@ -76,10 +66,7 @@ def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) ->
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
-    """Returns the content of a file of `pack_ranks`.
-
-    Args:
-      path: the file, or the folder of an evaluation.
+    """Returns the content of a file of `pack_ranks`, or of the one in an evaluation's folder.
 
     Raises:
       UserError: there is no such file, it is not ours, cut off, damaged or of another version.
@@ -96,10 +83,20 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     if not content.startswith(b"PK"):
         raise UserError(f"{path} is no npz file; name the ranks.npz of an evaluation.")
     try:
-        arrays = _read_arrays(content)
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = dict(file)
         header = json.loads(str(arrays[_HEADER])) if _HEADER in arrays else {}
-        problem = _check_header(header, arrays)
-        if not problem:
+        if not isinstance(header, dict) or header.get("format") != _FORMAT:
+            problem = (
+                f"holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name the "
+                "ranks.npz of one."
+            )
+        elif header["version"] != _VERSION:
+            problem = (
+                f"has version {header['version']} of the format, this is version {_VERSION}; "
+                "evaluate that model again, or read the file with the xmodal that wrote it."
+            )
+        else:
             boards = [_unpack_board(board, arrays) for board in header["boards"]]
             folder = str(path.parent) if path.parent.name else path.name
             return StoredResults(boards, header["similarity"], header["seed"], folder)
@@ -110,91 +107,50 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
     raise UserError(f"{path} {problem}")
 
 
-def _read_arrays(content: bytes) -> dict[str, np.ndarray]:
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        return {key: file[key] for key in file.files}
-
-
-def _check_header(header: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """The problem of the file, or nothing."""
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        return (
-            f"holds the arrays {sorted(arrays)[:5]} but no header of an evaluation; name the "
-            "ranks.npz of one."
-        )
-    if header["version"] != _VERSION:
-        return (
-            f"has version {header['version']} of the format, this is version {_VERSION}; evaluate "
-            "that model again, or read the file with the xmodal that wrote it."
-        )
-    return ""
-
-
 def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Adds the arrays of a board; returns its part of the header."""
-    packed = {
+    for name, task in board.tasks.items():
+        columns = {key: getattr(task, key) for key in ("query_ids", "clusters", "tied", "rank")}
+        columns |= {f"values/{metric}": values for metric, values in task.values.items()}
+        known = {key: column for key, column in columns.items() if column is not None}
+        arrays |= {f"{board.name}/{name}/{key}": column for key, column in known.items()}
+    for name, correlation in board.correlations.items():
+        arrays[f"{board.name}/{name}/samples"] = correlation.samples
+    return {
         "name": board.name,
         "definition": board.definition,
         "label_hash": board.label_hash,
-        "tasks": {},
-        "correlations": {},
+        "tasks": {
+            name: {
+                "metrics": list(task.values),
+                "gallery": int(task.gallery),
+                "skipped": int(task.skipped),
+                "has_median": bool(task.has_median),
+                "missing": dict(task.missing),
+            }
+            for name, task in board.tasks.items()
+        },
+        "correlations": {
+            name: {"pairs": int(each.pairs), "pairs_per_sample": int(each.pairs_per_sample)}
+            for name, each in board.correlations.items()
+        },
         "skipped": dict(board.skipped),
     }
-    for name, task in board.tasks.items():
-        prefix = f"{board.name}/{name}"
-        arrays[f"{prefix}/query_ids"] = task.query_ids
-        arrays[f"{prefix}/clusters"] = task.clusters
-        if task.tied is not None:
-            arrays[f"{prefix}/tied"] = task.tied
-        if task.rank is not None:
-            arrays[f"{prefix}/rank"] = task.rank
-        for metric, values in task.values.items():
-            arrays[f"{prefix}/values/{metric}"] = values
-        packed["tasks"][name] = {
-            "metrics": list(task.values),
-            "gallery": int(task.gallery),
-            "skipped": int(task.skipped),
-            "has_median": bool(task.has_median),
-            "missing": dict(task.missing),
-        }
-    for name, correlation in board.correlations.items():
-        arrays[f"{board.name}/{name}/samples"] = correlation.samples
-        packed["correlations"][name] = {
-            "pairs": int(correlation.pairs),
-            "pairs_per_sample": int(correlation.pairs_per_sample),
-        }
-    return packed
 
 
-def _unpack_board(packed: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> BoardResult:
-    board = packed["name"]
-    tasks = {
-        name: TaskResult(
-            query_ids=arrays[f"{board}/{name}/query_ids"],
-            clusters=arrays[f"{board}/{name}/clusters"],
-            values={m: arrays[f"{board}/{name}/values/{m}"] for m in task["metrics"]},
-            rank=arrays.get(f"{board}/{name}/rank"),
-            tied=arrays.get(f"{board}/{name}/tied"),
-            gallery=task["gallery"],
-            skipped=task["skipped"],
-            has_median=task["has_median"],
-            missing=task["missing"],
+def _unpack_board(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BoardResult:
+    tasks, correlations = {}, {}
+    for name, task in packed["tasks"].items():
+        prefix = f"{packed['name']}/{name}"
+        tasks[name] = TaskResult(
+            query_ids=arrays[f"{prefix}/query_ids"],
+            clusters=arrays[f"{prefix}/clusters"],
+            values={metric: arrays[f"{prefix}/values/{metric}"] for metric in task.pop("metrics")},
+            rank=arrays.get(f"{prefix}/rank"),
+            tied=arrays.get(f"{prefix}/tied"),
+            **task,
         )
-        for name, task in packed["tasks"].items()
-    }
-    correlations = {
-        name: CorrelationResult(
-            samples=arrays[f"{board}/{name}/samples"],
-            pairs=correlation["pairs"],
-            pairs_per_sample=correlation["pairs_per_sample"],
-        )
-        for name, correlation in packed["correlations"].items()
-    }
-    return BoardResult(
-        name=board,
-        definition=packed["definition"],
-        label_hash=packed["label_hash"],
-        tasks=tasks,
-        correlations=correlations,
-        skipped=packed["skipped"],
-    )
+    for name, counts in packed["correlations"].items():
+        samples = arrays[f"{packed['name']}/{name}/samples"]
+        correlations[name] = CorrelationResult(samples, **counts)
+    return BoardResult(**packed | {"tasks": tasks, "correlations": correlations})

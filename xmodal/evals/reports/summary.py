@@ -1,11 +1,11 @@
-"""Results as flat numbers: values, their 95 % intervals and what stands behind them."""
+"""Results as flat numbers: values, their 95 % intervals and counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
-from xmodal.evals.metrics.recall import MEDIAN_RANK, compute_median_rank
+from xmodal.evals.metrics import MEDIAN_RANK, compute_median_rank
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, Numbers, Result, metric_tag
 
@@ -20,21 +20,14 @@ Value = TypeVar("Value", float, np.ndarray)
 def summarize(
     results: Sequence[Result], *, intervals: bool, samples: int = 1000, seed: int = 0
 ) -> dict[str, float]:
-    """All numbers of an evaluation.
+    """Returns all numbers of an evaluation, with 95 % `intervals` on request.
 
-    Args:
-      results: one per board, or numbers, which are taken as they are.
-      intervals: whether to bootstrap; correlations are samples already.
-      samples: resamples of every board.
-      seed: of the bootstrap; same seed, same intervals.
-
-    Returns:
-      Tag -> value, percent for all but median ranks and counts, NaN for undefined values:
-      `<board>/<task>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
-      `<board>/mean/<metric>` over i2t and t2i; the counts `queries`, `skipped_queries`,
-      `tied_queries` (where ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
-      and `spearman_std` over the samples that are defined; and `<board>/mean_recall@10`, by which
-      training selects checkpoints: the mean over i2t and t2i, or t2t on a board without images.
+    Tag -> value, percent for all but median ranks and counts, NaN for undefined values:
+    `<board>/<task>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
+    `<board>/mean/<metric>` over i2t and t2i; the counts `queries`, `skipped_queries`,
+    `tied_queries` (where ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
+    and `spearman_std` over the samples that are defined; and `<board>/mean_recall@10`, by which
+    training selects checkpoints: the mean over i2t and t2i, or t2t on a board without images.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     found = {}
@@ -106,9 +99,9 @@ def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str,
             "tied_queries": None if task.tied is None else task.tied.sum(),
             "gallery": task.gallery,
         }
-        for what, number in counts.items():
+        for count, number in counts.items():
             if number is not None:
-                extras[f"{board.name}/{name}/{what}"] = float(number)
+                extras[f"{board.name}/{name}/{count}"] = float(number)
     for name, correlation in board.correlations.items():
         defined = _defined(correlation.samples)
         prefix = f"{board.name}/{name}"

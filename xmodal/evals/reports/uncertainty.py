@@ -2,13 +2,13 @@
 
 Queries that show or describe one image, such as its five captions, succeed and fail together, so
 images are resampled, with replacement. All metrics of a board, and two models on one
-board, meet the same resamples: means over tasks and differences between models keep what their
-parts have in common.
+board, meet the same resamples: means over tasks and differences between models keep the variation
+that their parts share.
 """
 
 import numpy as np
 
-from xmodal.evals.metrics.recall import MEDIAN_RANK
+from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.results import BoardResult, TaskResult, metric_tag
 
 _PERCENTILES = (2.5, 97.5)
@@ -18,20 +18,10 @@ _SAMPLES_PER_CHUNK = 64  # of those that left it: they look at all queries
 
 
 class Resamples:
-    """How often every image is in every resample.
-
-    Attributes:
-      counts: uint8 [N, S].
-    """
+    """How often every image is in every resample: `counts`, uint8 [N, S]."""
 
     def __init__(self, num_images: int, *, samples: int, seed: int) -> None:
-        """Draws N of N images with replacement, S times.
-
-        Args:
-          num_images: N.
-          samples: S.
-          seed: same seed, same resamples.
-        """
+        """Draws N of N images with replacement, S times; same seed, same resamples."""
         generator = np.random.default_rng(seed)
         # A byte is enough: 256 copies of one image have a chance below 1e-500.
         drawn = np.empty((samples, num_images), np.uint8)
@@ -50,24 +40,14 @@ class Bootstrap:
     """Resamples boards; boards with the same number of images share their resamples."""
 
     def __init__(self, *, samples: int = 1000, seed: int = 0) -> None:
-        """Prepares the bootstrap.
-
-        Args:
-          samples: S, resamples of every metric.
-          seed: same seed, same resamples.
-        """
-        self._samples = samples
-        self._seed = seed
+        self._samples, self._seed = samples, seed
         self._drawn: dict[int, Resamples] = {}
 
     def resample(self, board: BoardResult) -> dict[str, np.ndarray]:
-        """Every metric of every retrieval task, recomputed on each resample.
+        """Returns every metric of every retrieval task, recomputed on each resample.
 
-        The images of a board are those that any of its tasks asks about. Medians follow the
-        convention of `retrieval.compute_median_rank`.
-
-        Returns:
-          `<board>/<task>/<metric>` -> float64 [S]; NaN where a resample has no query of the task.
+        The images of a board are those that any of its tasks asks about. Tags map to float64 [S],
+        NaN where a resample has no query of the task.
         """
         if not board.tasks:
             return {}
@@ -93,22 +73,15 @@ class Bootstrap:
 
 
 def compute_interval(samples: np.ndarray) -> tuple[float, float]:
-    """Limits of the middle 95 % of the samples, rounded outwards to samples that occurred.
+    """Returns the limits of the middle 95 % of samples, rounded outwards to some that occurred.
 
-    Args:
-      samples: float64 [S]; undefined ones (NaN) are left out.
-
-    Returns:
-      Lower and upper limit, NaN where no sample is defined.
+    Undefined samples (NaN) are left out; without a defined one, the limits are NaN.
     """
     samples = samples[~np.isnan(samples)]
     if len(samples) == 0:
         return np.nan, np.nan
-    low, high = _PERCENTILES
-    return (
-        float(np.percentile(samples, low, method="lower")),
-        float(np.percentile(samples, high, method="higher")),
-    )
+    low = np.percentile(samples, _PERCENTILES[0], method="lower")
+    return float(low), float(np.percentile(samples, _PERCENTILES[1], method="higher"))
 
 
 class _Part:
@@ -164,16 +137,7 @@ class _MedianWindow:
         self.ahead = np.bincount(self._images[:start], minlength=len(queries))
 
     def find_medians(self, counts: np.ndarray, ahead: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Median rank of every resample.
-
-        Args:
-          counts: uint8 [N, S].
-          ahead: int32 [S], queries ahead of the window.
-          total: int32 [S], all queries.
-
-        Returns:
-          float64 [S]; NaN for a resample without queries.
-        """
+        """Median rank of every resample; NaN without queries. Arguments as in `_find_medians`."""
         images = self._images[self._rows]
         medians = _find_medians(self._rank[self._rows], counts[images], ahead, total)
         outside = np.flatnonzero(np.isnan(medians) & (total > 0))

@@ -1,4 +1,6 @@
-"""From ids to positions in a gallery."""
+"""Ids of labels and items: their positions in a gallery, and a hash that names a set of labels."""
+
+import hashlib
 
 import numpy as np
 
@@ -6,12 +8,7 @@ from xmodal.config import UserError
 
 
 class Positions:
-    """Positions of ids in a gallery.
-
-    Attributes:
-      kind: of the items, for messages.
-      ids: int [N].
-    """
+    """Positions of ids [N] in a gallery; `kind` names the items in messages."""
 
     def __init__(self, kind: str, ids: np.ndarray) -> None:
         self.kind, self.ids = kind, np.asarray(ids)
@@ -43,3 +40,22 @@ class Positions:
                 "be of the same split."
             )
         return found
+
+
+class LabelHash:
+    """Gathers labels by id; the same labels in any order give the same digits."""
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+
+    def add(self, name: str, *columns: np.ndarray) -> None:
+        """Takes in a table of columns [P]: integers, or human scores as floating point."""
+        order = np.lexsort(columns[::-1])
+        self._sha.update(f"{name} {len(columns)} x {len(order)};".encode())
+        for column in columns:
+            dtype = "<f4" if np.issubdtype(column.dtype, np.floating) else "<i8"
+            self._sha.update(np.ascontiguousarray(column[order], dtype).tobytes())
+
+    def digits(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of all that was added."""
+        return self._sha.hexdigest()[:16]

@@ -1,0 +1,136 @@
+"""Recall, median rank, precision and correlation: functions of ranks, lists and scores."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xmodal.evals.boards.positives import Ragged
+
+MEDIAN_RANK = "median_rank"
+_RECALL = "recall@"
+
+
+def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str, np.ndarray]:
+    """Returns the recalls among `metrics` by name, query by query.
+
+    Of 0-based ranks, int32 [Q], `recall@k` is float64 [Q], 100 where the best positive is among the
+    first k, else 0.
+    """
+    return {
+        name: np.where(rank < int(name.removeprefix(_RECALL)), 100.0, 0.0)
+        for name in metrics
+        if name.startswith(_RECALL)
+    }
+
+
+def compute_median_rank(rank: np.ndarray) -> float:
+    """Returns the median 1-based rank of 0-based ranks, int [Q].
+
+    A half-way median is rounded down (the convention of VSE++).
+    """
+    return float(np.floor(np.median(rank)) + 1)
+
+
+def compute_map_at_r(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Returns mAP@R of every query: sum over the hits in the first R of precision there, over R.
+
+    Musgrave et al. 2020, as the eccv_caption library computes it: the sum is divided by R, not by
+    the number of hits.
+
+    Args:
+      hits: bool [Q, depth], which items of the list are positives; depth is at least the largest R.
+      r: int [Q], number of positives of every query, not 0.
+
+    Returns:
+      float64 [Q] in 0..1.
+    """
+    place = np.arange(1, hits.shape[1] + 1)
+    precision = np.cumsum(hits, axis=1) / place
+    counts = hits & (place <= r[:, None])
+    return np.sum(precision * counts, axis=1) / r
+
+
+def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Returns the share of positives among the first R, as `compute_map_at_r`."""
+    place = np.arange(1, hits.shape[1] + 1)
+    return np.sum(hits & (place <= r[:, None]), axis=1) / r
+
+
+def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
+    """Returns the mean over positives of the precision at their place, in 0..1; NaN without any.
+
+    Items are ranked by falling score, float [N]; of equal scores the earlier comes first (as
+    torchnet's `APMeter`).
+    """
+    hits = positive[np.argsort(-scores, kind="stable")]
+    if not hits.any():
+        return float("nan")
+    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    return float(precision[hits].mean())
+
+
+_CODES_PER_CHUNK = 100_000  # cells of the counting tables at a time: they stay in the cache
+
+
+def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray:
+    """Returns the rated pairs of every bootstrap sample, int32 [S, Q // 2].
+
+    Half of the queries without replacement, and for each of them one of its rated pairs, all
+    equally likely (Crisscrossed Captions, section 5). A pair may come twice in a sample,
+    once from either end. `pairs_of_query` has a row per query, none empty.
+    """
+    generator = np.random.default_rng(seed)
+    num_queries = len(pairs_of_query.lengths)
+    drawn = np.empty((samples, num_queries // 2), np.int32)
+    for row in drawn:
+        query = generator.choice(num_queries, len(row), replace=False, shuffle=False)
+        # Faster than integers up to a bound for each query.
+        lengths = pairs_of_query.lengths[query]
+        which = (generator.random(len(row)) * lengths).astype(np.int64)
+        row[:] = pairs_of_query.values[pairs_of_query.offsets[query] + which]
+    return drawn
+
+
+def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Returns the Spearman correlation within every sample, ties at their average rank.
+
+    The values of all pairs are coded by their order once; within a sample the ranks then follow
+    from counting codes, without sorting.
+
+    Args:
+      x: float [P], one value per pair.
+      y: float [P].
+      drawn: int [S, n], the pairs of every sample.
+
+    Returns:
+      float64 [S]; NaN where Spearman is undefined: x or y is constant in the sample or NaN in one
+      of its pairs, or the sample has fewer than two pairs.
+    """
+    if drawn.shape[1] < 2:
+        return np.full(len(drawn), np.nan)
+    x_codes = np.unique(x, return_inverse=True)[1]
+    y_codes = np.unique(y, return_inverse=True)[1]
+    chunk = max(1, _CODES_PER_CHUNK // len(x))
+    result = np.empty(len(drawn))
+    for start in range(0, len(drawn), chunk):
+        pairs = drawn[start : start + chunk]
+        a, b = _centered_ranks(x_codes[pairs]), _centered_ranks(y_codes[pairs])
+        variances = (a * a).sum(1).astype(np.float64) * (b * b).sum(1)
+        with np.errstate(invalid="ignore"):  # 0 / 0 of a constant side
+            result[start : start + chunk] = (a * b).sum(1) / np.sqrt(variances)
+    unknown = np.isnan(x) | np.isnan(y)
+    if unknown.any():  # the codes take NaN for the highest value
+        result[unknown[drawn].any(1)] = np.nan
+    return result
+
+
+def _centered_ranks(codes: np.ndarray) -> np.ndarray:
+    """Twice the average ranks of [S, n] order codes in each row, minus their mean: int64."""
+    samples, n = codes.shape
+    width = int(codes.max()) + 1
+    cells = codes + width * np.arange(samples)[:, None]
+    counts = np.bincount(cells.ravel(), minlength=samples * width).reshape(samples, width)
+    # Places of one code run from last - count + 1 to last: twice their middle is its double rank,
+    # and the mean of all double ranks is n + 1.
+    last = np.cumsum(counts, axis=1)
+    return (2 * last - counts).ravel()[cells] - n

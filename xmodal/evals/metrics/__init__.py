@@ -1,1 +1,0 @@
-"""Recall, median rank, precision and correlation: functions of ranks, lists and scores."""
