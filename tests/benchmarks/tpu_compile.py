@@ -15,10 +15,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from absl import app, flags
 from jax.experimental import topologies
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from xmodal import mesh as mesh_lib
-from xmodal.training import loop, run
+from xmodal.training import loop, run, schedules
 from xmodal.training.state import abstract_state
 
 CONFIG = config_flags.DEFINE_config_file("config", "configs/cxc_multitask.py")
@@ -27,7 +27,8 @@ TOPOLOGY = flags.DEFINE_string("topology", "v3:4x4", "Default: the paper's 32 TP
 
 def main(argv: list[str]) -> None:
     del argv
-    config = CONFIG.value
+    # The length of an epoch changes no step.
+    config = ConfigDict(schedules.resolve_epochs(CONFIG.value.to_dict(), 1000))
     topology = topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGY.value)
     mesh = mesh_lib.make_mesh(topology.devices)
     parts = run.build(config, mesh)
