@@ -194,5 +194,7 @@ def test_another_field_of_an_embedding_is_compared_by_name():
     by_mean = make_similarity({"name": "cosine", "field": "mean"})
     expected = make_similarity({"name": "cosine"}).prepare(samples.mean(axis=1))
     np.testing.assert_array_equal(by_mean.prepare(_Probabilistic(samples)), expected)
-    with pytest.raises(UserError, match="'men' in the field of a similarity; .*Did you mean 'mean'"):
+    with pytest.raises(
+        UserError, match="'men' in the field of a similarity; .*Did you mean 'mean'"
+    ):
         make_similarity({"name": "cosine", "field": "men"}).prepare(_Probabilistic(samples))

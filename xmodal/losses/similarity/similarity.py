@@ -53,10 +53,10 @@ def select_field(embedding: Any, field: str) -> Any:
     """
     if not hasattr(embedding, "vector"):
         return embedding
-    fields = {"vector": embedding.vector, **embedding.extras}
-    if embedding.log_sigma is not None:
-        fields["log_sigma"] = embedding.log_sigma
-    return lookup("the field of a similarity", field, fields)
+    if field == "vector":
+        return embedding.vector
+    known = {"vector": None, "log_sigma": embedding.log_sigma, **embedding.extras}
+    return lookup("the field of a similarity", field, known)
 
 
 @dataclasses.dataclass(frozen=True)
