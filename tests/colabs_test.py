@@ -10,6 +10,7 @@ from configs import quickstart
 FOLDER = pathlib.Path(__file__).parents[1] / "colabs"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast_compilation")
 def test_quickstart_trains_evaluates_and_searches(few_shapes, tmp_path, monkeypatch, capsys):
     notebook = json.loads((FOLDER / "quickstart.ipynb").read_text())

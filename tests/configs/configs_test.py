@@ -158,6 +158,7 @@ def test_every_paper_has_its_numbers():
     assert papers == set(PUBLISHED) == set(FROZEN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "argument"), ON_SHAPES)
 @pytest.mark.usefixtures("fast_compilation")
 def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, capsys):

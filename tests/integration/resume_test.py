@@ -6,12 +6,14 @@ import time
 
 import jax
 import numpy as np
+import pytest
 
 from xmodal.training import checkpoints
 
 TOTAL_STEPS = 400
 
 
+@pytest.mark.slow
 def test_killed_run_ends_like_an_uninterrupted_one(tiny_config, start, read_arrays, tmp_path):
     def begin(run_dir):
         return start(

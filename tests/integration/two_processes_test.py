@@ -25,6 +25,7 @@ STORED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True])
 def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path, stored):
     if stored:

@@ -124,6 +124,7 @@ def assert_losses_agree(config, tmp_path):
     assert found[0] > 1.02 * found[TOTAL_STEPS - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lower_depth", "dtype", "temperature"),
     # Stored as bfloat16: a low temperature would multiply the rounding of a float32 encoder.
@@ -152,12 +153,14 @@ def test_the_losses_are_those_without_stored_features(
     assert {tag: metrics[0][tag] for tag in again.tagged} == again.tagged
 
 
+@pytest.mark.slow
 def test_the_losses_of_images_are_those_without_stored_features(image_config, tmp_path):
     assert_losses_agree(image_config, tmp_path)
     (folder,) = folders(image_config)
     assert folder.name.startswith("image_features-train-")
 
 
+@pytest.mark.slow
 def test_the_features_are_those_of_the_tower(config):
     parts, state = start_run(config)
     readers = frozen_features.open_or_compute(parts, state)
@@ -193,6 +196,7 @@ def test_the_features_of_images_are_those_of_the_tower(image_config):
     np.testing.assert_array_equal(found.get("image_mask", real), real)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -259,6 +263,7 @@ def test_damaged_features_are_named(config):
         frozen_features.open_or_compute(parts, state)
 
 
+@pytest.mark.slow
 def test_a_continued_run_reads_the_same_features(config, tmp_path, monkeypatch):
     whole = train(config, tmp_path / "whole")
     config.checkpoint.every = 5

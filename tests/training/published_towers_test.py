@@ -122,6 +122,7 @@ def rank_captions(embeddings, image_ids):
     return np.array(ranks)
 
 
+@pytest.mark.slow
 def test_word_vectors_rank_as_their_reference(make_config, vectors, folders):
     config = make_config("bow", "bow")
     evaluation = evaluate(config, "validation")

@@ -1,1 +1,0 @@
-"""A package, since other rooms have test files of the same names."""
