@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, setting
+from xmodal.config import UserError
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
@@ -41,14 +41,12 @@ class BoardsOptions(Options):
       boards: names; None for every board that the labels allow.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`.
       task: whose predictions the reranker takes.
-      bootstrap_samples: of every interval and correlation.
     """
 
     annotations: str = ""
     boards: tuple[str, ...] | None = None
     reranker: Mapping[str, Any] | None = None
     task: str = ""
-    bootstrap_samples: int = setting(1000, at_least=1)
 
 
 class BoardsEvaluator(Evaluator):

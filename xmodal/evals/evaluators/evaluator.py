@@ -57,7 +57,8 @@ class Options:
       every: steps between evaluations during training; 0 for the last step only.
       batch_size: items embedded per call, over all devices.
       similarity: `{"name": ...}` to compare embeddings by; None for the model's.
-      seed: of random draws: the bootstrap of boards, random pools.
+      bootstrap_samples: of every interval and correlation.
+      seed: of the bootstrap and of random pools.
     """
 
     type: str
@@ -67,6 +68,7 @@ class Options:
     every: int = setting(0, at_least=0)
     batch_size: int = setting(256, at_least=1)
     similarity: Mapping[str, Any] | None = None
+    bootstrap_samples: int = setting(1000, at_least=1)
     seed: int = setting(0, at_least=0)
 
     @property
