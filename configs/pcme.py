@@ -8,7 +8,8 @@
 Chun et al., "Probabilistic Embeddings for Cross-Modal Retrieval" (CVPR 2021), and naver-ai/pcme:
 stage 1, with the CNN frozen. The frozen CNN still normalizes with batch statistics and updates the
 running ones, as that code does. The scale and shift of the match probability are learned, outside
-of the clip, in the similarity.
+of the clip, in the similarity. The paper's word vectors are GloVe's, frozen in this stage; these
+start at random and train.
 
 Paper, COCO 1K R@1: I->T 68.8, T->I 54.6.
 """
@@ -52,7 +53,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "projection": None,
     }
     config.model.similarity = {"name": "match_probability"}
-    config.freeze = ("image/encoder/", "text/encoder/table")
+    config.freeze = ("image/encoder/",)
     config.tasks = {"i2t": base.task("image", "caption_0", "soft_contrastive", negatives="pair")}
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
