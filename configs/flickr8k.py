@@ -23,7 +23,7 @@ pictures.
 Reached, seed 0, test split, R@1/5/10, and Spearman with the ratings:
 
                        I->T           T->I             T->T             expert      crowd
-    from scratch       22.4 50.0 61.9 16.4 42.5 55.9   52.3             63.6 +-2.8  35.9 +-3.7
+    from scratch       24.2 49.5 60.8 17.9 42.4 56.2   53.6 76.4 84.3   63.5 +-2.7  35.9 +-3.6
     pretrained_i2t     26.4 52.2 65.1 18.5 45.8 59.7   58.4 81.8 88.6   65.9 +-2.5  36.9 +-3.6
     pretrained         24.6 52.6 65.5 19.3 47.0 59.8   62.4 84.3 90.5   66.3 +-2.5  37.0 +-3.6
     pretrained_images  22.2 50.3 63.8 18.2 46.2 60.1   62.2 83.3 90.3   65.6 +-2.5  36.8 +-3.6
