@@ -53,7 +53,7 @@ def joins(dataset: Prepared) -> Iterator[Row]:
             lost = int(np.isin(wanted, joined.ids(feature, split), invert=True).sum())
             note = f"of {len(wanted):,} in {joined.name}"
             if lost and joined.is_part:
-                yield Row(name, lost, None, NOTED, f"{note}, which is a part of what was published")
+                yield Row(name, lost, None, NOTED, f"{note}, which is a part of the published data")
             else:
                 yield dataset.row(name, lost, 0, note=note)
 

@@ -49,8 +49,8 @@ class RunEvaluation:
           trains: whether the splits of training are evaluated too: their labels are read here.
 
         Raises:
-          UserError: an unknown type, option, board or name; a dataset or model that lacks what an
-            evaluator needs.
+          UserError: an unknown type, option, board or name; a dataset or model without the
+            labels or sides of an evaluator.
           data.DatasetMissingError: a dataset is not there; says how to get it.
         """
         self._parts = parts

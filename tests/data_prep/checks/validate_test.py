@@ -171,7 +171,7 @@ def test_ids_that_a_part_lacks_are_noted(tmp_path, validated, monkeypatch):
     assert code == 0
     lost = rows["test/image_id not found"]
     assert _figures(lost) == (1, None, NOTED)
-    assert "which is a part of what was published" in lost["note"]
+    assert "which is a part of the published data" in lost["note"]
 
 
 def test_what_is_not_there_or_damaged_ends_in_two(tmp_path, monkeypatch, capsys):
