@@ -75,7 +75,6 @@ class Evaluation:
             self.name,
             self.metrics,
             title=self.provenance.title,
-            published=self.provenance.published,
             boards=self.boards,
             numbers=[each for each in self.results if isinstance(each, Numbers)],
             warnings=self.provenance.warnings,

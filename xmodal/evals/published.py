@@ -2,6 +2,18 @@
 
 from collections.abc import Mapping
 
+# Board -> `Board.label_hash` of the released labels of the MS-COCO 5K test split. The hash covers
+# the ids of all items, the positives and the ratings, so no other split, subset or numbering has
+# it: printed numbers compare with these labels alone.
+PUBLISHED_LABELS: Mapping[str, str] = {
+    "coco5k": "0dc52fa5a267b33f",
+    "coco1k": "b9c6643427c4ee1a",
+    "cxc": "1e710e4249e27423",
+    "cxc_sits_only": "bfe9ed4c3051c55e",
+    "eccv": "3658cf91e3323425",
+    "pmrp": "092a5116ace59141",
+}
+
 # Task -> numbers: R@1, R@5, R@10 and median rank, or mean and deviation of the bootstrap
 # correlation. None where a paper prints a dash or nothing.
 Row = Mapping[str, tuple[float | None, ...]]

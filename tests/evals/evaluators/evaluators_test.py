@@ -65,6 +65,15 @@ def vector_of(source, kind, item):
     return vectors[list(ids).index(item)].astype(np.float64)
 
 
+def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
+    split = make_split(records=20, captions=5, name="coco_captions")
+    evaluator = make_evaluator("coco", options_of(type="boards"), split, SIDES)
+    report = judge(evaluator, make_source(split), name="ours").report()
+    assert "## coco5k\n\nThe items or labels are not those of the published test split" in report
+    assert not {"MS-COCO 5K", "CLIP", "VSE++"} & {*report.split("|"), *report.split()}
+    assert "| ours " in report
+
+
 def test_sentence_pairs_set_by_set():
     sets = np.array(["images2014"] * 15 + ["belief2015"] * 10 + ["OnWN2014"] * 12 + ["old"] * 3)
     gold = np.random.default_rng(5).uniform(0, 5, 40).round(1)

@@ -13,6 +13,7 @@ from xmodal.evals.boards import make as boards
 from xmodal.evals.boards.definitions import definitions_of
 from xmodal.evals.labels import annotations
 from xmodal.evals.metrics import compute_spearman, draw_pairs
+from xmodal.evals.published import PUBLISHED_LABELS
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,48 @@ def test_all_boards_of_the_test_split(test_split, real):
 )
 def test_published_counts(real, board, task, queries, positives):
     assert totals(real[board].tasks[task]) == (queries, positives)
+
+
+def renumbered(labels):
+    """The same labels with image ids that count from 0."""
+    at = np.argsort(labels.image_ids)
+    rank = dict(zip(labels.image_ids[at].tolist(), range(len(at)), strict=True))
+    own = np.array([rank[image] for image in labels.caption_image_ids.tolist()])
+    images = np.array([rank[image] for image in labels.image_ids.tolist()])
+    return dataclasses.replace(
+        labels, image_ids=images, caption_image_ids=own, ratings={}, lists={}
+    )
+
+
+def with_another_rating(labels):
+    rated = dict(labels.ratings["sis"])
+    rated["scores"] = rated["scores"].copy()
+    rated["scores"][0] += 0.01
+    return dataclasses.replace(labels, ratings=labels.ratings | {"sis": rated})
+
+
+def in_other_folds(labels):
+    return dataclasses.replace(labels, folds=np.roll(labels.folds, 1))
+
+
+def without_an_image(labels):
+    return annotations.restrict(labels, labels.image_ids[1:], labels.caption_ids[5:])
+
+
+@pytest.mark.parametrize(
+    ("change", "boards_left"),
+    [
+        (lambda labels: labels, {"coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"}),
+        (without_an_image, set()),
+        (renumbered, set()),
+        (in_other_folds, {"coco5k", "cxc", "cxc_sits_only", "eccv", "pmrp"}),
+        (with_another_rating, {"coco5k", "coco1k", "cxc_sits_only", "eccv", "pmrp"}),
+    ],
+)
+def test_published_labels_are_those_of_the_whole_test_split(test_split, change, boards_left):
+    made = boards.make_boards(change(test_split))
+    published = {each.name for each in made if each.label_hash == PUBLISHED_LABELS[each.name]}
+    assert published == boards_left
 
 
 def test_further_counts(real):
@@ -137,6 +180,7 @@ def test_validation_takes_its_galleries_from_the_ratings(test_split, real_data):
     assert labels.split == "validation"
     made = {board.name: board for board in boards.make_boards(labels)}
     assert list(made) == ["coco5k", "cxc", "cxc_sits_only", "pmrp"]
+    assert not any(board.label_hash == PUBLISHED_LABELS[name] for name, board in made.items())
     assert totals(made["coco5k"].tasks["i2t"]) == (5_000, 25_000)
     assert totals(made["pmrp"].tasks["i2t"])[0] == 4_948
     assert not set(labels.caption_ids) & set(test_split.caption_ids)

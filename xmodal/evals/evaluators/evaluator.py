@@ -83,14 +83,12 @@ class Provenance:
 
     Attributes:
       title: names dataset and split.
-      published: whether the papers' rows stand beside ours.
       warnings: to be read before any number.
       notes: other facts.
       records: hash of the records of every prepared dataset that was evaluated, by name.
     """
 
     title: str
-    published: bool = False
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -165,7 +163,6 @@ def describe_split(split: Split) -> Provenance:
     """Returns the facts of a prepared dataset's split."""
     return Provenance(
         title=f"{split.name}, {split.split} split",
-        published=split.split == "test" and not split.partial,
         warnings=warn_of_part(split.partial, split.split),
         records=split.hashes,
     )

@@ -5,7 +5,12 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
-from xmodal.evals.published import ECCV_BY_DIRECTION, ECCV_TABLE_4, PUBLISHED
+from xmodal.evals.published import (
+    ECCV_BY_DIRECTION,
+    ECCV_TABLE_4,
+    PUBLISHED,
+    PUBLISHED_LABELS,
+)
 from xmodal.evals.results import BoardResult, Numbers, metric_tag
 
 _TUPLE_METRICS = ("recall@1", "recall@5", "recall@10", "median_rank")
@@ -29,6 +34,9 @@ _METRICS = {
     "median_rank": "med r",
     "pmrp": "PMRP",
 }
+_NOT_PUBLISHED = (
+    "The items or labels are not those of the published test split, so no paper's row stands here."
+)
 _TABLES_OF_TASKS = ("i2t", "t2i"), ("t2t", "i2i")
 _COUNTS = ("queries", "gallery", "skipped_queries", "tied_queries")
 
@@ -60,7 +68,6 @@ def format_report(
     metrics: Mapping[str, float],
     *,
     title: str,
-    published: bool = False,
     boards: Sequence[BoardResult] = (),
     numbers: Sequence[Numbers] = (),
     warnings: Sequence[str] = (),
@@ -74,8 +81,8 @@ def format_report(
       model: name of our row.
       metrics: by tag; `_low` and `_high` of a tag are its 95 % interval.
       title: heading, naming dataset and split.
-      published: put the papers' rows above ours, on boards that have any.
-      boards: their definitions, labels and missing parts.
+      boards: their definitions, labels and missing parts. The papers' rows stand beside ours on
+        those whose labels are the published ones.
       numbers: results without boards; each has a table of its own.
       warnings: in bold at the top.
       notes: other facts, under them.
@@ -84,20 +91,24 @@ def format_report(
     plain = {tag for each in numbers for tag in each.metrics}
     tags = [tag for tag in metrics if tag not in plain]
     names = list(dict.fromkeys(tag.partition("/")[0] for tag in tags if "/" in tag))
+    by_name = {board.name: board for board in boards}
+    comparable = {name for name in by_name if _has_published_labels(by_name[name])}
     for name in names:
         layouts = _board_tables(name, tags)
         if not layouts:
             continue
-        sections.append(f"## {_TITLES[name]} ({name})" if name in _TITLES else f"## {name}")
+        if name in PUBLISHED_LABELS and name not in comparable:
+            sections += [f"## {name}", _NOT_PUBLISHED]
+        else:
+            sections.append(f"## {_TITLES[name]} ({name})" if name in _TITLES else f"## {name}")
         if name == "eccv" and _ECCV_CAPTION_TABLE[0].tag in tags:
-            printed = ECCV_TABLE_4 if published else {}
             columns = [column for column in _ECCV_CAPTION_TABLE if column.tag in tags]
+            printed = _of_boards(ECCV_TABLE_4, comparable)
             sections.append(_format_columns("Mean of I→T, T→I", columns, printed, model, metrics))
-        printed = _published_rows(name) if published else {}
+        printed = _of_boards(_published_rows(name), comparable)
         sections += [_format_columns(*layout, printed, model, metrics) for layout in layouts]
     for each in numbers:
         sections += [f"## {each.name}", each.definition, _format_numbers(each.metrics)]
-    by_name = {board.name: board for board in boards}
     facts = []
     for name in dict.fromkeys([*by_name, *names]):
         lines, board = [_format_counts(name, metrics)], by_name.get(name)
@@ -111,13 +122,24 @@ def format_report(
     return "\n\n".join(sections) + "\n"
 
 
+def _has_published_labels(board: BoardResult) -> bool:
+    return board.label_hash == PUBLISHED_LABELS.get(board.name)
+
+
+def _of_boards(
+    rows: Mapping[str, Mapping[str, float]], boards: Collection[str]
+) -> dict[str, dict[str, float]]:
+    """The numbers among rows (model -> tag -> number) that are of the boards."""
+    return {
+        model: {tag: value for tag, value in row.items() if tag.partition("/")[0] in boards}
+        for model, row in rows.items()
+    }
+
+
 def _published_rows(board: str) -> dict[str, dict[str, float]]:
     """Printed numbers on a board: model -> tag -> number."""
     if board not in PUBLISHED:
-        return {
-            model: {tag: value for tag, value in row.items() if tag.startswith(f"{board}/")}
-            for model, row in ECCV_BY_DIRECTION.items()
-        }
+        return _of_boards(ECCV_BY_DIRECTION, [board])
     rows: dict[str, dict[str, float]] = {}
     for model, row in PUBLISHED[board].items():
         numbers = rows[model] = {}
