@@ -9,6 +9,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
+from data_prep.building.id_set import IdSet
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.text_files import read_csv
 
@@ -88,25 +89,33 @@ def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged, or a score is none.
+      UnexpectedFilesError: a file is damaged, a score is none, or a pair comes twice.
     """
+    pairs = IdSet("pair")
+    for where, rating in _rows_of_ratings(folder):
+        pair = f"{rating.image} with {rating.caption_image}#{rating.caption_idx}"
+        pairs.add(f"{rating.task} {pair}", where)
+        yield rating
+
+
+def _rows_of_ratings(folder: pathlib.Path) -> Iterator[tuple[str, Rating]]:
     if (folder / "expert_annotations.csv").exists():
         pair = ("image", "caption_image", "caption_idx")
         raters = tuple(f"rating{k}" for k in (1, 2, 3))
         for where, row in read_csv(folder / "expert_annotations.csv", columns=(*pair, *raters)):
             key = f"{row['caption_image']}#{row['caption_idx']}"
-            yield _expert(row["image"], key, [row[name] for name in raters], where)
+            yield where, _expert(row["image"], key, [row[name] for name in raters], where)
         path = folder / "crowdflower_annotations.csv.gz"
         for where, row in read_csv(path, columns=(*pair, "yes_fraction")):
             key = f"{row['caption_image']}#{row['caption_idx']}"
-            yield _crowd(row["image"], key, row["yes_fraction"], where)
+            yield where, _crowd(row["image"], key, row["yes_fraction"], where)
         return
     names = ("image", "key", "first", "second", "third")
     for where, row in _read_original(folder / "ExpertAnnotations.txt", *names):
-        yield _expert(row["image"], row["key"], [row[name] for name in names[2:]], where)
+        yield where, _expert(row["image"], row["key"], [row[name] for name in names[2:]], where)
     names = ("image", "key", "yes_fraction")
     for where, row in _read_original(folder / "CrowdFlowerAnnotations.txt", *names):
-        yield _crowd(row["image"], row["key"], row["yes_fraction"], where)
+        yield where, _crowd(row["image"], row["key"], row["yes_fraction"], where)
 
 
 def _read_tidy_captions(path: pathlib.Path) -> Captions:

@@ -15,6 +15,7 @@ from typing import Any
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut
+from data_prep.reading.folders import walk
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
@@ -138,20 +139,20 @@ def has_images(path: pathlib.Path) -> bool:
 def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
     """Reads loose images, in the folder or in folders below it, in the order of their names.
 
-    A json file of the same name beside an image may tell its url and caption.
+    Links to folders are followed. A json file of the same name beside an image may tell its url and
+    caption.
 
     Args:
       folder: the folder; files with other endings than those of images are passed over.
       where: its name in reports.
     """
-    for parent, folders, files in os.walk(folder):
-        folders.sort()
-        known = frozenset(files)
-        for name in sorted(files):
+    for parent, names in walk(folder):
+        known = frozenset(names)
+        for name in names:
             stem, ending = os.path.splitext(name)
             if ending and ending.lower() not in IMAGE_ENDINGS:
                 continue
-            path = pathlib.Path(parent, name)
+            path = parent / name
             meta: Mapping[str, Any] = {}
             if f"{stem}.json" in known:
                 meta = _parse_json(path.with_suffix(".json").read_bytes())

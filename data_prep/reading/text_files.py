@@ -4,6 +4,7 @@ Damage is told from rows of another form: damage of a file (a cut gzip stream, n
 build; a bad row of a csv file is a `LeftOut` of `scan_csv`, and an error of `read_csv`.
 """
 
+import codecs
 import csv
 import gzip
 import json
@@ -215,7 +216,7 @@ class _Lines:
     def __next__(self) -> str:
         line = next(self._lines)
         if self._first:
-            self._first, line = False, line.removeprefix(b"\xef\xbb\xbf")
+            self._first, line = False, line.removeprefix(codecs.BOM_UTF8)
         if b"\0" in line:
             self.bad = f"not text: a NUL at byte {line.index(0)} of the line"
         try:

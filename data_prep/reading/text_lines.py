@@ -1,5 +1,6 @@
 """Lines of a text file by number, for lists that are too long to be held in memory."""
 
+import codecs
 import mmap
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,8 @@ _LINE_FEED = 10
 class TextLines(Sequence[bytes]):
     """Lines of a file, read where they stand when they are asked for: 8 bytes of memory a line.
 
-    Only line feeds end a line, and the carriage return before one is no part of it.
+    Only line feeds end a line. The carriage return before one is no part of it, nor is a byte-order
+    mark at the start of the file.
 
     Args:
       path: a text file, not packed. It stays open.
@@ -32,13 +34,14 @@ class TextLines(Sequence[bytes]):
             size = file.seek(0, 2)
             # An empty file cannot be mapped.
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        self._first = len(codecs.BOM_UTF8) if self._bytes[:3] == codecs.BOM_UTF8 else 0
         ends = [
             np.flatnonzero(np.frombuffer(self._bytes[start : start + _CHUNK], np.uint8) == 10)
             + start
             for start in range(0, size, _CHUNK)
         ]
         self._ends = np.concatenate([np.empty(0, np.int64), *ends])
-        if size and self._bytes[size - 1] != 10:  # the last line may lack its end
+        if size > self._first and self._bytes[size - 1] != 10:  # the last line may lack its end
             self._ends = np.append(self._ends, size)
 
     def __len__(self) -> int:
@@ -47,7 +50,7 @@ class TextLines(Sequence[bytes]):
     def __getitem__(self, number: int) -> bytes:
         if not 0 <= number < len(self):
             raise IndexError(f"{self.path} has {len(self):,} lines, no number {number:,}")
-        start = self._ends[number - 1] + 1 if number else 0
+        start = self._ends[number - 1] + 1 if number else self._first
         return self._bytes[start : self._ends[number]].removesuffix(b"\r")
 
     def __iter__(self) -> Iterator[bytes]:

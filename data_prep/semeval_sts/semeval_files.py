@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.folders import files_below
 from data_prep.reading.text_files import read_csv, scan_csv
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 
@@ -55,7 +56,7 @@ def find_sets(folder: pathlib.Path) -> dict[RatedSet, list[Scored | LeftOut]]:
         if files:
             read = _read_official if name is _OFFICIAL else _read_pasted
             return {rated_set: list(read(path)) for rated_set, path in files.items()}
-    tables = sorted([*folder.rglob("semeval_sts*.csv"), *folder.rglob("semeval_sts*.csv.gz")])
+    tables = files_below(folder, "semeval_sts*.csv", "semeval_sts*.csv.gz")
     if not tables:
         raise FileNotFoundError(
             f"{folder} has no STS.input.*.txt, no <set>.test.tsv and no semeval_sts*.csv"
@@ -70,7 +71,7 @@ def _files_of_sets(
 ) -> dict[RatedSet, pathlib.Path]:
     known = {(each.year, each.name.lower(), each.split): each for each in SETS}
     found: dict[RatedSet, pathlib.Path] = {}
-    for path in sorted(folder.rglob(pattern)):
+    for path in files_below(folder, pattern):
         place = path.relative_to(folder)
         match, year = name.fullmatch(path.name), _YEAR.search(str(place))
         if not match or not year:
@@ -140,4 +141,4 @@ def _scored(row: tuple[str, dict[str, str]] | LeftOut, score: str = "") -> Score
 def _lines(path: pathlib.Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
-    return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+    return path.read_text(encoding="utf-8-sig", errors="replace").removesuffix("\n").split("\n")

@@ -4,6 +4,8 @@ Every case is drawn from its own name, so that it is the same on every machine. 
 be run alone: `pytest tests/data_prep/fuzz_test.py -k "clue-labels and nul"`.
 """
 
+import codecs
+import gzip
 import shutil
 import zlib
 
@@ -62,6 +64,22 @@ def test_intact_files_lose_nothing(stand_in, intact):
     assert outcome.error is None
     assert outcome.rows == outcome.converted == 0
     assert not any(outcome.left_out.values())
+
+
+@pytest.mark.parametrize("stand_in", STAND_INS, ids=str)
+def test_byte_order_marks_change_nothing(stand_in, intact, tmp_path):
+    source, expected = intact(stand_in)
+    folder = tmp_path / "files"
+    shutil.copytree(source, folder)
+    for path in folder.rglob("*"):
+        if path.name.endswith(mutations.TEXTS):
+            content = path.read_bytes()
+            is_packed = path.suffix == ".gz"
+            text = codecs.BOM_UTF8 + (gzip.decompress(content) if is_packed else content)
+            path.write_bytes(gzip.compress(text) if is_packed else text)
+    outcome = attempt(stand_in, folder, tmp_path)
+    assert outcome.error is None
+    assert outcome.kept == expected.kept
 
 
 @pytest.mark.parametrize(("stand_in", "kind"), _CASES)

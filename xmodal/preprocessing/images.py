@@ -101,7 +101,7 @@ def decode_image(encoded: bytes) -> np.ndarray:
             if picture.mode.startswith("I;16"):
                 return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
             return np.asarray(picture.convert("RGB"))
-    except (OSError, SyntaxError) as error:
+    except Exception as error:  # Damaged files make Pillow raise errors of every kind.
         raise ValueError(f"not an image, or a damaged one: {error}") from error
 
 

@@ -146,6 +146,16 @@ def test_an_image_without_five_captions_is_refused(tmp_path):
         flickr8k_files.read_captions(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt"])
+def test_a_pair_that_was_rated_twice_is_refused(tmp_path, name):
+    _write_original(tmp_path)
+    lines = (tmp_path / name).read_text().splitlines(keepends=True)
+    (tmp_path / name).write_text("".join([*lines, lines[0]]))
+    message = rf"{name} line {len(lines) + 1}: pair \w+ \w\.jpg with c\.jpg#\d comes twice"
+    with pytest.raises(ValueError, match=message):
+        list(flickr8k_files.read_ratings(tmp_path))
+
+
 def test_the_real_files_hold_what_was_published(real_data, tmp_path):
     builder = Builder(config="features", data_dir=tmp_path)
     settings = tfds.download.DownloadConfig(manual_dir=str(real_data / "flickr8k"))

@@ -13,6 +13,7 @@ import data_prep
 from data_prep.building.records import BuildReport
 from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.fuzzing.mutations import ODD
+from xmodal.preprocessing import decode_image
 
 # The look of JSON values that are no texts after they were made texts.
 _NO_TEXTS = {str(value) for value in ODD if not isinstance(value, str)}
@@ -98,8 +99,8 @@ def _check(example: dict[str, Any]) -> None:
             assert low <= value <= high, f"score {value}"
         elif "image" in name and isinstance(value, bytes):
             image = PIL.Image.open(io.BytesIO(value))
-            image.load()
             assert image.mode in ("RGB", "L"), image.mode
+            decode_image(value)  # as training does
         elif isinstance(value, np.ndarray):
             assert np.isfinite(value).all()
         for text in values:

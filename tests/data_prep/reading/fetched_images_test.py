@@ -141,6 +141,18 @@ def test_loose_images_are_named_by_row_or_as_a_dataset_says(tmp_path):
     assert set(_join(folder, _URLS[:3], names=names.rows)[0]) == {1, 2}
 
 
+def test_links_to_folders_are_followed_and_may_form_a_circle(tmp_path):
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "images"
+    elsewhere.mkdir()
+    folder.mkdir()
+    (elsewhere / "one.jpg").write_bytes(jpeg(4))
+    (elsewhere / "back").symlink_to(folder)
+    (folder / "link").symlink_to(elsewhere)
+    (folder / "two.jpg").write_bytes(jpeg(5))
+    read = [item.name for item in fetched_files.read_folder(folder, "images")]
+    assert read == ["two.jpg", "link/one.jpg"]
+
+
 def test_an_empty_or_missing_folder(tmp_path):
     assert _join(tmp_path)[0] == {}
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):

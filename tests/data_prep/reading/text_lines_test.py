@@ -23,6 +23,15 @@ def test_lines_are_those_of_the_file_however_it_is_read(tmp_path, monkeypatch, c
             found[number]
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\nsecond"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path, end):
+    path = tmp_path / "list.txt"
+    path.write_bytes(b"\xef\xbb\xbfan owl" + end)
+    assert list(TextLines(path)) == [b"an owl", *end.split(b"\n")[1:]][: 1 + end.count(b"s")]
+    path.write_bytes(b"\xef\xbb\xbf")
+    assert list(TextLines(path)) == []
+
+
 def test_empty_and_missing_files(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     assert list(TextLines(tmp_path / "empty")) == []

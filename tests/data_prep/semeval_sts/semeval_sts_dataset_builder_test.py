@@ -100,6 +100,14 @@ def test_rows_that_cannot_be_used_are_named(official):
     ]
 
 
+def test_links_to_folders_are_followed(official, tmp_path_factory):
+    linked = tmp_path_factory.mktemp("linked")
+    for path in official.iterdir():
+        (linked / path.name).symlink_to(path)
+    (linked / "circle").symlink_to(linked)
+    assert find_sets(linked) == find_sets(official)
+
+
 def test_files_that_are_short_missing_or_twice_are_named(official):
     gold = official / "STS14-en-test" / "STS.gs.image.txt"
     text = gold.read_text()

@@ -112,6 +112,13 @@ def test_published_labels_are_those_of_the_whole_test_split(test_split, change, 
     assert published == boards_left
 
 
+def test_links_to_folders_are_followed_and_may_form_a_circle(real_data, tmp_path):
+    (tmp_path / "eccv").symlink_to(real_data / "eccv_caption")
+    (tmp_path / "circle").symlink_to(tmp_path)
+    found = annotations.read_annotations(tmp_path, "test")
+    assert len(found.caption_ids) == 25_000
+
+
 def test_further_counts(real):
     histogram = [0, 16_995, 5_948, 1_599, 382, 62, 11, 2, 1]
     assert np.bincount(real["cxc"].tasks["t2i"].positives.lengths).tolist() == histogram

@@ -103,8 +103,11 @@ class ReleasedFiles:
             raise UserError(f"The annotations folder {self.folder} does not exist.")
         names = names_of(split)
         self._paths: dict[str, Path] = {}
-        for where, folders, files in os.walk(self.folder):
-            folders.sort()
+        seen: set[str] = set()
+        for where, folders, files in os.walk(self.folder, followlinks=True):
+            # Links may form a circle.
+            folders[:] = [] if (place := os.path.realpath(where)) in seen else sorted(folders)
+            seen.add(place)
             for name in set(files).intersection(names):
                 path = Path(where, name)
                 first = self._paths.setdefault(name, path)

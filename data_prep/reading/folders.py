@@ -1,0 +1,32 @@
+"""Files of a folder and of the folders below it, behind links too."""
+
+import fnmatch
+import os
+import pathlib
+from collections.abc import Iterator
+
+
+def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
+    """Yields folders with the sorted names of their files, in the order of their names.
+
+    Links to folders are followed. Every folder is read once, so that links may form a circle.
+    """
+    seen: set[str] = set()
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        place = os.path.realpath(parent)
+        if place in seen:
+            folders.clear()
+            continue
+        seen.add(place)
+        folders.sort()
+        yield pathlib.Path(parent), sorted(files)
+
+
+def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:
+    """Sorted paths of the files whose names match one of the patterns, such as `*.tsv`."""
+    return sorted(
+        parent / name
+        for parent, names in walk(folder)
+        for name in names
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    )
