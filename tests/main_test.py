@@ -41,8 +41,55 @@ QUICKSTART = "--config=configs/quickstart.py"
             "--config: Unknown variant 't2i' of quickstart; known: i2t, t2t or none.",
         ),
         ([QUICKSTART, "--config.optmizer.name=sgd"], 'Did you mean "optimizer"'),
-        ([QUICKSTART, "--config.optimizer.nmae=sgd"], "Unknown key in --config: 'nmae'"),
-        ([QUICKSTART, "--config.total_steps=many"], "many"),
+        (
+            [QUICKSTART, "--config.optimizer.nmae=sgd"],
+            "Unknown key(s) ['nmae'] in config.optimizer; known: ",
+        ),
+        (
+            [QUICKSTART, "--config.total_steps=many"],
+            "config.total_steps is 'many'; it has to be a whole number.",
+        ),
+        ([QUICKSTART, "--config.freeze.x=1"], "Unknown key in --config: "),
+        ([QUICKSTART, "--config.freeze[0]=x"], "Unknown key in --config: "),
+        (
+            [QUICKSTART, "--config.freeze=text/bert/"],
+            "config.freeze is 'text/bert/'; it has to be a list such as ['a', 'b'].",
+        ),
+        (
+            [QUICKSTART, "--config.optimizer.weight_decay.rate=0.1"],
+            "config.optimizer.weight_decay, which is None; set the section as a whole: "
+            "--config.optimizer.weight_decay=\"{'rate': ...}\".",
+        ),
+        (
+            [QUICKSTART, "--config.optimizer.schedule.name=staircase"],
+            "config.optimizer.schedule lacks ['rate', 'every']; known: ",
+        ),
+        (
+            ["--config=configs/cxc_multitask.py", "--config.optimizer.schedule.name=constant"],
+            "Unknown key(s) ['every', 'rate'] in config.optimizer.schedule; known: "
+            "['warmup_steps']. To drop keys that belong to another name, set all at once: "
+            "--config.optimizer.schedule=\"{'name': 'constant'}\".",
+        ),
+        (
+            ["--config=configs/cxc_multitask.py", "--config.optimizer.name=sgd"],
+            'set all at once: --config.optimizer.options="{}".',
+        ),
+        (
+            [QUICKSTART, "--config.tasks.i2t.loss.name=triplet"],
+            "set all at once: --config.tasks.i2t.loss=\"{'name': 'triplet'}\".",
+        ),
+        (
+            [QUICKSTART, "--config.model.text.head.name=attention"],
+            "set all at once: --config.model.text.head=\"{'name': 'attention'}\".",
+        ),
+        (
+            [QUICKSTART, "--config.model.similarity={'name': 'cosine', 'match_scale': 1}"],
+            "set all at once: --config.model.similarity=\"{'name': 'cosine'}\".",
+        ),
+        (
+            [QUICKSTART, "--config.evals.shapes.type=pairs"],
+            "set all at once: --config.evals.shapes=\"{'type': 'pairs'}\".",
+        ),
         ([QUICKSTART, "extra"], "extra"),
         (
             [QUICKSTART, "--config.optimizer.name=sdg"],

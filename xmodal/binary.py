@@ -1,16 +1,60 @@
 """What both binaries share: --config, a readable log, and errors that are for the user."""
 
+import ast
 import logging as log
+import re
 import sys
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from xmodal.config import UserError
 
+
+class _Literal(flags.ArgumentParser[Any]):
+    """Reads an override as a Python literal, and anything else as text.
+
+    A value may change its type: None becomes a section, a number a schedule. The dataclass of the
+    section checks the result.
+    """
+
+    syntactic_help = "a Python literal, or a text"
+
+    def parse(self, argument: Any) -> Any:
+        """Returns the value; one that is no text is that of the config file."""
+        if not isinstance(argument, str):
+            return argument
+        # Python warns of texts such as "3if".
+        with warnings.catch_warnings(action="ignore"):
+            try:
+                return ast.literal_eval({"true": "True", "false": "False"}.get(argument, argument))
+            except (SyntaxError, ValueError):
+                return argument
+
+
+class _Text(_Literal):
+    """Reads an override of a text; it stays one unless it is `None` or a section."""
+
+    def parse(self, argument: Any) -> Any:
+        """Returns the value; one that is no text is that of the config file."""
+        value = super().parse(argument)
+        return value if value is None or isinstance(value, dict) else argument
+
+
+for _type in (int, float, type(None), list, tuple, ConfigDict):
+    config_flags.register_flag_parser_for_type(_type, _Literal())
+config_flags.register_flag_parser_for_type(str, _Text())
+
 CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Experiment file, optionally with an argument: FILE.py:ARGUMENT."
+    "config",
+    None,
+    "Experiment file, optionally with an argument: FILE.py:ARGUMENT.",
+    # Files leave out keys that have a default; sections know their own keys.
+    lock_config=False,
+    accept_new_attributes=True,
 )
 
 
@@ -38,8 +82,7 @@ def read_config() -> ConfigDict:
     """
     config = CONFIG.value
     try:
-        config.keys()  # The flag keeps a file it could not open to itself until the first use.
-        return config
+        return config.lock()  # The flag keeps a file it could not open until the first use.
     except OSError as error:
         raise UserError(f"--config: {str(error).splitlines()[-1].strip()}") from error
 
@@ -54,12 +97,25 @@ def _parse_flags(argv: list[str]) -> list[str]:
         if trace and last.strip().startswith("ValueError: "):
             text = f"--config: {last.strip().removeprefix('ValueError: ')}"
         sys.exit(f"\nError: {text}\nPass --helpshort to see the flags.")
-    except (AttributeError, KeyError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # How a config flag says that an override such as --config.bach_size=8 names no key.
         message: object = error
         while isinstance(message, Exception):
             message = message.args[0]
-        sys.exit(f"\nError: Unknown key in --config: {' '.join(str(message).split())}")
+        sys.exit(f"\nError: {_explain_override(' '.join(str(message).split()))}")
+
+
+def _explain_override(message: str) -> str:
+    inside_none = re.match(r'Override (\S+)\.(\w+) can not .* field "(\w+)" is None', message)
+    if inside_none is None:
+        return f"Unknown key in --config: {message}"
+    path, key, missing = inside_none.groups()
+    parents = path.split(".")
+    section = ".".join(["config", *parents[: parents.index(missing) + 1]])
+    return (
+        f"--config.{path}.{key} sets a key of {section}, which is None; set the section as a "
+        f"whole: --{section}=\"{{'{key}': ...}}\"."
+    )
 
 
 def _is_for_users(record: log.LogRecord) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class UserError(ValueError):
@@ -58,13 +59,14 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def read(cls: type[T], where: str, given: Mapping[str, Any] | T) -> T:
+def read(cls: type[T], where: str, given: Mapping[str, Any] | T, *, instead: str = "") -> T:
     """Returns a section of a config as its dataclass.
 
     Args:
       cls: frozen dataclass; fields may be dataclasses themselves.
       where: the section as a user writes it: `config.optimizer`.
       given: the section, or an instance of `cls`, which is returned as it is.
+      instead: see `check_keys`.
 
     Raises:
       UserError: names the unknown or missing key, or the value of another type or out of range.
@@ -75,7 +77,7 @@ def read(cls: type[T], where: str, given: Mapping[str, Any] | T) -> T:
     if not isinstance(given, Mapping):
         raise UserError(f"{where} is {given!r}; it has to be a section with keys.")
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    check_keys(where, given, fields)
+    check_keys(where, given, fields, instead=instead)
     missing = [
         name
         for name, field in fields.items()
@@ -101,19 +103,52 @@ def as_dict(section: Any) -> Any:
     return {key: as_dict(value) for key, value in section.items()}
 
 
-def check_keys(section: str, given: Iterable[str], known: Collection[str]) -> None:
+def read_named(
+    where: str, section: Mapping[str, Any], table: Mapping[str, R], cls: Callable[[R], type[T]]
+) -> tuple[R, T]:
+    """Returns the row of a table that a section names, and its other keys as a dataclass.
+
+    Args:
+      where: the section as a user writes it: `config.optimizer.schedule`.
+      section: `name`, a key of the table, and the keys that belong to that row.
+      table: rows by name.
+      cls: row -> dataclass of its keys.
+
+    Raises:
+      UserError: the name or a key is missing or unknown, or a value is out of range.
+    """
+    if not isinstance(section, Mapping) or "name" not in section:
+        raise UserError(f"{where} lacks 'name'; known: {sorted(table)}.")
+    row = lookup(f"{where}.name", section["name"], table)
+    keys = {key: value for key, value in section.items() if key != "name"}
+    return row, read(cls(row), where, keys, instead=set_whole(where, name=section["name"]))
+
+
+def set_whole(where: str, **keys: Any) -> str:
+    """Returns the flag that replaces a whole section: `--config.x="{'name': 'y'}"`."""
+    return f'--{where}="{keys}"'
+
+
+def check_keys(
+    section: str, given: Iterable[str], known: Collection[str], *, instead: str = ""
+) -> None:
     """Refuses keys that nothing would read.
 
     Args:
       section: where the keys stand, as a user would write it: `config.optimizer`.
       given: the section.
       known: every key its reader understands.
+      instead: flag that replaces the section, which may have keys of another name left over.
 
     Raises:
       UserError: names the unknown keys, lists the known ones and suggests the nearest.
     """
     if unknown := sorted(set(given) - set(known)):
-        raise UserError(f"Unknown key(s) {unknown} in {section}; {suggest(unknown, known)}")
+        whole = f" To drop keys that belong to another name, set all at once: {instead}."
+        raise UserError(
+            f"Unknown key(s) {unknown} in {section}; {suggest(unknown, known)}"
+            f"{whole if instead else ''}"
+        )
 
 
 def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
@@ -122,7 +157,7 @@ def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
     Raises:
       UserError: names the unknown row, where it was asked for, and lists the known ones.
     """
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise UserError(f"Unknown name {name!r} in {section}; {suggest([name], table)}")
     return table[name]
 
@@ -215,8 +250,22 @@ def _as_plain(hint: Any, value: Any) -> Any:
 
 
 def _name(hint: Any) -> str:
-    names = {type(None): "None", float: "a number", int: "a whole number", str: "a text"}
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
+    kind = typing.get_origin(hint) or hint
+    if dataclasses.is_dataclass(kind):
+        return "a section"
+    return _TYPE_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+_TYPE_NAMES = {
+    type(None): "None",
+    bool: "True or False",
+    float: "a number",
+    int: "a whole number",
+    str: "a text",
+    tuple: "a list such as ['a', 'b']",
+    Sequence: "a list such as [0.5, 1.0]",
+    Mapping: "a section",
+}
 
 
 def _check_range(bounds: Mapping[str, Any], where: str, value: Any) -> None:

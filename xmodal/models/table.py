@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from xmodal.config import UserError, lookup, read
+from xmodal.config import read_named
 
 
 class Row(NamedTuple):
@@ -27,8 +27,5 @@ def make_part(
     Raises:
       UserError: the name or a keyword is missing or unknown, or a value is out of range.
     """
-    if not isinstance(section, Mapping) or "name" not in section:
-        raise UserError(f"{where} lacks 'name'; known: {sorted(table)}.")
-    row = lookup(f"{where}.name", section["name"], table)
-    keywords = {key: value for key, value in section.items() if key != "name"}
-    return row.make(read(row.config, where, keywords), *arguments)
+    row, config = read_named(where, section, table, lambda row: row.config)
+    return row.make(config, *arguments)

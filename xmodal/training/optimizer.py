@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import UserError, lookup, read, setting
+from xmodal.config import UserError, lookup, read, set_whole, setting
 from xmodal.training import plateau as plateau_lib
 from xmodal.training.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.training.parameter_groups import GroupConfig, assign_groups, describe_paths, search
@@ -83,7 +83,8 @@ class OptimizerConfig:
     def rule(self) -> Rule:
         """Returns the update rule with its options."""
         row = lookup("config.optimizer.name", self.name, RULES)
-        return read(row, "config.optimizer.options", self.options)
+        where = "config.optimizer.options"
+        return read(row, where, self.options, instead=set_whole(where))
 
     def read_groups(self) -> dict[str, GroupConfig]:
         """Returns the groups as dataclasses."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import UserError, check_keys, lookup, read, setting
+from xmodal.config import UserError, check_keys, lookup, read_named, setting
 from xmodal.losses.switch import Choice
 
 _EPOCHS = re.compile(r"(\d+(?:\.\d+)?) epochs?")
@@ -137,11 +137,7 @@ def read_schedule(section: Mapping[str, Any]) -> Constant:
     Raises:
       UserError: an unknown name or key, or a value out of range.
     """
-    where = "config.optimizer.schedule"
-    if "name" not in section:
-        raise UserError(f"{where} lacks 'name'; known: {sorted(SCHEDULES)}.")
-    options = {key: value for key, value in section.items() if key != "name"}
-    return read(lookup(f"{where}.name", section["name"], SCHEDULES), where, options)
+    return read_named("config.optimizer.schedule", section, SCHEDULES, lambda row: row)[1]
 
 
 def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> optax.Schedule:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, check_keys, keyword_options, lookup, read, setting
+from xmodal.config import UserError, check_keys, keyword_options, lookup, read, set_whole, setting
 from xmodal.losses import LOSSES, Context, Loss, Similarity, make_similarity
 from xmodal.models import Embedding, TaskModule, make_task_module
 from xmodal.training import rngs, schedules
@@ -153,7 +153,12 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
             "others of the batch; set it to 'image' or 'pair'."
         )
     options = config.loss.options
-    check_keys(f"{where}.loss.options", options, keyword_options(loss.function))
+    check_keys(
+        f"{where}.loss.options",
+        options,
+        keyword_options(loss.function),
+        instead=set_whole(f"{where}.loss", name=config.loss.name),
+    )
     for key, value in options.items():
         schedules.check(f"{where}.loss.options.{key}", value)
     schedules.check(f"{where}.weight", config.weight)

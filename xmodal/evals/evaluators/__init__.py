@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, lookup, read
+from xmodal.config import UserError, lookup, read, set_whole
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
 from xmodal.evals.evaluators.pairs import PairsEvaluator, PairsOptions
@@ -49,8 +49,10 @@ def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
         where = f"config.evals.{name}"
         if "/" in name:
             raise UserError(f"The name of {where} has a slash; a tag could not be read back.")
-        row = lookup(f"{where}.type", section.get("type", ""), EVALUATORS)
-        options[name] = read(row.options, where, section)
+        kind = section.get("type", "")
+        row = lookup(f"{where}.type", kind, EVALUATORS)
+        instead = set_whole(where, type=kind)
+        options[name] = read(row.options, where, section, instead=instead)
     return options
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from xmodal import config
-from xmodal.config import UserError, check_keys, lookup, setting
+from xmodal.config import UserError, check_keys, lookup, set_whole, setting
 from xmodal.losses.similarity.scores import TILE
 from xmodal.losses.similarity.table import SIMILARITIES, Kind
 from xmodal.losses.similarity.vectors import Prepared
@@ -211,11 +211,12 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
     Raises:
       UserError: unknown name or keyword, or a number out of its range.
     """
-    if "name" not in given:
+    if not isinstance(given, Mapping) or "name" not in given:
         raise UserError(f"{where} lacks a name; known: {sorted(SIMILARITIES)}.")
     kind = lookup(f"{where}.name", given["name"], SIMILARITIES)
     shared = [field.name for field in dataclasses.fields(SimilarityConfig)]
-    check_keys(where, given, [*shared, *kind.parameters])
+    instead = set_whole(where, name=given["name"])
+    check_keys(where, given, [*shared, *kind.parameters], instead=instead)
     settings = config.read(
         SimilarityConfig, where, {key: given[key] for key in shared if key in given}
     )
