@@ -78,18 +78,20 @@ def main(argv: list[str]) -> None:
     del argv
     mode = _check_flags()
     # All else is imported where it is needed, so that --help and a mistyped flag answer at once.
-    from xmodal import mesh as mesh_lib
+    from xmodal import processes
     from xmodal.training.results import check_output
 
     config = binary.read_config() if mode == "config" else None
-    mesh_lib.initialize_processes()
-    check_output(_output())
-    if mode == "run":
-        evaluate_run()
-    elif mode == "config":
-        evaluate_config(config)
-    else:
-        evaluate_files(mode)
+    settings = {f"--{name}": flags.FLAGS[name].value for name in _MODES[mode] | {mode}}
+    settings |= {"--config": config.to_dict()} if config else {}
+    with processes.connected(settings):
+        check_output(_output())
+        if mode == "run":
+            evaluate_run()
+        elif mode == "config":
+            evaluate_config(config)
+        else:
+            evaluate_files(mode)
 
 
 def evaluate_run() -> None:

@@ -23,13 +23,13 @@ def main(argv: list[str]) -> None:
     del argv
     config = binary.read_config()
     # Imported here so that --help and a mistyped flag or file answer at once.
-    from xmodal import mesh as mesh_lib
+    from xmodal import processes
     from xmodal.training import loop
 
-    mesh_lib.initialize_processes()
     workdir = WORKDIR.value or os.path.join("runs", config.name)
-    logging.info("Workdir: %s", workdir)
-    loop.train(config, workdir, dry_run=DRY_RUN.value)
+    with processes.connected({"config": config.to_dict(), "--workdir": workdir}):
+        logging.info("Workdir: %s", workdir)
+        loop.train(config, workdir, dry_run=DRY_RUN.value)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
-"""The device mesh, where arrays live on it, and the few things that involve every process."""
+"""The device mesh, and where arrays live on it."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,24 +11,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xmodal.config import UserError, lookup
 
 BATCH_AXIS = "data"
-
-
-def initialize_processes() -> None:
-    """Connects the processes of a multi-host run; does nothing in a single process.
-
-    TPU VMs learn of each other from their metadata. Elsewhere three variables say who is who:
-    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.
-    """
-    if jax.distributed.is_initialized():
-        return
-    if "JAX_NUM_PROCESSES" in os.environ:
-        jax.distributed.initialize(
-            coordinator_address=os.environ["JAX_COORDINATOR_ADDRESS"],
-            num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
-            process_id=int(os.environ["JAX_PROCESS_ID"]),
-        )
-    elif os.environ.get("TPU_ML_PLATFORM") == "JAX":  # Set by JAX itself where it finds TPU chips.
-        jax.distributed.initialize()
 
 
 def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 
 from tests.evals.tiny_split import TinySplit
-from xmodal import mesh as mesh_lib
+from xmodal import processes
 from xmodal.config import UserError
 from xmodal.evals import from_files, judge, load_embeddings, make_evaluator, read_options
 from xmodal.evals.evaluators import boards
@@ -263,7 +263,7 @@ def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
     def connect():
         raise Connected
 
-    monkeypatch.setattr(mesh_lib, "initialize_processes", connect)
+    monkeypatch.setattr(processes, "initialize", connect)
     with pytest.raises(Connected):
         evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")
 

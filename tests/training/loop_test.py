@@ -14,7 +14,15 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from configs import base, cxc
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.training import checkpoints, loop, reporting, run, run_records, start
+from xmodal.training import (
+    checkpoints,
+    folder_lock,
+    loop,
+    reporting,
+    run,
+    run_records,
+    start,
+)
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.
@@ -165,6 +173,29 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     results = [json.loads((f / "test/metrics.json").read_text()) for f in (tmp_path, folder)]
     assert results[0] == results[1]
     assert results[0][f"{TINY}/t2t/recall@10"] > 0
+
+
+def test_a_folder_that_another_process_writes_is_refused_before_the_dataset(
+    config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(loop, "assemble", lambda *_, **__: pytest.fail("assembled for nothing"))
+    with folder_lock.hold(tmp_path):
+        with pytest.raises(UserError, match=f"is being written by process {os.getpid()} on"):
+            loop.train(config, str(tmp_path))
+        assert [path.name for path in tmp_path.iterdir()] == [folder_lock.LOCK]
+
+
+def test_a_run_that_was_taken_over_writes_nothing_more(config, tmp_path, change_batches):
+    def take_over(step, batch):
+        if step == 17:
+            lock = tmp_path / folder_lock.LOCK
+            lock.write_text(json.dumps(json.loads(lock.read_text()) | {"token": "other"}))
+        return batch
+
+    change_batches(take_over)
+    with pytest.raises(UserError, match="was taken over by process"):
+        loop.train(config, str(tmp_path))
+    assert checkpoints.steps(str(tmp_path)) == [0]
 
 
 def test_training_a_finished_run_again_changes_nothing(whole, config):

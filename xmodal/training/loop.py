@@ -12,13 +12,13 @@ import numpy as np
 from absl import logging
 from jax.experimental import multihost_utils
 
-from xmodal import data
+from xmodal import data, processes
 from xmodal import mesh as mesh_lib
-from xmodal.training import checkpoints, cost, frozen_features, reporting
+from xmodal.training import checkpoints, cost, folder_lock, frozen_features, reporting
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.optimizer import OptimizerConfig, observe_metrics
 from xmodal.training.run import Parts, assemble
-from xmodal.training.run_records import check_records, save_records
+from xmodal.training.run_records import Hashes, check_records, save_records
 from xmodal.training.start import check_start, starting_state
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
@@ -39,16 +39,33 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       UserError: the config is wrong, or not that of the run that is there.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
+    if processes.index() == 0 and not dry_run:
+        folder_lock.check_free(run_dir)
     resumes = bool(checkpoints.steps(run_dir))
     parts = assemble(config, check_start=(lambda settings: None) if resumes else check_start)
-    settings = parts.settings
-    records = check_records(run_dir, settings)
+    records = check_records(run_dir, parts.settings)
     evaluation = RunEvaluation(parts)
-    state = starting_state(parts, run_dir)
-    features = frozen_features.open_or_compute(parts, state, compute=not dry_run)
-    compiled = compile_step(parts, state, features)
     if dry_run:
+        state = starting_state(parts, run_dir)
+        compile_step(parts, state, frozen_features.open_or_compute(parts, state, compute=False))
         return
+    with folder_lock.hold(run_dir) as check_lock:
+        if _train(parts, run_dir, records, evaluation, check_lock):
+            evaluation.run_final(run_dir)
+
+
+def _train(
+    parts: Parts,
+    run_dir: str,
+    records: Mapping[str, Hashes],
+    evaluation: RunEvaluation,
+    check_lock: Callable[[], None],
+) -> bool:
+    """Makes the updates that are left; False where a signal stopped it before the last one."""
+    settings = parts.settings
+    state = starting_state(parts, run_dir)
+    features = frozen_features.open_or_compute(parts, state)
+    compiled = compile_step(parts, state, features)
     checkpoints.save_config(run_dir, parts.config)
     save_records(run_dir, records)
     saver = checkpoints.Checkpoints(run_dir, settings.checkpoint, settings.select)
@@ -70,25 +87,28 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
                 if (evaluation.is_due(step) or save) and saver.lacks(step):
                     with reporter.paused():
                         metrics = evaluation.run_state(step, state)
+                        check_lock()
                         writer.write_scalars(step, metrics)
                         state = observe(state, settings.optimizer, metrics)
                         saver.save(state, metrics)
                 if step == settings.total_steps:
                     break
                 if stop_requested(step):
+                    check_lock()
                     saver.save(state)
                     logging.warning("Stopped at step %d; the same command goes on.", step)
-                    return
+                    return False
                 with reporter.waiting():
                     local = next(batches)
                 batch = mesh_lib.global_batch(local, parts.mesh)
                 state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
                 reporter.record(step, scalars, local["image_id"])
         except reporting.NonFiniteLossError as failure:
+            check_lock()
             failure.save(run_dir)
             saver.save(state)
             raise
-    evaluation.run_final(run_dir)
+    return True
 
 
 def compile_step(

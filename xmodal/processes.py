@@ -1,0 +1,233 @@
+"""The processes of a run: how they find each other, and what they tell each other on the host.
+
+Their words go through the key-value store of JAX's coordination service, which needs no device, so
+processes that disagree end with a sentence before the first collective, which would abort or hang.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+from absl import logging
+from jax._src import distributed  # jax.distributed has no public key-value store
+
+from xmodal.config import UserError
+
+VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+
+_PREFIX = "xmodal"
+# Hosts may keep the same files in folders of their own.
+_OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
+_POLL_SECONDS = 1.0
+_LOG_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def connected(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Connects the processes of a run, see `initialize`, which tell each other why they end.
+
+    Args:
+      settings: of this process, see `check_equal`.
+
+    Raises:
+      UserError: the processes do not find each other, or differ in settings or code.
+    """
+    initialize()
+    with _announced_failure():
+        check_equal(settings)
+        yield
+
+
+def initialize() -> None:
+    """Connects the processes of a multi-host run; does nothing in a single process.
+
+    TPU VMs learn of each other from their metadata. Elsewhere `VARIABLES` say who is who.
+
+    Raises:
+      UserError: some of the variables are missing, one is no number in its range, or not all
+        processes came.
+    """
+    if jax.distributed.is_initialized():
+        return
+    given = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
+    if given:
+        _connect(*_read_variables(given))
+    elif os.environ.get("TPU_ML_PLATFORM") == "JAX":  # Set by JAX itself where it finds TPU chips.
+        jax.distributed.initialize()
+
+
+def _read_variables(given: Mapping[str, str]) -> tuple[str, int, int]:
+    if missing := [name for name in VARIABLES if name not in given]:
+        raise UserError(
+            f"{' and '.join(given)} set, but not {' and '.join(missing)}: set all three variables "
+            "in every process of a run, or none for a run of one process."
+        )
+    address, *numbers = (given[name] for name in VARIABLES)
+    for name, text in zip(VARIABLES[1:], numbers, strict=True):
+        if not text.isdecimal():
+            raise UserError(f"{name} is {text!r}; it has to be a whole number.")
+    number, own = map(int, numbers)
+    if own >= number:
+        raise UserError(
+            f"JAX_PROCESS_ID is {own}; with JAX_NUM_PROCESSES={number} it has to be less than that."
+        )
+    if not address.rpartition(":")[2].isdecimal():
+        raise UserError(f"JAX_COORDINATOR_ADDRESS is {address!r}; it has to be HOST:PORT.")
+    return address, number, own
+
+
+def _connect(address: str, number: int, own: int) -> None:
+    logging.info("Process %d of %d: waiting for the others at %s.", own, number, address)
+    try:
+        jax.distributed.initialize(address, number, own)
+    except RuntimeError as error:
+        raise UserError(
+            f"Process {own} could not join the {number} processes at {address}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+# Those of jax start the devices, which is a meeting of all processes.
+def count() -> int:
+    """Returns the number of processes of the run."""
+    return distributed.global_state.num_processes or 1
+
+
+def index() -> int:
+    """Returns the number of this process."""
+    return distributed.global_state.process_id or 0
+
+
+def check_equal(settings: Mapping[str, Any]) -> None:
+    """Compares the settings and the code of all processes; every process calls it once.
+
+    Args:
+      settings: nested, of this process, as a user writes them: {"config": {"seed": 0}}.
+
+    Raises:
+      UserError: names what differs between process 0 and another one, or the process that failed
+        before it came here.
+    """
+    if count() == 1:
+        return
+    text = json.dumps({"version of the code": _hash_code()} | dict(_flat(settings)))
+    _set(f"settings/{index()}", text)
+    digests = gather("compare the settings", hashlib.sha256(text.encode()).hexdigest())
+    different = [number for number, each in enumerate(digests) if each != digests[0]]
+    if different:
+        what = "tell its settings"
+        first, other = (json.loads(_wait(f"settings/{i}", i, what)) for i in (0, different[0]))
+        differences = [
+            f"{key} is {first.get(key, 'missing')} in process 0 and {other.get(key, 'missing')} "
+            f"in process {different[0]}"
+            for key in sorted(first.keys() | other.keys())
+            if first.get(key) != other.get(key)
+        ]
+        raise UserError(
+            f"All processes of a run need the same command and code: {'; '.join(differences[:10])}."
+        )
+
+
+def gather(what: str, own: str) -> list[str]:
+    """Returns a text of every process, in their order; every process calls it.
+
+    Args:
+      what: the step that all processes take, as errors name it. Unique in a run.
+      own: the text of this process.
+
+    Raises:
+      UserError: a process failed before it came here; gives its reason.
+    """
+    if count() == 1:
+        return [own]
+    _set(f"gather/{what}/{index()}", own)
+    return [_wait(f"gather/{what}/{each}", each, what) for each in range(count())]
+
+
+def first_does(what: str, function: Callable[[], None]) -> None:
+    """Runs a function in process 0, while the others wait; every process calls it.
+
+    Args:
+      what: the work as others name it: "compute the features". Unique in a run.
+      function: of process 0.
+
+    Raises:
+      UserError: in processes other than 0: process 0 failed; gives its reason.
+    """
+    if index() > 0:
+        _wait(f"first/{what}", 0, what)
+        return
+    function()
+    if count() > 1:
+        _set(f"first/{what}", "done")
+
+
+@contextlib.contextmanager
+def _announced_failure() -> Iterator[None]:
+    """Tells the processes that wait for this one why it ends."""
+    try:
+        yield
+    except BaseException as error:
+        if count() > 1:
+            reason = str(error) if isinstance(error, UserError) else repr(error)
+            with contextlib.suppress(Exception):  # The coordinator may be gone.
+                _set(f"failure/{index()}", f"{socket.gethostname()}: {reason}")
+        raise
+
+
+def _set(key: str, value: str) -> None:
+    distributed.global_state.client.key_value_set(f"{_PREFIX}/{key}", value)
+
+
+def _get(key: str) -> str | None:
+    try:
+        return distributed.global_state.client.key_value_try_get(f"{_PREFIX}/{key}")
+    except jax.errors.JaxRuntimeError as error:
+        if "NOT_FOUND" in str(error):
+            return None
+        raise
+
+
+def _wait(key: str, peer: int, what: str) -> str:
+    """Returns the value that process `peer` sets, or the reason why it never will."""
+    started = logged = time.monotonic()
+    while True:
+        try:
+            if (value := _get(key)) is not None:
+                return value
+            failure = _get(f"failure/{peer}")
+        except jax.errors.JaxRuntimeError as error:
+            raise UserError(
+                f"Process {peer} was to {what}, but the coordinator in process 0 is gone: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+        if failure is not None:
+            raise UserError(f"Process {peer} ended before it could {what}. {failure}")
+        if (now := time.monotonic()) - logged > _LOG_SECONDS:
+            logged = now
+            logging.info("Waiting %.0f s for process %d to %s.", now - started, peer, what)
+        time.sleep(_POLL_SECONDS if now - started > _POLL_SECONDS else _POLL_SECONDS / 20)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif key not in _OF_A_HOST:
+            yield f"{prefix}{key}", json.dumps(value, default=str)
+
+
+def _hash_code() -> str:
+    """Returns a hash of the package's source files, and the version of JAX."""
+    digest = hashlib.sha256(jax.__version__.encode())
+    root = pathlib.Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
