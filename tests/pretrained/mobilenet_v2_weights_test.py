@@ -1,12 +1,17 @@
 import json
+import struct
 import zipfile
 
+import flatbuffers
 import numpy as np
 import parity
 import PIL.Image
 import pytest
 
 from xmodal.config import UserError
+from xmodal.models.encoders.mobilenet_v2 import MobileNetV2Config
+from xmodal.models.encoders.pixels import normalize
+from xmodal.pretrained.image_towers import describe_mobilenet_v2
 from xmodal.pretrained.mobilenet_v2 import EXPECTED_UNEXPECTED, convert_mobilenet_v2
 from xmodal.pretrained.renaming import encoder_shapes
 from xmodal.pretrained.sources import load_source
@@ -57,10 +62,14 @@ def _folded():
 
 
 def _published_forward(arrays, images):
-    """The layers as `meta_json` lists them; it takes 127, not 127.5, as the middle of pixels."""
+    """The layers as `meta_json` lists them, on pixels as the .tflite file wants them.
+
+    `meta_json` has the zero point 127 of the quantized input, which has to be a whole number; the
+    network was trained, and its activations were measured, on `_pixels`.
+    """
     tf = pytest.importorskip("tensorflow")
     meta = json.loads(str(arrays["meta_json"]))
-    x = (images - np.float32(127.5)) * np.float32(meta["input_quant"]["scale"])
+    x = _pixels(images)
     for layer in meta["layers"][:-1]:
         name, kernel = layer["name"], arrays[f"{layer['name']}/kernel"]
         if name.endswith("/expand"):
@@ -75,6 +84,54 @@ def _published_forward(arrays, images):
         if name.endswith("/project") and name.split("/")[0] in meta["residual_blocks"]:
             x += block_input
     return tf.reduce_mean(x, [1, 2]).numpy()
+
+
+def _only(table, number):
+    """The only table in a field that is a list of tables."""
+    place = table.Vector(table.Offset(4 + 2 * number))
+    return flatbuffers.table.Table(table.Bytes, table.Indirect(place))
+
+
+def _tflite_normalization(content):
+    """Mean and standard deviation of the pixels, from the metadata inside a .tflite file.
+
+    Numbers of fields: metadata_schema.fbs of tensorflow/tflite-support.
+    """
+    schema = pytest.importorskip("tensorflow.lite.python.schema_py_generated")
+    model = schema.Model.GetRootAsModel(content, 0)
+    entries = [model.Metadata(number) for number in range(model.MetadataLength())]
+    entry = next(entry for entry in entries if entry.Name() == b"TFLITE_METADATA")
+    buffer = model.Buffers(entry.Buffer()).DataAsNumpy().tobytes()
+    root = flatbuffers.table.Table(bytearray(buffer), struct.unpack_from("<I", buffer)[0])
+    unit = _only(_only(_only(root, 3), 2), 4)  # subgraph, its input, how that is processed
+    kinds = flatbuffers.number_types
+    assert unit.Get(kinds.Uint8Flags, unit.Pos + unit.Offset(4)) == 1  # NormalizationOptions
+    place = unit.Indirect(unit.Pos + unit.Offset(6))
+    options = flatbuffers.table.Table(unit.Bytes, place)
+    fields = (options.Offset(4), options.Offset(6))
+    return [options.GetVectorAsNumpy(kinds.Float32Flags, field).tolist() for field in fields]
+
+
+@pytest.mark.parametrize(
+    ("name", "zero_point"),
+    [("tf2_mobilenet_v2_1.0_224_ptq", 127), ("mobilenet_v2_1.0_224_quant", 128)],
+)
+def test_published_files_name_the_scaling_of_pixels_that_a_tower_records(name, zero_point):
+    content = parity.real_file(f"weights/{name}.tflite").read_bytes()
+    mean, deviation = _tflite_normalization(content)
+    assert mean == deviation == [127.5]
+    archive = {"tf2": "tf2_float", "mob": "qat_float"}[name[:3]]
+    source = load_source(parity.real_file(f"weights/mobilenet_v2_1.0_224_{archive}.npz"))
+    note = json.loads(str(source.arrays["meta_json"]))["input_quant"]
+    assert note["zero_point"] == zero_point
+    recorded = describe_mobilenet_v2(source, "").preprocessing["normalization"]
+    assert recorded == MobileNetV2Config().normalization
+    pixels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, -1)
+    expected = (pixels - np.float32(mean[0])) / np.float32(deviation[0])
+    np.testing.assert_allclose(normalize(pixels, recorded), expected, atol=1e-6)
+    # The quantized input is the same up to rounding.
+    quantized = (pixels.astype(np.float64) - zero_point) * note["scale"]
+    assert np.abs(quantized - expected).max() <= 1.01 / 127.5
 
 
 def _cosines(left, right):

@@ -2,6 +2,12 @@
 
 Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), with the details
 of keras.applications, whose padding is TensorFlow's SAME.
+
+Pixels are scaled to pixel / 127.5 - 1 (`normalization` "inception"), as the code that trained the
+published weights does: TF-slim's `preprocessing/inception_preprocessing.py` and
+`keras.applications.mobilenet_v2.preprocess_input`. Weights that come from a quantized .tflite file
+are no exception: its metadata name the mean 127.5 and the standard deviation 127.5. The zero points
+127 and 128 of such files are the nearest whole numbers, which 8-bit inputs need.
 """
 
 import dataclasses
