@@ -95,8 +95,8 @@ def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.A
 
 def to_host(tree: Any, mesh: Mesh) -> Any:
     """Every array whole, as NumPy arrays in every process; all processes have to call it."""
-    if not jax.tree.leaves(tree):
-        return tree
+    if all(leaf.is_fully_addressable for leaf in jax.tree.leaves(tree)):
+        return jax.device_get(tree)  # Without a collective, see `xmodal.evals.ranking.counting`.
     copies = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
     return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), copies)
 

@@ -1,11 +1,15 @@
 """Ranks and lists against a full stable sort."""
 
+import dataclasses
+import re
+
 import jax
 import numpy as np
 import pytest
 
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting, ranks
+from xmodal.evals.ranking import products as products_module
 from xmodal.evals.ranking.products import Gallery, Products, SavedScores
 from xmodal.evals.ranking.ranks import Question
 from xmodal.losses.similarity import make_similarity
@@ -228,6 +232,57 @@ def test_block_size_and_devices_do_not_matter_in_real_numbers(width):
     )
     for other in others:
         assert_equal_ranks(other, (expected.rank, expected.tied))
+
+
+def test_many_tiles_on_eight_devices():
+    """Collectives of several tiles under way would wait for each other's threads forever."""
+    generator = np.random.default_rng(6)
+    images, captions = (generator.standard_normal((n, 64), dtype=np.float32) for n in (1000, 5000))
+    i2t = [Question(random_labels(generator, 1000, 5000)) for _ in range(2)]
+    t2i = [Question(random_labels(generator, 5000, 1000)) for _ in range(2)]
+    t2t = [Question(random_labels(generator, 5000, 5000, exclude_self=True)) for _ in range(2)]
+    found = []
+    for devices in (8, None):
+        mesh = mesh_of(devices)
+        between = products(images, captions, block_size=512, mesh=mesh)
+        within = products(captions, captions, block_size=512, mesh=mesh)
+        both = ranks.compute_ranks(between, i2t, t2i, depths=(50, 10))
+        found.append([*both, ranks.compute_ranks(within, t2t, exclude_self=True)[0]])
+    for answers, expected in zip(*found, strict=True):
+        for ours, theirs in zip(answers.ranks, expected.ranks, strict=True):
+            assert_equal_ranks(ours, dataclasses.astuple(theirs))
+        np.testing.assert_array_equal(answers.lists, expected.lists)
+
+
+def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
+    programs = []
+
+    def compile_first(function):
+        def run(*arguments, **options):
+            programs.append(function.lower(*arguments, **options).compile().as_text())
+            return function(*arguments, **options)
+
+        return run
+
+    for module, name in (
+        (products_module, "_compute"),
+        (counting, "_count_question"),
+        (counting, "_merge"),
+        (counting, "_strike"),
+    ):
+        monkeypatch.setattr(module, name, compile_first(getattr(module, name)))
+    generator = np.random.default_rng(7)
+    queries, items = whole_numbers(generator, 100, 3), whole_numbers(generator, 200, 3)
+    ranks.compute_ranks(
+        products(queries, items, mesh=mesh_of(8)),
+        [Question(random_labels(generator, 100, 200))],
+        [Question(random_labels(generator, 200, 100))],
+        depths=(5, 5),
+    )
+    assert len(programs) == 6
+    for program in programs:
+        assert "num_partitions=8" in program
+        assert not re.search(r" (all-|collective-|reduce-scatter)\S*\(", program)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])

@@ -101,16 +101,20 @@ class PoolsEvaluator(NumbersEvaluator):
         )
         scores = open_scores(pool, mesh=self._mesh)["image", "text"]
         own = Question(Ragged(np.arange(len(images) + 1), np.arange(len(images), dtype=np.int32)))
+        if self._reranker is None:
+            answers = dict(zip(("i2t", "t2i"), compute_ranks(scores, [own], [own]), strict=True))
+        else:  # a row of one direction is no column of the other
+            predictions = pool.predictions[self.options.task]
+            answers = {
+                direction: compute_ranks(
+                    rerank(scores, predictions, self._reranker, transposed=direction == "t2i"),
+                    [own],
+                )[0]
+                for direction in self.options.directions
+            }
         metrics = {}
         for direction in self.options.directions:
-            transposed = direction == "t2i"
-            if self._reranker is not None:
-                predictions = pool.predictions[self.options.task]
-                ranked = rerank(scores, predictions, self._reranker, transposed=transposed)
-            else:
-                ranked = scores.transpose() if transposed else scores
-            answers, _ = compute_ranks(ranked, [own])
-            rank = answers.ranks[0].rank + 1
+            rank = answers[direction].ranks[0].rank + 1
             metrics[f"{direction}/median_rank"] = float(np.median(rank))
             for depth in _DEPTHS:
                 metrics[f"{direction}/recall@{depth}"] = 100.0 * float(np.mean(rank <= depth))

@@ -1,15 +1,24 @@
-"""Counts the items ahead of the best positives, one tile of scores after another, on the device."""
+"""Counts the items ahead of the best positives, one tile of scores after another, on the devices.
+
+Every device counts its own columns of a tile, and the counts are added once, at the end: no
+collective runs meanwhile. XLA's CPU client runs the programs of all devices on one pool of threads,
+and a program that waits in a collective keeps its thread, so collectives of several tiles under way
+can hold all threads and wait forever.
+"""
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from xmodal.evals.boards.positives import Ragged
+from xmodal.mesh import BATCH_AXIS, to_host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,51 +42,69 @@ class Best(NamedTuple):
     count: np.ndarray  # [Q], positives of this score
 
 
-class QuestionCounts(NamedTuple):
-    """A question on the device, its queries padded to whole tiles, and its counts so far."""
+class Asked(NamedTuple):
+    """A question on every device, its queries padded to whole tiles."""
 
     best: jax.Array  # [Q]
     first: jax.Array  # int32 [Q]
     folds: tuple[jax.Array, jax.Array] | None  # int32 [Q] and [N]
-    ahead: jax.Array  # int32 [Q]
-    equal: jax.Array  # int32 [Q]
+
+
+class Counts(NamedTuple):
+    """Counts of a question so far, one row per device, of the columns that it has seen."""
+
+    ahead: jax.Array  # int32 [devices, Q]
+    equal: jax.Array  # int32 [devices, Q]
+
+
+class Tops(NamedTuple):
+    """Lists so far, one per device, of the columns that it has seen."""
+
+    scores: jax.Array  # [devices, Q, depth]
+    items: jax.Array  # int32 [devices, Q, depth]
 
 
 class Side(NamedTuple):
-    """All questions of one direction, with the counts so far."""
+    """All questions of one direction, with what is counted so far."""
 
-    questions: tuple[QuestionCounts, ...]
-    top_scores: jax.Array  # [Q, depth]
-    top_items: jax.Array  # int32 [Q, depth]
+    questions: tuple[Asked, ...]
+    counts: tuple[Counts, ...]
+    tops: Tops
 
 
 def make_side(
-    questions: Sequence[Question], best: Sequence[Best], padded: tuple[int, int], depth: int
+    questions: Sequence[Question],
+    best: Sequence[Best],
+    padded: tuple[int, int],
+    depth: int,
+    mesh: Mesh,
 ) -> Side:
-    """Places the questions of one direction on the device, with nothing counted yet.
+    """Places the questions of one direction on the devices, with nothing counted yet.
 
     `padded` are the numbers of queries and of items in whole tiles, `depth` the length of the lists
     to keep, 0 for none.
     """
     queries, items = padded
-    counts = []
+    devices = mesh.shape[BATCH_AXIS]
+
+    def pad(values: np.ndarray, size: int, fill: float) -> jax.Array:
+        padded = np.pad(values, (0, size - len(values)), constant_values=fill)
+        return jax.device_put(padded, NamedSharding(mesh, P()))
+
+    def full(shape: tuple[int, ...], fill: float, dtype: type) -> jax.Array:
+        sharding = NamedSharding(mesh, P(BATCH_AXIS))
+        return jnp.full((devices, *shape), fill, dtype, device=sharding)
+
+    asked = []
     for question, found in zip(questions, best, strict=True):
         folds = question.folds
         if folds is not None:  # padding is in no fold
-            folds = (_pad(folds[0], queries, -1), _pad(folds[1], items, -1))
-        counts.append(
-            QuestionCounts(
-                best=_pad(found.score, queries, np.inf),
-                first=_pad(found.first, queries, 0),
-                folds=folds,
-                ahead=jnp.zeros(queries, jnp.int32),
-                equal=jnp.zeros(queries, jnp.int32),
-            )
-        )
+            folds = pad(folds[0], queries, -1), pad(folds[1], items, -1)
+        asked.append(Asked(pad(found.score, queries, np.inf), pad(found.first, queries, 0), folds))
     return Side(
-        tuple(counts),
-        top_scores=jnp.full((queries, depth), -jnp.inf, jnp.float32),
-        top_items=jnp.full((queries, depth), -1, jnp.int32),
+        tuple(asked),
+        tuple(Counts(*(full((queries,), 0, jnp.int32) for _ in range(2))) for _ in asked),
+        Tops(full((queries, depth), -jnp.inf, jnp.float32), full((queries, depth), -1, jnp.int32)),
     )
 
 
@@ -89,27 +116,44 @@ def count(
     sizes: tuple[int, int],
     exclude_self: bool,
     mirrored: bool,
+    mesh: Mesh,
 ) -> tuple[Side, Side]:
     """Adds one tile of scores to both directions.
 
     Args:
       sides: counts so far, of the queries and of the items; given up by the caller.
-      tile: float32 [B, M].
+      tile: float32 [B, M], its columns spread over `mesh`.
       start: position of its first query and its first item.
       sizes: number of queries and of items; rows beyond are padding.
       exclude_self: an item does not meet itself.
       mirrored: the tile stands for its transpose too, so its items are also queries of the first
         side.
+      mesh: of one axis.
     """
     query, item = map(np.int32, start)
     stop = start[0] + tile.shape[0], start[1] + tile.shape[1]
     on_diagonal = exclude_self and start[0] < stop[1] and start[1] < stop[0]
     if on_diagonal or stop[0] > sizes[0] or stop[1] > sizes[1]:
         tile = _strike(tile, query, item, sizes=sizes, exclude_self=exclude_self)
-    forward = _count_side(sides[0], tile, query, item, axis=0)
+    forward = _count_side(sides[0], tile, query, item, axis=0, mesh=mesh)
     if mirrored:
-        return _count_side(forward, tile, item, query, axis=1), sides[1]
-    return forward, _count_side(sides[1], tile, item, query, axis=1)
+        return _count_side(forward, tile, item, query, axis=1, mesh=mesh), sides[1]
+    return forward, _count_side(sides[1], tile, item, query, axis=1, mesh=mesh)
+
+
+def join(side: Side, mesh: Mesh) -> tuple[list[Counts], Tops]:
+    """Returns the counts [Q] and lists [Q, depth] of all devices together, on the host.
+
+    Of two equal scores in a list the smaller position comes first.
+    """
+    counts, (scores, items) = to_host((side.counts, side.tops), mesh)
+    counts = [Counts(*(each.sum(axis=0) for each in one)) for one in counts]
+    if len(scores) == 1:
+        return counts, Tops(scores[0], items[0])
+    depth = scores.shape[2]
+    scores, items = np.concatenate(scores, axis=1), np.concatenate(items, axis=1)
+    at = np.lexsort((items, -scores), axis=1)[:, :depth]
+    return counts, Tops(*(np.take_along_axis(each, at, axis=1) for each in (scores, items)))
 
 
 @functools.partial(jax.jit, static_argnames=("sizes", "exclude_self"))
@@ -130,23 +174,58 @@ def _strike(
     return jnp.where(competes, tile, -jnp.inf)
 
 
-def _count_side(side: Side, tile: jax.Array, query: np.int32, item: np.int32, *, axis: int) -> Side:
+def _count_side(
+    side: Side, tile: jax.Array, query: np.int32, item: np.int32, *, axis: int, mesh: Mesh
+) -> Side:
     """Adds a tile to one direction, whose queries lie along `axis`, from position `query` on."""
     # A compiled function per question: on a CPU each holds a few tiles meanwhile, and if all held
     # theirs together, fresh memory from the system would cost ten times more than the counting.
-    questions = tuple(
-        _count_question(each, tile, query, item, axis=axis) for each in side.questions
+    start = query, item
+    counts = tuple(
+        _count_question(each, asked, tile, start, axis=axis, mesh=mesh)
+        for each, asked in zip(side.counts, side.questions, strict=True)
     )
-    if not side.top_scores.shape[1]:
-        return side._replace(questions=questions)
-    return Side(questions, *_merge(side.top_scores, side.top_items, tile, query, item, axis=axis))
+    tops = side.tops
+    if tops.scores.shape[2]:
+        tops = _merge(tops, tile, start, axis=axis, mesh=mesh)
+    return Side(side.questions, counts, tops)
 
 
-@functools.partial(jax.jit, static_argnames="axis", donate_argnames="state")
+def _on_every_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `function` of a tile as a compiled one in which every device takes its own columns.
+
+    Its first argument is given up by the caller: a tree of arrays with one row per device.
+    """
+
+    @functools.partial(jax.jit, static_argnames=("axis", "mesh"), donate_argnums=0)
+    def run(so_far: Any, *arguments: Any, axis: int, mesh: Mesh) -> Any:
+        *constant, tile, (query, item) = arguments
+
+        def on_one(so_far: Any, constant: Any, tile: jax.Array, start: Any) -> Any:
+            query, item = start
+            before = jax.lax.axis_index(BATCH_AXIS) * tile.shape[1]
+            start = (query, item + before) if axis == 0 else (query + before, item)
+            so_far = jax.tree.map(lambda x: x[0], so_far)
+            found = function(so_far, *constant, tile, start, axis=axis)
+            return jax.tree.map(lambda x: x[None], found)
+
+        spread = jax.shard_map(
+            on_one,
+            mesh=mesh,
+            in_specs=(P(BATCH_AXIS), P(), P(None, BATCH_AXIS), P()),
+            out_specs=P(BATCH_AXIS),
+        )
+        return spread(so_far, constant, tile, (query, item))
+
+    return run
+
+
+@_on_every_device
 def _count_question(
-    state: QuestionCounts, tile: jax.Array, query: jax.Array, item: jax.Array, *, axis: int
-) -> QuestionCounts:
-    """Adds a tile to the counts of one question."""
+    counts: Counts, asked: Asked, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, axis: int
+) -> Counts:
+    """Adds the columns of one device, which start at `start`, to its counts of one question."""
+    query, item = start
     num_queries, num_items = tile.shape[axis], tile.shape[1 - axis]
 
     def rows_of(values: jax.Array) -> jax.Array:
@@ -161,50 +240,37 @@ def _count_question(
     def add(values: jax.Array, counts: jax.Array) -> jax.Array:
         return jax.lax.dynamic_update_slice_in_dim(values, rows_of(values) + counts, query, 0)
 
-    best = by_query(state.best)
+    best = by_query(asked.best)
     equal = tile == best
-    before = by_item(item + jnp.arange(num_items, dtype=jnp.int32)) < by_query(state.first)
+    before = by_item(item + jnp.arange(num_items, dtype=jnp.int32)) < by_query(asked.first)
     ahead = (tile > best) | (equal & before)
-    if state.folds is not None:
-        theirs = jax.lax.dynamic_slice_in_dim(state.folds[1], item, num_items)
-        same_fold = by_query(state.folds[0]) == by_item(theirs)
+    if asked.folds is not None:
+        theirs = jax.lax.dynamic_slice_in_dim(asked.folds[1], item, num_items)
+        same_fold = by_query(asked.folds[0]) == by_item(theirs)
         equal, ahead = equal & same_fold, ahead & same_fold
     # Both counts in one sum: a tile has far fewer than 2**15 items.
-    counts = ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
-    counts = jnp.sum(counts, axis=1 - axis)
-    return state._replace(
-        ahead=add(state.ahead, counts & 0xFFFF), equal=add(state.equal, counts >> 16)
-    )
+    both = ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
+    both = jnp.sum(both, axis=1 - axis)
+    return Counts(add(counts.ahead, both & 0xFFFF), add(counts.equal, both >> 16))
 
 
-@functools.partial(jax.jit, static_argnames="axis", donate_argnames=("top_scores", "top_items"))
-def _merge(
-    top_scores: jax.Array,
-    top_items: jax.Array,
-    tile: jax.Array,
-    query: jax.Array,
-    item: jax.Array,
-    *,
-    axis: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Merges a tile into the lists of one direction."""
+@_on_every_device
+def _merge(tops: Tops, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, axis: int) -> Tops:
+    """Merges the columns of one device, which start at `start`, into its lists."""
+    query, item = start
     tile = tile if axis == 0 else tile.T
-    depth = top_scores.shape[1]
+    depth = tops.scores.shape[1]
 
     def rows_of(values: jax.Array) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(values, query, len(tile))
 
     # Earlier items stand first, and top_k keeps the order of equal scores.
-    scores = jnp.concatenate([rows_of(top_scores), tile], axis=1)
+    scores = jnp.concatenate([rows_of(tops.scores), tile], axis=1)
     scores, at = jax.lax.top_k(scores, depth)
-    earlier = jnp.take_along_axis(rows_of(top_items), jnp.minimum(at, depth - 1), axis=1)
+    earlier = jnp.take_along_axis(rows_of(tops.items), jnp.minimum(at, depth - 1), axis=1)
     items = jnp.where(at < depth, earlier, item + at - depth)
     items = jnp.where(scores == -jnp.inf, -1, items)
-    return (
-        jax.lax.dynamic_update_slice_in_dim(top_scores, scores, query, 0),
-        jax.lax.dynamic_update_slice_in_dim(top_items, items, query, 0),
+    return Tops(
+        jax.lax.dynamic_update_slice_in_dim(tops.scores, scores, query, 0),
+        jax.lax.dynamic_update_slice_in_dim(tops.items, items, query, 0),
     )
-
-
-def _pad(values: np.ndarray, size: int, fill: float) -> jax.Array:
-    return jnp.asarray(np.pad(values, (0, size - len(values)), constant_values=fill))

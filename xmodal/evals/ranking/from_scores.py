@@ -8,7 +8,7 @@ import numpy as np
 from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.metrics import compute_map_at_r, compute_r_precision
-from xmodal.evals.ranking.products import Scores
+from xmodal.evals.ranking.products import Scores, complete_rows
 from xmodal.evals.ranking.ranks import Question, Ranks, compute_ranks
 
 # Metrics of the top of a list, and the function of each.
@@ -169,12 +169,10 @@ def count_hits(
     Of two equal scores the smaller position comes first. `r` is int [Q], at most the number of
     items a query meets; `folds` as in `RetrievalTask`.
     """
-    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
+    queries, rows = scores.shape[0], scores.tile_shape[0]
     counts = np.zeros(queries, np.int64)
     for start in range(0, queries, rows):
-        tiles = [np.asarray(scores.tile(start // rows, j)) for j in range(-(-items // columns))]
-        block = np.concatenate(tiles, axis=1)[:, :items]
-        for query, row in enumerate(block[: queries - start], start):
+        for query, row in enumerate(complete_rows(scores, start // rows), start):
             if folds is not None:
                 row = np.where(folds[1] == folds[0][query], row, -np.inf)
             top = np.argsort(-row, kind="stable")[: r[query]]

@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.losses.similarity import make_similarity
+from xmodal.mesh import BATCH_AXIS, make_mesh, to_host
 
 Score = Callable[[Any, Any], jax.Array]
 
@@ -37,10 +38,12 @@ class Scores(Protocol):
     Attributes:
       shape: (Q, N).
       tile_shape: (B, M), of every tile; the last ones are padded.
+      mesh: devices over which the columns of every tile are spread.
     """
 
     shape: tuple[int, int]
     tile_shape: tuple[int, int]
+    mesh: Mesh
 
     def tile(self, i: int, j: int) -> jax.Array:
         """Scores [B, M] of queries iB.. and items jM..; those of padding are arbitrary."""
@@ -69,17 +72,15 @@ class Gallery:
           vectors: float32 [N, D] or [N, K, D].
           prepare: [b, ...] -> tree of float32 arrays [b, ...], row by row.
           block_size: items per tile, at most.
-          mesh: every tile is spread over its `data` axis.
+          mesh: every tile is spread over its `data` axis; None for one device.
 
         Raises:
           ValueError: a value is not finite.
         """
         _check_finite(vectors)
-        devices = mesh.shape["data"] if mesh is not None else 1
-        group = _GROUP * devices
+        self.mesh = mesh = mesh or _one_device()
         self.size = len(vectors)
-        self.rows = _choose_rows(self.size, block_size, group)
-        self._mesh = mesh
+        self.rows = _choose_rows(self.size, block_size, _GROUP * mesh.shape[BATCH_AXIS])
         starts = range(0, self.size, self.rows)
         self._prepared = None
         for start in starts:
@@ -92,7 +93,8 @@ class Gallery:
                     lambda x, padded=padded: np.empty((padded, *x.shape[1:]), np.float32), block
                 )
             jax.tree.map(_fill(start), self._prepared, block)
-        self._tiles = [self._place(self._rows(j), P("data")) for j in range(len(starts))]
+        self._tiles = [self._place(self._rows(j), P(BATCH_AXIS)) for j in range(len(starts))]
+        self._queries: tuple[int, Any] = -1, None  # the last ones asked for
 
     def items(self, j: int) -> Any:
         """Tile j, spread over the devices."""
@@ -100,7 +102,9 @@ class Gallery:
 
     def queries(self, i: int) -> Any:
         """Tile i, on every device."""
-        return self._tiles[i] if self._mesh is None else self._place(self._rows(i), P())
+        if self._queries[0] != i:
+            self._queries = i, self._place(self._rows(i), P())
+        return self._queries[1]
 
     def take(self, positions: np.ndarray) -> Any:
         """Prepared items at the given positions, on the host."""
@@ -111,9 +115,7 @@ class Gallery:
         return jax.tree.map(lambda x: x[at], self._prepared)
 
     def _place(self, tree: Any, spec: P) -> Any:
-        if self._mesh is None:
-            return jax.device_put(tree)
-        sharding = NamedSharding(self._mesh, spec)
+        sharding = NamedSharding(self.mesh, spec)
         return jax.tree.map(
             lambda x: jax.make_array_from_callback(x.shape, sharding, lambda at: x[at]), tree
         )
@@ -131,6 +133,7 @@ class Products:
         """Takes Q queries and N items, the same object within one gallery, and their score."""
         self.shape = (queries.size, items.size)
         self.tile_shape = (queries.rows, items.rows)
+        self.mesh = items.mesh
         self._queries, self._items = queries, items
         self._score = score
         self._symmetric: bool | None = None
@@ -139,7 +142,7 @@ class Products:
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`; the columns are spread over the devices as the items are."""
-        return _compute(self._score, self._queries.queries(i), self._items.items(j))
+        return _compute(self._score, self.mesh, self._queries.queries(i), self._items.items(j))
 
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """See `Scores.pairs`."""
@@ -171,7 +174,10 @@ class Products:
         return scores
 
     def transpose(self) -> "Scores":
-        """See `Scores.transpose`; a score of two sides keeps them in their order."""
+        """See `Scores.transpose`; a score of two sides keeps them in their order.
+
+        Rows of its tiles, not columns, are spread over the devices: they cannot be counted.
+        """
         return _Transposed(self)
 
     def is_symmetric(self) -> bool:
@@ -182,8 +188,8 @@ class Products:
         """
         if self._symmetric is None:
             last = -(-self.shape[1] // self.tile_shape[1]) - 1
-            self._symmetric = self._queries is self._items and bool(
-                jnp.array_equal(self.tile(0, last), self.tile(last, 0).T)
+            self._symmetric = self._queries is self._items and np.array_equal(
+                to_host(self.tile(0, last), self.mesh), to_host(self.tile(last, 0), self.mesh).T
             )
         return self._symmetric
 
@@ -194,6 +200,7 @@ class _Transposed:
     def __init__(self, base: Scores) -> None:
         self._base = base
         self.shape, self.tile_shape = base.shape[::-1], base.tile_shape[::-1]
+        self.mesh = base.mesh
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`."""
@@ -219,10 +226,11 @@ class SavedScores:
         Tiles have at most `block_size` queries and items; their columns are spread over the `data`
         axis of `mesh`.
         """
-        group = _GROUP * (mesh.shape["data"] if mesh is not None else 1)
+        self.mesh = mesh = mesh or _one_device()
+        group = _GROUP * mesh.shape[BATCH_AXIS]
         self.shape = matrix.shape
         self.tile_shape = tuple(_choose_rows(size, block_size, group) for size in matrix.shape)
-        self._matrix, self._mesh, self._block_size = matrix, mesh, block_size
+        self._matrix, self._block_size = matrix, block_size
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`."""
@@ -231,9 +239,7 @@ class SavedScores:
         _check_finite(block)
         tile = np.zeros(self.tile_shape, np.float32)
         tile[: block.shape[0], : block.shape[1]] = _flush(block)
-        if self._mesh is None:
-            return jax.device_put(tile)
-        sharding = NamedSharding(self._mesh, P(None, "data"))
+        sharding = NamedSharding(self.mesh, P(None, BATCH_AXIS))
         return jax.make_array_from_callback(tile.shape, sharding, lambda at: tile[at])
 
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -242,7 +248,7 @@ class SavedScores:
 
     def transpose(self) -> "SavedScores":
         """See `Scores.transpose`."""
-        return SavedScores(self._matrix.T, block_size=self._block_size, mesh=self._mesh)
+        return SavedScores(self._matrix.T, block_size=self._block_size, mesh=self.mesh)
 
 
 def open_scores(
@@ -269,9 +275,24 @@ def open_scores(
     }
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _compute(score: Score, queries: Any, items: Any) -> jax.Array:
-    return score(queries, items)
+def complete_rows(scores: Scores, i: int) -> np.ndarray:
+    """Returns the scores of the queries of row i of tiles with all items, [b, N], on the host."""
+    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
+    tiles = [to_host(scores.tile(i, j), scores.mesh) for j in range(-(-items // columns))]
+    return np.concatenate(tiles, axis=1)[: queries - i * rows, :items]
+
+
+def _one_device() -> Mesh:
+    return make_mesh(jax.local_devices()[:1])
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _compute(score: Score, mesh: Mesh, queries: Any, items: Any) -> jax.Array:
+    """Every device scores its own items, see `counting`."""
+    specs = P(), P(BATCH_AXIS)
+    return jax.shard_map(score, mesh=mesh, in_specs=specs, out_specs=P(None, BATCH_AXIS))(
+        queries, items
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-import jax
 import numpy as np
 
 from xmodal.evals.boards.positives import Ragged
@@ -71,8 +70,8 @@ def compute_ranks(
     row_tiles, column_tiles = _divide_up(queries, rows), _divide_up(items, columns)
     padded = row_tiles * rows, column_tiles * columns
     sides = (
-        counting.make_side(forward, best[0], padded, depths[0]),
-        counting.make_side(backward, best[1], padded[::-1], depths[1]),
+        counting.make_side(forward, best[0], padded, depths[0], scores.mesh),
+        counting.make_side(backward, best[1], padded[::-1], depths[1], scores.mesh),
     )
     for i in range(row_tiles):
         for j in range(i if mirrored else 0, column_tiles):
@@ -83,11 +82,12 @@ def compute_ranks(
                 sizes=scores.shape,
                 exclude_self=exclude_self,
                 mirrored=mirrored and i != j,
+                mesh=scores.mesh,
             )
-    forward_side, backward_side = jax.device_get(sides)
+    forward_side, backward_side = (counting.join(side, scores.mesh) for side in sides)
     return (
-        _collect(forward_side, best[0], queries),
-        _collect(backward_side, best[1], items),
+        _collect(*forward_side, best[0], queries),
+        _collect(*backward_side, best[1], items),
     )
 
 
@@ -123,19 +123,21 @@ def _find_best(positives: Ragged, scores: np.ndarray) -> Best:
     return Best(best, first, np.bincount(rows[is_best], minlength=size))
 
 
-def _collect(side: counting.Side, best: Sequence[Best], size: int) -> Answers:
+def _collect(
+    counts: Sequence[counting.Counts], tops: counting.Tops, best: Sequence[Best], size: int
+) -> Answers:
     ranks = []
-    for counts, found in zip(side.questions, best, strict=True):
-        has_positive, equal = found.count > 0, counts.equal[:size]
+    for counted, found in zip(counts, best, strict=True):
+        has_positive, equal = found.count > 0, counted.equal[:size]
         if (equal[has_positive] < found.count[has_positive]).any():
             raise RuntimeError(
                 "This device gives one pair of items different scores in different products, so "
                 "ranks would not be exact. Evaluate on the CPU (JAX_PLATFORMS=cpu), and please "
                 "report the device."
             )
-        rank = np.where(has_positive, counts.ahead[:size], -1).astype(np.int32)
+        rank = np.where(has_positive, counted.ahead[:size], -1).astype(np.int32)
         ranks.append(Ranks(rank, has_positive & (equal > found.count)))
-    return Answers(ranks, np.asarray(side.top_items)[:size])
+    return Answers(ranks, tops.items[:size])
 
 
 def _rows(positives: Ragged) -> np.ndarray:

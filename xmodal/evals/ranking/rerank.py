@@ -14,7 +14,7 @@ import numpy as np
 
 from xmodal.config import call, lookup
 from xmodal.evals.inputs.sources import Predictions
-from xmodal.evals.ranking.products import SavedScores, Scores
+from xmodal.evals.ranking.products import SavedScores, Scores, complete_rows
 
 _PREDICTIONS_AT_A_TIME = 1 << 26  # of some queries with the whole gallery
 
@@ -35,14 +35,13 @@ def rerank(
       transposed: whether captions are the queries.
     """
     scores = scores.transpose() if transposed else scores
-    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
+    (queries, items), rows = scores.shape, scores.tile_shape[0]
     result = np.empty(scores.shape, np.float32)
     apply = jax.jit(reranker)
     width = max(1, predictions.rows(np.zeros(1, int), transposed=transposed).shape[-1])
     step = max(1, min(rows, _PREDICTIONS_AT_A_TIME // (items * width)))
     for start in range(0, queries, rows):
-        tiles = [scores.tile(start // rows, j) for j in range(-(-items // columns))]
-        block = jnp.concatenate(tiles, axis=1)[:, :items]
+        block = complete_rows(scores, start // rows)
         for first in range(start, min(start + rows, queries), step):
             # Beyond the last query of the tile it is repeated, so that one shape is compiled.
             at = np.minimum(np.arange(first, first + step), min(start + rows, queries) - 1)
