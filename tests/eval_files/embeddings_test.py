@@ -44,7 +44,7 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
     assert report.startswith(bold)
     assert "; sis_test.csv holds 12 pairs instead of 46,719; " in report
     assert "\n\nSimilarity: cosine. Intervals: 95 %" in report
-    assert "\n\nIntervals of correlations and their ± are " in report
+    assert "\n\nA correlation and its ± are mean and deviation of the protocol" in report
     assert "| tiny " in report
     assert "CLIP" not in report
     boards = json.loads((out / "boards.json").read_text())

@@ -19,8 +19,8 @@ from xmodal.evals.results import BoardResult, Numbers, Result, TaskResult, evalu
 _DIGITS = 16  # of a hash in the report; all of it is in boards.json
 _COMPARISON = ("comparison.json", "comparison.md")
 _NOTE_ON_CORRELATIONS = (
-    "Intervals of correlations and their ± are of the protocol's samples, one pair per query. "
-    "Where queries have many pairs, they are too wide: up to six times in a simulation."
+    "A correlation and its ± are mean and deviation of the protocol's samples, half of the rated "
+    "queries with one pair each. Its interval is that of the mean, other images in place of these."
 )
 
 
@@ -68,8 +68,8 @@ class Evaluation:
     def report(self) -> str:
         """Returns the tables in Markdown, see `report.format_report`."""
         intervals = (
-            f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images, or of half "
-            f"of the rated queries; seed {self.seed}."
+            f" Intervals: 95 %, from {self.samples:,} bootstrap samples of the images; seed "
+            f"{self.seed}."
         )
         return format_report(
             self.name,
@@ -95,7 +95,7 @@ class Evaluation:
         Raises:
           UserError: the file cannot be read, or belongs to other labels.
         """
-        ours = StoredResults(self.boards, self.similarity, self.seed)
+        ours = StoredResults(self.boards, self.name)
         theirs = other if isinstance(other, StoredResults) else load_ranks(other)
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
@@ -116,7 +116,7 @@ class Evaluation:
           UserError: the folder cannot be written.
         """
         contents = {
-            RANKS: pack_ranks(self.boards, similarity=self.similarity, seed=self.seed),
+            RANKS: pack_ranks(self.boards, name=self.name),
             "boards.json": format_json(
                 {result.name: self._describe(result) for result in self.results}
             ),

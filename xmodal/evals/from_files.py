@@ -89,7 +89,7 @@ def evaluate(
         options, split, source.place, item_ids, partial=partial, mesh=mesh
     )
     if other is not None:
-        evaluator.check_comparable(other, source)
+        evaluator.check_comparable(other)
     return judge(evaluator, source, name=name or _name_of(given[kind]))
 
 

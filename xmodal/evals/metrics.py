@@ -91,6 +91,57 @@ def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray
     return drawn
 
 
+def compute_shares(pairs_of_query: Ragged, num_pairs: int) -> np.ndarray:
+    """Returns the expected share of every pair in a sample of `draw_pairs`, float64 [P], sum 1."""
+    lengths = pairs_of_query.lengths
+    shares = np.repeat(1 / (len(lengths) * lengths), lengths)
+    return np.bincount(pairs_of_query.values, shares, num_pairs)
+
+
+def compute_influence(x: np.ndarray, y: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Returns the influence of every pair on Spearman's correlation.
+
+    The correlation of samples, whose pairs have these shares, deviates from that of all possible
+    pairs by the sum of the influences, to first order (Croux and Dehon 2010, section 2, here with
+    ties at their average rank). Their own sum is 0.
+
+    Args:
+      x: float [P], one value per pair.
+      y: float [P].
+      shares: float [P], of the pairs, sum 1.
+
+    Returns:
+      float64 [P]; NaN where Spearman is undefined.
+    """
+    if not min(np.ptp(x), np.ptp(y)) > 0:  # a constant, or NaN
+        return np.full(len(x), np.nan)
+    # Mid-ranks in 0..1, less their mean, and the codes of equal values.
+    (a, at), (b, bt) = (_center_shares(values, shares) for values in (x, y))
+    covariance, of_a, of_b = (np.sum(shares * each) for each in (a * b, a * a, b * b))
+
+    def center(values: np.ndarray) -> np.ndarray:
+        return values - np.sum(shares * values)
+
+    def sum_above(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Sum of values over the pairs above each, and half of those at its place."""
+        totals = np.bincount(codes, shares * values)
+        return (totals.sum() - np.cumsum(totals) + totals / 2)[codes]
+
+    # A pair moves the ranks of all pairs above it.
+    on_covariance = center(a * b + sum_above(at, b) + sum_above(bt, a))
+    on_a, on_b = center(a * a + 2 * sum_above(at, a)), center(b * b + 2 * sum_above(bt, b))
+    scale = np.sqrt(of_a * of_b)
+    correlation = covariance / scale
+    return shares * (on_covariance / scale - correlation / 2 * (on_a / of_a + on_b / of_b))
+
+
+def _center_shares(values: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Share of the pairs below each and half of those at its place, minus 1/2; order codes."""
+    codes = np.unique(values, return_inverse=True)[1]
+    totals = np.bincount(codes, shares)
+    return (np.cumsum(totals) - totals / 2 - 0.5)[codes], codes
+
+
 def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """Returns the Spearman correlation within every sample, ties at their average rank.
 

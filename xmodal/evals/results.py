@@ -37,15 +37,20 @@ class TaskResult:
 
 @dataclasses.dataclass(frozen=True)
 class CorrelationResult:
-    """One bootstrapped correlation over `pairs` rated pairs.
+    """One bootstrapped correlation over P rated pairs.
 
     Attributes:
       samples: float64 [S], Spearman x100 of every sample; NaN where a side was constant.
+      pairs_per_sample: number of pairs in each.
+      images: int64 [2, P], ids of the images that both items of every pair show or describe.
+      influence: float32 [P], x100, of every pair on the correlation, see
+        `metrics.compute_influence`.
     """
 
     samples: np.ndarray
-    pairs: int
     pairs_per_sample: int
+    images: np.ndarray
+    influence: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)

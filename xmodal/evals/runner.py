@@ -12,7 +12,13 @@ from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Board, Labels, RetrievalTask
 from xmodal.evals.inputs import galleries, lists
 from xmodal.evals.inputs.sources import Embeddings, Predictions, RankedLists, ScoreMatrix, Source
-from xmodal.evals.metrics import compute_recall_values, compute_spearman, draw_pairs
+from xmodal.evals.metrics import (
+    compute_influence,
+    compute_recall_values,
+    compute_shares,
+    compute_spearman,
+    draw_pairs,
+)
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import TaskAnswer, answer_tasks, has_positives
 from xmodal.evals.ranking.products import SavedScores, Scores, open_scores
@@ -61,7 +67,7 @@ def evaluate_boards(
         if reranker is not None and task not in predictions:
             raise UserError(f"{source.place} has no predictions of task {task!r} to rerank by.")
         answers = _rank(scores, boards, predictions.get(task), reranker)
-        correlations = _correlate(scores, boards, bootstrap_samples, seed)
+        correlations = _correlate(scores, labels, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
     results = []
     for board in boards:
@@ -140,8 +146,16 @@ def _read_lists(
 
 
 def _correlate(
-    scores: Mapping[Modalities, Scores], boards: Sequence[Board], samples: int, seed: int
+    scores: Mapping[Modalities, Scores],
+    labels: Labels,
+    boards: Sequence[Board],
+    samples: int,
+    seed: int,
 ) -> dict[str, CorrelationResult]:
+    images = {
+        "image": np.asarray(labels.image_ids, np.int64),
+        "text": np.asarray(labels.caption_image_ids, np.int64),
+    }
     results = {}
     for board in boards:
         for task, pairs in board.graded.items():
@@ -150,8 +164,15 @@ def _correlate(
                 between, ends = between[::-1], ends[::-1]
             if between in scores and task not in results:
                 drawn = draw_pairs(pairs.pairs_of_query, samples=samples, seed=seed)
-                values = compute_spearman(scores[between].pairs(*ends), pairs.scores, drawn)
-                results[task] = CorrelationResult(100.0 * values, len(pairs.scores), drawn.shape[1])
+                values = scores[between].pairs(*ends)
+                shares = compute_shares(pairs.pairs_of_query, len(values))
+                influence = compute_influence(values, pairs.scores, shares)
+                results[task] = CorrelationResult(
+                    samples=100.0 * compute_spearman(values, pairs.scores, drawn),
+                    pairs_per_sample=drawn.shape[1],
+                    images=np.stack([images[k][at] for k, at in zip(between, ends, strict=True)]),
+                    influence=(100.0 * influence).astype(np.float32),
+                )
     return results
 
 

@@ -56,7 +56,7 @@ def write_results(
         return
     is_comparable = other is not None and evaluation.boards
     comparison = evaluation.compare(other) if is_comparable else None
-    other_name = other.name if is_comparable else ""
+    other_name = other.name_beside(evaluation.name) if is_comparable else ""
     evaluation.save(output, comparison=comparison, other=other_name)
     if events:
         _replace_events(output, evaluation)

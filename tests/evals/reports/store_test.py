@@ -41,7 +41,7 @@ def make_results():
             "Own pairs — and rated ones.",
             "0123456789abcdef",
             {"i2t": full, "t2t": truncated},
-            {"sts": CorrelationResult(samples, 40, 13)},
+            {"sts": CorrelationResult(samples, 13, np.arange(80).reshape(2, 40), samples[:16])},
             {"i2i": "no images"},
         ),
         BoardResult("pmrp", "Plausible.", "ff", {}, {}),
@@ -75,13 +75,13 @@ def _save(path, results, **keywords):
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "out" / "ranks.npz"
-    _save(path, make_results(), similarity="cosine", seed=7)
+    _save(path, make_results(), name="ours")
     return path
 
 
 def test_round_trip(saved):
     loaded = store.load_ranks(saved)
-    assert (loaded.similarity, loaded.seed) == ("cosine", 7)
+    assert loaded.name == "ours"
     assert_same(make_results(), loaded.results)
     assert [entry.name for entry in saved.parent.iterdir()] == ["ranks.npz"]
 
@@ -95,7 +95,7 @@ def test_ranks_are_readable_without_xmodal(saved):
 
 def test_same_results_same_bytes(saved, tmp_path):
     again = tmp_path / "again.npz"
-    _save(again, make_results(), similarity="cosine", seed=7)
+    _save(again, make_results(), name="ours")
     assert again.read_bytes() == saved.read_bytes()
 
 
@@ -107,14 +107,16 @@ def test_an_old_file_stays_until_the_new_one_is_whole(saved, monkeypatch):
 
     monkeypatch.setattr(store.epath.Path("x").__class__, "write_bytes", full_disk)
     with pytest.raises(UserError, match="Cannot write to .*out: No space left on device"):
-        _save(saved, make_results()[:1], similarity="dot", seed=0)
+        _save(saved, make_results()[:1], name="ours")
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
 
 
-def test_a_folder_stands_for_its_file_and_names_the_model(saved):
+def test_a_folder_stands_for_its_file(saved):
     for path in (saved, saved.parent, f"{saved.parent}/"):
-        assert store.load_ranks(path).name == str(saved.parent)
+        loaded = store.load_ranks(path)
+        assert loaded.name_beside("theirs") == "ours"
+        assert loaded.name_beside("ours") == f"ours ({saved.parent})"
     with pytest.raises(UserError, match=r"no file .*ranks.npz; name the output folder"):
         store.load_ranks(saved.parent.parent)
 
@@ -154,7 +156,7 @@ def flip(content, at):
         (lambda saved: npz(header=np.array("[]")), "no header of an evaluation"),
         (lambda saved: npz(header=np.array("text")), "cut off or damaged"),
         (lambda saved: npz(header=np.array(["a", {}], object)), "cut off or damaged"),
-        (lambda saved: with_header(saved, version=2), "has version 2 .* this is version 1"),
+        (lambda saved: with_header(saved, version=1), "has version 1 .* this is version 2"),
         (lambda saved: with_header(saved, boards=[{"name": "x"}]), "cut off or damaged"),
     ],
 )

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from xmodal.evals.reports import summary, uncertainty
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
@@ -70,15 +71,18 @@ def test_unknown_ties_are_not_counted():
 def test_correlations_over_their_defined_samples():
     samples = np.array([50.0, np.nan, 54.0, 52.0])
     correlations = {
-        "sts": CorrelationResult(samples, 9, 4),
-        "sis": CorrelationResult(np.full(4, np.nan), 8, 3),
+        "sts": CorrelationResult(samples, 4, np.arange(18).reshape(2, 9), np.zeros(9)),
+        "sis": CorrelationResult(np.full(4, np.nan), 3, np.zeros((2, 8), int), np.zeros(8)),
     }
+    # Without any influence only the noise of the draws is left.
+    half = stats.t.ppf(0.975, 17) * np.std([50, 54, 52]) / np.sqrt(3)
+    width = half / 100 / (1 - 0.52**2)
     found = summary.summarize([board(correlations=correlations)], intervals=True)
     assert found == pytest.approx(
         {
             "b/sts/spearman": 52.0,
-            "b/sts/spearman_low": 50.0,
-            "b/sts/spearman_high": 54.0,
+            "b/sts/spearman_low": 100 * np.tanh(np.arctanh(0.52) - width),
+            "b/sts/spearman_high": 100 * np.tanh(np.arctanh(0.52) + width),
             "b/sts/spearman_std": np.std([50, 54, 52]),
             "b/sts/pairs": 9,
             "b/sts/pairs_per_sample": 4,

@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.config import UserError
-from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.evaluators.evaluator import (
@@ -22,7 +22,7 @@ from xmodal.evals.evaluators.evaluator import (
     with_similarity,
 )
 from xmodal.evals.inputs.galleries import check_coverage
-from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
+from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.ranking.rerank import make_reranker
 from xmodal.evals.reports.compare import check_comparable
@@ -75,11 +75,9 @@ class BoardsEvaluator(Evaluator):
                 "none."
             )
 
-    def check_comparable(self, other: StoredResults, source: Source | None = None) -> None:
+    def check_comparable(self, other: StoredResults) -> None:
         """See `Evaluator`."""
-        rated = None if source is None else _rated_by(source)
-        options = self.options
-        check_comparable(other, self.boards, options.bootstrap_samples, options.seed, rated=rated)
+        check_comparable(other, self.boards)
 
     def run(self, source: Source) -> list[BoardResult]:
         """See `Evaluator`."""
@@ -186,18 +184,6 @@ def boards_of_annotations(
         left_out = [f"Left out {' and '.join(names)}: {why}." for why, names in reasons.items()]
         evaluator.provenance = dataclasses.replace(provenance, notes=[*notes, *left_out])
     return evaluator
-
-
-def _rated_by(source: Source) -> set[str]:
-    """Rating tasks that a source can be correlated with."""
-    if isinstance(source, RankedLists):
-        return set()
-    between = isinstance(source, ScoreMatrix)
-    return {
-        task
-        for task, (left, right, _) in RATING_SIDES.items()
-        if (left != right if between else {left, right} <= source.sides)
-    }
 
 
 def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:

@@ -100,13 +100,11 @@ class Evaluator:
     options: Options
     provenance: Provenance
 
-    def check_comparable(self, other: StoredResults, source: Source | None = None) -> None:
+    def check_comparable(self, other: StoredResults) -> None:
         """Refuses stored results of boards that those of `run` could not be compared with.
 
-        Parts of the boards that a given `source` does not allow are not checked.
-
         Raises:
-          UserError: labels or draws differ.
+          UserError: labels differ, or there is no board that both have.
         """
 
     def run(self, source: Source) -> list[Result]:

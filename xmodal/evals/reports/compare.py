@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from xmodal.config import UserError
 from xmodal.evals.boards.types import Board
 from xmodal.evals.metrics import MEDIAN_RANK
+from xmodal.evals.reports.correlation_intervals import compute_difference_interval
 from xmodal.evals.reports.report import format_table
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
@@ -16,11 +17,9 @@ from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, TaskResult
 
 _HOW_TO_READ = (
-    "Intervals of retrieval metrics are of the paired bootstrap over images. They are not "
+    "Both models meet the same images, so what is hard for both cancels. Intervals are not "
     "corrected for the number of comparisons: of two equally good models, about 5 % of these rows "
-    "would say yes. Intervals of correlations are of the samples that the correlations are means "
-    "of, which draw one pair per query. Where queries have many pairs, they are too wide: their "
-    "rows say yes too rarely."
+    "would say yes."
 )
 
 
@@ -45,14 +44,13 @@ def compare(
 ) -> dict[str, Difference]:
     """Returns the differences between two models in every metric that both have, by tag.
 
-    Both models are evaluated on the same resamples of the images, and their correlations were
-    drawn from the same pairs, so difficulty for both cancels: intervals of differences are
+    Both models are evaluated on the same resamples of the images, or by the difference of the
+    influences of every rated pair, so difficulty for both cancels: intervals of differences are
     shorter than those of the values let expect. Nothing corrects for the number of comparisons:
-    5 % of the retrieval metrics of two equally good models look separable. Of the correlations
-    fewer do, see `summary.compute_samples`.
+    5 % of the metrics of two equally good models look separable.
 
     Raises:
-      UserError: labels, queries or draws differ, or there is no metric that both have.
+      UserError: labels or queries differ, or there is no metric that both have.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
@@ -63,14 +61,12 @@ def compare(
         if board.name not in other_boards:
             continue
         pair = _pair_boards(board, other_boards[board.name])
-        _check_draws(ours, theirs, board, other_boards[board.name])
         values, others = map(compute_values, pair)
-        drawn, other_drawn = (compute_samples(each, bootstrap) for each in pair)
+        limits = _compute_intervals(*pair, bootstrap)
         for tag in values:
             if tag in others:
-                difference, low, high = values[tag] - others[tag], math.nan, math.nan
-                if not math.isnan(difference):
-                    low, high = compute_interval(drawn[tag] - other_drawn[tag])
+                difference = values[tag] - others[tag]
+                low, high = (math.nan, math.nan) if math.isnan(difference) else limits[tag]
                 found[tag] = Difference(
                     values[tag], others[tag], difference, low, high, low > 0 or high < 0
                 )
@@ -82,32 +78,17 @@ def compare(
     return found
 
 
-def check_comparable(
-    other: StoredResults,
-    boards: Sequence[Board],
-    samples: int,
-    seed: int,
-    *,
-    rated: Collection[str] | None = None,
-) -> None:
+def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
     """Refuses a model with which `compare` could not compare an evaluation still to be made.
 
-    `samples` and `seed` are those of its correlations, of the tasks `rated`; None for all.
-
     Raises:
-      UserError: labels or draws differ, or there is no board that both have.
+      UserError: labels differ, or there is no board that both have.
     """
     theirs = {board.name: board for board in other.results}
     _check_shared([board.name for board in boards], list(theirs))
     for board in boards:
-        if board.name not in theirs:
-            continue
-        result = theirs[board.name]
-        _check_labels(board, result)
-        for task in board.graded:
-            if task in result.correlations and (rated is None or task in rated):
-                drawn = len(result.correlations[task].samples)
-                _check_draw(f"{board.name}/{task}", (seed, samples), (other.seed, drawn))
+        if board.name in theirs:
+            _check_labels(board, theirs[board.name])
 
 
 def flatten(differences: Mapping[str, Difference]) -> dict[str, float]:
@@ -139,6 +120,21 @@ def format_comparison(
         f"{separable} of {len(differences)} differences are separable from noise: 0 lies outside "
         f"of the 95 % interval. {_HOW_TO_READ}\n"
     )
+
+
+def _compute_intervals(
+    ours: BoardResult, theirs: BoardResult, bootstrap: Bootstrap
+) -> dict[str, tuple[float, float]]:
+    """Limits of the differences of two boards with the same tasks, by tag."""
+    drawn, others = (compute_samples(each, bootstrap) for each in (ours, theirs))
+    return {
+        tag: compute_interval(samples - others[tag])
+        for tag, samples in drawn.items()
+        if tag in others
+    } | {
+        f"{ours.name}/{name}/spearman": compute_difference_interval(each, theirs.correlations[name])
+        for name, each in ours.correlations.items()
+    }
 
 
 def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, BoardResult]:
@@ -178,16 +174,6 @@ def _check_labels(ours: Board | BoardResult, theirs: BoardResult) -> None:
         )
 
 
-def _check_draw(place: str, ours: tuple[int, int], theirs: tuple[int, int]) -> None:
-    """Refuses draws of another seed or number, both given as (seed, samples)."""
-    if ours != theirs:
-        raise UserError(
-            f"The samples of {place} are of other pairs: seed {ours[0]} and {ours[1]} samples "
-            f"against seed {theirs[0]} and {theirs[1]} samples; evaluate both models with the "
-            "same seed and number of samples."
-        )
-
-
 def _align(place: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
     """Their task with its queries in the order of ours."""
     order, other_order = (np.argsort(task.query_ids, kind="stable") for task in (ours, theirs))
@@ -208,30 +194,6 @@ def _align(place: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
         rank=None if theirs.rank is None else theirs.rank[rows],
         tied=None if theirs.tied is None else theirs.tied[rows],
     )
-
-
-def _check_draws(
-    ours: StoredResults, theirs: StoredResults, board: BoardResult, other: BoardResult
-) -> None:
-    """Refuses correlations whose samples are not of the same pairs."""
-    shared = [name for name in board.correlations if name in other.correlations]
-    for name in shared:
-        draws = [
-            (each.seed, len(result.correlations[name].samples))
-            for each, result in ((ours, board), (theirs, other))
-        ]
-        _check_draw(f"{board.name}/{name}", *draws)
-    for name, task in board.tasks.items():
-        if (
-            shared
-            and name in other.tasks
-            and not np.array_equal(task.query_ids, other.tasks[name].query_ids)
-        ):
-            raise UserError(
-                f"The samples of {board.name}/{shared[0]} are of other pairs, as the queries of "
-                f"{board.name}/{name} come in another order; evaluate both models with the same "
-                "annotations."
-            )
 
 
 def _format(tag: str, value: float, sign: str = "") -> str:

@@ -2,8 +2,8 @@
 
 The file holds one array per key, readable with `numpy.load` alone. Retrieval tasks have
 `<board>/<task>/query_ids`, `/clusters`, `/values/<metric>` and, where they are known, `/rank` and
-`/tied`; correlations have `<board>/<task>/samples`; `header` is a JSON text with all that is no
-array.
+`/tied`; correlations have `<board>/<task>/samples`, `/images` and `/influence`; `header` is a JSON
+text with all that is no array.
 """
 
 import dataclasses
@@ -21,8 +21,9 @@ from xmodal.config import UserError
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 
 _FORMAT = "xmodal ranks"
-_VERSION = 1
+_VERSION = 2
 _HEADER = "header"
+_CORRELATION_ARRAYS = ("samples", "images", "influence")
 RANKS = "ranks.npz"  # in the folder of an evaluation
 # Errors of reading a damaged file, RuntimeError where a flag of the archive is hit.
 _DAMAGE = (
@@ -40,23 +41,28 @@ _DAMAGE = (
 class StoredResults:
     """An evaluation as it is kept.
 
-    `seed` is that of the correlations. The file lacks the model's name: it is that of its folder.
+    Attributes:
+      results: of the boards.
+      name: of the model.
+      place: the file's folder, "" for results that are in no file.
     """
 
     results: Sequence[BoardResult]
-    similarity: str
-    seed: int
-    name: str = "theirs"
+    name: str
+    place: str = ""
+
+    def name_beside(self, model: str) -> str:
+        """Returns the name of this model beside another one: with its folder, if both are alike."""
+        return f"{self.name} ({self.place})" if self.name == model else self.name
 
 
-def pack_ranks(results: Sequence[BoardResult], *, similarity: str, seed: int) -> bytes:
+def pack_ranks(results: Sequence[BoardResult], *, name: str) -> bytes:
     """Returns the content of `ranks.npz`, see `StoredResults`; equal results give equal bytes."""
     arrays: dict[str, np.ndarray] = {}
     header = {
         "format": _FORMAT,
         "version": _VERSION,
-        "similarity": similarity,
-        "seed": int(seed),
+        "model": name,
         "boards": [_pack_board(board, arrays) for board in results],
     }
     arrays[_HEADER] = np.array(json.dumps(header))
@@ -99,7 +105,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
         else:
             boards = [_unpack_board(board, arrays) for board in header["boards"]]
             folder = str(path.parent) if path.parent.name else path.name
-            return StoredResults(boards, header["similarity"], header["seed"], folder)
+            return StoredResults(boards, header["model"], folder)
     except _DAMAGE as error:
         raise UserError(
             f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
@@ -115,7 +121,8 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
         known = {key: column for key, column in columns.items() if column is not None}
         arrays |= {f"{board.name}/{name}/{key}": column for key, column in known.items()}
     for name, correlation in board.correlations.items():
-        arrays[f"{board.name}/{name}/samples"] = correlation.samples
+        columns = {key: getattr(correlation, key) for key in _CORRELATION_ARRAYS}
+        arrays |= {f"{board.name}/{name}/{key}": column for key, column in columns.items()}
     return {
         "name": board.name,
         "definition": board.definition,
@@ -131,7 +138,7 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
             for name, task in board.tasks.items()
         },
         "correlations": {
-            name: {"pairs": int(each.pairs), "pairs_per_sample": int(each.pairs_per_sample)}
+            name: {"pairs_per_sample": int(each.pairs_per_sample)}
             for name, each in board.correlations.items()
         },
         "skipped": dict(board.skipped),
@@ -151,6 +158,6 @@ def _unpack_board(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> B
             **task,
         )
     for name, counts in packed["correlations"].items():
-        samples = arrays[f"{packed['name']}/{name}/samples"]
-        correlations[name] = CorrelationResult(samples, **counts)
+        columns = {key: arrays[f"{packed['name']}/{name}/{key}"] for key in _CORRELATION_ARRAYS}
+        correlations[name] = CorrelationResult(**columns, **counts)
     return BoardResult(**packed | {"tasks": tasks, "correlations": correlations})

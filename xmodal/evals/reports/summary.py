@@ -6,6 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from xmodal.evals.metrics import MEDIAN_RANK, compute_median_rank
+from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, Numbers, Result, metric_tag
 
@@ -35,11 +36,11 @@ def summarize(
         if isinstance(board, Numbers):
             found |= board.metrics
             continue
-        drawn = compute_samples(board, bootstrap) if intervals else {}
+        limits = _compute_intervals(board, bootstrap) if intervals else {}
         for tag, value in compute_values(board).items():
             found[tag] = value
-            if tag in drawn:
-                found[f"{tag}_low"], found[f"{tag}_high"] = compute_interval(drawn[tag])
+            if tag in limits:
+                found[f"{tag}_low"], found[f"{tag}_high"] = limits[tag]
         found |= _compute_extras(board, found)
     return found
 
@@ -61,23 +62,17 @@ def compute_values(board: BoardResult) -> dict[str, float]:
 
 
 def compute_samples(board: BoardResult, bootstrap: Bootstrap) -> dict[str, np.ndarray]:
-    """The same tags as `compute_values`, each with its float64 [S] bootstrap samples.
-
-    Metrics of retrieval, and so their means, come from the same resamples of images. Samples of a
-    correlation are those already drawn: half of the n queries without replacement, each with one
-    of its pairs. An estimate from half of the queries spreads around that from all n as the latter
-    does around the truth (the variance of a mean is s2/(n/2) * (1 - 1/2) = s2/n: delete-half
-    subsampling), if every query has one pair. Where queries have more, the printed mean averages
-    over all of them, but a sample does not: its spread is too large. On the pairs of Crisscrossed
-    Captions with simulated scores it was 1.4 to 3.2 (STS), 2.0 to 5.7 (SIS) and 3.6 to 4.0 times
-    (SITS) the sampling error of the mean, depending on whether noise was by pair or by image. So
-    differences of correlations are called separable too rarely.
-    """
+    """The tags of retrieval of `compute_values`, each with its float64 [S] bootstrap samples."""
     found = bootstrap.resample(board)
-    found |= _compute_means(board.name, found)
-    for name, correlation in board.correlations.items():
-        found[f"{board.name}/{name}/spearman"] = correlation.samples
-    return found
+    return found | _compute_means(board.name, found)
+
+
+def _compute_intervals(board: BoardResult, bootstrap: Bootstrap) -> dict[str, tuple[float, float]]:
+    drawn = compute_samples(board, bootstrap)
+    return {tag: compute_interval(samples) for tag, samples in drawn.items()} | {
+        f"{board.name}/{name}/spearman": compute_correlation_interval(correlation)
+        for name, correlation in board.correlations.items()
+    }
 
 
 def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
@@ -106,7 +101,7 @@ def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str,
         defined = _defined(correlation.samples)
         prefix = f"{board.name}/{name}"
         extras[f"{prefix}/spearman_std"] = float(defined.std()) if len(defined) else np.nan
-        extras[f"{prefix}/pairs"] = float(correlation.pairs)
+        extras[f"{prefix}/pairs"] = float(len(correlation.influence))
         extras[f"{prefix}/pairs_per_sample"] = float(correlation.pairs_per_sample)
     selecting = MEAN if {*_MEAN_OF, "i2i"} & set(board.tasks) else "t2t"
     selection = found.get(metric_tag(board.name, selecting, _SELECTION))

@@ -1,0 +1,74 @@
+"""95 % confidence intervals of correlations, from the influence of every rated pair.
+
+The samples of the protocol draw one pair per query. The mean of a thousand of them, which is
+printed, averages over all pairs of a query, so it varies less than one sample does. To first order
+its error is the sum of the influences of the pairs, see `metrics.compute_influence`. Influences of
+pairs that share an image are correlated, others are not: the variance of the sum is the sum of
+their products over all such couples of pairs (the dyadic cluster-robust variance of Aronow, Samii
+and Assenova 2015). A bootstrap of queries with all their pairs would count a pair that is asked
+from both of its ends as two, and its intervals would be too narrow by up to a half.
+"""
+
+import numpy as np
+from scipy import stats
+
+from xmodal.evals.results import CorrelationResult
+
+_LEVEL = 0.975  # both tails leave 5 %
+
+
+def compute_correlation_interval(result: CorrelationResult) -> tuple[float, float]:
+    """Returns the limits in percent, by Fisher's transform; NaN where there is no correlation."""
+    mean, noise = _average(result.samples)
+    value = mean / 100
+    if abs(value) >= 1:  # nothing varies
+        return mean, mean
+    half = _compute_half_width(result.images, result.influence, noise)
+    limits = np.tanh(np.arctanh(value) + np.array([-1, 1]) * half / 100 / (1 - value * value))
+    return tuple(map(float, 100 * limits))
+
+
+def compute_difference_interval(
+    ours: CorrelationResult, theirs: CorrelationResult
+) -> tuple[float, float]:
+    """Returns the limits, in percent, of ours minus theirs on the same rated pairs in any order."""
+    (mean, noise), (other, other_noise) = _average(ours.samples), _average(theirs.samples)
+    noise += other_noise
+    if len(ours.samples) == len(theirs.samples):  # samples of the same draws move together
+        noise = _average(ours.samples - theirs.samples)[1]
+    if np.array_equal(ours.images, theirs.images):
+        images, influence = ours.images, ours.influence - theirs.influence
+    else:
+        images = np.concatenate([ours.images, theirs.images], axis=1)
+        influence = np.concatenate([ours.influence, -theirs.influence])
+    half = _compute_half_width(images, influence, noise)
+    return mean - other - half, mean - other + half
+
+
+def _compute_half_width(images: np.ndarray, influence: np.ndarray, noise: float) -> float:
+    """Half of the width of an interval; `noise` is the variance of the draws of the protocol.
+
+    Args:
+      images: ids [2, P] of the images of every pair.
+      influence: float [P].
+      noise: a variance.
+    """
+    ids, ends = np.unique(images, return_inverse=True)
+    low, high = np.sort(ends.reshape(2, -1), axis=0).astype(np.int64)
+    by_image = np.bincount(low, influence, len(ids))
+    by_image += np.bincount(high, np.where(low == high, 0, influence), len(ids))
+    # Pairs that share two images would count twice.
+    dyads, dyad = np.unique(low * len(ids) + high, return_inverse=True)
+    by_dyad = np.bincount(dyad, influence) ** 2
+    within_image = dyads // len(ids) == dyads % len(ids)
+    variance = np.sum(by_image**2) - np.sum(by_dyad[~within_image])
+    variance = max(variance, np.sum(by_dyad))  # of few images, it may even be negative
+    return float(stats.t.ppf(_LEVEL, max(len(ids) - 1, 1)) * np.sqrt(variance + noise))
+
+
+def _average(samples: np.ndarray) -> tuple[float, float]:
+    """Mean of the draws that are defined, and its variance; NaN without any."""
+    defined = samples[~np.isnan(samples)]
+    if len(defined) == 0:
+        return np.nan, np.nan
+    return float(defined.mean()), float(defined.var() / len(defined))
