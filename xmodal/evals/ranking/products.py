@@ -290,9 +290,11 @@ def _one_device() -> Mesh:
 def _compute(score: Score, mesh: Mesh, queries: Any, items: Any) -> jax.Array:
     """Every device scores its own items, see `counting`."""
     specs = P(), P(BATCH_AXIS)
-    return jax.shard_map(score, mesh=mesh, in_specs=specs, out_specs=P(None, BATCH_AXIS))(
-        queries, items
+    # A score may scan from a constant, whose type would not vary over the devices.
+    spread = jax.shard_map(
+        score, mesh=mesh, in_specs=specs, out_specs=P(None, BATCH_AXIS), check_vma=False
     )
+    return spread(queries, items)
 
 
 @functools.partial(jax.jit, static_argnums=0)
