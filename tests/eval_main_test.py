@@ -120,6 +120,23 @@ def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
     assert metrics == read(tmp_path / "out/shapes/metrics.json")
 
 
+def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path):
+    given = {"split": "validation", "output": str(tmp_path / "out"), "evaluators": ["words"]}
+    evaluate(run=str(run_dir), **given)
+    other = tmp_path / "other"
+    shutil.copytree(run_dir, other)
+    config = read(other / "config.json")
+    longer = config | {"total_steps": 100, "log_every": 7}
+    (other / "config.json").write_text(json.dumps(longer))
+    evaluate(run=str(other), step="4", **given)  # the same model, trained on
+    (other / "config.json").write_text(json.dumps(config | {"seed": 1}))
+    with pytest.raises(UserError, match=r"has results of tiny_quick, .*replace them by --overw"):
+        evaluate(run=str(other), **given)
+    assert read(tmp_path / "out/metrics.json")["step"] == 4
+    evaluate(run=str(other), overwrite=True, **given)
+    assert read(tmp_path / "out/metrics.json")["step"] == 2
+
+
 def test_an_unknown_evaluator(run_dir, tmp_path):
     with pytest.raises(UserError, match=r"\['cxc'\]; config.evals has \['shapes', 'words'\]"):
         evaluate(run=str(run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))

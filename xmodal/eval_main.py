@@ -17,12 +17,16 @@ run those of the checkpoint evaluated last, and `steps/STEP.json` those of every
 """
 
 import os
+from typing import TYPE_CHECKING
 
 from absl import flags
 from ml_collections import ConfigDict
 
 from xmodal import binary
 from xmodal.config import UserError
+
+if TYPE_CHECKING:
+    from xmodal.training.results import Judged
 
 flags.adopt_module_key_flags(binary)  # --config
 RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
@@ -35,6 +39,7 @@ SAVE_EMBEDDINGS = flags.DEFINE_string(
     "save_embeddings", None, "npz file for the embeddings, as --embeddings reads it."
 )
 OUTPUT = flags.DEFINE_string("output", None, "Folder for the results; by default RUN/SPLIT.")
+OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace results of another model in --output.")
 FOLLOW = flags.DEFINE_bool(
     "follow", False, "Evaluate every checkpoint as it appears, until the run's last step."
 )
@@ -60,9 +65,9 @@ SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Of every interval.", 
 SEED = flags.DEFINE_integer("seed", 0, "Of the bootstrap.", lower_bound=0)
 
 # Flag of the source -> the flags that go with it.
-_LABELED = {"annotations", "boards", "split", "output", "name", "compare", "bootstrap_samples"}
-_LABELED |= {"seed"}
-_CONFIGURED = {"split", "output", "compare", "evaluators", "save_embeddings"}
+_WRITTEN = {"split", "output", "overwrite", "compare"}
+_LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
+_CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings"}
 _MODES = {
     "run": _CONFIGURED | {"step", "follow", "timeout"},
     "config": _CONFIGURED,
@@ -79,13 +84,11 @@ def main(argv: list[str]) -> None:
     mode = _check_flags()
     # All else is imported where it is needed, so that --help and a mistyped flag answer at once.
     from xmodal import processes
-    from xmodal.training.results import check_output
 
     config = binary.read_config() if mode == "config" else None
     settings = {f"--{name}": flags.FLAGS[name].value for name in _MODES[mode] | {mode}}
     settings |= {"--config": config.to_dict()} if config else {}
     with processes.connected(settings):
-        check_output(_output())
         if mode == "run":
             evaluate_run()
         elif mode == "config":
@@ -102,8 +105,10 @@ def evaluate_run() -> None:
     from xmodal.training import checkpoints, run
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.following import follow
+    from xmodal.training.results import Judged
 
     folder, config = RUN.value, checkpoints.load_run(RUN.value)
+    _check_output(Judged.of_config(config))
     if not FOLLOW.value:
         steps = iter([checkpoints.resolve_step(folder, STEP.value)])
     elif jax.process_count() > 1:
@@ -129,8 +134,10 @@ def evaluate_config(config: ConfigDict) -> None:
     """Evaluates published towers on the datasets of `config.evals`."""
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.published_towers import build_untrained, describe, load_weights
-    from xmodal.training.results import write_all
+    from xmodal.training.results import Judged, write_all, write_model
 
+    model = Judged.of_config(config)
+    _check_output(model)
     parts = build_untrained(config)
     params, model_state = load_weights(parts)
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
@@ -143,6 +150,7 @@ def evaluate_config(config: ConfigDict) -> None:
         notes=lambda split: describe(parts, split),
         save_embeddings=SAVE_EMBEDDINGS.value,
     )
+    write_model(OUTPUT.value, model)
     write_all(evaluations, OUTPUT.value, others=others)
 
 
@@ -151,8 +159,10 @@ def evaluate_files(kind: str) -> None:
     from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
     from xmodal.evals.reports.store import load_ranks
-    from xmodal.training.results import write_results
+    from xmodal.training.results import Judged, write_model, write_results
 
+    model = Judged.of_file(flags.FLAGS[kind].value)
+    _check_output(model)
     # Read before any work, since it may be unreadable.
     other = load_ranks(COMPARE.value) if COMPARE.value else None
     evaluation = evaluate(
@@ -169,7 +179,14 @@ def evaluate_files(kind: str) -> None:
         mesh=mesh_lib.make_mesh(),
         other=other,
     )
+    write_model(OUTPUT.value, model)
     write_results(evaluation, OUTPUT.value, other=other)
+
+
+def _check_output(model: "Judged") -> None:
+    from xmodal.training.results import check_output
+
+    check_output(_output(), model, overwrite=OVERWRITE.value)
 
 
 def _output() -> str:

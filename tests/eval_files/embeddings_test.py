@@ -22,7 +22,7 @@ BOARDS = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
 def test_embeddings_end_to_end(evaluate, model, capsys):
     out = evaluate(embeddings=str(model / "tiny.npz"), similarity="cosine")
     files = sorted(p.name for p in out.iterdir() if not p.name.startswith("events"))
-    assert files == ["boards.json", "metrics.json", "ranks.npz", "report.md"]
+    assert files == ["boards.json", "metrics.json", "model.json", "ranks.npz", "report.md"]
     metrics = metrics_of(out)
     images, captions = (x / np.linalg.norm(x, axis=1)[:, None] for x in in_order(embeddings()))
     scores = images @ captions.T
@@ -99,6 +99,7 @@ def test_a_machine_without_tensorflow_lacks_only_tensorboard(evaluate, model, mo
     assert sorted(p.name for p in out.iterdir()) == [
         "boards.json",
         "metrics.json",
+        "model.json",
         "ranks.npz",
         "report.md",
     ]
@@ -254,6 +255,32 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
         with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Name another folder"):
             evaluate(output, embeddings=str(model / "tiny.npz"), similarity="dot")
     assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_results_of_another_model_are_kept_unless_told_otherwise(
+    evaluate, model, tmp_path, monkeypatch
+):
+    given = {"similarity": "dot", "boards": ["coco5k"]}
+    out = evaluate(embeddings=str(model / "tiny.npz"), **given)
+    before = (out / "metrics.json").read_text()
+    (tmp_path / "copy.npz").write_bytes((model / "tiny.npz").read_bytes())
+    evaluate(embeddings=str(tmp_path / "copy.npz"), **given)  # the same model
+    assert (out / "metrics.json").read_text() == before
+    arrays = dict(np.load(model / "tiny.npz"))
+    arrays["image_embeddings"] = -arrays["image_embeddings"]
+    other = str(tmp_path / "other.npz")
+    np.savez(other, **arrays)
+    message = r"out has results of \S+copy.npz, .* than \S+other.npz; replace them by --overwrite"
+    with monkeypatch.context() as patch:
+        patch.setattr(from_files, "evaluate", lambda **_: pytest.fail("evaluated for nothing"))
+        with pytest.raises(UserError, match=message):
+            evaluate(embeddings=other, **given)
+    assert (out / "metrics.json").read_text() == before
+    evaluate(embeddings=other, overwrite=True, **given)
+    assert (out / "metrics.json").read_text() != before
+    (out / "model.json").unlink()
+    with pytest.raises(UserError, match="results of an unknown model"):
+        evaluate(embeddings=other, **given)
 
 
 def test_several_processes_are_connected_first(evaluate, model, monkeypatch):

@@ -1,18 +1,23 @@
 """Prints finished evaluations and writes their files, for every command."""
 
 import contextlib
+import dataclasses
+import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
+import ml_collections
 from absl import logging
 from etils import epath
 
+from xmodal.config import UserError
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
-from xmodal.training import reporting
+from xmodal.training import checkpoints, reporting
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -22,16 +27,68 @@ if TYPE_CHECKING:
 
 # Ends the names of event files that hold one evaluation, so that the next one can remove them.
 _EVENTS_END = ".evaluation"
+_MODEL = "model.json"
+_BLOCK = 2**24
 
 
-def check_output(output: str) -> None:
-    """Refuses a folder that cannot be written; to be called before the work.
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """The model behind results, in `model.json` beside them.
+
+    Attributes:
+      name: as errors name it.
+      hash: of what makes it another model: its file, or the settings it was trained with.
+    """
+
+    name: str
+    hash: str
+
+    @classmethod
+    def of_file(cls, path: str) -> "Judged":
+        """Returns the model that a file holds."""
+        digest = hashlib.sha256()
+        with contextlib.suppress(OSError), epath.Path(path).open("rb") as file:
+            # Its reader says what is wrong with a file that cannot be read.
+            while block := file.read(_BLOCK):
+                digest.update(block)
+        return cls(path, digest.hexdigest())
+
+    @classmethod
+    def of_config(cls, config: ml_collections.ConfigDict) -> "Judged":
+        """Returns the model that a config trains or loads; a longer run makes no other model."""
+        sections = {name: config.get(name) for name in (*checkpoints.FIXED, "init_from")}
+        text = ml_collections.ConfigDict(sections).to_json_best_effort(sort_keys=True)
+        return cls(config.name, hashlib.sha256(text.encode()).hexdigest())
+
+
+def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None:
+    """Refuses a folder that cannot be written, or has results of another model.
+
+    To be called before the work.
 
     Raises:
-      UserError: the folder cannot be written.
+      UserError: the folder cannot be written, or holds results of another model and `overwrite` is
+        not set.
     """
+    if jax.process_index() > 0:
+        return
+    files.check_writable(output)
+    folder = epath.Path(output)
+    if overwrite or not (folder / "metrics.json").exists():
+        return
+    known = folder / _MODEL
+    before = json.loads(known.read_text()) if known.exists() else {}
+    if before.get("hash") != model.hash:
+        raise UserError(
+            f"{output} has results of {before.get('name', 'an unknown model')}, which is another "
+            f"model than {model.name}; replace them by --overwrite, or name another --output."
+        )
+
+
+def write_model(output: str, model: Judged) -> None:
+    """Writes `model.json` on process 0; before the results, so that none are without it."""
     if jax.process_index() == 0:
-        files.check_writable(output)
+        files.write_files(output, {_MODEL: files.format_json(dataclasses.asdict(model))})
 
 
 def write_results(
