@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -102,7 +103,11 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 folder = dl_manager.manual_dir
             except AssertionError as error:  # how TFDS names the files to fetch
                 raise FileNotFoundError(str(error)) from error
-        splits = self._splits(pathlib.Path(folder))
+        try:
+            splits = self._splits(pathlib.Path(folder))
+        except FileNotFoundError as error:
+            wanted = textwrap.dedent(self.MANUAL_DOWNLOAD_INSTRUCTIONS or "").strip()
+            raise FileNotFoundError(f"{error}\n\n{wanted}".strip()) from error
         return {split: self._generate_examples(split, rows) for split, rows in splits.items()}
 
     def _generate_examples(

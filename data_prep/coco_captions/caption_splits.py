@@ -3,12 +3,23 @@
 import pathlib
 from typing import Any
 
-from data_prep.coco_captions.coco_files import read_coco_json, wrong_form
+import numpy as np
+
+from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
+from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.json_values import text, whole_number
 
 KARPATHY = "dataset_coco.json"
 # im2txt cuts val2014 here, in percent of its images and in the order of the annotation file.
 _TRAIN_UNTIL, _VALIDATION_UNTIL = 85, 90
+
+# Lists of caption ids that define Karpathy's split, as VSE++, PVSE and PCME hand them out.
+ID_LISTS = {
+    "train": "coco_train_ids.npy",
+    "restval": "coco_restval_ids.npy",
+    "val": "coco_dev_ids.npy",
+    "test": "coco_test_ids.npy",
+}
 
 Records = list[dict[str, Any]]
 
@@ -35,6 +46,58 @@ def read_karpathy_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[
         raise wrong_form(source, error) from error
     counts = {split: len(images) for split, images in records.items()}
     return records, counts | {"captions": _count_captions(*records.values())}
+
+
+def has_id_lists(folder: pathlib.Path) -> bool:
+    """Whether a folder has all lists of caption ids."""
+    return all((folder / name).is_file() for name in ID_LISTS.values())
+
+
+def read_listed_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[str, int]]:
+    """Reads the official captions of 2014 or 2017, and splits them by lists of caption ids.
+
+    The releases of 2014 and 2017 have the same images and captions, cut in other ways. The listed
+    captions of an image come first, in the order of the list: a few images have more.
+
+    Returns:
+      See `read_karpathy_split`.
+
+    Raises:
+      FileNotFoundError: a file is missing.
+      UnexpectedFilesError: a file is damaged, or they do not belong together.
+    """
+    year = 2014 if has_json(folder, "captions_train2014.json") else 2017
+    images = [*_read_official(folder, f"train{year}"), *_read_official(folder, f"val{year}")]
+    image_of = {each["sentid"]: image for image in images for each in image["sentences"]}
+    records: dict[str, Records] = {}
+    split_of: dict[int, str] = {}
+    for split, name in ID_LISTS.items():
+        order: dict[int, int] = {}
+        for number in _read_ids(folder / name):
+            if number not in image_of:
+                raise UnexpectedFilesError(
+                    f"{folder / name} names the caption {number}, which the captions of {year} lack"
+                )
+            order[number] = len(order)
+        listed = {image_of[number]["cocoid"]: image_of[number] for number in order}
+        for image_id, image in listed.items():
+            if split_of.setdefault(image_id, split) != split:
+                both = f"{split_of[image_id]} and {split}"
+                raise UnexpectedFilesError(f"{folder}: image {image_id} is in the lists of {both}")
+            image["sentences"].sort(key=lambda each: order.get(each["sentid"], len(order)))
+        records[split] = list(listed.values())
+    counts = {split: len(each) for split, each in records.items()}
+    return records, counts | {"captions": _count_captions(*records.values())}
+
+
+def _read_ids(path: pathlib.Path) -> list[int]:
+    try:
+        ids = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise UnexpectedFilesError(f"{path} is cut off or no array: {error}") from error
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise UnexpectedFilesError(f"{path} holds {ids.dtype} {list(ids.shape)}, not a list of ids")
+    return ids.tolist()
 
 
 def read_im2txt_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[str, int]]:

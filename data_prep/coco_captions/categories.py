@@ -11,7 +11,9 @@ import numpy as np
 from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
 from data_prep.errors import UnexpectedFilesError
 
-_INSTANCES = ("instances_train2014.json", "instances_val2014.json")
+_INSTANCES = tuple(
+    f"instances_{part}{year}.json" for year in (2014, 2017) for part in ("train", "val")
+)
 _TABLE = "val2014_categories.npz"
 _NONE = np.zeros(0, np.uint8)
 
@@ -39,9 +41,9 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
     An image that is listed without any instance shows none of the categories.
 
     Args:
-      folder: may hold `instances_train2014.json` and `instances_val2014.json`, unpacked or in
-        `annotations_trainval2014.zip`, or `val2014_categories.npz` with `image_ids` int [N],
-        `labels` [N, K] and `category_names` [K].
+      folder: may hold `instances_train2014.json` and `instances_val2014.json`, or those of 2017,
+        unpacked or in `annotations_trainval2014.zip`, or `val2014_categories.npz` with `image_ids`
+        int [N], `labels` [N, K] and `category_names` [K].
 
     Returns:
       The categories; None if there is no such file.
@@ -53,7 +55,7 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
     if not found:
         return _read_table(folder / _TABLE) if (folder / _TABLE).exists() else None
     if len({categories.names for categories in found}) > 1:
-        raise UnexpectedFilesError(f"{' and '.join(_INSTANCES)} in {folder} list other categories")
+        raise UnexpectedFilesError(f"the instances_*.json in {folder} list other categories")
     labels = {image: row for categories in found for image, row in categories.labels.items()}
     return Categories(found[0].names, labels)
 

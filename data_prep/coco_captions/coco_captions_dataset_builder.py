@@ -11,8 +11,10 @@ from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.caption_splits import (
     KARPATHY,
+    has_id_lists,
     read_im2txt_split,
     read_karpathy_split,
+    read_listed_split,
 )
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.coco_files import Pictures, has_json
@@ -53,10 +55,12 @@ class Builder(schema.RandomAccessBuilder):
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
-      - train2014.zip and val2014.zip from https://cocodataset.org/#download, or the folders
-        train2014/ and val2014/ unpacked from them
+      - train2014.zip and val2014.zip from https://cocodataset.org/#download, or train2017.zip and
+        val2017.zip, which have the same images, or the folders unpacked from them
       - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or the
-        file dataset_coco.json in it: Karpathy's split
+        file dataset_coco.json in it: Karpathy's split; or coco_train_ids.npy, coco_restval_ids.npy,
+        coco_dev_ids.npy and coco_test_ids.npy, as VSE++ and PCME have them, beside
+        annotations_trainval2014.zip or annotations_trainval2017.zip
       - for the configs im2txt and im2txt_one_caption, annotations_trainval2014.zip from
         cocodataset.org, or captions_train2014.json and captions_val2014.json in it. Its
         instances_*.json, if present, name the objects in the images of every config.
@@ -139,13 +143,16 @@ class Builder(schema.RandomAccessBuilder):
         return splits
 
     def _read_karpathy(self, folder: pathlib.Path) -> dict[str, Records]:
-        if has_json(folder, KARPATHY) or not has_plain_captions(folder):
-            records, found = read_karpathy_split(folder)
-            names = ("train", "restval", "val", "test", "captions")
-            schema.check_counts(found, self._expected(*names), f"{folder} ({KARPATHY})")
-        else:
+        if not has_json(folder, KARPATHY) and has_plain_captions(folder):
             records = read_plain_captions(folder)
             self.info.metadata["complete"] = False
+        else:
+            is_listed = not has_json(folder, KARPATHY) and has_id_lists(folder)
+            read = read_listed_split if is_listed else read_karpathy_split
+            records, found = read(folder)
+            names = ("train", "restval", "val", "test", "captions")
+            source = "coco_*_ids.npy" if is_listed else KARPATHY
+            schema.check_counts(found, self._expected(*names), f"{folder} ({source})")
         train = records.get("train", [])
         if self.builder_config.name != "images_without_restval":
             train = [*train, *records.get("restval", [])]
@@ -185,7 +192,7 @@ def _examples(
         }
         if pictures is not None:
             try:
-                example["image"] = pictures.read(record)
+                example["image"] = pictures.read(image_id)
             except BadImageError as error:
                 yield LeftOut(where, error.reason, error.detail)
                 continue

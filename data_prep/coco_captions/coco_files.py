@@ -1,20 +1,25 @@
 """Files of COCO as they are handed out: JSON and images, unpacked or still in their archives."""
 
+import itertools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.image_files import ImageFiles
+from data_prep.reading.image_files import ENDINGS, find_images
 from data_prep.reading.text_files import open_archive, parse_json, read_json, read_member
 
 # The official annotations, and Karpathy's splits of three datasets.
-_ARCHIVES = ("annotations_trainval2014.zip", "caption_datasets.zip")
+_ARCHIVES = (
+    "annotations_trainval2014.zip",
+    "annotations_trainval2017.zip",
+    "caption_datasets.zip",
+)
 _FOLDERS = (".", "annotations")
-_PARTS = ("train2014", "val2014")
-# Names under which an image may be found whose file is not named beside its captions.
-_NAMES = ("{:012d}.jpg", "COCO_val2014_{:012d}.jpg", "COCO_train2014_{:012d}.jpg")
+_YEARS = (("train2014", "val2014"), ("train2017", "val2017"))
+# Names of an image in the releases, the last that of 2017.
+_NAMES = ("COCO_train2014_{:012d}.jpg", "COCO_val2014_{:012d}.jpg", "{:012d}.jpg")
 
 
 def has_json(folder: pathlib.Path, name: str) -> bool:
@@ -60,10 +65,11 @@ def read_coco_json(
 
 
 class Pictures:
-    """Encoded photographs of records in the form of Karpathy's file.
+    """Encoded photographs by image id.
 
     Args:
-      folder: holds train2014 and val2014, as folders or zip archives.
+      folder: holds train2014 and val2014, or train2017 and val2017, which have the same images
+        under other names, as folders or archives.
       partial: whether any of them will do, and `images` and `images_160` too.
 
     Raises:
@@ -72,34 +78,29 @@ class Pictures:
     """
 
     def __init__(self, folder: pathlib.Path, *, partial: bool = False) -> None:
-        names = (*_PARTS, "images", "images_160") if partial else _PARTS
-        self._stores: dict[str, ImageFiles] = {}
-        for name in names:
-            candidates = folder / name, folder / f"{name}.zip"
-            if not partial or any(path.exists() for path in candidates):
-                self._stores[name] = ImageFiles(*candidates)
-        if not self._stores:
+        names = (*itertools.chain(*_YEARS), *(("images", "images_160") if partial else ()))
+        found = {name: find_images(folder, name) for name in names}
+        self._stores = [files for files in found.values() if files is not None]
+        if not self._stores or not (partial or any(all(map(found.get, both)) for both in _YEARS)):
+            wanted = ", or ".join(" and ".join(both) for both in _YEARS)
             raise FileNotFoundError(
-                f"{folder} has no images: none of {', '.join(names)}, nor one of them as .zip"
+                f"{folder} has no images of COCO: {', '.join(names) if partial else wanted}, as "
+                f"folders or with {', '.join(ENDINGS[1:])} at the end"
             )
 
-    def read(self, record: Mapping[str, Any]) -> bytes:
-        """The encoded image of a record, by the name of its file or else by its id.
+    def read(self, image_id: int) -> bytes:
+        """The encoded image of an id.
 
         Raises:
           BadImageError: there is no such image, or its archive is damaged.
         """
-        if "filename" in record:
-            names, stores = [record["filename"]], [self._stores.get(record["filepath"])]
-        else:
-            names = [form.format(record["cocoid"]) for form in _NAMES]
-            stores = list(self._stores.values())
-        for store in filter(None, stores):
+        names = [form.format(image_id) for form in _NAMES]
+        for store in self._stores:
             for name in names:
                 if name in store:
                     return store.read(name)
-        places = ", ".join(str(store.path) for store in filter(None, stores)) or "no known folder"
-        raise BadImageError("no image", f"{names[0]} is not in {places}")
+        places = ", ".join(str(store.path) for store in self._stores)
+        raise BadImageError("no image", f"image {image_id} is not in {places}")
 
 
 def wrong_form(source: str, error: Exception) -> UnexpectedFilesError:

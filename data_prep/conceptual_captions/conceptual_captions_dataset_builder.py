@@ -2,22 +2,26 @@
 
 import pathlib
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.errors import UnexpectedFilesError
 from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkedSplit, LinkList
 from data_prep.published import Figure, Unknown
 from data_prep.reading.text_lines import TextLines
 
-# Split -> published file, folder of its images, and id of its first row: no two splits share one.
-_FILES = {
-    "train": ("Train_GCC-training.tsv", "training", 0),
-    "validation": ("Validation_GCC-1.1.0-Validation.tsv", "validation", 10_000_000),
+# Split -> a word in the name of its list, names of the folder of its images, and id of its first
+# row: no two splits share one.
+_SPLITS = {
+    "train": ("train", ("training", "train", "cc3m"), 0),
+    "validation": ("val", ("validation", "val"), 10_000_000),
 }
+# As the toolkits of the field call the training list that they hand to img2dataset.
+_ALSO_TRAIN = "cc3m.tsv"
 # The line that img2dataset needs on top, and tells its users to put there.
-_HEADER = b"caption\turl"
+_COLUMNS = (b"caption", b"url")
 _COPIES = Unknown("a server that lost a picture often sends the same other one in its place")
 
 
@@ -35,10 +39,12 @@ class Builder(LinkedCaptionsBuilder):
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
       - Train_GCC-training.tsv and Validation_GCC-1.1.0-Validation.tsv from
-        https://ai.google.com/research/ConceptualCaptions/download
+        https://ai.google.com/research/ConceptualCaptions/download, or one of them; any .tsv with
+        `train` or `val` in its name, or cc3m.tsv, is taken for the list of that split
       - training/ and validation/ with the images fetched from the urls in these files: the output
-        of img2dataset (any of webdataset, parquet and files), or images named by the row number
-        counted from 0: training/0.jpg, training/1.png, ...
+        of img2dataset (any of webdataset, parquet and files, also some folders deeper), or images
+        named by the row number counted from 0: training/0.jpg, training/1.png, ... The folders may
+        be called train/, cc3m/ and val/, too.
     """
     HOMEPAGE = "https://ai.google.com/research/ConceptualCaptions"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 3318333, "validation": 15840}
@@ -56,22 +62,43 @@ class Builder(LinkedCaptionsBuilder):
             "validation/image and caption also in train": _COPIES,
         }
 
+    def _metadata(self) -> dict[str, Any]:
+        return {"complete": True}
+
     def _open_splits(self, folder: pathlib.Path) -> Mapping[str, LinkedSplit]:
-        splits = {
-            split: LinkedSplit(_Table(folder / name, first_id), folder / images)
-            for split, (name, images, first_id) in _FILES.items()
-        }
-        found = {split: len(each.links) for split, each in splits.items()}
-        schema.check_counts(found, self.EXPECTED, str(folder))
+        splits = {}
+        for split, (word, names, first_id) in _SPLITS.items():
+            if (path := _find_list(folder, word)) is not None:
+                table = _Table(path, first_id)
+                images = next((name for name in names if (folder / name).is_dir()), names[0])
+                splits[split] = LinkedSplit(table, folder / images)
+                schema.check_counts({split: len(table)}, {split: self.EXPECTED[split]}, str(path))
+        if not splits:
+            raise FileNotFoundError(f"{folder} has no list of Conceptual Captions")
+        self.info.metadata["complete"] = len(splits) == len(_SPLITS)
         return splits
 
 
+def _find_list(folder: pathlib.Path, word: str) -> pathlib.Path | None:
+    found = [
+        path
+        for path in sorted(folder.glob("*.tsv"))
+        if word in path.name.lower() or (word == "train" and path.name == _ALSO_TRAIN)
+    ]
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise UnexpectedFilesError(f"{folder} has {names}: keep the list that is meant")
+    return found[0] if found else None
+
+
 class _Table(LinkList):
-    """A published file: caption, tab, url."""
+    """A list: caption, tab, url; or as a first line `caption<tab>url` or the reverse says."""
 
     def __init__(self, path: pathlib.Path, first_id: int) -> None:
         self._lines, self._first_id = TextLines(path), first_id
-        self._first = int(len(self._lines) > 0 and self._lines[0].strip() == _HEADER)
+        top = tuple(self._lines[0].strip().split(b"\t")) if len(self._lines) else ()
+        self._first = int(sorted(top) == sorted(_COLUMNS))
+        self._is_reversed = top == _COLUMNS[::-1]
 
     def __len__(self) -> int:
         return len(self._lines) - self._first
@@ -79,5 +106,7 @@ class _Table(LinkList):
     def __getitem__(self, number: int) -> LinkedRow:
         line = number + self._first
         caption, _, url = self._lines[line].partition(b"\t")
+        if self._is_reversed:
+            caption, url = url, caption
         where, row_id = f"{self._lines.path.name} line {line + 1}", self._first_id + number
         return LinkedRow(where, row_id, url, [(row_id, caption)])

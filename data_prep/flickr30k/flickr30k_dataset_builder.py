@@ -12,7 +12,10 @@ from data_prep.building.records import LeftOut, Record
 from data_prep.flickr30k import flickr30k_files
 from data_prep.flickr30k.flickr30k_files import Photograph
 from data_prep.published import Figure
-from data_prep.reading.image_files import ImageFiles
+from data_prep.reading.image_files import ImageFiles, open_images
+
+# The release, and Kaggle's copy.
+_IMAGES = ("flickr30k-images", "flickr30k_images")
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -31,11 +34,12 @@ class Builder(schema.RandomAccessBuilder):
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Flickr30k is handed out for research and education, on request at
     https://shannon.cs.illinois.edu/DenotationGraph/. Put into one folder
-      - flickr30k-images/ unpacked from flickr30k-images.tar.gz, or flickr30k-images.zip
+      - flickr30k-images.tar.gz, or flickr30k-images/ or flickr30k_images/ with its images
       - for the configs `images` and `captions`, caption_datasets.zip from
         https://cs.stanford.edu/people/karpathy/deepimagesent/, or dataset_flickr30k.json out of it
-      - for the config `entities`, results_20130124.token from flickr30k.tar.gz, and train.txt,
-        val.txt and test.txt from https://github.com/BryanPlummer/flickr30k_entities.
+      - for the config `entities`, results_20130124.token from flickr30k.tar.gz, or results.csv from
+        Kaggle's flickr-image-dataset, and train.txt, val.txt and test.txt from
+        https://github.com/BryanPlummer/flickr30k_entities.
     """
     HOMEPAGE = "https://shannon.cs.illinois.edu/DenotationGraph/"
     EXPECTED: ClassVar[dict[str, dict[str, int]]] = {
@@ -67,10 +71,7 @@ class Builder(schema.RandomAccessBuilder):
             splits, source = flickr30k_files.read_karpathy(folder)
             expected = self.EXPECTED["karpathy"]
         schema.check_counts(flickr30k_files.count(splits), expected, source)
-        files = None
-        if self._with_images:
-            names = ("flickr30k-images", "flickr30k_images", "flickr30k-images.zip")
-            files = ImageFiles(*(folder / name for name in names))
+        files = open_images(folder, *_IMAGES) if self._with_images else None
         return {split: _examples(images, files) for split, images in splits.items()}
 
 

@@ -2,17 +2,24 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from data_prep.building.records import LeftOut
 from data_prep.coco_captions.coco_files import read_coco_json
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.text_files import read_csv
+from data_prep.reading.text_lines import TextLines, read_caption
 
 KARPATHY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
 KARPATHY = "dataset_flickr30k.json"
 TOKENS = "results_20130124.token"
+# As the archive of Kaggle unpacks.
+TABLES = ("results.csv", "flickr30k_images/results.csv")
+# One row lacks its second separator: `2199200615.jpg| 4   A dog runs across the grass .`.
+_TABLE_ROW = re.compile(r"(?P<name>[^|]+)\|\s*(?P<number>\d)\s*(\|\s*|\s{3})(?P<caption>.*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +37,16 @@ class Photograph:
     captions: tuple[tuple[int, str], ...]
 
 
-def read_karpathy(folder: pathlib.Path) -> tuple[dict[str, list[Photograph]], str]:
+def read_karpathy(
+    folder: pathlib.Path, name: str = KARPATHY
+) -> tuple[dict[str, list[Photograph]], str]:
     """Reads `dataset_flickr30k.json`, which may lie in `caption_datasets.zip`.
 
     Ids are its `imgid` and `sentid`.
+
+    Args:
+      folder: of the files that were fetched by hand.
+      name: of the file; that of Flickr8k has the same form.
 
     Returns:
       Split -> its images, and where the file was found.
@@ -43,7 +56,7 @@ def read_karpathy(folder: pathlib.Path) -> tuple[dict[str, list[Photograph]], st
       UnexpectedFilesError: it is damaged, or no such file.
     """
     splits: dict[str, list[Photograph]] = {split: [] for split in KARPATHY_SPLITS.values()}
-    data, source = read_coco_json(folder, KARPATHY)
+    data, source = read_coco_json(folder, name)
     images = data.get("images") if isinstance(data, dict) else None
     if not isinstance(images, list):
         raise UnexpectedFilesError(f"{source} has no list of images")
@@ -58,10 +71,11 @@ def read_karpathy(folder: pathlib.Path) -> tuple[dict[str, list[Photograph]], st
 
 
 def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
-    """Reads `results_20130124.token` and the lists `train.txt`, `val.txt` and `test.txt`.
+    """Reads all captions and the lists `train.txt`, `val.txt` and `test.txt`.
 
-    The id of an image is its place among the sorted names of all images in the captions, and the id
-    of its k-th caption is 5 x image id + k.
+    Captions are those of `results_20130124.token`, or of `results.csv`, as Kaggle has them. The id
+    of an image is its place among the sorted names of all images in the captions, and the id of its
+    k-th caption is 5 x image id + k.
 
     Returns:
       Split -> its images.
@@ -71,20 +85,20 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
       UnexpectedFilesError: a file is damaged, or they do not belong together.
     """
     texts: dict[str, dict[int, str]] = {}
-    for where, row in read_csv(
-        folder / TOKENS, columns=("key", "caption"), delimiter="\t", header=False, quotes=False
-    ):
-        name, _, number = row["key"].rpartition("#")
+    source = next((name for name in (TOKENS, *TABLES) if (folder / name).exists()), TOKENS)
+    rows = _read_tokens(folder / source) if source == TOKENS else _read_table(folder / source)
+    for where, name, number, caption in rows:
         if not name or number not in set("01234") or int(number) in texts.get(name, {}):
-            raise UnexpectedFilesError(f"{where}: {row['key']!r} is not a new name.jpg#0 to #4")
-        texts.setdefault(name, {})[int(number)] = row["caption"]
+            key = f"{name}#{number}"
+            raise UnexpectedFilesError(f"{where}: {key!r} is not a new name.jpg#0 to #4")
+        texts.setdefault(name, {})[int(number)] = caption
     ids = {name: number for number, name in enumerate(sorted(texts))}
     splits = {}
     for name, split in KARPATHY_SPLITS.items():
         names = _read_names(folder / f"{name}.txt")
         if unknown := [image for image in names if len(texts.get(image, ())) != 5]:
             raise UnexpectedFilesError(
-                f"{folder / name}.txt names {unknown[0]}, which has not five captions in {TOKENS} "
+                f"{folder / name}.txt names {unknown[0]}, which has not five captions in {source} "
                 f"({len(unknown)} such images)"
             )
         splits[split] = [
@@ -107,6 +121,28 @@ def count(splits: Mapping[str, list[Photograph]]) -> dict[str, int]:
 def _photograph(image: Mapping[str, Any]) -> Photograph:
     sentences = tuple((whole_number(s["sentid"]), text(s["raw"])) for s in image["sentences"])
     return Photograph(text(image["filename"]), whole_number(image["imgid"]), sentences)
+
+
+def _read_tokens(path: pathlib.Path) -> Iterator[tuple[str, str, str, str]]:
+    columns = ("key", "caption")
+    for where, row in read_csv(path, columns=columns, delimiter="\t", header=False, quotes=False):
+        name, _, number = row["key"].rpartition("#")
+        yield where, name, number, row["caption"]
+
+
+def _read_table(path: pathlib.Path) -> Iterator[tuple[str, str, str, str]]:
+    """Rows `1000092795.jpg| 0| Two young guys ...` under the header `image_name| comment_number|`.
+
+    Quotes in captions are no marks of fields, and no field holds the separator.
+    """
+    for line, content in enumerate(TextLines(path), 1):
+        where, text = f"{path.name} line {line}", read_caption(content, f"{path.name} line {line}")
+        row = _TABLE_ROW.fullmatch(text) if isinstance(text, str) else None
+        if row is not None:
+            yield where, row["name"].strip(), row["number"], row["caption"].strip()
+        elif line > 1 or not content.startswith(b"image_name|"):
+            fault = text.reason if isinstance(text, LeftOut) else "no name.jpg| number| caption"
+            raise UnexpectedFilesError(f"{path.parent / where}: {fault}")
 
 
 def _read_names(path: pathlib.Path) -> list[str]:

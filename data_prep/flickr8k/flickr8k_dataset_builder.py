@@ -15,8 +15,10 @@ from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.flickr8k import flickr8k_files
 from data_prep.published import Figure, Within
-from data_prep.reading.image_files import ImageFiles
+from data_prep.reading.image_files import open_images
 
+# The release and its misspelled folder, Kaggle's copy, and a smaller copy.
+_IMAGES = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Images", "images_160")
 # Of MobileNetV2.
 _CHANNELS = 1280
 
@@ -37,10 +39,12 @@ class Builder(schema.RandomAccessBuilder):
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Flickr8k is handed out for research and education. Put into one folder
-      - Flickr8k_Dataset.zip, or its images in Flickr8k_Dataset/ or Flicker8k_Dataset/ (for images)
+      - for images, Flickr8k_Dataset.zip, or its images in Flickr8k_Dataset/, Flicker8k_Dataset/ or
+        Images/
       - the files of Flickr8k_text.zip: Flickr8k.token.txt, Flickr_8k.trainImages.txt,
-        Flickr_8k.devImages.txt, Flickr_8k.testImages.txt, and (for ratings)
-        ExpertAnnotations.txt and CrowdFlowerAnnotations.txt
+        Flickr_8k.devImages.txt and Flickr_8k.testImages.txt; or Karpathy's dataset_flickr8k.json,
+        also in caption_datasets.zip
+      - for ratings, ExpertAnnotations.txt and CrowdFlowerAnnotations.txt of Flickr8k_text.zip
       - mobilenet_v2_features.npz with `files` and `features` (for features).
     The same content as captions.csv.gz, images_160.zip, expert_annotations.csv and
     crowdflower_annotations.csv.gz is read too.
@@ -80,8 +84,8 @@ class Builder(schema.RandomAccessBuilder):
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         captions = flickr8k_files.read_captions(folder)
-        image_ids = {name: number for number, name in enumerate(sorted(captions.texts))}
-        found = {"images": len(image_ids)} | {k: len(v) for k, v in captions.splits.items()}
+        image_ids = captions.image_ids()
+        found = {"images": captions.num_images} | {k: len(v) for k, v in captions.splits.items()}
         if self.builder_config.name == "ratings":
             # The common protocol leaves out the experts' ratings of an image's own captions.
             ratings = [
@@ -140,8 +144,7 @@ def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
     """Returns a function from a file name to the image or the features that a config stores."""
     if config == "features":
         return _read_features(folder / "mobilenet_v2_features.npz").__getitem__
-    names = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Flickr8k_Dataset.zip", "images_160.zip")
-    return ImageFiles(*(folder / name for name in names)).read
+    return open_images(folder, *_IMAGES).read
 
 
 def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
 """Readers of Flickr8k's published files, and of the same content as csv files.
 
-Two layouts are understood, told apart by the file of captions: the original release
-(`Flickr8k.token.txt`) and a tidied one (`captions.csv.gz`).
+Three layouts are understood, told apart by the file of captions: a tidied one (`captions.csv.gz`),
+the original release (`Flickr8k.token.txt`) and Karpathy's (`dataset_flickr8k.json`).
 """
 
 import collections
@@ -10,11 +10,24 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.building.id_set import IdSet
+from data_prep.coco_captions.coco_files import has_json
 from data_prep.errors import UnexpectedFilesError
+from data_prep.flickr30k.flickr30k_files import read_karpathy
 from data_prep.reading.text_files import read_csv
 
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 TIDY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
+KARPATHY = "dataset_flickr8k.json"
+# Places of the 91 images without a split among the sorted names of all: Karpathy's file lacks them,
+# and ids must not depend on the layout.
+WITHOUT_SPLIT = (
+    143, 508, 536, 642, 713, 733, 824, 880, 959, 1073, 1256, 1527, 1626, 1711, 1740, 1746, 1861,
+    2250, 2263, 2332, 2439, 2746, 2764, 2830, 2859, 2951, 3042, 3070, 3302, 3555, 3574, 3638, 3664,
+    3704, 3770, 3862, 3960, 3967, 4016, 4157, 4180, 4258, 4280, 4440, 4596, 4626, 4650, 4690, 4825,
+    4851, 4944, 4962, 5009, 5016, 5108, 5120, 5140, 5238, 5299, 5339, 5478, 5481, 5607, 5628, 5803,
+    5857, 5918, 5982, 6035, 6046, 6083, 6145, 6231, 6277, 6303, 6343, 6369, 6409, 6429, 6463, 6557,
+    6665, 6672, 6765, 7055, 7142, 7231, 7443, 7650, 7790, 7963,
+)  # fmt: skip
 # Listed in the original captions, but the release has no such image.
 _WITHOUT_IMAGE = "2258277193_586949ec62.jpg.1"
 
@@ -26,10 +39,22 @@ class Captions:
     Attributes:
       texts: file name -> its five captions.
       splits: split -> file names.
+      absent: places among the sorted names of all images of those that `texts` lacks.
     """
 
     texts: dict[str, list[str]]
     splits: dict[str, list[str]]
+    absent: tuple[int, ...] = ()
+
+    @property
+    def num_images(self) -> int:
+        """Number of all images, with those that are absent."""
+        return len(self.texts) + len(self.absent)
+
+    def image_ids(self) -> dict[str, int]:
+        """Id of every image: its place among the sorted names of all."""
+        places = (place for place in range(self.num_images) if place not in self.absent)
+        return dict(zip(sorted(self.texts), places, strict=True))
 
     def __post_init__(self) -> None:
         uses = collections.Counter(name for names in self.splits.values() for name in names)
@@ -67,6 +92,15 @@ def read_captions(folder: pathlib.Path) -> Captions:
     """
     if (folder / "captions.csv.gz").exists():
         return _read_tidy_captions(folder / "captions.csv.gz")
+    if not (folder / "Flickr8k.token.txt").exists() and has_json(folder, KARPATHY):
+        images, _ = read_karpathy(folder, KARPATHY)
+        texts = {
+            each.name: [text for _, text in each.captions]
+            for group in images.values()
+            for each in group
+        }
+        splits = {split: [each.name for each in group] for split, group in images.items()}
+        return Captions(texts, splits, WITHOUT_SPLIT)
     texts: dict[str, list[str]] = {}
     for where, row in _read_original(folder / "Flickr8k.token.txt", "key", "caption"):
         image, number = _caption_key(row["key"], where)

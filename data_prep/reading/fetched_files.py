@@ -5,19 +5,26 @@ list for some shard sizes only, so that a sample is known by its url, which stan
 """
 
 import dataclasses
+import gzip
 import itertools
 import json
 import os
 import pathlib
+import shutil
 import tarfile
+import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut
 from data_prep.reading.folders import walk
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+
+TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
+TAR_ERRORS = (tarfile.TarError, OSError, EOFError, zlib.error)
 
 # Rows of a parquet table that are in memory at once.
 _BATCH = 64
@@ -51,14 +58,14 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     Images that nobody asks for are passed over without reading them.
 
     Args:
-      path: the archive, not compressed.
+      path: the archive, compressed or not.
       where: its name in reports.
 
     Yields:
       The samples that have an image; last, if the archive is cut off or damaged, that it is.
     """
     try:
-        with tarfile.open(path, "r:") as archive:
+        with open_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             for _, members in itertools.groupby(_members(archive), _sample_key):
                 endings = {pathlib.PurePosixPath(m.name).suffix.lower(): m for m in members}
                 image = next((endings[end] for end in IMAGE_ENDINGS if end in endings), None)
@@ -79,8 +86,19 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
         if len(block) < tarfile.BLOCKSIZE or any(block):
             detail = f"no valid member at byte {archive.offset:,}"
             yield LeftOut(where, "damaged archive", detail, is_record=False)
-    except (tarfile.TarError, OSError, ValueError) as error:
+    except (*TAR_ERRORS, ValueError) as error:
         yield LeftOut(where, "damaged archive", str(error), is_record=False)
+
+
+def open_tar(path: pathlib.Path) -> BinaryIO:
+    """Opens an archive for reading in any order; a packed one is a temporary file by then."""
+    if path.suffix == ".tar":
+        return path.open("rb")
+    file = tempfile.TemporaryFile()  # noqa: SIM115
+    with gzip.open(path) as packed:
+        shutil.copyfileobj(packed, file)
+    file.seek(0)
+    return file
 
 
 def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
@@ -188,7 +206,7 @@ def _member_reader(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callabl
     def read() -> bytes:
         try:
             return _read_member(archive, member)
-        except (tarfile.TarError, OSError) as error:
+        except TAR_ERRORS as error:
             raise BadImageError("truncated image", str(error)) from error
 
     return read

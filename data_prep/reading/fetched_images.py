@@ -17,7 +17,15 @@ import numpy as np
 from absl import logging
 
 from data_prep.building.records import LeftOut
-from data_prep.reading.fetched_files import Fetched, has_images, read_folder, read_table, read_tar
+from data_prep.reading.fetched_files import (
+    TAR_ENDINGS,
+    Fetched,
+    has_images,
+    read_folder,
+    read_table,
+    read_tar,
+)
+from data_prep.reading.folders import files_below
 
 __all__ = ["Fetched", "RowIndex", "join_rows", "read_fetched", "row_of_name"]
 
@@ -33,6 +41,8 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
     - img2dataset `files`: folders `00000/`, ... of images, each with a json file;
     - images in the folder itself or in folders below it, under names that a dataset explains.
 
+    Shards and tables may lie in folders below, and shards may be packed (`.tar.gz`).
+
     Yields:
       Images, links that could not be fetched, and shards that are damaged.
 
@@ -41,17 +51,15 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist")
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if entry.name.endswith((".tar", ".parquet")))
     loose = True
-    for name in names:
-        path, where = folder / name, f"{folder.name}/{name}"
-        if path.suffix == ".tar":
-            loose = False
-            yield from read_tar(path, where)
-        else:
+    for path in files_below(folder, *(f"*{ending}" for ending in (*TAR_ENDINGS, ".parquet"))):
+        where = f"{folder.name}/{path.relative_to(folder).as_posix()}"
+        if path.suffix == ".parquet":
             loose = loose and not has_images(path)
             yield from read_table(path, where)
+        else:
+            loose = False
+            yield from read_tar(path, where)
     if loose:
         yield from read_folder(folder, folder.name)
 

@@ -1,38 +1,31 @@
 """Image files of a dataset, in a folder or still in the archive they were published in."""
 
+import abc
 import pathlib
+import tarfile
 
 from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_files import TAR_ENDINGS, TAR_ERRORS, open_tar
 from data_prep.reading.text_files import open_archive, read_member
 
+ENDINGS = ("", ".zip", *TAR_ENDINGS)
 
-class ImageFiles:
+
+class ImageFiles(abc.ABC):
     """Encoded images by file name.
 
-    Args:
-      candidates: folders or zip archives that may hold the images; the first that exists is used.
-
-    Raises:
-      FileNotFoundError: none of them exists.
-      UnexpectedFilesError: the archive is cut.
+    Attributes:
+      path: of the folder or the archive.
     """
 
-    def __init__(self, *candidates: pathlib.Path) -> None:
-        present = [path for path in candidates if path.exists()]
-        if not present:
-            raise FileNotFoundError(f"none of {', '.join(map(str, candidates))} exists")
-        self.path = present[0]
-        self._archive = open_archive(self.path) if self.path.is_file() else None
-        if self._archive is not None:
-            # Archives put the images into a folder, and macOS adds another with the same names.
-            members = (m for m in self._archive.namelist() if not m.startswith("__MACOSX"))
-            self._members = {pathlib.PurePosixPath(member).name: member for member in members}
+    path: pathlib.Path
 
-    def __contains__(self, name: str) -> bool:
-        if self._archive is not None:
-            return name in self._members
-        return (self.path / name).is_file()
+    @abc.abstractmethod
+    def __contains__(self, name: str) -> bool: ...
+
+    @abc.abstractmethod
+    def _read(self, name: str) -> bytes: ...
 
     def read(self, name: str) -> bytes:
         """Content of a file.
@@ -42,9 +35,90 @@ class ImageFiles:
         """
         if name not in self:
             raise BadImageError("no image", f"{self.path} has no {name}")
-        if self._archive is None:
-            return (self.path / name).read_bytes()
         try:
-            return read_member(self._archive, self._members[name])
+            return self._read(name)
         except UnexpectedFilesError as error:
             raise BadImageError("damaged in the archive", str(error)) from error
+
+
+def open_images(folder: pathlib.Path, *names: str) -> ImageFiles:
+    """Opens the first folder or archive that exists.
+
+    Args:
+      folder: of the files that were fetched by hand.
+      names: without ending: `train2014` is the folder `train2014`, or the archive `train2014.zip`,
+        `.tar`, `.tar.gz` or `.tgz`. A folder that holds nothing but one of the same name, as some
+        archives unpack, is passed through.
+
+    Raises:
+      FileNotFoundError: there is none.
+      UnexpectedFilesError: the archive is cut.
+    """
+    found = find_images(folder, *names)
+    if found is None:
+        raise FileNotFoundError(
+            f"{folder} has none of {', '.join(names)}, as a folder or with "
+            f"{', '.join(ENDINGS[1:])} at the end"
+        )
+    return found
+
+
+def find_images(folder: pathlib.Path, *names: str) -> ImageFiles | None:
+    """Opens the first folder or archive that exists, see `open_images`; None if there is none."""
+    candidates = (folder / f"{name}{ending}" for name in names for ending in ENDINGS)
+    path = next((path for path in candidates if path.exists()), None)
+    if path is None:
+        return None
+    if path.is_dir():
+        return _Folder(path / path.name if (path / path.name).is_dir() else path)
+    return _Zip(path) if path.suffix == ".zip" else _Tar(path)
+
+
+class _Folder(ImageFiles):
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+
+    def __contains__(self, name: str) -> bool:
+        return (self.path / name).is_file()
+
+    def _read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+
+class _Zip(ImageFiles):
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path, self._archive = path, open_archive(path)
+        # Archives put the images into a folder, and macOS adds another with the same names.
+        members = (m for m in self._archive.namelist() if not m.startswith("__MACOSX"))
+        self._members = {pathlib.PurePosixPath(member).name: member for member in members}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def _read(self, name: str) -> bytes:
+        return read_member(self._archive, self._members[name])
+
+
+class _Tar(ImageFiles):
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        try:
+            self._file = open_tar(path)
+            with tarfile.open(fileobj=self._file, mode="r:") as archive:
+                self._members = {
+                    pathlib.PurePosixPath(member.name).name: (member.offset_data, member.size)
+                    for member in archive
+                    if member.isfile()
+                }
+        except TAR_ERRORS as error:
+            raise UnexpectedFilesError(
+                f"{path} is cut off or no tar archive ({error}); fetch it again"
+            ) from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def _read(self, name: str) -> bytes:
+        start, size = self._members[name]
+        self._file.seek(start)
+        return self._file.read(size)

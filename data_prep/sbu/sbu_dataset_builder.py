@@ -12,10 +12,13 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkedSplit, LinkList
 from data_prep.published import Figure, Unknown
 from data_prep.reading.fetched_images import text_hash
+from data_prep.reading.text_files import read_json
 from data_prep.reading.text_lines import TextLines
 
 _URLS = "SBU_captioned_photo_dataset_urls.txt"
 _CAPTIONS = "SBU_captioned_photo_dataset_captions.txt"
+# The later release of the same: lists `image_urls`, `user_ids` and `captions`.
+_JSON = "sbu-captions-all.json"
 _COPIES = Unknown("people upload a picture more than once, and Flickr sends one for all it lost")
 
 
@@ -35,7 +38,8 @@ class Builder(LinkedCaptionsBuilder):
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
       - SBU_captioned_photo_dataset_urls.txt and SBU_captioned_photo_dataset_captions.txt from
-        SBUCaptionedPhotoDataset.tar.gz of https://www.cs.rice.edu/~vo9/sbucaptions/
+        SBUCaptionedPhotoDataset.tar.gz of https://www.cs.rice.edu/~vo9/sbucaptions/, or
+        sbu-captions-all.json from sbu-captions-all.tar.gz there
       - images/ with the fetched images: the output of img2dataset (any of webdataset, parquet
         and files), or images named by line number (0.jpg is the first) or as in their url.
     """
@@ -60,7 +64,7 @@ class Builder(LinkedCaptionsBuilder):
 
     def _open_splits(self, folder: pathlib.Path) -> Mapping[str, LinkedSplit]:
         links = _Links(folder)
-        schema.check_counts({"rows": len(links)}, self.EXPECTED, str(folder / _URLS))
+        schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
         return {
             split: LinkedSplit(links, folder / "images", wanted)
             for split, wanted in split_rows(links.lines, self.HELD_OUT).items()
@@ -88,16 +92,31 @@ def split_rows(urls: Iterable[bytes], held_out: int) -> dict[str, np.ndarray]:
 
 
 class _Links(LinkList):
-    """The two published files, which belong together line by line."""
+    """Urls and captions that belong together by their place, in two text files or one of JSON."""
 
     NAMED_BY_FILE = True
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.lines, self._captions = TextLines(folder / _URLS), TextLines(folder / _CAPTIONS)
+        self.path = folder / _URLS
+        if not self.path.exists() and (folder / _JSON).exists():
+            self.path = folder / _JSON
+            content = read_json(self.path)
+            names = ("image_urls", "captions")
+            lists = [content.get(name) if isinstance(content, dict) else None for name in names]
+            if not all(
+                isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+                for texts in lists
+            ):
+                raise UnexpectedFilesError(f"{self.path} has no texts {' and '.join(names)}")
+            self.lines, self._captions = (
+                [text.encode("utf-8", "surrogatepass") for text in texts] for texts in lists
+            )
+        else:
+            self.lines, self._captions = TextLines(self.path), TextLines(folder / _CAPTIONS)
         if len(self.lines) != len(self._captions):
             raise UnexpectedFilesError(
-                f"{self.lines.path} has {len(self.lines):,} lines and {_CAPTIONS} "
-                f"{len(self._captions):,}; fetch both again"
+                f"{self.path} has {len(self.lines):,} urls, but there are {len(self._captions):,} "
+                "captions; fetch both again"
             )
 
     def __len__(self) -> int:
@@ -105,5 +124,10 @@ class _Links(LinkList):
 
     def __getitem__(self, number: int) -> LinkedRow:
         url = self.lines[number]
-        where, captions = f"{_CAPTIONS} line {number + 1}", [(number, self._captions[number])]
+        where = (
+            f"{_JSON} entry {number}"
+            if self.path.name == _JSON
+            else f"{_CAPTIONS} line {number + 1}"
+        )
+        captions = [(number, self._captions[number])]
         return LinkedRow(where, number, url, captions, url.rpartition(b"/")[2])

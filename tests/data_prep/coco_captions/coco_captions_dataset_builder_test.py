@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 
+import numpy as np
 import PIL.Image
 import pytest
 import tensorflow_datasets as tfds
@@ -105,7 +106,9 @@ def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
     listed = (manual_dir / "tfds" / "coco_captions" / "images" / "left_out.csv").read_text()
     assert f"train,{_file_name('train2014', 25)},no image" in listed
     (manual_dir / "val2014.zip").unlink()
-    with pytest.raises(FileNotFoundError, match=r"none of .*val2014, .*val2014\.zip exists"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no images of COCO: train2014 and val2014, or train2017"
+    ):
         _build(manual_dir)
     (manual_dir / "dataset_coco.json").unlink()
     with pytest.raises(
@@ -136,6 +139,53 @@ def test_karpathys_file_is_found_in_its_archive(manual_dir):
     packed.write_bytes(packed.read_bytes()[:500])
     with pytest.raises(UnexpectedFilesError, match=rf"{packed} is cut off or no zip archive"):
         _build(manual_dir, "images")
+
+
+def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
+    """Names and cut of 2017, and the lists of ids that VSE++ and PCME hand out."""
+    expected = _build(manual_dir).info.metadata["split_hashes"]
+    train = [9, 42, 74, 133]  # another cut than in 2014
+    packed = zipfile.ZipFile(manual_dir / "val2014.zip")
+    for part in ("train2017", "val2017"):
+        (manual_dir / part).mkdir()
+    for image_id, (_, folder, _) in _IMAGES.items():
+        path = f"{folder}/{_file_name(folder, image_id)}"
+        content = packed.read(path) if "val" in path else (manual_dir / path).read_bytes()
+        place = manual_dir / ("train2017" if image_id in train else "val2017")
+        (place / f"{image_id:012d}.jpg").write_bytes(content)
+    (manual_dir / "val2014.zip").unlink()
+    (manual_dir / "tfds").rename(manual_dir / "before")
+    assert _build(manual_dir).info.metadata["split_hashes"] == expected
+
+    (manual_dir / "tfds").rename(manual_dir / "before_too")
+    (manual_dir / "dataset_coco.json").unlink()
+    with zipfile.ZipFile(manual_dir / "annotations_trainval2017.zip", "w") as archive:
+        for part, ids in (("train2017", train), ("val2017", [25, 73])):
+            sentences = [
+                {"image_id": i, "id": each["sentid"], "caption": each["raw"]}
+                for i in ids
+                # Another order than Karpathy's.
+                for each in sorted(_sentences(i, _IMAGES[i][2]), key=lambda each: each["sentid"])
+            ]
+            images = [{"id": i, "file_name": f"{i:012d}.jpg"} for i in ids]
+            content = json.dumps({"images": images, "annotations": sentences})
+            archive.writestr(f"annotations/captions_{part}.json", content)
+    names = {"train": "train", "restval": "restval", "val": "dev", "test": "test"}
+    for split, name in names.items():
+        ids = [
+            each["sentid"]
+            for image_id, (of, _, count) in _IMAGES.items()
+            for each in _sentences(image_id, count)
+            if of == split
+        ]
+        np.save(manual_dir / f"coco_{name}_ids.npy", np.array(ids))
+    assert _build(manual_dir).info.metadata["split_hashes"] == expected
+    np.save(manual_dir / "coco_dev_ids.npy", np.array([5]))
+    with pytest.raises(UnexpectedFilesError, match="names the caption 5, which the captions of"):
+        _build(manual_dir, "captions")
+    np.save(manual_dir / "coco_dev_ids.npy", np.load(manual_dir / "coco_test_ids.npy"))
+    with pytest.raises(UnexpectedFilesError, match="image 74 is in the lists of val and test"):
+        _build(manual_dir, "captions")
 
 
 @pytest.mark.parametrize(

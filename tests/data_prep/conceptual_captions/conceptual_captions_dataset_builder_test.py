@@ -1,6 +1,7 @@
 """Conceptual Captions from small stand-ins with dead urls, broken images and broken captions."""
 
 import csv
+import gzip
 
 import PIL.Image
 import pytest
@@ -107,10 +108,45 @@ def test_short_or_missing_files_are_named(loose_images):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(ValueError, match="train: 5 instead of 6"):
         _build(loose_images)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"Train_GCC-training\.tsv"):
+    path.rename(loose_images / "list.txt")
+    (loose_images / _VALIDATION).unlink()
+    # What is missing, and all that would do, in one message.
+    with pytest.raises(
+        FileNotFoundError, match=r"(?s)no list .*Train_GCC-training\.tsv.*img2dataset"
+    ):
         _build(loose_images)
     _write_lists(loose_images)
-    (loose_images / "training").rename(loose_images / "train")
+    (loose_images / "training").rename(loose_images / "elsewhere")
     with pytest.raises(FileNotFoundError, match="training does not exist"):
         _build(loose_images)
+    (loose_images / "train_too.tsv").touch()
+    with pytest.raises(ValueError, match=r"has Train_GCC-training\.tsv and train_too\.tsv: keep"):
+        _build(loose_images)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("Train-GCC-training.tsv", "train"), ("cc3m.tsv", "cc3m"), ("GCC-training.tsv", "training")],
+)
+def test_one_list_alone_under_any_of_its_names_and_packed_shards_below(
+    tmp_path, monkeypatch, name, folder
+):
+    monkeypatch.setattr(Builder, "EXPECTED", {"train": 6, "validation": 2})
+    _write_lists(tmp_path)
+    (tmp_path / _VALIDATION).unlink()
+    # As img2dataset's users rewrite it for `--url_col url --caption_col caption`.
+    lines = [line.split("\t") for line in (tmp_path / _TRAIN).read_text().splitlines()]
+    text = "".join(f"{url}\t{caption}\n" for caption, url in [("caption", "url"), *lines])
+    (tmp_path / _TRAIN).unlink()
+    (tmp_path / name).write_text(text)
+    rows = [(f"http://x/{n}", "another", jpeg(n + 3)) for n in range(6)]
+    img2dataset.write(tmp_path / folder / "shards" / "0", rows[:3], "webdataset")
+    img2dataset.write(tmp_path / folder / "shards" / "1", rows[3:], "webdataset")
+    packed = tmp_path / folder / "shards" / "0" / "00000.tar"
+    packed.with_name("00000.tar.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
+    builder = _build(tmp_path)
+    expected = {n: [f"caption {n} of naïve things"] for n in range(6)}
+    assert _captions(builder, "train") == expected
+    assert list(builder.info.splits) == ["train"]
+    assert not builder.info.metadata["complete"]

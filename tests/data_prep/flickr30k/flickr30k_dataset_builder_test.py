@@ -1,6 +1,7 @@
 """Flickr30k from small stand-ins, in Karpathy's split and in that of Flickr30k Entities."""
 
 import json
+import tarfile
 import zipfile
 
 import pytest
@@ -109,6 +110,31 @@ def test_the_split_of_entities_from_a_zip(manual_dir):
     assert example["captions"][1].decode() == _caption("2.jpg", 1)
     assert list(example["caption_ids"]) == [10, 11, 12, 13, 14]
     assert example["image"].shape == (4, 5, 3)
+
+
+def test_the_table_of_kaggle_and_the_archive_of_the_release_give_the_same_records(manual_dir):
+    """Kaggle's flickr-image-dataset; one row of it lacks its second separator."""
+    expected = _build(manual_dir, "entities").info.metadata["split_hashes"]
+    rows = [f"{name}| {k}| {_caption(name, k)}" for name in _NAMES for k in range(5)]
+    rows[9] = rows[9].replace("| 4| ", "| 4   ")
+    folder = manual_dir / "flickr30k_images"
+    (folder / "flickr30k_images").mkdir(parents=True)
+    text = "".join(f"{row}\n" for row in ["image_name| comment_number| comment", *rows])
+    (folder / "results.csv").write_text(text, encoding="utf-8")
+    (manual_dir / "results_20130124.token").unlink()
+    with tarfile.open(manual_dir / "flickr30k-images.tar.gz", "w:gz") as archive:
+        archive.add(manual_dir / "flickr30k-images", "flickr30k-images")
+    for path in (manual_dir / "flickr30k-images").iterdir():
+        path.rename(folder / "flickr30k_images" / path.name)
+    (manual_dir / "flickr30k-images").rmdir()
+    found = _build(manual_dir, "entities", "packed")
+    assert found.info.metadata["split_hashes"] == expected
+    (manual_dir / "flickr30k-images.tar.gz").unlink()
+    found = _build(manual_dir, "entities", "kaggle")
+    assert found.info.metadata["split_hashes"] == expected
+    (folder / "results.csv").write_text(text.replace("300.jpg| 2|", "300.jpg|"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"results\.csv line 19: no name\.jpg| number"):
+        _build(manual_dir, "entities", "broken")
 
 
 def test_a_missing_image_stops_the_build_with_a_list(manual_dir):

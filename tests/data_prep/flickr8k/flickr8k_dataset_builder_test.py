@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import json
 import zipfile
 
 import numpy as np
@@ -144,6 +145,48 @@ def test_an_image_without_five_captions_is_refused(tmp_path):
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
     with pytest.raises(ValueError, match=r"a\.jpg does not have five captions"):
         flickr8k_files.read_captions(tmp_path)
+
+
+def _as_karpathy(captions):
+    """dataset_flickr8k.json of captions, which has no images without a split."""
+    names = {"train": "train", "validation": "val", "test": "test"}
+    listed = [(split, name) for split, group in captions.splits.items() for name in group]
+    images = [
+        {
+            "sentids": [5 * number + k for k in range(5)],
+            "imgid": number,
+            "sentences": [
+                {"tokens": [], "raw": text, "imgid": number, "sentid": 5 * number + k}
+                for k, text in enumerate(captions.texts[name])
+            ],
+            "split": names[split],
+            "filename": name,
+        }
+        for number, (split, name) in enumerate(listed)
+    ]
+    return json.dumps({"images": images, "dataset": "flickr8k"})
+
+
+def test_karpathys_file_gives_the_same_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
+    monkeypatch.setattr(flickr8k_files, "WITHOUT_SPLIT", (5,))
+    _write_original(tmp_path)
+    expected = _build(tmp_path, "images").info.metadata["split_hashes"]
+    text = _as_karpathy(flickr8k_files.read_captions(tmp_path))
+    (tmp_path / "dataset_flickr8k.json").write_text(text)
+    (tmp_path / "Flickr8k.token.txt").unlink()
+    (tmp_path / "tfds").rename(tmp_path / "before")
+    assert _build(tmp_path, "images").info.metadata["split_hashes"] == expected
+
+
+def test_ids_of_all_images_with_a_split_are_those_of_the_release(real_data, tmp_path):
+    captions = flickr8k_files.read_captions(real_data / "flickr8k")
+    (tmp_path / "dataset_flickr8k.json").write_text(_as_karpathy(captions))
+    found = flickr8k_files.read_captions(tmp_path)
+    assert found.num_images == captions.num_images == 8091
+    ids = captions.image_ids()
+    assert found.image_ids() == {name: ids[name] for name in found.texts}
+    assert found.splits == captions.splits
 
 
 @pytest.mark.parametrize("name", ["ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt"])

@@ -1,5 +1,7 @@
 """SBU Captioned Photos from a small stand-in of the published files."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -85,8 +87,24 @@ def test_files_that_do_not_belong_together_are_named(manual_dir):
         _build(manual_dir)
     path = manual_dir / "SBU_captioned_photo_dataset_captions.txt"
     path.write_text(path.read_text().rpartition("My")[0])
-    with pytest.raises(ValueError, match=r"20 lines and SBU_.*captions.txt 19"):
+    with pytest.raises(ValueError, match=r"urls\.txt has 20 urls, but there are 19 captions"):
         _build(manual_dir)
+
+
+def test_the_json_list_gives_the_same_records(manual_dir):
+    """sbu-captions-all.json: `image_urls`, `user_ids` and `captions` side by side."""
+    rows = [(url, "x", jpeg(4 + n)) for n, url in enumerate(_URLS)]
+    img2dataset.write(manual_dir / "images", rows, "webdataset")
+    expected = _build(manual_dir).info.metadata["split_hashes"]
+    captions = [f"My dog {n} , in front of it" for n in range(_COUNT)]
+    content = {"image_urls": _URLS, "user_ids": ["12@N00"] * _COUNT, "captions": captions}
+    (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content))
+    for path in manual_dir.glob("SBU_*"):
+        path.unlink()
+    assert _build(manual_dir, "json").info.metadata["split_hashes"] == expected
+    (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content | {"captions": [None]}))
+    with pytest.raises(ValueError, match="has no texts image_urls and captions"):
+        _build(manual_dir, "refused")
 
 
 def test_without_a_folder_of_files_the_instructions_are_shown(tmp_path):
