@@ -17,7 +17,7 @@ from etils import epath
 from xmodal.config import UserError
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
-from xmodal.training import checkpoints, reporting
+from xmodal.training import reporting
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # Ends the names of event files that hold one evaluation, so that the next one can remove them.
 _EVENTS_END = ".evaluation"
 _MODEL = "model.json"
+# Sections of a config that make a model another one.
+_OF_THE_MODEL = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split")
+_OF_THE_MODEL += ("optimizer", "init_from")
 _BLOCK = 2**24
 
 
@@ -56,7 +59,7 @@ class Judged:
     @classmethod
     def of_config(cls, config: ml_collections.ConfigDict) -> "Judged":
         """Returns the model that a config trains or loads; a longer run makes no other model."""
-        sections = {name: config.get(name) for name in (*checkpoints.FIXED, "init_from")}
+        sections = {name: config.get(name) for name in _OF_THE_MODEL}
         text = ml_collections.ConfigDict(sections).to_json_best_effort(sort_keys=True)
         return cls(config.name, hashlib.sha256(text.encode()).hexdigest())
 
