@@ -172,7 +172,7 @@ class _Images:
         Raises:
           BadImageError: it is missing, or cannot be used.
         """
-        encoded = self._pictures.read({"cocoid": image_id})
+        encoded = self._pictures.read(image_id)
         if image_id in self._sound:
             return encoded
         checked = checked_image(encoded)
