@@ -21,13 +21,15 @@ def base(name: str) -> ConfigDict:
             "freeze": (),
             "l2": None,
             # `--config.init_from.run=RUN` starts from the weights of another run,
-            # `--config.init_from.towers.text=DIR` from a folder of xmodal.convert_weights.
+            # `--config.init_from.towers.text=DIR` from a folder of xmodal.convert_weights,
+            # `--config.init_from.model=DIR` from one of both sides.
             "init_from": {
                 "run": "",
                 "step": "best",
                 "include": (".*",),
                 "optimizer": True,
                 "towers": {"image": "", "text": ""},
+                "model": "",
             },
             # Sides whose frozen part is computed once, stored beside the dataset, and read.
             "frozen_features": {"sides": (), "folder": ""},

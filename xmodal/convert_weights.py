@@ -1,11 +1,15 @@
-"""Converts published weights to a folder that training starts from.
+"""Converts published weights to a folder that training starts from and evaluation reads.
 
     python -m xmodal.convert_weights --tower=bert --source=PATH --output=DIR
+    python -m xmodal.convert_weights --model=pcme --source=pcme_coco.pth --output=DIR
 
 PATH is the download, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
-a Hugging Face folder, or a .safetensors, .h5, .keras or .npz file. ResNet and EfficientNet want
-a --variant. A config then says `init_from.towers.text = DIR` and has the encoder of
+a Hugging Face folder, or a .safetensors, .h5, .keras, .npz or torch file. ResNet and EfficientNet
+want a --variant. A config then says `init_from.towers.text = DIR` and has the encoder of
 DIR/tower.json, and its head where it has one, in `model.text`.
+
+--model takes both sides of a released image-text model at once. A config then says
+`init_from.model = DIR`; `configs/released.py` evaluates any such folder.
 """
 
 import argparse
@@ -15,18 +19,48 @@ import sys
 from xmodal.config import UserError
 from xmodal.pretrained.converters import CONVERTERS, convert
 from xmodal.pretrained.folder import check_new, save_tower
+from xmodal.pretrained.model_converters import MODELS, convert_model
+from xmodal.pretrained.model_folder import save_model
 
 
 def main() -> None:
     """Converts the weights that the command line names."""
-    parser = argparse.ArgumentParser(description="Converts published weights to a tower.")
-    parser.add_argument("--tower", required=True, choices=sorted(CONVERTERS))
+    args = _parse()
+    allowed = {"allow_missing": args.allow_missing, "allow_unexpected": args.allow_unexpected}
+    try:
+        check_new(args.output)
+        if args.model:
+            made = convert_model(
+                args.model, args.source, args.variant, args.vocabulary, **allowed, show=print
+            )
+            save_model(args.output, *made)
+            section = made[1].model()
+        else:
+            made = convert(args.tower, args.source, args.variant, **allowed, show=print)
+            save_tower(args.output, *made)
+            section = made[1].side()
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+    size = sum(array.nbytes for array in made[0].values()) / 2**20
+    print(f"{args.output}: {len(made[0])} arrays, {size:.1f} MiB, {section}")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Converts published weights.")
+    kind = parser.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--tower", choices=sorted(CONVERTERS))
+    kind.add_argument("--model", choices=sorted(MODELS))
     parser.add_argument("--source", required=True, help="the published weights, local or gs://")
     parser.add_argument("--output", required=True, help="the new folder")
     variants = "; ".join(
-        f"{name}: {', '.join(row.variants)}" for name, row in CONVERTERS.items() if row.variants
+        f"{name}: {', '.join(row.variants)}"
+        for name, row in (*CONVERTERS.items(), *MODELS.items())
+        if row.variants
     )
-    parser.add_argument("--variant", default="", help=f"of towers that have several: {variants}")
+    parser.add_argument("--variant", default="", help=f"of those that have several: {variants}")
+    parser.add_argument(
+        "--vocabulary", default="", help="of a model: its words, unless the source has them"
+    )
     for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
         parser.add_argument(
             f"--allow_{kind}",
@@ -36,21 +70,9 @@ def main() -> None:
             help=f"{kind} arrays that are no error, by {whose} names",
         )
     args = parser.parse_args()
-    try:
-        check_new(args.output)
-        arrays, description, report = convert(
-            args.tower,
-            args.source,
-            args.variant,
-            allow_missing=args.allow_missing,
-            allow_unexpected=args.allow_unexpected,
-            show=print,
-        )
-        save_tower(args.output, arrays, description, report)
-    except UserError as error:
-        sys.exit(f"Error: {error}")
-    size = sum(array.nbytes for array in arrays.values()) / 2**20
-    print(f"{args.output}: {len(arrays)} arrays, {size:.1f} MiB, {description.side()}")
+    if args.vocabulary and not args.model:
+        parser.error("--vocabulary goes with --model")
+    return args
 
 
 def _patterns(text: str) -> list[str]:

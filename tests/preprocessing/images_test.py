@@ -6,6 +6,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
+from torch_import import import_torch
 
 from xmodal.preprocessing import AugmentConfig, ImageConfig, decode_image, prepare_images
 from xmodal.preprocessing.augment import draw
@@ -96,6 +97,25 @@ def test_simclr_crop_equals_plain_loops(height, width, size, fraction):
     assert expected.min() < 0
     assert expected.max() > 255
     assert np.abs(result - expected.clip(0, 255)).max() < 0.5 + 1e-3
+
+
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (51, 90), (41, 28), (37, 300)])
+def test_torchvision_crop_equals_torch(height, width):
+    """The shorter side becomes 32, the longer one in proportion, rounded down; then the center."""
+    torch = import_torch()
+    rng = np.random.default_rng(height)
+    picture = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
+    config = ImageConfig(size=28, eval_crop=0.875, eval_recipe="torchvision")
+    result = prepare_images([_png(picture)], config)[0]
+    shorter = min(height, width)
+    sides = [int(32 * side / shorter) for side in (height, width)]
+    resized = torch.nn.functional.interpolate(
+        torch.tensor(picture).permute(2, 0, 1)[None].float(), sides, mode="bilinear", antialias=True
+    )[0].permute(1, 2, 0)
+    top, left = (round((side - 28) / 2) for side in sides)
+    expected = resized[top : top + 28, left : left + 28].numpy()
+    # PIL rounds after each of the two axes.
+    assert np.abs(result - expected).max() <= 1.01
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,9 @@ class ImageConfig:
       eval_crop: fraction of a side that the evaluation crop keeps.
       eval_recipe: "cxc" squeezes the center to a square, that fraction of each side, by
         antialiased bilinear interpolation, as the authors of CxC do; "simclr" takes a central
-        square, that fraction of the shorter side, and resizes it as SimCLR does, bicubic.
+        square, that fraction of the shorter side, and resizes it as SimCLR does, bicubic;
+        "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
+        square (0.875: `Resize(256)`, `CenterCrop(224)`).
       max_regions: R, rows of a padded image where the number of stored regions varies; images
         with more regions keep the first R.
     """
@@ -40,7 +42,7 @@ class ImageConfig:
     size: int = setting(0, at_least=0)
     augment: AugmentConfig | None = None
     eval_crop: float = setting(0.875, above=0, at_most=1)
-    eval_recipe: str = setting("cxc", one_of=("cxc", "simclr"))
+    eval_recipe: str = setting("cxc", one_of=("cxc", "simclr", "torchvision"))
     max_regions: int = setting(0, at_least=0)
 
 
@@ -150,9 +152,23 @@ def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     return resize_bicubic(picture[top : top + side, left : left + side], size)
 
 
+def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    As torchvision's `Resize(size / fraction)` and `CenterCrop(size)` of PIL images, bilinear.
+    """
+    height, width = picture.shape[:2]
+    shorter = round(size / fraction)
+    resized = [shorter * side // min(height, width) for side in (width, height)]
+    image = PIL.Image.fromarray(picture).resize(resized, PIL.Image.Resampling.BILINEAR)
+    left, top = (round((side - size) / 2) for side in resized)
+    return np.asarray(image)[top : top + size, left : left + size]
+
+
 EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] = {
     "cxc": cxc_crop,
     "simclr": simclr_crop,
+    "torchvision": torchvision_crop,
 }
 """By `config.data.image.eval_recipe`."""
 

@@ -1,4 +1,4 @@
-"""Files of named arrays: safetensors, Keras and NumPy."""
+"""Files of named arrays: safetensors, Keras, NumPy and torch."""
 
 import io
 import json
@@ -13,6 +13,7 @@ import safetensors
 from etils import epath
 
 from xmodal.config import UserError
+from xmodal.pretrained import torch_files
 
 _DAMAGED = "it is damaged or cut off, get it again"
 _SAFETENSORS_DTYPES = {
@@ -138,5 +139,6 @@ READERS: Mapping[str, Callable[[epath.Path], dict[str, np.ndarray]]] = {
     ".keras": read_keras,
     ".h5": read_h5,
     ".hdf5": read_h5,
+    **{suffix: torch_files.read_torch for suffix in torch_files.SUFFIXES},
 }
 """By the end of the file's name."""

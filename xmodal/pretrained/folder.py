@@ -1,7 +1,8 @@
 """Folders of converted towers.
 
 weights.safetensors   our names -> float32 arrays: `params/encoder/...`, `batch_stats/encoder/...`
-tower.json            `encoder` and `head` as a config has them, `preprocessing` of the inputs
+tower.json            `encoder`, `head` and `projection` as a config has them, `preprocessing` of
+                      the inputs
 report.txt            the use of every array of the source
 vocab.txt             of text towers
 """
@@ -32,12 +33,14 @@ class Description:
         published without one and any may follow.
       preprocessing: of the inputs, as plain data.
       files: texts that belong to the tower, by file name (`vocab.txt`).
+      projection: as a config has it, None for none.
     """
 
     encoder: Mapping[str, Any]
     head: Mapping[str, Any] | None
     preprocessing: Mapping[str, Any]
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    projection: Mapping[str, Any] | None = None
 
     def side(self) -> dict[str, Any]:
         """Returns the section of `config.model` that computes the published vectors.
@@ -45,7 +48,10 @@ class Description:
         Without a head of its own, BERT takes the output at [CLS] and others take the mean.
         """
         usual = {"name": "first" if self.encoder["name"] == "bert" else "mean"}
-        return {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
+        side = {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
+        if self.projection is not None:
+            side["projection"] = dict(self.projection)
+        return side
 
 
 def save_tower(
@@ -62,15 +68,21 @@ def save_tower(
     target = epath.Path(folder)
     check_new(target)
     with new_folder(target) as temporary:
-        weights = safetensors.numpy.save(dict(arrays))
-        (temporary / "weights.safetensors").write_bytes(weights)
         (temporary / "report.txt").write_text(report.text())
-        for name, text in description.files.items():
-            (temporary / name).write_text(text, encoding="utf-8")
-        fields = ("encoder", "head", "preprocessing")
-        content = {field: getattr(description, field) for field in fields}
-        # Last, because on a bucket files appear one by one: without it the folder is not read.
-        (temporary / "tower.json").write_text(json.dumps(content, indent=2) + "\n")
+        write_tower(temporary, arrays, description)
+
+
+def write_tower(
+    folder: epath.Path, arrays: Mapping[str, np.ndarray], description: Description
+) -> None:
+    """Writes the files of a tower, without a report, into a folder that is there."""
+    (folder / "weights.safetensors").write_bytes(safetensors.numpy.save(dict(arrays)))
+    for name, text in description.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    fields = ("encoder", "head", "projection", "preprocessing")
+    content = {field: getattr(description, field) for field in fields}
+    # Last, because on a bucket files appear one by one: without it the folder is not read.
+    (folder / "tower.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
 def check_new(folder: str | os.PathLike) -> None:
@@ -113,7 +125,7 @@ def read_description(folder: str | os.PathLike) -> Description:
         raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
     vocabulary = root / "vocab.txt"
     files = {"vocab.txt": vocabulary.read_text(encoding="utf-8")} if vocabulary.exists() else {}
-    return Description(encoder, head, preprocessing, files)
+    return Description(encoder, head, preprocessing, files, content.get("projection"))
 
 
 def check_weights(folder: str | os.PathLike) -> None:

@@ -14,7 +14,7 @@ Flat = dict[str, np.ndarray]
 """`params/encoder/b/kernel` and `batch_stats/encoder/b/mean` -> array."""
 
 # Counters, which are no weights.
-_COUNTERS = re.compile(r"(.*[/.])?(global_step|num_batches_tracked|save_counter)\b")
+COUNTERS = re.compile(r"(.*[/.])?(global_step|num_batches_tracked|save_counter)\b")
 
 # Our, TensorFlow's, torch's and TF-slim's names of the arrays of a convolution and of the batch
 # normalization after it. The roles of the latter start with `norm_`.
@@ -43,11 +43,19 @@ SLIM = {
 
 
 class Taken(NamedTuple):
-    """An array of the source: its name, and the change of its layout, also in words."""
+    """An array of the source.
 
-    name: str
+    Attributes:
+      name: its name, or those of several.
+      change: of the layout of each.
+      how: `change` in words.
+      added: several are added up, not stacked.
+    """
+
+    name: str | tuple[str, ...]
     change: Callable[[np.ndarray], np.ndarray] | None = None
     how: str = ""
+    added: bool = False
 
 
 Rule = Callable[[str, str], Taken]
@@ -73,8 +81,8 @@ def convert(
     mapper = Mapper(arrays)
     for name, shape in encoder_shapes(encoder).items():
         taken = rule(*split_name(name))
-        mapper.take(name, taken.name, shape, change=taken.change, how=taken.how)
-    return mapper.result(ignored=[name for name in arrays if _COUNTERS.match(name)])
+        mapper.take(name, taken.name, shape, change=taken.change, how=taken.how, added=taken.added)
+    return mapper.result(ignored=[name for name in arrays if COUNTERS.match(name)])
 
 
 def encoder_shapes(encoder: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -96,6 +96,7 @@ class Mapper:
         *,
         change: Callable[[np.ndarray], np.ndarray] | None = None,
         how: str = "",
+        added: bool = False,
     ) -> None:
         """Adds our array `name`, float32.
 
@@ -105,6 +106,7 @@ class Mapper:
           shape: of the result.
           change: applied to each source array; None takes it as it is.
           how: `change` in words.
+          added: add several up instead of stacking them.
 
         Raises:
           UserError: the result has another shape, or a number that is not finite.
@@ -114,7 +116,7 @@ class Mapper:
         if absent := tuple(source for source in sources if source not in self._arrays):
             self._missing[name] = absent
             return
-        wanted = tuple(shape)[1:] if stacked else tuple(shape)
+        wanted = tuple(shape)[1:] if stacked and not added else tuple(shape)
         changed = []
         for source in sources:
             array = np.asarray(self._arrays[source])
@@ -132,13 +134,12 @@ class Mapper:
                 raise UserError(
                     f"{source} has numbers that are not finite: it is damaged, get it again."
                 )
-        self._flat[name] = np.ascontiguousarray(
-            np.stack(changed) if stacked else changed[0], np.float32
-        )
+        join = np.stack if stacked and not added else sum
+        self._flat[name] = np.asarray(join(changed), np.float32, order="C")
         self._loaded[name] = sources
         words = [how] if how else []
-        if stacked:
-            words.append(f"{len(sources)} stacked")
+        if len(sources) > 1 or join is np.stack:
+            words.append(f"{len(sources)} {'added' if added else 'stacked'}")
         if words:
             self._reshaped[name] = ", ".join(words)
 

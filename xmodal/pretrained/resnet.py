@@ -50,6 +50,8 @@ def convert_resnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[F
     encoder = {"name": "resnet", **keywords}
     depth = str(keywords.get("depth", 50))
     variant = keywords.get("variant", "torchvision")
+    if variant == "torchvision":
+        return convert(arrays, encoder, rename_torchvision)
     rule = _RULES[variant](arrays, depth)
     return convert(arrays, encoder, lambda layer, role: rule(*_split_layer(layer), role))
 
@@ -77,22 +79,19 @@ def _keras(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
     return rule
 
 
-def _torchvision(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
-    del arrays, depth
-
-    def rule(stage: int, unit: int, conv: str, role: str) -> Taken:
-        is_norm = role.startswith("norm_")
-        number = _CONVS.index(conv) if stage else 1
-        layer = f"{'bn' if is_norm else 'conv'}{number}"
-        if conv == "shortcut":
-            layer = f"downsample.{int(is_norm)}"
-        block = f"layer{stage}.{unit - 1}." if stage else ""
-        name = f"{block}{layer}.{TORCH[role]}"
-        if is_norm:
-            return Taken(name)
-        return Taken(name, lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
-
-    return rule
+def rename_torchvision(layer: str, role: str) -> Taken:
+    """Returns the array of torchvision's state dict for a layer and a role, see `split_name`."""
+    stage, unit, conv = _split_layer(layer)
+    is_norm = role.startswith("norm_")
+    number = _CONVS.index(conv) if stage else 1
+    name = f"{'bn' if is_norm else 'conv'}{number}"
+    if conv == "shortcut":
+        name = f"downsample.{int(is_norm)}"
+    block = f"layer{stage}.{unit - 1}." if stage else ""
+    name = f"{block}{name}.{TORCH[role]}"
+    if is_norm:
+        return Taken(name)
+    return Taken(name, lambda kernel: kernel.transpose(2, 3, 1, 0), "OIHW to HWIO")
 
 
 def _slim(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
@@ -151,7 +150,6 @@ def _simclr_objects(arrays: Mapping[str, np.ndarray]) -> _LayerRule:
 
 _RULES: Mapping[str, Callable[[Mapping[str, np.ndarray], str], _LayerRule]] = {
     "keras": _keras,
-    "torchvision": _torchvision,
     "slim": _slim,
     "simclr": _simclr,
 }

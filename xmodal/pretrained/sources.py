@@ -31,10 +31,11 @@ FORMATS = (
     ".safetensors",
     "Keras .h5, .weights.h5 or .keras",
     ".npz",
+    "torch's .pth, .pt or .pth.tar",
 )
 
 _PARTIAL = (".part", ".partial", ".incomplete", ".crdownload", ".download", ".tmp", ".aria2")
-_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt.tar", ".pth.tar")
+_PICKLES = (".bin", ".pkl", ".ckpt.tar")
 _SHARD = re.compile(r"(.*)\.data-(\d{5})-of-(\d{5})$")
 _TORCH_SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.safetensors$")
 _SCHEMES = ("gs", "s3", "az")
@@ -49,7 +50,8 @@ class Source:
       arrays: the names they have there -> arrays. Of a SavedModel and of an object-graph
         checkpoint: the names of the variables, without `:0`. Of Keras' `.h5`: `LAYER/VARIABLE`,
         as in `conv1_conv/kernel`; of Keras' `.weights.h5` and `.keras`, which give variables no
-        names: `LAYER/0`, `LAYER/1`, ... in the order in which the layer made them.
+        names: `LAYER/0`, `LAYER/1`, ... in the order in which the layer made them. Of torch's
+        files: see `torch_files.read_torch`.
       files: the other files of their folder, by name (see `SMALL_FILES`): `.json` parsed,
         `vocab.txt` as text.
     """
@@ -187,8 +189,8 @@ def _unknown(path: epath.Path, names: list[str]) -> str:
     known = "; ".join(FORMATS)
     if pickled := [name for name in names if name.endswith(_PICKLES)]:
         return (
-            f"{path}: {pickled[0]} is pickled, and reading it would run code in it. Save the "
-            f"weights as .safetensors. Known formats: {known}."
+            f"{path}: {pickled[0]} is pickled in a form that is not known. Save the weights as "
+            f".safetensors; a file of torch.save may also be named .pth. Known formats: {known}."
         )
     return f"{path} holds no weights of a known format ({', '.join(names[:5])}). Known: {known}."
 

@@ -1,6 +1,7 @@
-"""Weights of published towers: folders that `xmodal.convert_weights` wrote."""
+"""Weights of published towers and models: folders that `xmodal.convert_weights` wrote."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,16 +10,17 @@ import jax
 import numpy as np
 
 from xmodal.config import UserError, lookup, read
-from xmodal.models import ENCODERS
+from xmodal.models import ENCODERS, HEADS
+from xmodal.models.projection import ProjectionConfig
+from xmodal.models.table import Row
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
+from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
 
 _SECTION = "config.init_from.towers"
-# Parts that published weights may lack; they start at random.
-_OWN_PARTS = ("head", "projection")
 _SHOWN = 5
 
 
@@ -36,7 +38,9 @@ class TowerWeights:
 
 
 def named_folders(source: InitConfig) -> dict[str, str]:
-    """Returns side -> folder for the towers that a config names."""
+    """Returns side -> folder for the towers that a config names, alone or in a model."""
+    if source.model:
+        return {side: os.path.join(source.model, side) for side in SIDES}
     folders = dataclasses.asdict(source.towers)
     return {side: folder for side, folder in folders.items() if folder}
 
@@ -50,27 +54,31 @@ def check_towers(source: InitConfig, model: Mapping[str, Any]) -> dict[str, Desc
 
     Raises:
       UserError: a folder is missing, incomplete (its weights cut off, too), or of another encoder
-        than the model's.
+        than the model's; of a model, also of another head, projection or similarity.
     """
     described = {}
+    if source.model:
+        _check_similarity(source.model, model)
     for side, folder in named_folders(source).items():
         where = f"{_SECTION}.{side}={folder!r}"
+        if source.model:
+            where = f"the {side} tower of config.init_from.model={source.model!r}"
         if not model.get(side):
             raise UserError(f"{where}, but config.model.{side} is None.")
         described[side] = description = read_description(folder)
         check_weights(folder)
-        own = dict(model[side]["encoder"].items())
-        _check_encoder(where, f"config.model.{side}.encoder", description, own)
+        section, own = f"config.model.{side}", model[side]
+        _check_encoder(where, f"{section}.encoder", description, dict(own["encoder"].items()))
+        if source.model:
+            head = dict(own["head"].items())
+            _check_part(where, f"{section}.head", "a head", description.head, head, HEADS)
+            _check_projection(where, f"{section}.projection", description, own.get("projection"))
     return described
 
 
 def _check_encoder(
     where: str, section: str, description: Description, own: Mapping[str, Any]
 ) -> None:
-    name, keywords = description.encoder["name"], dict(description.encoder)
-    keywords.pop("name")
-    if name != own["name"]:
-        raise UserError(f"{where} is an encoder {name!r}, but {section}.name is {own['name']!r}.")
     # Pixels are normalized by the encoder; None is the normalization of its variant.
     wanted = description.preprocessing.get("normalization")
     if own.get("normalization") not in (None, wanted or own.get("normalization")):
@@ -78,13 +86,27 @@ def _check_encoder(
             f"{where} wants normalization={wanted!r}, but {section}.normalization is "
             f"{own['normalization']!r}."
         )
-    own = {key: value for key, value in own.items() if key != "name"}
     if own.get("vocab_size") == 0:
         # Filled in with the size of the vocabulary, see `check_vocabulary`.
-        own["vocab_size"] = keywords.get("vocab_size", 1)
-    filled = read(lookup(f"{section}.name", name, ENCODERS).config, section, own)
-    for key, value in keywords.items():
-        given = getattr(filled, key, None)
+        own = {**own, "vocab_size": description.encoder.get("vocab_size", 1)}
+    _check_part(where, section, "an encoder", description.encoder, own, ENCODERS)
+
+
+def _check_part(
+    where: str,
+    section: str,
+    kind: str,
+    published: Mapping[str, Any],
+    own: Mapping[str, Any],
+    table: Mapping[str, Row],
+) -> None:
+    name = published["name"]
+    if name != own["name"]:
+        raise UserError(f"{where} is {kind} {name!r}, but {section}.name is {own['name']!r}.")
+    keywords = {key: value for key, value in own.items() if key != "name"}
+    filled = read(lookup(f"{section}.name", name, table).config, section, keywords)
+    for key, value in published.items():
+        given = name if key == "name" else getattr(filled, key, None)
         if _plain(given) != _plain(value):
             raise UserError(
                 f"{where} has {key}={value!r}, but {section}.{key} is {given!r}; "
@@ -92,8 +114,33 @@ def _check_encoder(
             )
 
 
+def _check_projection(
+    where: str, section: str, description: Description, own: Mapping[str, Any] | None
+) -> None:
+    published = description.projection
+    if (published is None) != (own is None):
+        raise UserError(f"{where} has the projection {published}, but {section} is {own}.")
+    if published is None:
+        return
+    wanted, given = (read(ProjectionConfig, section, dict(each)) for each in (published, own))
+    # The kernel's first values are replaced.
+    if dataclasses.replace(given, init=wanted.init) != wanted:
+        raise UserError(f"{where} has the projection {wanted}, but {section} is {given}.")
+
+
+def _check_similarity(folder: str, model: Mapping[str, Any]) -> None:
+    description = read_model(folder)
+    for key, value in description.similarity.items():
+        given = model["similarity"].get(key)
+        if given != value:
+            raise UserError(
+                f"config.init_from.model={folder!r} has a similarity with {key}={value!r}, but "
+                f"config.model.similarity.{key} is {given!r}."
+            )
+
+
 def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
-    """Returns the weights that `config.init_from.towers` names, checked.
+    """Returns the weights that `config.init_from.towers` or `.model` names, checked.
 
     Args:
       state: shapes of the state they are for.
@@ -127,6 +174,9 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         _check_fits(folder, given[0] | given[1], wanted[0] | wanted[1])
         params |= given[0]
         model_state |= given[1]
+    if source.model:
+        numbers = read_model(source.model).parameters
+        params |= {f"similarity/{name}": np.float32(value) for name, value in numbers.items()}
     if source.run:
         both = [path for path in params if any(re.match(p, path) for p in source.include)]
         if both:
@@ -200,7 +250,7 @@ def check_vocabulary(folder: str, description: Description, text: TextConfig) ->
             f"{len(known):,} that the tower of {folder} was trained with; set it to "
             f"{folder}/vocab.txt."
         )
-    for key in ("tokenizer", "lower_case"):
+    for key in ("tokenizer", "lower_case", "markers", "unknown"):
         given = getattr(text, key)
         wanted = description.preprocessing.get(key, given)
         if given != wanted:
@@ -227,7 +277,9 @@ def _split_layers(
 def _check_fits(
     folder: str, given: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
 ) -> None:
-    needed = {path for path in wanted if path.split("/")[1] not in _OWN_PARTS}
+    # A head or projection of which the folder has nothing starts at random.
+    parts = {"encoder", *map(_part, given)}
+    needed = {path for path in wanted if _part(path) in parts}
     wrong = [f"{path} is missing in the folder" for path in sorted(needed - set(given))]
     wrong += [f"{path} is not in the model" for path in sorted(set(given) - set(wanted))]
     wrong += [
@@ -240,6 +292,11 @@ def _check_fits(
             f"{folder} does not fit the model; {len(wrong)} arrays differ, among them\n  "
             + "\n  ".join(wrong[:_SHOWN])
         )
+
+
+def _part(path: str) -> str:
+    # Running statistics go with the part that they belong to.
+    return path.replace("/batch_stats/", "/", 1).split("/")[1]
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.preprocessing.words import find_row, split_words
 from xmodal.pretrained.folder import Description, read_description
+from xmodal.pretrained.model_folder import read_model
 from xmodal.training import from_towers, schedules
 from xmodal.training.run import Parts, make_model, read_settings
 from xmodal.training.state import TrainState
@@ -23,7 +24,9 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     Args:
       config: with the sections of a run. Keywords of an encoder and its head that the config
         leaves out come from the folder of the tower; those that it has must agree. The vocabulary
-        is that of the text tower where `data.text.vocabulary` is "".
+        is that of the text tower where `data.text.vocabulary` is "". Where `init_from.model` names
+        a model and both sides of `model` are None, the whole section and the preprocessing in
+        `data` are the folder's.
 
     Raises:
       UserError: an unknown key or name, no folder of a tower, or weights of another tower or
@@ -31,7 +34,10 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     """
     config = config.copy_and_resolve_references()
     config = ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
-    folders = from_towers.named_folders(read_settings(config).init_from)
+    source = read_settings(config).init_from
+    if source.model and config.model.image is None and config.model.text is None:
+        _fill_model(config, source.model)
+    folders = from_towers.named_folders(source)
     for side in ("image", "text"):
         if config.model[side] is None:
             if side in folders:
@@ -109,6 +115,16 @@ def describe(parts: Parts, split: Items) -> list[str]:
             f"{known.count(0):,} of {len(known):,} captions are without any."
         )
     return notes
+
+
+def _fill_model(config: ml_collections.ConfigDict, folder: str) -> None:
+    """Takes the model and the preprocessing of its inputs from a folder."""
+    description = read_model(folder)
+    with config.unlocked():
+        config.model = description.model()
+        for side, tower in description.sides.items():
+            if config.data[side] is not None:
+                config.data[side].update(tower.preprocessing)
 
 
 def _fill_side(

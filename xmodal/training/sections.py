@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from xmodal.config import setting
+from xmodal.config import UserError, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,8 @@ class InitConfig:
         taken, `[".*"]` takes all.
       optimizer: whether Adam's moments come along, as in the fine-tuning of the CxC authors.
       towers: see `TowersConfig`.
+      model: folder of `xmodal.convert_weights --model` with both towers and the similarity, "" for
+        none.
     """
 
     run: str = ""
@@ -33,6 +35,15 @@ class InitConfig:
     include: tuple[str, ...] = (".*",)
     optimizer: bool = True
     towers: TowersConfig = TowersConfig()
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        towers = dataclasses.asdict(self.towers)
+        if self.model and any(towers.values()):
+            raise UserError(
+                f"config.init_from.model={self.model!r} brings both towers, and "
+                f"config.init_from.towers={towers} names others; give one of the two."
+            )
 
 
 @dataclasses.dataclass(frozen=True)

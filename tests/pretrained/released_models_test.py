@@ -1,0 +1,221 @@
+"""Checkpoints with the released names give the embeddings that torch computes from them."""
+
+import argparse
+import pickle
+import types
+
+import jax
+import numpy as np
+import parity
+import pytest
+from published_polysemous import make_pcme, torch_pixels
+from torch_import import import_torch
+from torch_resnet import make_resnet
+
+from xmodal.config import UserError
+from xmodal.models import make_dual_encoder
+from xmodal.models.encoders import resnet
+from xmodal.pretrained.folder import read_weights
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.sources import load_source
+from xmodal.pretrained.vocabularies import read_words
+
+SMALL = (2, 2)
+CHANNELS = 512
+WORDS = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "café", "n't"]
+LENGTHS = (7, 1, 4, 2, 3)
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(0, len(WORDS), (len(LENGTHS), 7))
+MASK = np.arange(7) < np.array(LENGTHS)[:, None]
+IMAGES = parity.images(len(LENGTHS), 75)
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
+    return import_torch()
+
+
+def embed(folder):
+    """Embeddings of `IMAGES` and `IDS` by the model in a folder."""
+    description = read_model(folder)
+    model = make_dual_encoder(description.model())
+    inputs = {
+        "image": {"image": IMAGES},
+        "text": {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)},
+    }
+    found = {}
+    for side, columns in inputs.items():
+        params, state = parity.nest(read_weights(folder / side))
+        embedding, _ = jax.jit(model.towers[side].apply)(params, state, columns)
+        found[side] = embedding
+    return description, found
+
+
+def pcme(torch):
+    cnn, forward = make_resnet(torch, SMALL)
+    return make_pcme(torch, cnn, forward, channels=CHANNELS, rows=len(WORDS))
+
+
+@pytest.mark.parametrize("form", ["zip", "legacy", "parallel"])
+def test_pcme_equals_torch(torch, tmp_path, form):
+    model, functions, criterion = pcme(torch)
+    prefix = "module." if form == "parallel" else ""
+    # The CNN's classifier is an empty Sequential in the authors' code.
+    weights = {
+        prefix + name: tensor
+        for name, tensor in model.state_dict().items()
+        if not name.startswith("img_enc.cnn.fc.")
+    }
+    checkpoint = {
+        "model": weights,
+        "criterion": criterion.state_dict(),
+        "optimizer": {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]},
+        "config": {"model": {"embed_dim": 8}},
+        "word2idx": {word: number for number, word in enumerate(WORDS)},
+        "metadata": argparse.Namespace(epoch=3),
+    }
+    source = tmp_path / "pcme_coco.pth"
+    torch.save(checkpoint, source, _use_new_zipfile_serialization=form != "legacy")
+    save_model(tmp_path / "made", *convert_model("pcme", source))
+
+    description, found = embed(tmp_path / "made")
+    assert description.parameters == pytest.approx({"match_scale": 0.7, "match_shift": 1.3})
+    assert description.similarity == {"name": "match_probability"}
+    assert read_words(tmp_path / "made/text/vocab.txt") == WORDS
+    with torch.no_grad():
+        expected = {
+            "image": functions.images(torch_pixels(torch, IMAGES)),
+            "text": functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
+        }
+    for side, (mean, log_sigma) in expected.items():
+        mean = torch.nn.functional.normalize(mean, dim=-1)
+        assert parity.relative(found[side].extras["mean"], mean) < 1e-4
+        assert parity.relative(found[side].log_sigma, log_sigma) < 1e-4
+        assert found[side].vector.shape == (len(LENGTHS), 7, 8)
+
+
+def test_every_array_counts(torch, tmp_path):
+    model, _, _ = pcme(torch)
+    weights = model.state_dict()
+    torch.save(weights, tmp_path / "model.pt")
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
+    with pytest.raises(UserError, match=r"2 array.* not expected.*\n  img_enc.cnn.fc.bias"):
+        convert_model("pcme", tmp_path / "model.pt")
+    weights = {name: array for name, array in weights.items() if ".cnn.fc." not in name}
+    del weights["txt_enc.uncertain_net.rnn.bias_hh_l0_reverse"]
+    torch.save(weights, tmp_path / "model.pt")
+    with pytest.raises(UserError, match=r"(?s)3 array.* missing.*log_sigma/recurrent/layer1_b"):
+        convert_model("pcme", tmp_path / "model.pt")
+    del weights["img_enc.uncertain_net.fc2.weight"]
+    torch.save(weights, tmp_path / "model.pt")
+    with pytest.raises(UserError, match=r"has 0 arrays 'img_enc.uncertain_net.fc2.weight'"):
+        convert_model("pcme", tmp_path / "model.pt")
+
+
+def test_a_model_without_words_asks_for_them(torch, tmp_path):
+    model, _, _ = pcme(torch)
+    weights = {n: array for n, array in model.state_dict().items() if ".cnn.fc." not in n}
+    torch.save(weights, tmp_path / "model.pth")
+    with pytest.raises(UserError, match="no words for its 8 word vectors: name .* --vocabulary"):
+        convert_model("pcme", tmp_path / "model.pth")
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS[:-1]))
+    with pytest.raises(UserError, match="7 words, but the model of .* 8 word vectors"):
+        convert_model("pcme", tmp_path / "model.pth", vocabulary=str(tmp_path / "vocab.txt"))
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    _, description, _ = convert_model(
+        "pcme", tmp_path / "model.pth", vocabulary=str(tmp_path / "vocab.txt")
+    )
+    assert description.parameters == {}
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_torch_files_equal_torch(torch, tmp_path, legacy):
+    base = torch.arange(12.0).reshape(3, 4)
+    saved = {
+        "list": [base, {"view": base[1:, ::2].T, "scalar": torch.tensor(3)}],
+        "half": torch.ones(2, dtype=torch.float16),
+        "brain": torch.full((2,), 1.5, dtype=torch.bfloat16),
+        "empty": torch.zeros(0, 3),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "options": argparse.Namespace(rate=0.1),
+        "text": "x",
+    }
+    torch.save(saved, tmp_path / "m.pth.tar", _use_new_zipfile_serialization=not legacy)
+    arrays = load_source(tmp_path / "m.pth.tar").arrays
+    np.testing.assert_array_equal(arrays["list.0"], base)
+    np.testing.assert_array_equal(arrays["list.1.view"], base[1:, ::2].T)
+    assert arrays["list.1.scalar"] == 3
+    assert arrays["half"].dtype == np.float16
+    np.testing.assert_array_equal(arrays["brain"].astype(np.float32), [1.5, 1.5])
+    assert arrays["empty"].shape == (0, 3)
+    assert set(arrays) == {
+        "list.0", "list.1.view", "list.1.scalar", "half", "brain", "empty", "parameter"
+    }  # fmt: skip
+    # Cut off anywhere, it is a sentence.
+    content = (tmp_path / "m.pth.tar").read_bytes()
+    for size in (0, 1, 30, len(content) // 2, len(content) - 9):
+        (tmp_path / "cut.pth").write_bytes(content[:size])
+        with pytest.raises(UserError, match=r"cut.pth cannot be read as a file of torch.save"):
+            load_source(tmp_path / "cut.pth")
+
+
+class _Attack:
+    def __init__(self, *call):
+        self._call = call
+
+    def __reduce__(self):
+        return self._call
+
+
+def test_no_pickle_runs_code(tmp_path):
+    flag = tmp_path / "ran"
+    attacks = {"word2idx": {"a": 0}, "bad": _Attack(open, (str(flag), "w"))}
+    for name in ("vocab.pkl", "model.pth"):
+        (tmp_path / name).write_bytes(pickle.dumps(attacks))
+    assert read_words(tmp_path / "vocab.pkl") == ["a"]
+    with pytest.raises(UserError, match=r"does not start like one"):
+        load_source(tmp_path / "model.pth")
+    assert not flag.exists()
+
+
+class Vocabulary:
+    """Of the authors' code."""
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_vocabularies(tmp_path, protocol, monkeypatch):
+    # Pickled by a module that is not there.
+    monkeypatch.setitem(__import__("sys").modules, "vocab", types.ModuleType("vocab"))
+    monkeypatch.setattr(Vocabulary, "__module__", "vocab")
+    monkeypatch.setattr("vocab.Vocabulary", Vocabulary, raising=False)
+    words = Vocabulary()
+    words.idx = len(WORDS)
+    # In another order than that of the ids.
+    words.word2idx = {word: number for number, word in reversed(list(enumerate(WORDS)))}
+    words.idx2word = dict(enumerate(WORDS))
+    (tmp_path / "coco_vocab.pkl").write_bytes(pickle.dumps(words, protocol))
+    monkeypatch.undo()
+    assert read_words(tmp_path / "coco_vocab.pkl") == WORDS
+    (tmp_path / "dict.pkl").write_bytes(pickle.dumps({"word2idx": words.word2idx}, protocol))
+    assert read_words(tmp_path / "dict.pkl") == WORDS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.pkl", pickle.dumps({"word2idx": {"a": 0, "b": 2}}), "does not number its 2 words"),
+        ("v.pkl", pickle.dumps({"word2idx": {"a": 0, "b\nc": 1}}), r"word 'b\\nc' of id 1 fills"),
+        ("v.pkl", pickle.dumps({"words": []}), "holds no vocabulary"),
+        ("v.pkl", b"\x80\x04x", "cannot be read as a pickle"),
+        ("v.json", b"{", "cannot be read as a vocabulary"),
+        ("v.json", b'{"word2idx": {"a": 1}}', "does not number its 1 words"),
+        ("v.txt", b"a\n\nb\n", "the word '' of id 1 fills"),
+        ("v.txt", b"\xff", "cannot be read as a vocabulary"),
+    ],
+)
+def test_bad_vocabularies(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_words(tmp_path / name)

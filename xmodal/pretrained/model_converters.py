@@ -1,0 +1,120 @@
+"""Converters of the authors' released models, both sides at once."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+
+from xmodal.config import UserError, lookup
+from xmodal.pretrained import pcme
+from xmodal.pretrained.model_folder import ModelDescription
+from xmodal.pretrained.renaming import COUNTERS
+from xmodal.pretrained.report import Mapper, Report
+from xmodal.pretrained.sources import load_source
+from xmodal.pretrained.torch_models import Arrays, Published
+from xmodal.pretrained.vocabularies import has_words, read_words
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConverter:
+    """The function that reads one kind of model.
+
+    Attributes:
+      describe: (arrays, variant) -> the model the source is for; a `UserError` where it is of
+        another kind.
+      variants: names that `describe` takes, the usual one first; empty where there is no choice.
+      expected_missing: regular expressions of our names that no published file holds.
+      expected_unexpected: regular expressions of the source's names that the model has no use for.
+    """
+
+    describe: Callable[[Arrays, str], Published]
+    variants: tuple[str, ...] = ()
+    expected_missing: tuple[str, ...] = ()
+    expected_unexpected: tuple[str, ...] = ()
+
+
+MODELS: Mapping[str, ModelConverter] = {
+    "pcme": ModelConverter(
+        lambda arrays, variant: pcme.describe_pcme(arrays),
+        expected_unexpected=pcme.EXPECTED_UNEXPECTED,
+    ),
+}
+"""By the name of the paper's model."""
+
+
+def convert_model(
+    model: str,
+    path: str | os.PathLike,
+    variant: str = "",
+    vocabulary: str = "",
+    *,
+    allow_missing: Collection[str] = (),
+    allow_unexpected: Collection[str] = (),
+    show: Callable[[str], None] = lambda text: None,
+) -> tuple[dict[str, np.ndarray], ModelDescription, Report]:
+    """Returns a released model as one of ours.
+
+    Args:
+      model: key of `MODELS`.
+      path: see `sources.load_source`.
+      variant: one of the converter's variants; "" is the first.
+      vocabulary: file of the words, see `vocabularies.read_words`; "" where the source has them.
+      allow_missing: see `Report.check`.
+      allow_unexpected: see `Report.check`.
+      show: gets the report's text before it is checked.
+
+    Returns:
+      The arrays by the names `SIDE/params/...`, the model they are of, and the report.
+
+    Raises:
+      UserError: the source or the vocabulary is unreadable or not of this model, or an array is
+        not accounted for, or not finite.
+    """
+    converter = lookup("--model", model, MODELS)
+    variants = converter.variants or ("",)
+    variant = variant or variants[0]
+    if variant not in variants:
+        known = ", ".join(converter.variants) or "none"
+        raise UserError(f"--variant={variant!r} is none of {model}; known: {known}.")
+    source = load_source(path)
+    try:
+        published = converter.describe(source.arrays, variant)
+        mapper = Mapper(source.arrays)
+        for name, shape in published.shapes().items():
+            taken = published.find(name)
+            mapper.take(
+                name, taken.name, shape, change=taken.change, how=taken.how, added=taken.added
+            )
+        for name, scalar in published.parameters.items():
+            mapper.take(f"similarity/{name}", scalar, (), change=np.squeeze)
+        arrays, report = mapper.result([name for name in source.arrays if COUNTERS.match(name)])
+        show(report.text())
+        report.check(
+            (*converter.expected_missing, *allow_missing),
+            (*converter.expected_unexpected, *allow_unexpected),
+        )
+    except UserError as error:
+        raise UserError(f"{source.path}: {error}") from error
+    parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
+    sides = dict(published.sides)
+    if "vocab_size" in sides["text"].encoder:
+        words = _find_words(vocabulary, path, sides["text"].encoder["vocab_size"])
+        files = {"vocab.txt": "".join(f"{word}\n" for word in words)}
+        sides["text"] = dataclasses.replace(sides["text"], files=files)
+    return arrays, ModelDescription(sides, published.similarity, parameters), report
+
+
+def _find_words(vocabulary: str, path: str | os.PathLike, rows: int) -> list[str]:
+    if not vocabulary and not has_words(path):
+        raise UserError(
+            f"{path} has no words for its {rows:,} word vectors: name the vocabulary that was "
+            "published with it by --vocabulary (.pkl, .json, or one word per line)."
+        )
+    words = read_words(vocabulary or path)
+    if len(words) != rows:
+        raise UserError(
+            f"{vocabulary or path} has {len(words):,} words, but the model of {path} has {rows:,} "
+            "word vectors: give the vocabulary that was published with it."
+        )
+    return words

@@ -1,0 +1,77 @@
+"""PCME as its authors released it: naver-ai/pcme, `pcme_coco.pth`."""
+
+from xmodal.pretrained import torch_models
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.image_text import IMAGES, SENTENCES, torchvision_depth
+from xmodal.pretrained.torch_models import Arrays, Published
+
+# Of a checkpoint that training can go on from.
+EXPECTED_UNEXPECTED = (r"(optimizer|lr_scheduler)\.",)
+
+_ANCHOR = "img_enc.uncertain_net.fc2.weight"
+
+
+def describe_pcme(arrays: Arrays) -> Published:
+    """Returns the model of a checkpoint, or of its state dict alone.
+
+    The scale and the shift of the match probability are in a checkpoint only; with a state dict
+    they start at 15.
+    """
+    start = torch_models.find_prefix(arrays, _ANCHOR)
+    width, _ = torch_models.array_shape(arrays, start + _ANCHOR)
+    rows, words = torch_models.array_shape(arrays, f"{start}txt_enc.embed.weight")
+    head = {"name": "gaussian", "width": width}
+    text_head = {**head, "source": "last", "linear": False, "recurrent": True}
+    image = Description(
+        {
+            "name": "resnet",
+            "depth": torchvision_depth(arrays, f"{start}img_enc.cnn."),
+            "variant": "torchvision",
+        },
+        {**head, "source": "mean", "linear": True, "recurrent": False},
+        IMAGES,
+    )
+    text = Description(
+        {
+            "name": "rnn",
+            "cell": "gru",
+            "vocab_size": rows,
+            "embedding_width": words,
+            "width": width // 2,
+            "layers": 1,
+            "bidirectional": True,
+        },
+        text_head,
+        SENTENCES,
+    )
+    criterion = {"match_scale": "criterion.negative_scale", "match_shift": "criterion.shift"}
+    return Published(
+        sides={"image": image, "text": text},
+        similarity={"name": "match_probability"},
+        layers={
+            "image": {
+                "encoder": torch_models.resnet(f"{start}img_enc.cnn"),
+                **_branches(f"{start}img_enc."),
+                "head/mean/summary": torch_models.linear(f"{start}img_enc.fc"),
+                "head/log_sigma/summary": torch_models.linear(f"{start}img_enc.uncertain_net.fc2"),
+            },
+            "text": {
+                "encoder/table": torch_models.whole(f"{start}txt_enc.embed.weight"),
+                "encoder/recurrent": torch_models.gru(f"{start}txt_enc.rnn"),
+                **_branches(f"{start}txt_enc."),
+                "head/log_sigma/recurrent": torch_models.gru(f"{start}txt_enc.uncertain_net.rnn"),
+            },
+        },
+        parameters={ours: name for ours, name in criterion.items() if name in arrays},
+    )
+
+
+def _branches(encoder: str) -> dict[str, torch_models.LayerRule]:
+    """Attention of the mean and of the spread, and the layer norm of the mean."""
+    rules = {"head/mean/norm": torch_models.norm(f"{encoder}pie_net.layer_norm")}
+    for branch, module in (("mean", "pie_net"), ("log_sigma", "uncertain_net")):
+        layers = {"attention_hidden": "attention.w_1", "attention_scores": "attention.w_2"}
+        layers["attended"] = "fc"
+        for ours, theirs in layers.items():
+            rules[f"head/{branch}/{ours}"] = torch_models.linear(f"{encoder}{module}.{theirs}")
+    return rules

@@ -1,0 +1,102 @@
+"""Pickled files, read without running any code that they name."""
+
+import collections
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+from xmodal.config import UserError
+
+# Of broken or foreign pickles, whatever their bytes happen to mean.
+ERRORS = (
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
+
+
+class Inert:
+    """An object of a class that is not loaded: its state, without its behavior.
+
+    Attributes:
+      state: as pickled; a dict of attributes for most classes.
+    """
+
+    state: Any = None
+
+    def __init__(self, *args: object, **keywords: object) -> None:
+        """Keeps nothing: arguments of a call that is not made."""
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def append(self, item: object) -> None:
+        """Drops an item of a subclass of list."""
+
+    def extend(self, items: object) -> None:
+        """Drops items of a subclass of list."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """Drops an item of a subclass of dict."""
+
+
+class Unpickler(pickle.Unpickler):
+    """Loads containers, numbers and texts; everything else becomes an `Inert` object.
+
+    A pickle is a program that may call whatever it can name. Here it can name only what the
+    caller lists, and a class that does nothing.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        known: Mapping[tuple[str, str], Callable[..., Any]] | None = None,
+        find_persistent: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Makes an unpickler of one file.
+
+        Args:
+          file: open for reading bytes.
+          known: (module, name) -> the function or class that stands for it.
+          find_persistent: id of an object kept outside of the pickle -> the object.
+        """
+        # Files of Python 2 have texts as bytes.
+        super().__init__(file, encoding="utf-8", errors="replace")
+        self._known = {("collections", "OrderedDict"): collections.OrderedDict, **(known or {})}
+        self._find_persistent = find_persistent
+        # A class of this file's own: its content can reach no other file's.
+        self._inert = type("Inert", (Inert,), {})
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Returns what stands for a global name."""
+        return self._known.get((module, name), self._inert)
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Returns an object kept outside of the pickle."""
+        if self._find_persistent is None:
+            raise pickle.UnpicklingError("it refers to objects that it does not hold")
+        return self._find_persistent(pid)
+
+
+def read_pickle(path: str, content: bytes) -> Any:
+    """Returns the object that a pickled file holds.
+
+    Args:
+      path: for errors.
+      content: of the file.
+
+    Raises:
+      UserError: it is no pickle, or damaged.
+    """
+    try:
+        return Unpickler(io.BytesIO(content)).load()
+    except ERRORS as error:
+        raise UserError(f"{path} cannot be read as a pickle ({error}): get it again.") from error

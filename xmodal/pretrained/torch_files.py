@@ -1,0 +1,173 @@
+"""Files of `torch.save`, in its zip form and in the form before version 1.6, without torch."""
+
+import dataclasses
+import io
+import math
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+from etils import epath
+
+from xmodal.config import UserError
+from xmodal.pretrained.pickles import ERRORS, Unpickler
+
+SUFFIXES = (".pth", ".pt", ".pth.tar")
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_DTYPES = {
+    "DoubleStorage": np.float64,
+    "FloatStorage": np.float32,
+    "HalfStorage": np.float16,
+    "BFloat16Storage": ml_dtypes.bfloat16,
+    "LongStorage": np.int64,
+    "IntStorage": np.int32,
+    "ShortStorage": np.int16,
+    "CharStorage": np.int8,
+    "ByteStorage": np.uint8,
+    "BoolStorage": np.bool_,
+}
+
+
+@dataclasses.dataclass
+class _Storage:
+    """Numbers of one or several tensors; read after the objects that refer to them."""
+
+    dtype: np.dtype
+    values: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensor:
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def array(self) -> np.ndarray:
+        values, size = self.storage.values, self.storage.dtype.itemsize
+        steps = zip(self.shape, self.strides, strict=True)
+        last = self.offset + sum((length - 1) * stride for length, stride in steps)
+        if min((self.offset, *self.shape, *self.strides)) < 0:
+            raise ValueError("a tensor has a negative size")
+        if math.prod(self.shape) and last >= len(values):
+            raise ValueError("a tensor has more numbers than the file")
+        strides = [stride * size for stride in self.strides]
+        return np.lib.stride_tricks.as_strided(
+            values[self.offset :], self.shape, strides, writeable=False
+        )
+
+
+def read_objects(path: epath.Path) -> Any:
+    """Returns the object of a file of `torch.save`, with NumPy arrays in the place of tensors.
+
+    Objects of other classes than containers, numbers, texts and tensors are `pickles.Inert`.
+
+    Raises:
+      UserError: the file is not of `torch.save`, or damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            is_zip = zipfile.is_zipfile(file)
+            file.seek(0)
+            return _resolve((_read_zip if is_zip else _read_legacy)(file))
+    except (*ERRORS, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} cannot be read as a file of torch.save ({error}): it is damaged, cut off, or "
+            "of another program; get it again."
+        ) from error
+
+
+def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
+    """Returns all tensors of a file of `torch.save`.
+
+    A tensor is named by the keys that lead to it, joined by periods: of a state dict its own
+    names, of a checkpoint `{"model": state_dict}` those behind `model.`, of a list the positions.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    _collect(read_objects(path), "", arrays)
+    return arrays
+
+
+def _collect(value: Any, name: str, arrays: dict[str, np.ndarray]) -> None:
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+    elif isinstance(value, (Mapping, list, tuple)):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            _collect(item, f"{name}.{key}" if name else str(key), arrays)
+
+
+def _read_zip(file: BinaryIO) -> Any:
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        root = next((name for name in names if name.endswith("data.pkl")), None)
+        if root is None:
+            raise ValueError("the archive has no data.pkl")
+        folder = root.removesuffix("data.pkl")
+        order = f"{folder}byteorder"
+        if order in names and archive.read(order) != b"little":
+            raise ValueError("its numbers are big-endian")
+        storages: dict[str, _Storage] = {}
+        objects = _unpickler(io.BytesIO(archive.read(root)), storages).load()
+        for key, storage in storages.items():
+            storage.values = np.frombuffer(archive.read(f"{folder}data/{key}"), storage.dtype)
+    return objects
+
+
+def _read_legacy(file: BinaryIO) -> Any:
+    storages: dict[str, _Storage] = {}
+
+    def load() -> Any:
+        return _unpickler(file, storages).load()
+
+    if load() != _MAGIC:
+        raise ValueError("it does not start like one")
+    load()  # Version of the protocol.
+    if not load().get("little_endian", True):
+        raise ValueError("its numbers are big-endian")
+    objects = load()
+    for key in load():
+        count = int.from_bytes(file.read(8), "little")
+        content = file.read(count * storages[key].dtype.itemsize)
+        storages[key].values = np.frombuffer(content, storages[key].dtype)
+    return objects
+
+
+def _unpickler(file: BinaryIO, storages: dict[str, _Storage]) -> Unpickler:
+    def find(pid: Any) -> _Storage:
+        kind, dtype, key, *_ = pid
+        if kind != "storage":
+            raise ValueError(f"it holds an unknown {kind!r}")
+        # A view of another storage, which files of before 2018 may have, is not supported.
+        if len(pid) > 5 and pid[5] is not None:
+            raise ValueError("a storage is a part of another")
+        return storages.setdefault(key, _Storage(np.dtype(dtype)))
+
+    return Unpickler(file, _KNOWN, find)
+
+
+def _rebuild(
+    storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
+) -> _Tensor:
+    return _Tensor(storage, offset, tuple(shape), tuple(strides))
+
+
+_KNOWN: Mapping[tuple[str, str], Callable[..., Any]] = {
+    ("torch._utils", "_rebuild_tensor"): _rebuild,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild,
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+    **{("torch", name): dtype for name, dtype in _DTYPES.items()},
+}
+
+
+def _resolve(value: Any) -> Any:
+    if isinstance(value, _Tensor):
+        return value.array()
+    if isinstance(value, Mapping):
+        return {key: _resolve(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_resolve(item) for item in value]
+    return value

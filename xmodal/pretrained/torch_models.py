@@ -1,0 +1,149 @@
+"""Rules from our names to those of a torch module, for both sides of a published model."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from xmodal.config import UserError
+from xmodal.models import make_dual_encoder
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.renaming import TORCH, Taken, split_name
+from xmodal.pretrained.resnet import rename_torchvision
+
+Arrays = Mapping[str, np.ndarray]
+LayerRule = Callable[[str], Taken]
+"""From the name of an array within its layer (`kernel`, `stem_norm/scale`) to the source."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A published model: its config, and the names its arrays have in the source.
+
+    Attributes:
+      sides: "image" and "text" -> the tower; its projection and head have weights, too.
+      similarity: as `config.model.similarity`.
+      layers: side -> path of one of our layers or modules (`head/summary`) -> its rule. The
+        longest path that fits an array counts.
+      parameters: learned parameters of the similarity -> name of the scalar in the source.
+    """
+
+    sides: Mapping[str, Description]
+    similarity: Mapping[str, Any]
+    layers: Mapping[str, Mapping[str, LayerRule]]
+    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def model(self) -> dict[str, Any]:
+        """Returns the section `config.model`."""
+        sides = {side: description.side() for side, description in self.sides.items()}
+        return {**sides, "similarity": dict(self.similarity)}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shape of every array by its name, `SIDE/params/...`."""
+        model = make_dual_encoder(self.model())
+        inputs = {side: _example(description) for side, description in self.sides.items()}
+        params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
+        params.pop("similarity", None)
+        trees = {side: {"params": params[side], **state[side]} for side in params}
+        leaves, _ = jax.tree_util.tree_flatten_with_path(trees)
+        return {
+            jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape
+            for path, leaf in leaves
+        }
+
+    def find(self, name: str) -> Taken:
+        """Returns the array of the source for one of ours, `SIDE/params/...`."""
+        side, _, path = name.split("/", 2)
+        fits = [layer for layer in self.layers[side] if f"{path}/".startswith(f"{layer}/")]
+        if not fits:
+            raise UserError(f"{name} has no counterpart in the published model.")
+        layer = max(fits, key=len)
+        return self.layers[side][layer](path.removeprefix(layer).removeprefix("/"))
+
+
+def _example(description: Description) -> dict[str, np.ndarray]:
+    if "vocab_size" in description.encoder:
+        return {name: np.zeros((1, 4), np.int32) for name in ("text_ids", "text_mask")}
+    if features := description.encoder.get("features"):
+        shape = (features,) if isinstance(features, int) else tuple(features)
+        return {"image": np.zeros((1, *shape), np.float32)}
+    return {"image": np.zeros((1, 96, 96, 3), np.uint8)}
+
+
+def find_prefix(arrays: Arrays, name: str) -> str:
+    """Returns what stands before the name of an array in a source, as `model.module.`.
+
+    Raises:
+      UserError: there is no array of this name, or several.
+    """
+    found = [key.removesuffix(name) for key in arrays if f".{key}".endswith(f".{name}")]
+    if len(found) != 1:
+        raise UserError(f"it has {len(found)} arrays {name!r}, one is needed.")
+    return found[0]
+
+
+def array_shape(arrays: Arrays, name: str) -> tuple[int, ...]:
+    """Returns the shape of an array of a source.
+
+    Raises:
+      UserError: it has no such array.
+    """
+    if name not in arrays:
+        raise UserError(f"it has no array {name!r}.")
+    return np.shape(arrays[name])
+
+
+def whole(name: str) -> LayerRule:
+    """The rule of an array that is taken as it is, such as a table of word vectors."""
+    return lambda leaf: Taken(name)
+
+
+def linear(layer: str) -> LayerRule:
+    """The rule of `torch.nn.Linear`."""
+
+    def rule(leaf: str) -> Taken:
+        if leaf == "kernel":
+            return Taken(f"{layer}.weight", np.transpose, "transposed")
+        return Taken(f"{layer}.{leaf}")
+
+    return rule
+
+
+def norm(layer: str) -> LayerRule:
+    """The rule of `torch.nn.LayerNorm` and of one `BatchNorm`."""
+    return lambda leaf: Taken(f"{layer}.{TORCH[f'norm_{leaf}']}")
+
+
+def resnet(module: str) -> LayerRule:
+    """The rule of torchvision's ResNets."""
+
+    def rule(leaf: str) -> Taken:
+        taken = rename_torchvision(*split_name(f"params/encoder/{leaf}"))
+        return taken._replace(name=f"{module}.{taken.name}")
+
+    return rule
+
+
+def gru(module: str) -> LayerRule:
+    """The rule of `torch.nn.GRU`, which stacks the gates r, z, n; see `models.recurrent`."""
+
+    def rule(leaf: str) -> Taken:
+        layer, dense, kind = leaf.split("/")
+        number, _, direction = layer.removeprefix("layer").partition("_")
+        end = f"_l{int(number) - 1}" + ("_reverse" if direction == "backward" else "")
+        source, gate = {"i": "ih", "h": "hh"}[dense[0]], "rzn".index(dense[1])
+
+        def take(stacked: np.ndarray) -> np.ndarray:
+            return np.split(stacked, 3)[gate].T
+
+        if kind == "kernel":
+            how = f"gate {dense[1]}, transposed"
+            return Taken(f"{module}.weight_{source}{end}", take, how)
+        names = [f"{module}.bias_{source}{end}"]
+        if dense[1] != "n":
+            names.append(f"{module}.bias_hh{end}")
+        return Taken(tuple(names), take, f"gate {dense[1]}", added=True)
+
+    return rule

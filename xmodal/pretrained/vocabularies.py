@@ -1,0 +1,66 @@
+"""Vocabularies as they were published with models: pickled, JSON, or one word per line."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from xmodal.config import UserError
+from xmodal.pretrained import torch_files
+from xmodal.pretrained.pickles import Inert, read_pickle
+
+
+def read_words(path: str | os.PathLike) -> list[str]:
+    """Returns the words of a published vocabulary in the order of their ids.
+
+    `.pkl` and `.json` hold `word2idx`, as an attribute or a key; so may a checkpoint of torch
+    (`.pth`, ...). Any other file has one word per line. No code of a pickle runs.
+
+    Raises:
+      UserError: the file is missing or damaged, holds no vocabulary, its ids are not 0 to V - 1,
+        or a word is empty or contains a line break.
+    """
+    path = epath.Path(path)
+    if not path.exists():
+        raise UserError(f"There is no vocabulary at {path}.")
+    if path.name.endswith(torch_files.SUFFIXES):
+        return _sort(path, torch_files.read_objects(path))
+    if path.name.endswith(".pkl"):
+        return _sort(path, read_pickle(os.fspath(path), path.read_bytes()))
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.name.endswith(".json"):
+            return _sort(path, json.loads(text))
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read as a vocabulary ({error}).") from error
+    return _check(path, [line.strip() for line in text.rstrip("\n").split("\n")])
+
+
+def has_words(path: str | os.PathLike) -> bool:
+    """Returns whether a file is a checkpoint of torch that brings its vocabulary."""
+    path = epath.Path(path)
+    if not path.name.endswith(torch_files.SUFFIXES):
+        return False
+    objects = torch_files.read_objects(path)
+    return isinstance(objects, Mapping) and "word2idx" in objects
+
+
+def _sort(path: epath.Path, holder: Any) -> list[str]:
+    fields = holder.state if isinstance(holder, Inert) else holder
+    numbers = fields.get("word2idx") if isinstance(fields, Mapping) else None
+    if not isinstance(numbers, Mapping) or not all(isinstance(word, str) for word in numbers):
+        raise UserError(f"{path} holds no vocabulary: it has no word2idx from words to numbers.")
+    words = {number: word for word, number in numbers.items()}
+    if sorted(map(repr, words)) != sorted(map(repr, range(len(numbers)))):
+        raise UserError(f"{path} does not number its {len(numbers):,} words from 0 on.")
+    return _check(path, [words[number] for number in range(len(words))])
+
+
+def _check(path: epath.Path, words: list[str]) -> list[str]:
+    # The file of a vocabulary has one word per line, without blanks around it.
+    for number, word in enumerate(words):
+        if not word or word.strip() != word or len(word.splitlines()) != 1:
+            raise UserError(f"{path}: the word {word!r} of id {number} fills no line of a file.")
+    return words
