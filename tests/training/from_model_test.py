@@ -153,4 +153,4 @@ def test_evaluates_without_a_config_of_its_own(folder, few_shapes):
     parts = published_towers.build_untrained(release_config(folder[0], few_shapes))
     params, state = published_towers.load_weights(parts)
     (found,) = RunEvaluation(parts, trains=False).judge(params, state, name="made", split="test")
-    assert 0 <= found.tagged["coco/crisscrossed_shapes/i2t/recall@10"] <= 100
+    assert 0 <= found.tagged["coco/shapes/i2t/recall@10"] <= 100
