@@ -115,6 +115,29 @@ def test_the_similarity_of_the_file_is_the_default(annotations, tmp_path):
         evaluate(annotations, embeddings=path)
 
 
+@pytest.mark.parametrize("length", [1e-30, 1e-7, 1e19, 1e37])
+def test_cosine_at_any_length(annotations, length):
+    given = embeddings()
+    expected = evaluate(annotations, similarity="cosine").metrics
+    for name in ("image_embeddings", "caption_embeddings"):
+        given[name] = (given[name].astype(np.float64) * length).astype(np.float32)
+    assert evaluate(annotations, embeddings=given, similarity="cosine").metrics == pytest.approx(
+        expected, nan_ok=True
+    )
+
+
+def test_a_score_that_overflows_is_named(annotations):
+    given = embeddings()
+    given["image_embeddings"][1] *= 1e19
+    given["caption_embeddings"][:2] *= 1e20
+    message = (
+        "^Scores of .* for coco5k/i2t, coco5k/t2i, pmrp/i2t, pmrp/t2i are not finite in 1 of 4 "
+        "rows and 2 of 8 columns: .* too large for this similarity in float32"
+    )
+    with pytest.raises(UserError, match=message):
+        evaluate(annotations, embeddings=given, similarity="dot", boards=["coco5k", "pmrp"])
+
+
 def test_lists_that_determine_nothing_are_refused(annotations):
     with pytest.raises(UserError, match="not enough for any of pmrp: the lists of 4 of 4 queries"):
         evaluate(annotations, rankings=ranked(1), boards=["pmrp"])

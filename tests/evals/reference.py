@@ -277,6 +277,12 @@ class Reference:
         best = max(found, default=None)
         return any(score[item] == best for item in gallery if item not in positives)
 
+    def _cuts_a_tie(self, task, query, ranking, r):
+        """Whether the item behind the first R scores like the last of them."""
+        query_kind, item_kind = SIDES[task]
+        row, at = self.matrices[task][self.position[query_kind][query]], self.position[item_kind]
+        return r < len(ranking) and row[at[ranking[r - 1]]] == row[at[ranking[r]]]
+
     def _eccv(self, task):
         positives = listed_positives(self.split, task, "eccv")
         self._recalls("eccv", task, positives, at=(1,))
@@ -290,14 +296,16 @@ class Reference:
         if only_labelled:
             image_of = self.split.image_of if item_kind == "T" else {i: i for i in gallery}
             gallery = {item for item in gallery if self.split.categories[image_of[item]]}
-        values = []
+        values, tied = [], set()
         for zeta in zetas:
             positives = plausible_positives(self.split, task, zeta)
             for query, own in positives.items():
                 ranking = [item for item in self.rankings[task][query] if item in gallery]
                 values.append(r_precision(ranking, own, cap))
+                if self._cuts_a_tie(task, query, ranking, min(len(own), cap or len(own))):
+                    tied.add(query)
         self.numbers[f"{board}/{task}"] = np.mean(values)
-        self._counts(board, task, len(values) // len(zetas), 0, len(gallery))
+        self._counts(board, task, len(values) // len(zetas), len(tied), len(gallery))
 
     def _counts(self, board, task, queries, tied, gallery):
         skipped = len(self.split.ids[SIDES[task][0]]) - queries

@@ -165,8 +165,7 @@ def judge(
     `notes` are on the model and follow those on the labels.
 
     Raises:
-      UserError: the source is not enough for a single number.
-      ValueError: a value is not finite.
+      UserError: the source is not enough for a single number, or a value is not finite.
     """
     ranked_by = {ScoreMatrix: "scores", RankedLists: "rankings"}
     results = evaluator.run(source)

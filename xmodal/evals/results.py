@@ -16,8 +16,8 @@ class TaskResult:
         image are resampled together.
       values: metric -> float64 [Q], the share of every query in the mean, in percent.
       rank: int32 [Q], items ahead of the best positive, or None where no rank is known.
-      tied: bool [Q], whether `rank` rests on the tie rule; None where that is unknown, as of
-        ranked lists.
+      tied: bool [Q], whether the rank, or the items that R-Precision counts, rest on the tie rule,
+        see `ranking.from_scores.TaskAnswer`; None where that is unknown, as of ranked lists.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.

@@ -57,8 +57,9 @@ def evaluate_boards(
       task: whose predictions the reranker takes.
 
     Raises:
-      ValueError: shapes disagree, or a value is not finite.
-      UserError: the source lacks items of the labels, or the predictions of the task.
+      ValueError: shapes disagree.
+      UserError: an embedding or a score is not finite; the source lacks items of the labels, or
+        the predictions of the task.
     """
     if isinstance(source, RankedLists):
         answers, correlations = _read_lists(source, boards, labels), {}
@@ -66,6 +67,7 @@ def evaluate_boards(
         scores, predictions = _open(source, labels, block_size, mesh)
         if reranker is not None and task not in predictions:
             raise UserError(f"{source.place} has no predictions of task {task!r} to rerank by.")
+        _check_finite(scores, boards, source.place)
         answers = _rank(scores, boards, predictions.get(task), reranker)
         correlations = _correlate(scores, labels, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
@@ -93,6 +95,18 @@ def _open(
         return {("image", "text"): SavedScores(matrix, block_size=block_size, mesh=mesh)}, {}
     ordered = galleries.order_embeddings(source, labels)
     return open_scores(ordered, block_size=block_size, mesh=mesh), ordered.predictions
+
+
+def _check_finite(scores: Mapping[Modalities, Scores], boards: Sequence[Board], place: str) -> None:
+    for modalities, between in scores.items():
+        asked = [
+            f"{board.name}/{name}"
+            for board in boards
+            for name in (*board.tasks, *board.graded)
+            if set(_modalities(board, name)) == set(modalities)
+        ]
+        if asked:
+            between.check_finite(f"{place} for {', '.join(asked)}")
 
 
 def _rank(
@@ -216,8 +230,12 @@ class _Queries:
         )
 
 
+def _modalities(board: Board, task: str) -> Modalities:
+    return RETRIEVAL_TASKS[task] if task in board.tasks else board.graded[task].modalities
+
+
 def _why_skipped(source: Source, board: Board, task: str) -> str:
-    needed = RETRIEVAL_TASKS[task] if task in board.tasks else board.graded[task].modalities
+    needed = _modalities(board, task)
     if isinstance(source, RankedLists):
         if task in ("i2t", "t2i"):
             return f"there are no {task} lists"

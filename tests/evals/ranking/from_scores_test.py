@@ -28,21 +28,22 @@ def random_positives(generator, queries, items):
 
 
 def slow_values(matrix, task, *, exclude_self=False):
-    """Rank, mAP@R and R-Precision of every query that is asked, from its sorted row."""
+    """Rank, mAP@R, R-Precision and its tie for every query that is asked, from its sorted row."""
     found = {}
     for i in np.flatnonzero(from_scores.has_positives(task)):
         order = [j for j in np.argsort(-matrix[i], kind="stable") if not (exclude_self and i == j)]
         if task.folds is not None:
             order = [j for j in order if task.folds[0][i] == task.folds[1][j]]
-        precisions = []
+        precisions, tied = [], False
         for relation in task.relations:
             hits = [bool(relation.contains(i, j)) for j in order]
             r = sum(hits) + (0 if task.unreachable is None else task.unreachable[i])
             r = r if task.cap is None else min(r, task.cap)
             precisions.append(sum(hits[:r]) / r)
+            tied |= r < len(order) and matrix[i, order[r - 1]] == matrix[i, order[r]]
         first = hits.index(True) if any(hits) else matrix.shape[1]
         average = sum(sum(hits[: n + 1]) / (n + 1) for n, hit in enumerate(hits[:r]) if hit) / r
-        found[i] = first, 100 * average, 100 * np.mean(precisions)
+        found[i] = first, 100 * average, 100 * np.mean(precisions), tied
     return found
 
 
@@ -50,9 +51,11 @@ def assert_equals_slow(found, matrix, task, **options):
     expected = slow_values(matrix, task, **options)
     assert expected
     assert not found.missing
-    for i, (rank, average, precision) in expected.items():
+    for i, (rank, average, precision, tied) in expected.items():
         if found.rank is not None:
             assert found.rank[i] == rank
+        else:
+            assert found.tied[i] == tied
         for metric, value in found.values.items():
             wanted = average if metric == "map@r" else precision
             np.testing.assert_allclose(value[i], wanted, rtol=1e-13, err_msg=metric)
@@ -144,7 +147,7 @@ def test_several_relations(monkeypatch, longest, cap, folded):
         SavedScores(matrix, block_size=64), [task], [backward]
     )
     assert found.rank is None
-    assert not found.tied.any()
+    assert 5 < found.tied.sum() < 70
     assert_equals_slow(found, matrix, task)
     assert_equals_slow(back, matrix.T, backward)
 
@@ -165,11 +168,14 @@ def random_relation(generator, queries, items, groups=6):
 
 
 def slow_counts(matrix, relation, r):
-    counts = []
+    """Positives among the first items; whether the next one scores like the last of them."""
+    counts, tied = [], []
     for i, depth in enumerate(r):
-        first = np.argsort(-matrix[i], kind="stable")[:depth]
-        counts.append(sum(bool(relation.contains(i, j)) for j in first))
-    return counts
+        order = np.argsort(-matrix[i], kind="stable")
+        counts.append(sum(bool(relation.contains(i, j)) for j in order[:depth]))
+        cut = 0 < depth < len(order)
+        tied.append(cut and matrix[i, order[depth - 1]] == matrix[i, order[depth]])
+    return [counts], [tied]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 64), (65, 63), (130, 201)])
@@ -182,7 +188,7 @@ def test_counted_hits_equal_a_stable_sort(shape, values):
     relation = random_relation(generator, *shape)
     r = generator.integers(0, shape[1] + 1, shape[0])
     r[:2] = [shape[1], 0][: shape[0]]
-    found = count_hits(SavedScores(matrix, block_size=64), relation, r)
+    found = count_hits(SavedScores(matrix, block_size=64), [relation], [r])
     np.testing.assert_array_equal(found, slow_counts(matrix, relation, r))
 
 
@@ -195,7 +201,7 @@ def test_counted_hits_of_real_scores():
     matrix[:, 100:] = matrix[:, generator.integers(0, 100, 50)]
     relation = random_relation(generator, *shape)
     r = generator.integers(1, 151, 70)
-    found = count_hits(SavedScores(matrix, block_size=64), relation, r)
+    found = count_hits(SavedScores(matrix, block_size=64), [relation], [r])
     subnormal = np.abs(matrix) < np.finfo(np.float32).tiny  # these are zeros, see SavedScores
     assert (matrix[subnormal] != 0).any()
     matrix[subnormal] = 0.0
@@ -212,11 +218,11 @@ def test_counted_hits_do_not_depend_on_the_tiles():
     counts = [
         count_hits(
             Products(*(Gallery(x, prepare, block_size=size) for x in (left, right)), score),
-            relation,
-            r,
+            [relation],
+            [r],
         )
         for size in (64, 128, 1024)
     ]
-    assert counts[0].sum() > 0
+    assert counts[0][0].sum() > 0
     np.testing.assert_array_equal(counts[0], counts[1])
     np.testing.assert_array_equal(counts[0], counts[2])

@@ -7,12 +7,13 @@ import jax
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting, ranks
 from xmodal.evals.ranking import products as products_module
 from xmodal.evals.ranking.products import Gallery, Products, SavedScores
 from xmodal.evals.ranking.ranks import Question
-from xmodal.losses.similarity import make_similarity
+from xmodal.losses.similarity import SIMILARITIES, make_similarity
 
 
 def slow_order(scores, i, *, exclude_self, folds):
@@ -59,7 +60,8 @@ def mesh_of(devices):
 
 
 def products(queries, items, *, block_size=1024, mesh=None, similarity="dot"):
-    prepare, score = make_similarity({"name": similarity}).scorer()
+    chosen = make_similarity({"name": similarity})
+    prepare, score = chosen.scorer(chosen.init())
     left, right = (
         Gallery(vectors, prepare, block_size=block_size, mesh=mesh) for vectors in (queries, items)
     )
@@ -254,6 +256,26 @@ def test_many_tiles_on_eight_devices():
         np.testing.assert_array_equal(answers.lists, expected.lists)
 
 
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_devices_do_not_matter_for_any_similarity(name):
+    generator = np.random.default_rng(9)
+    shape = (3, 16) if name in ("max_cosine", "match_probability") else (16,)
+    queries, items = (generator.standard_normal((n, *shape), dtype=np.float32) for n in (130, 300))
+    question = Question(random_labels(generator, 130, 300))
+    found = [
+        ranks.compute_ranks(
+            products(queries, items, block_size=64, mesh=mesh_of(devices), similarity=name),
+            [question],
+            depths=(7, 7),
+        )
+        for devices in (4, None)
+    ]
+    assert_equal_ranks(found[0][0].ranks[0], dataclasses.astuple(found[1][0].ranks[0]))
+    for answers, expected in zip(*found, strict=True):
+        np.testing.assert_array_equal(answers.lists, expected.lists)
+        np.testing.assert_array_equal(answers.list_scores, expected.list_scores)
+
+
 def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
     programs = []
 
@@ -352,8 +374,38 @@ def test_values_that_are_not_finite():
     prepare, _ = make_similarity({"name": "dot"}).scorer()
     items = np.ones((4, 2), np.float32)
     items[2, 1] = np.nan
-    with pytest.raises(ValueError, match="1 of 4 rows .* not finite, the first is row 2"):
-        Gallery(items, prepare)
-    with pytest.raises(ValueError, match="1 of 4 rows .* not finite"):
-        SavedScores(items).tile(0, 0)
-    SavedScores(np.full((4, 2), 3e38)).tile(0, 0)  # a sum may overflow where no value does
+    with pytest.raises(UserError, match="1 of 4 image embeddings are not finite"):
+        Gallery(items, prepare, name="image")
+    message = "Scores of cxc/i2t are not finite in 1 of 4 rows and 1 of 2 columns: the model"
+    with pytest.raises(UserError, match=message):
+        SavedScores(items).check_finite("cxc/i2t")
+    with pytest.raises(UserError, match="not finite in 1 of 4 rows"):
+        ranks.compute_ranks(SavedScores(items), [])
+    SavedScores(np.full((4, 2), 3e38)).check_finite()  # a sum may overflow where no value does
+
+
+@pytest.mark.parametrize("devices", [None, 2])
+def test_scores_that_overflow(devices):
+    generator = np.random.default_rng(8)
+    left, right = (generator.uniform(1, 2, (n, 3)).astype(np.float32) for n in (150, 200))
+    left[[3, 70, 149]] *= -1e18
+    right[[5, 199]] *= 1e18
+
+    def scores(similarity="dot"):
+        mesh = mesh_of(devices)
+        return products(left, right, block_size=64, mesh=mesh, similarity=similarity)
+
+    scores().check_finite()  # large, yet within the range
+    left[[3, 70, 149]] *= 100
+    right[[5, 199]] *= 100
+    message = (
+        r"Scores of x are not finite in 3 of 150 rows and 2 of 200 columns: numbers up to .e\+20"
+    )
+    with pytest.raises(UserError, match=message):
+        scores().check_finite("x")
+    with pytest.raises(UserError, match="Scores are not finite .* compare by cosine"):
+        ranks.compute_ranks(scores(), [])
+    for similarity in ("euclidean", "order"):
+        with pytest.raises(UserError, match="Scores of x are not finite"):
+            scores(similarity).check_finite("x")
+    scores("cosine").check_finite()

@@ -111,8 +111,7 @@ class Evaluator:
         """Returns all results of a source.
 
         Raises:
-          UserError: the source is not enough for a single number.
-          ValueError: a value is not finite.
+          UserError: the source is not enough for a single number, or a value is not finite.
         """
         raise NotImplementedError
 

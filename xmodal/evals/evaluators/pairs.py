@@ -40,6 +40,7 @@ class PairsEvaluator(NumbersEvaluator):
         source = with_similarity(source, self.options.similarity)
         source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
         scores = open_scores(order_embeddings(source, self._split), mesh=self._mesh)
+        scores["text", "text"].check_finite(self._where)
         values = scores["text", "text"].pairs(*self._ends)
         metrics: dict[str, float] = {}
         averaged: dict[int, list[str]] = {}

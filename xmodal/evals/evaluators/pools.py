@@ -100,6 +100,7 @@ class PoolsEvaluator(NumbersEvaluator):
             },
         )
         scores = open_scores(pool, mesh=self._mesh)["image", "text"]
+        scores.check_finite(self._where)
         own = Question(Ragged(np.arange(len(images) + 1), np.arange(len(images), dtype=np.int32)))
         if self._reranker is None:
             answers = dict(zip(("i2t", "t2i"), compute_ranks(scores, [own], [own]), strict=True))

@@ -275,12 +275,14 @@ def _check_scores(
         )
     row = 0
     for rows in _blocks(matrix):
-        finite = np.isfinite(rows)
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(rows.astype(np.float32, copy=False))
         if not finite.all():
             image, caption = np.argwhere(~finite)[0]
             raise UserError(
                 f"The score of image {image_ids[row + image]} with caption "
-                f"{caption_ids[caption]} in {place} is {rows[image, caption]}; scores are finite."
+                f"{caption_ids[caption]} in {place} is {rows[image, caption]}; scores are finite "
+                "in float32."
             )
         row += len(rows)
 

@@ -9,7 +9,7 @@ from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.metrics import compute_map_at_r, compute_r_precision
 from xmodal.evals.ranking.products import Scores, complete_rows
-from xmodal.evals.ranking.ranks import Question, Ranks, compute_ranks
+from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
 
 # Metrics of the top of a list, and the function of each.
 LIST_METRICS = {
@@ -27,7 +27,8 @@ class TaskAnswer:
 
     Attributes:
       rank: int32 [Q], items ahead of the best positive; None if that is not known.
-      tied: bool [Q], see `Ranks`; None if that is not known.
+      tied: bool [Q], see `Ranks`; where no rank is asked, whether the R-th item and the next score
+        exactly alike, so that the tie rule decides which one counts. None if that is not known.
       values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary where a query
         has no positive.
       missing: metric -> why it could not be computed.
@@ -59,7 +60,7 @@ def answer_tasks(
         for tasks in both
     )
     depths = tuple(
-        max((_needed_depth(task) for task in tasks if _is_listed(task)), default=0)
+        max((_needed_depth(task) + 1 for task in tasks if _is_listed(task)), default=0)
         for tasks in both
     )
     answers = compute_ranks(scores, *questions, exclude_self=exclude_self, depths=depths)
@@ -68,7 +69,7 @@ def answer_tasks(
         ranks = iter(each.ranks)
         found.append(
             [
-                _answer(task, next(ranks) if _asks_ranks(task) else None, each.lists, side)
+                _answer(task, next(ranks) if _asks_ranks(task) else None, each, side)
                 for task in tasks
             ]
         )
@@ -117,7 +118,7 @@ def _needed_depth(task: RetrievalTask) -> int:
 
 def _is_listed(task: RetrievalTask) -> bool:
     """Whether lists are kept for this task: they are over the whole gallery and not endless."""
-    return task.folds is None and _needed_depth(task) <= _LONGEST_LIST
+    return task.folds is None and 0 < _needed_depth(task) <= _LONGEST_LIST
 
 
 def _asks_ranks(task: RetrievalTask) -> bool:
@@ -125,56 +126,100 @@ def _asks_ranks(task: RetrievalTask) -> bool:
 
 
 def _answer(
-    task: RetrievalTask, ranks: Ranks | None, lists: np.ndarray, scores: Scores
+    task: RetrievalTask, ranks: Ranks | None, answers: Answers, scores: Scores
 ) -> TaskAnswer:
     queries, items = scores.shape
-    is_query = has_positives(task)
-    values = {}
-    for metric in task.metrics:
-        if metric in LIST_METRICS:
+    asked = [metric for metric in task.metrics if metric in LIST_METRICS]
+    values, tied = {}, None
+    if asked and _is_listed(task):
+        rows = np.flatnonzero(has_positives(task))
+        for metric in asked:
             values[metric] = np.zeros(queries)
-            if _is_listed(task):
-                rows = np.flatnonzero(is_query)
-                values[metric][rows] = compute_list_values(task, lists, rows, metric)
-            else:
-                values[metric] = _count_r_precision(task, metric, scores)
+            values[metric][rows] = compute_list_values(task, answers.lists, rows, metric)
+        tied = _find_cut_ties(task, answers)
+    elif asked:
+        precision, tied = _count_r_precision(task, asked, scores)
+        values = dict.fromkeys(asked, precision)
     if ranks is None:
-        return TaskAnswer(None, np.zeros(queries, bool), values)
+        return TaskAnswer(None, tied, values)
     # All positives of a query may be outside the gallery: it counts, and misses.
     rank = np.where(ranks.rank < 0, items, ranks.rank).astype(np.int32)
     return TaskAnswer(rank, ranks.tied, values)
 
 
-def _count_r_precision(task: RetrievalTask, metric: str, scores: Scores) -> np.ndarray:
-    if LIST_METRICS[metric] is not compute_r_precision:
-        raise ValueError(
-            f"{metric} needs lists over the whole gallery of at most {_LONGEST_LIST} items; these "
-            f"would be {_needed_depth(task)} long{' and of folds' if task.folds else ''}."
-        )
-    values = []
+def _find_cut_ties(task: RetrievalTask, answers: Answers) -> np.ndarray:
+    """Whether the R-th item of a list and the next score exactly alike, bool [Q]."""
+    tied = np.zeros(len(answers.lists), bool)
     for relation in task.relations:
-        r = compute_r(task, relation)
-        values.append(count_hits(scores, relation, r, task.folds) / np.maximum(r, 1))
-    return 100.0 * np.mean(values, axis=0)
+        r = compute_r(task, relation)[:, None]
+        last, following = (
+            np.take_along_axis(answers.list_scores, at, axis=1) for at in (np.maximum(r - 1, 0), r)
+        )
+        exists = np.take_along_axis(answers.lists, r, axis=1) >= 0
+        tied |= ((last == following) & exists & (r > 0))[:, 0]
+    return tied
+
+
+def _count_r_precision(
+    task: RetrievalTask, metrics: Sequence[str], scores: Scores
+) -> tuple[np.ndarray, np.ndarray]:
+    """R-Precision [Q] in percent, and whether the R-th item and the next score alike, bool [Q]."""
+    for metric in metrics:
+        if LIST_METRICS[metric] is not compute_r_precision:
+            raise ValueError(
+                f"{metric} needs lists over the whole gallery of at most {_LONGEST_LIST} items; "
+                f"these would be {_needed_depth(task)} long{' and of folds' if task.folds else ''}."
+            )
+    depths = [compute_r(task, relation) for relation in task.relations]
+    hits, tied = count_hits(scores, task.relations, depths, task.folds)
+    return 100.0 * np.mean(hits / np.maximum(depths, 1), axis=0), tied.any(axis=0)
 
 
 def count_hits(
     scores: Scores,
-    relation: Relation,
-    r: np.ndarray,
+    relations: Sequence[Ragged | Relation],
+    depths: Sequence[np.ndarray],
     folds: tuple[np.ndarray, np.ndarray] | None = None,
-) -> np.ndarray:
-    """Returns the number of positives among the first R items, int [Q], for an R of thousands.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Counts the positives among the first R items, for an R of thousands.
 
-    Of two equal scores the smaller position comes first. `r` is int [Q], at most the number of
-    items a query meets; `folds` as in `RetrievalTask`.
+    Of two equal scores the smaller position comes first.
+
+    Args:
+      scores: of Q queries and N items.
+      relations: the positives, one after the other.
+      depths: R for each relation, int [Q], at most the number of items a query meets.
+      folds: as in `RetrievalTask`.
+
+    Returns:
+      The counts, int64 [relations, Q], and whether the R-th item and the next score exactly alike,
+      bool [relations, Q].
     """
     queries, rows = scores.shape[0], scores.tile_shape[0]
-    counts = np.zeros(queries, np.int64)
+    counts = np.zeros((len(relations), queries), np.int64)
+    tied = np.zeros((len(relations), queries), bool)
+    met: np.ndarray | slice = slice(None)
+    items = np.arange(scores.shape[1])
     for start in range(0, queries, rows):
         for query, row in enumerate(complete_rows(scores, start // rows), start):
             if folds is not None:
-                row = np.where(folds[1] == folds[0][query], row, -np.inf)
-            top = np.argsort(-row, kind="stable")[: r[query]]
-            counts[query] = np.sum(relation.contains(query, top))
-    return counts
+                met = folds[1] == folds[0][query]
+            row, theirs = row[met], items[met]
+            rising = np.sort(row)  # ten times faster than a stable order of the positions
+            for n, (relation, r) in enumerate(zip(relations, depths, strict=True)):
+                first, tied[n, query] = _take_first(row, rising, r[query])
+                counts[n, query] = np.sum(relation.contains(query, theirs[first]))
+    return counts, tied
+
+
+def _take_first(row: np.ndarray, rising: np.ndarray, r: int) -> tuple[np.ndarray, bool]:
+    """Positions of the `r` largest numbers of a row, and whether the next one equals the last."""
+    if r == 0:
+        return np.zeros(0, np.int64), False
+    smallest = rising[len(rising) - r]
+    found = np.flatnonzero(row >= smallest)
+    if len(found) == r:
+        return found, False
+    ahead = row[found] > smallest
+    equal = found[~ahead]
+    return np.concatenate([found[ahead], equal[: r - ahead.sum()]]), True

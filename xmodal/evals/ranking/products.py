@@ -17,7 +17,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from xmodal.config import UserError
 from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.ranking.finite import count_not_finite, refuse_not_finite
 from xmodal.losses.similarity import make_similarity
 from xmodal.mesh import BATCH_AXIS, make_mesh, to_host
 
@@ -51,6 +53,9 @@ class Scores(Protocol):
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Scores [P] of single pairs, with the bits they have in their tiles."""
 
+    def check_finite(self, asked: str = "") -> None:
+        """Raises a `UserError` if a score is not finite; `asked` says which numbers need it."""
+
     def transpose(self) -> "Scores":
         """The scores of the items as queries."""
 
@@ -65,6 +70,7 @@ class Gallery:
         *,
         block_size: int = 1024,
         mesh: Mesh | None = None,
+        name: str = "",
     ) -> None:
         """Prepares and places the items.
 
@@ -73,14 +79,20 @@ class Gallery:
           prepare: [b, ...] -> tree of float32 arrays [b, ...], row by row.
           block_size: items per tile, at most.
           mesh: every tile is spread over its `data` axis; None for one device.
+          name: of the items, for errors.
 
         Raises:
-          ValueError: a value is not finite.
+          UserError: a value is not finite.
         """
-        _check_finite(vectors)
+        if bad := count_not_finite(vectors):
+            raise UserError(
+                f"{bad:,} of {len(vectors):,} {name} embeddings are not finite: the model diverged "
+                "or the file is damaged."
+            )
         self.mesh = mesh = mesh or _one_device()
         self.size = len(vectors)
         self.rows = _choose_rows(self.size, block_size, _GROUP * mesh.shape[BATCH_AXIS])
+        self.width, self.largest = vectors.shape[-1], 0.0
         starts = range(0, self.size, self.rows)
         self._prepared = None
         for start in starts:
@@ -93,6 +105,7 @@ class Gallery:
                     lambda x, padded=padded: np.empty((padded, *x.shape[1:]), np.float32), block
                 )
             jax.tree.map(_fill(start), self._prepared, block)
+            self.largest = max(self.largest, *map(_largest, jax.tree.leaves(block)))
         self._tiles = [self._place(self._rows(j), P(BATCH_AXIS)) for j in range(len(starts))]
         self._queries: tuple[int, Any] = -1, None  # the last ones asked for
 
@@ -137,6 +150,7 @@ class Products:
         self._queries, self._items = queries, items
         self._score = score
         self._symmetric: bool | None = None
+        self._finite = False
         # Positives are often rated, too: pairs that were scored, row * N + column, and the scores.
         self._known = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
@@ -172,6 +186,22 @@ class Products:
             found = _compute_diagonals(self._score, left, right)
             scores[at] = np.asarray(found).ravel()[: len(scores[at])]
         return scores
+
+    def check_finite(self, asked: str = "") -> None:
+        """See `Scores.check_finite`."""
+        left, right = self._queries.largest, self._items.largest
+        # No inner product and no square of a distance, and no part of their sums, is larger.
+        largest = self._items.width * (left + right) ** 2
+        if self._finite or largest < float(np.finfo(np.float32).max):
+            return
+        blocks = (complete_rows(self, i) for i in range(-(-self.shape[0] // self.tile_shape[0])))
+        refuse_not_finite(
+            blocks,
+            asked,
+            f"numbers up to {max(left, right):.0e} in the embeddings are too large for this "
+            "similarity in float32. Divide all of them by one number, or compare by cosine.",
+        )
+        self._finite = True
 
     def transpose(self) -> "Scores":
         """See `Scores.transpose`; a score of two sides keeps them in their order.
@@ -210,6 +240,10 @@ class _Transposed:
         """See `Scores.pairs`."""
         return self._base.pairs(columns, rows)
 
+    def check_finite(self, asked: str = "") -> None:
+        """See `Scores.check_finite`."""
+        self._base.check_finite(asked)
+
     def transpose(self) -> Scores:
         """See `Scores.transpose`."""
         return self._base
@@ -231,12 +265,12 @@ class SavedScores:
         self.shape = matrix.shape
         self.tile_shape = tuple(_choose_rows(size, block_size, group) for size in matrix.shape)
         self._matrix, self._block_size = matrix, block_size
+        self._finite = False
 
     def tile(self, i: int, j: int) -> jax.Array:
         """See `Scores.tile`."""
         rows, columns = self.tile_shape
         block = self._matrix[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
-        _check_finite(block)
         tile = np.zeros(self.tile_shape, np.float32)
         tile[: block.shape[0], : block.shape[1]] = _flush(block)
         sharding = NamedSharding(self.mesh, P(None, BATCH_AXIS))
@@ -245,6 +279,15 @@ class SavedScores:
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """See `Scores.pairs`."""
         return _flush(self._matrix[rows, columns])
+
+    def check_finite(self, asked: str = "") -> None:
+        """See `Scores.check_finite`."""
+        if self._finite:
+            return
+        rows = self.tile_shape[0]
+        blocks = (self._matrix[at : at + rows, :] for at in range(0, self.shape[0], rows))
+        refuse_not_finite(blocks, asked, "the model diverged or the file is damaged.")
+        self._finite = True
 
     def transpose(self) -> "SavedScores":
         """See `Scores.transpose`."""
@@ -258,12 +301,15 @@ def open_scores(
 
     Pairs with a side that has no embeddings are missing. Every tile has at most `block_size` items
     and is spread over the `data` axis of `mesh`.
+
+    Raises:
+      UserError: an embedding is not finite.
     """
     similarity = make_similarity({"name": embeddings.similarity}, "similarity")
     prepare, score = similarity.scorer(embeddings.parameters)
     vectors = {"image": embeddings.images, "text": embeddings.captions}
     galleries = {
-        side: Gallery(rows, prepare, block_size=block_size, mesh=mesh)
+        side: Gallery(rows, prepare, block_size=block_size, mesh=mesh, name=side)
         for side, rows in vectors.items()
         if rows is not None
     }
@@ -320,16 +366,9 @@ def _fill(start: int) -> Callable[[np.ndarray, jax.Array], None]:
     return fill
 
 
-def _check_finite(values: np.ndarray) -> None:
-    # A sum is finite if all its terms are, and needs no array of booleans.
-    if np.isfinite(np.sum(values, dtype=np.float64)):
-        return
-    bad = ~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
-    if bad.any():
-        raise ValueError(
-            f"{bad.sum()} of {len(bad)} rows of embeddings or scores are not finite, the first is "
-            f"row {bad.argmax()}: the model diverged or the file is damaged."
-        )
+def _largest(values: jax.Array) -> float:
+    values = np.asarray(values)
+    return max(float(values.max()), -float(values.min()))
 
 
 def _choose_rows(size: int, block_size: int, group: int) -> int:

@@ -32,10 +32,12 @@ class Answers:
     Attributes:
       ranks: one per question.
       lists: int32 [Q, depth], items by falling score; -1 behind the last item.
+      list_scores: float32 [Q, depth], their scores; arbitrary behind the last item.
     """
 
     ranks: list[Ranks]
     lists: np.ndarray
+    list_scores: np.ndarray
 
 
 def compute_ranks(
@@ -60,10 +62,12 @@ def compute_ranks(
       depths: lengths of the lists to return for the queries and for the items.
 
     Raises:
-      ValueError: labels do not fit the galleries, or a score is not finite.
+      ValueError: labels do not fit the galleries.
+      UserError: a score is not finite.
       RuntimeError: the device computes one pair with different bits in different products.
     """
     _check(scores.shape, forward, backward, exclude_self)
+    scores.check_finite()
     mirrored = exclude_self and not depths[0] and scores.is_symmetric()
     best = _score_positives(scores, forward, backward)
     (queries, items), (rows, columns) = scores.shape, scores.tile_shape
@@ -137,7 +141,7 @@ def _collect(
             )
         rank = np.where(has_positive, counted.ahead[:size], -1).astype(np.int32)
         ranks.append(Ranks(rank, has_positive & (equal > found.count)))
-    return Answers(ranks, tops.items[:size])
+    return Answers(ranks, tops.items[:size], tops.scores[:size])
 
 
 def _rows(positives: Ragged) -> np.ndarray:
