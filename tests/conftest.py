@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 
 import pytest
 
@@ -45,7 +46,8 @@ def own_flags():
     from absl.testing import flagsaver
 
     # The saver removes flags that it has not seen: those of readers have to be there before.
-    import xmodal.data  # noqa: F401
+    import xmodal.data
+    import xmodal.main  # noqa: F401
 
     with flagsaver.flagsaver():
         known = set(flags.FLAGS)
@@ -54,6 +56,27 @@ def own_flags():
         for name in set(flags.FLAGS) - known:
             delattr(flags.FLAGS, name)
     flags.FLAGS.unparse_flags()
+
+
+@pytest.fixture
+def command(own_flags, monkeypatch, capsys):
+    """Runs `python -m xmodal.main ARGUMENTS...`; returns the exit code and the printed text."""
+    from absl import flags
+
+    from xmodal import binary, main
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["xmodal.main", *arguments])
+        # As `__main__` does; undone by `own_flags`.
+        flags.mark_flag_as_required("config")
+        with pytest.raises(SystemExit) as ended:
+            binary.run(main.main)
+        code = ended.value.code
+        # The interpreter prints a text given to sys.exit, with exit code 1.
+        said = capsys.readouterr().err + (code if isinstance(code, str) else "")
+        return (1 if isinstance(code, str) else code or 0), said
+
+    return run
 
 
 @pytest.fixture

@@ -1,31 +1,8 @@
 """The command line of the training binary, in this process."""
 
 import re
-import sys
 
 import pytest
-from absl import flags
-
-from xmodal import binary, main
-
-
-@pytest.fixture
-def command(own_flags, monkeypatch, capsys):
-    """Runs `python -m xmodal.main ARGUMENTS...`; returns the exit code and the printed text."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["xmodal.main", *arguments])
-        # As `__main__` does; undone by `own_flags`.
-        flags.mark_flag_as_required("config")
-        with pytest.raises(SystemExit) as ended:
-            binary.run(main.main)
-        code = ended.value.code
-        # The interpreter prints a text given to sys.exit, with exit code 1.
-        said = capsys.readouterr().err + (code if isinstance(code, str) else "")
-        return (1 if isinstance(code, str) else code or 0), said
-
-    return run
-
 
 QUICKSTART = "--config=configs/quickstart.py"
 

@@ -16,10 +16,11 @@ import dataclasses
 import difflib
 import inspect
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,34 +30,67 @@ class UserError(ValueError):
     """The user gave something wrong; the commands print it without a stack trace."""
 
 
-def setting(
-    default: Any = dataclasses.MISSING,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
-    one_of: Collection[str] | None = None,
-) -> Any:
-    """Returns a dataclass field whose value, or each item of it, `read` checks against a range.
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """What a value, or each item of a list, has to be besides its type.
 
-    Args:
-      default: of the field; left out, the section has to set it.
+    A field of a section takes the same keywords through `setting`; a keyword-only argument that
+    becomes an option has them in its hint: `margin: Annotated[float, Bounds(at_least=0)]`.
+
+    Attributes:
       at_least: smallest number allowed.
       above: number that the value must exceed.
       at_most: largest number allowed.
       below: number that the value must not reach.
-      one_of: names allowed.
+      one_of: texts allowed; None allows all.
+      pattern: whether texts are regular expressions.
     """
-    checks = {
-        "at_least": at_least,
-        "above": above,
-        "at_most": at_most,
-        "below": below,
-        "one_of": one_of,
-    }
-    metadata = {name: bound for name, bound in checks.items() if bound is not None}
-    return dataclasses.field(default=default, metadata=metadata)
+
+    at_least: float = -math.inf
+    above: float = -math.inf
+    at_most: float = math.inf
+    below: float = math.inf
+    one_of: Collection[str] | None = None
+    pattern: bool = False
+
+    def check(self, where: str, value: Any) -> None:
+        """Refuses a value outside of its bounds, and numbers that are not finite.
+
+        Raises:
+          UserError: names the place and the bound, or the allowed text nearest to the given one.
+        """
+        if isinstance(value, tuple):
+            for item in value:
+                self.check(where, item)
+        elif isinstance(value, str):
+            if self.one_of is not None:
+                lookup(where, value, dict.fromkeys(self.one_of))
+            if self.pattern:
+                check_pattern(where, value)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            self._check_number(where, value)
+
+    def _check_number(self, where: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise UserError(f"{where} is {value}; it has to be a finite number.")
+        for is_inside, words, bound in (
+            (value >= self.at_least, "at least", self.at_least),
+            (value > self.above, "more than", self.above),
+            (value <= self.at_most, "at most", self.at_most),
+            (value < self.below, "less than", self.below),
+        ):
+            if not is_inside:
+                raise UserError(f"{where} is {value}; it has to be {words} {bound}.")
+
+
+def setting(default: Any = dataclasses.MISSING, **bounds: Any) -> Any:
+    """Returns a dataclass field that `read` checks.
+
+    Args:
+      default: of the field; left out, the section has to set it.
+      **bounds: see `Bounds`.
+    """
+    return dataclasses.field(default=default, metadata={"bounds": Bounds(**bounds)})
 
 
 def read(cls: type[T], where: str, given: Mapping[str, Any] | T, *, instead: str = "") -> T:
@@ -91,8 +125,8 @@ def read(cls: type[T], where: str, given: Mapping[str, Any] | T, *, instead: str
     values = {}
     for name, value in given.items():
         place = f"{where}.{name}"
-        values[name] = _convert(hints[name], place, value)
-        _check_range(fields[name].metadata, place, values[name])
+        values[name] = _convert(alternatives(hints[name]), place, value)
+        fields[name].metadata.get("bounds", Bounds()).check(place, values[name])
     return cls(**values)
 
 
@@ -169,55 +203,85 @@ def suggest(names: Iterable[str], known: Collection[str]) -> str:
     return f"known: {sorted(known)}." + (f" Did you mean {found}?" if found else "")
 
 
-def keyword_options(function: Callable[..., Any]) -> list[str]:
-    """Returns the names of the keyword-only arguments of a function."""
-    parameters = inspect.signature(function).parameters.values()
-    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-
-
-def call(section: str, factory: Callable[..., T], options: Mapping[str, Any], **given: Any) -> T:
-    """Calls `factory(**options, **given)`.
-
-    Args:
-      section: where the options stand in the config.
-      factory: a function with keyword arguments.
-      options: set by the config.
-      **given: set by the code; the config may not set them.
+def check_pattern(where: str, pattern: str) -> None:
+    """Refuses a text that is no regular expression.
 
     Raises:
-      UserError: an option `factory` does not take, or one it needs is missing.
+      UserError: says why.
     """
-    parameters = inspect.signature(factory).parameters
-    known = [name for name in parameters if name not in given]
-    check_keys(section, options, known)
-    missing = [
-        name
-        for name in known
-        if parameters[name].default is inspect.Parameter.empty and name not in options
-    ]
-    if missing:
-        raise UserError(f"{section} lacks {missing}; known: {sorted(known)}.")
-    return factory(**dict(options.items()), **given)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"{where} is {pattern!r}, no regular expression: {error}.") from error
 
 
-def _convert(hint: Any, where: str, value: Any) -> Any:
-    """Returns `value` as the type of a field, or refuses it."""
-    alternatives = _alternatives(hint)
-    if value is None and type(None) in alternatives:
+def check_options(
+    where: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    *,
+    instead: str = "",
+    expand: Callable[[str, Any, Any], Iterable[Any]] = lambda where, hint, value: [value],
+) -> None:
+    """Refuses options that a function does not take, or not with these values.
+
+    The options are the keyword-only arguments; their hints give the types and `Bounds`.
+
+    Args:
+      where: section of the options as a user writes it.
+      function: with hints.
+      options: by name.
+      instead: see `check_keys`.
+      expand: (place, hint, value) -> all values of an option in the course of a run.
+
+    Raises:
+      UserError: an unknown or missing option, another type, or a value out of range.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    known = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
+    check_keys(where, options, known, instead=instead)
+    if missing := [
+        name for name, each in known.items() if each.default is each.empty and name not in options
+    ]:
+        raise UserError(f"{where} lacks {missing}; known: {sorted(known)}.")
+    hints = typing.get_type_hints(function, include_extras=True)
+    for name, value in options.items():
+        for each in expand(f"{where}.{name}", hints[name], value):
+            check_value(f"{where}.{name}", hints[name], each)
+
+
+def check_value(where: str, hint: Any, value: Any) -> None:
+    """Refuses a value that is not of a type, or out of the `Bounds` of an `Annotated` one.
+
+    Raises:
+      UserError: names the place, the value and what it has to be.
+    """
+    converted = _convert(alternatives(hint), where, value)
+    for each in [*getattr(hint, "__metadata__", ()), Bounds()]:
+        if isinstance(each, Bounds):
+            each.check(where, converted)
+
+
+def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
+    """Returns `value` as one of the types of a field, or refuses it."""
+    if value is None and type(None) in kinds:
         return None
-    for each in alternatives:
+    for each in kinds:
         if dataclasses.is_dataclass(each) and isinstance(value, (Mapping, each)):
             return read(each, where, value)
-    if int in alternatives and isinstance(value, str) and value.isdecimal():
+    if int in kinds and isinstance(value, str) and value.isdecimal():
         value = int(value)  # set on the command line in place of a length such as "3 epochs"
-    for each in alternatives:
+    for each in kinds:
         if _fits(each, value):
             return _as_plain(each, value)
-    names = " or ".join(_name(each) for each in alternatives)
+    names = " or ".join(name for name in map(_name, kinds) if name)
     raise UserError(f"{where} is {value!r}; it has to be {names}.")
 
 
-def _alternatives(hint: Any) -> tuple[Any, ...]:
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    """Returns the types that a hint allows: of `float | None`, both."""
+    if typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
     is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
     return typing.get_args(hint) if is_union else (hint,)
 
@@ -233,10 +297,11 @@ def _fits(hint: Any, value: Any) -> bool:
     if isinstance(kind, type) and issubclass(kind, (tuple, Sequence)) and kind is not str:
         if not isinstance(value, (list, tuple)):
             return False
-        inner = [each for each in typing.get_args(hint) if each is not Ellipsis]
+        inner = typing.get_args(hint)
+        if kind is tuple and inner and inner[-1] is not Ellipsis:
+            return len(inner) == len(value) and all(map(_fits, inner, value))
         return not inner or all(
-            any(_fits(each, item) for each in _alternatives(inner[min(i, len(inner) - 1)]))
-            for i, item in enumerate(value)
+            any(_fits(each, item) for each in alternatives(inner[0])) for item in value
         )
     if isinstance(kind, type) and issubclass(kind, Mapping):
         return isinstance(value, Mapping)
@@ -244,16 +309,15 @@ def _fits(hint: Any, value: Any) -> bool:
 
 
 def _as_plain(hint: Any, value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_as_plain(Any, item) for item in value)
     return float(value) if hint is float else value
 
 
 def _name(hint: Any) -> str:
+    """Returns words for a type that a config can hold, "" for one that it cannot."""
     kind = typing.get_origin(hint) or hint
-    if dataclasses.is_dataclass(kind):
-        return "a section"
-    return _TYPE_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
+    return "a section" if dataclasses.is_dataclass(kind) else _TYPE_NAMES.get(kind, "")
 
 
 _TYPE_NAMES = {
@@ -265,26 +329,4 @@ _TYPE_NAMES = {
     tuple: "a list such as ['a', 'b']",
     Sequence: "a list such as [0.5, 1.0]",
     Mapping: "a section",
-}
-
-
-def _check_range(bounds: Mapping[str, Any], where: str, value: Any) -> None:
-    items = value if isinstance(value, tuple) else (value,)
-    for item in items:
-        if isinstance(item, float) and not math.isfinite(item):
-            raise UserError(f"{where} is {item}; it has to be a finite number.")
-        if isinstance(item, str) and "one_of" in bounds:
-            lookup(where, item, dict.fromkeys(bounds["one_of"]))
-        if isinstance(item, bool) or not isinstance(item, (int, float)):
-            continue
-        for name, (is_inside, words) in _RANGES.items():
-            if name in bounds and not is_inside(item, bounds[name]):
-                raise UserError(f"{where} is {item}; it has to be {words} {bounds[name]}.")
-
-
-_RANGES: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
-    "at_least": (lambda value, bound: value >= bound, "at least"),
-    "above": (lambda value, bound: value > bound, "more than"),
-    "at_most": (lambda value, bound: value <= bound, "at most"),
-    "below": (lambda value, bound: value < bound, "less than"),
 }

@@ -230,6 +230,28 @@ def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("where", "section"),
+    [
+        ("config.select.metric", {"select": {"metric": f"{TINY}/t2t/recal@10"}}),
+        (
+            "config.optimizer.plateau.metric",
+            {"optimizer": {"plateau": {"metric": f"{TINY}/t2t/recal@10", "mode": "max"}}},
+        ),
+    ],
+)
+def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(
+    config, tmp_path, monkeypatch, where, section, dry_run
+):
+    config = config.copy_and_resolve_references()
+    config.update(section)
+    monkeypatch.setattr(loop, "compile_step", lambda *args: pytest.fail("compiled"))
+    message = f"'{TINY}/t2t/recal@10' in {where}; known: .*Did you mean '{TINY}/t2t/recall@10'"
+    with pytest.raises(UserError, match=message):
+        loop.train(config, str(tmp_path / "run"), dry_run=dry_run)
+
+
 def test_a_dry_run_writes_nothing(config, tmp_path):
     folder = tmp_path / "run"
     loop.train(config, str(folder), dry_run=True)

@@ -103,7 +103,7 @@ def change(config, where, value):
         ("model.similarity.name", "cosin", "'cosin' in config.model.similarity.*mean 'cosine'"),
         ("model.text.encoder.depht", 3, r"\['depht'\] in config.model.text.encoder.*mean 'depth'"),
         ("tasks.t2t.loss.name", "sofmax", "'sofmax' in config.tasks.t2t.loss.name; .*'softmax'"),
-        ("tasks.t2t.weight", -1.0, "config.tasks.t2t.weight is -1.0; it has to be at least 0"),
+        ("tasks.t2t.weight", -1.0, "config.tasks.t2t.weight is -1.0; it has to be more than 0"),
         ("tasks.t2t.loss.options.form", "print", "'print' in .*form; known: .*'with_positive'"),
         ("tasks.t2t.loss.options.engine", "rings", "'rings' in .*engine; .*mean 'ring'"),
         ("tasks.t2t.loss.reads", ["text/table"], "'text/table' in config.tasks.t2t.loss.reads"),
@@ -139,8 +139,7 @@ def test_sides_of_model_data_and_tasks_go_together(config):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("select", r"config lacks \['select'\]; known: "),
-        ("select.metric", r"config.select lacks \['metric'\]; known: "),
+        ("tasks", r"config lacks \['tasks'\]; known: "),
         ("l2.pattern", r"config.l2 lacks \['pattern'\]; known: "),
         ("optimizer.learning_rate", r"config.optimizer lacks \['learning_rate'\]; known: "),
         ("tasks.t2t.loss.name", r"config.tasks.t2t.loss lacks \['name'\]; known: "),
@@ -157,9 +156,41 @@ def test_missing_keys_are_named(config, where, message):
         assemble(config)
 
 
+@pytest.mark.parametrize(
+    ("evals", "metric"),
+    [
+        ({"own": {"type": "boards"}}, "own/shapes_own/mean_recall@10"),
+        ({"shapes": {"type": "boards", "boards": ("shapes",)}}, "shapes/mean_recall@10"),
+        (
+            {"coco": {"type": "boards", "data": {"dataset": "coco_captions"}}},
+            "coco/coco5k/mean_recall@10",
+        ),
+        (
+            {"a": {"type": "pairs"}, "b": {"type": "pools", "directions": ("i2t",)}},
+            "b/i2t/recall@10",
+        ),
+    ],
+)
+def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, evals, metric):
+    text_config.evals = evals
+    for select in ({"metric": "", "mode": "max"}, {}):
+        text_config.select = select
+        assert run._with_metric(text_config).select.to_dict() == {"metric": metric, "mode": "max"}
+    text_config.evals = {"a": {"type": "pairs"}}
+    with pytest.raises(UserError, match="config.select.metric is empty, and no evaluator"):
+        run._with_metric(text_config)
+
+
 def test_a_batch_larger_than_the_split(text_config, few_shapes):
     text_config.data.data_dir, text_config.batch_size = few_shapes, 160
     with pytest.raises(UserError, match="160 is more than the 150 training examples"):
+        assemble(text_config)
+
+
+def test_more_captions_than_an_image_has(text_config, few_shapes):
+    text_config.data.data_dir, text_config.data.captions_per_image = few_shapes, 6
+    message = "An image has 5 caption.s., fewer than config.data.captions_per_image=6; set it to"
+    with pytest.raises(UserError, match=message):
         assemble(text_config)
 
 

@@ -54,15 +54,18 @@ class DataConfig:
             )
 
 
-def parse(config: Mapping[str, Any] | ml_collections.ConfigDict | DataConfig) -> DataConfig:
+def parse(
+    config: Mapping[str, Any] | ml_collections.ConfigDict | DataConfig, where: str = "config.data"
+) -> DataConfig:
     """Returns `config.data` as its dataclass.
 
     Args:
       config: the section, or a `DataConfig`, which is returned as it is.
+      where: the section as a user writes it.
 
     Raises:
       UserError: a key is unknown (the known ones are listed) or a value is out of range.
     """
     if isinstance(config, ml_collections.ConfigDict):
         config = config.to_dict()
-    return read(DataConfig, "config.data", config)
+    return read(DataConfig, where, config)

@@ -62,9 +62,16 @@ def train_batches(
 
 
 def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> int:
-    """Returns the examples of an epoch: images, or pairs if `examples` is "pairs"."""
+    """Returns the examples of an epoch: images, or pairs if `examples` is "pairs".
+
+    Raises:
+      UserError: the dataset lacks the split or a column, or an image has too few captions.
+    """
     config = parse(config)
-    return _num_examples(config, Source(config, split, needed_columns(config)))
+    source = Source(config, split, needed_columns(config))
+    if config.captions_per_image > 1:
+        _check_enough(source.get(["caption_ids"])["caption_ids"].lengths, config.captions_per_image)
+    return _num_examples(config, source)
 
 
 class _BatchMaker:
@@ -162,11 +169,7 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
       UserError: an image has fewer captions than C.
     """
     wanted = draws.shape[1]
-    if counts.min() < wanted:
-        raise UserError(
-            f"an image has {counts.min()} captions, fewer captions than "
-            f"config.data.captions_per_image={wanted}; set it to the fewest of any image"
-        )
+    _check_enough(counts, wanted)
     places = np.empty_like(draws)
     for k in range(wanted):
         # The draw's place among the captions still left: step over those taken, smallest first.
@@ -175,6 +178,14 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
             place += place >= taken
         places[:, k] = place
     return places
+
+
+def _check_enough(counts: np.ndarray, wanted: int) -> None:
+    if counts.min() < wanted:
+        raise UserError(
+            f"An image has {counts.min()} caption(s), fewer than "
+            f"config.data.captions_per_image={wanted}; set it to the fewest of any image."
+        )
 
 
 def _check_count(reader: FeatureReader, source: Source) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from xmodal.losses.context import Context, LossFunction
+from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import pearson
 from xmodal.losses.relations import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
@@ -45,9 +45,11 @@ __all__ = [
     "LOSSES",
     "SIMILARITIES",
     "Choice",
+    "ChunkSize",
     "Context",
     "Loss",
     "LossFunction",
+    "NonNegative",
     "Similarity",
     "make_similarity",
 ]

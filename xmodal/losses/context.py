@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import jax
 from jax.sharding import Mesh
 
+from xmodal.config import Bounds
 from xmodal.losses import engine as engines
 from xmodal.losses.similarity import Prepared, Similarity
 from xmodal.losses.terms import Term
@@ -98,5 +99,10 @@ class Context:
         )
         return positives, folded
 
+
+NonNegative = Annotated[float | jax.Array, Bounds(at_least=0)]
+"""An option that may change with the step."""
+
+ChunkSize = Annotated[int, Bounds(at_least=1)]
 
 LossFunction = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]

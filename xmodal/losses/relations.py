@@ -1,11 +1,12 @@
 """Classification of the relations between the two items of a pair (CMCM)."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import UserError
+from xmodal.config import Bounds, UserError
 from xmodal.losses.context import Context, Embedding
 
 
@@ -14,8 +15,8 @@ def relation_bce(
     right: Embedding,
     context: Context,
     *,
-    pos_weight: Sequence[float] | None = None,
-    select: Sequence[int] | None = None,
+    pos_weight: Annotated[Sequence[float] | None, Bounds(at_least=0)] = None,
+    select: Annotated[Sequence[int] | None, Bounds(at_least=0)] = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the binary cross-entropy of each relation, averaged over pairs and relations.
 

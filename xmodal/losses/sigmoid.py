@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from xmodal.config import UserError, lookup
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import Context, Embedding
+from xmodal.losses.context import ChunkSize, Context, Embedding, NonNegative
 
 # Both directions ask the same pairs.
 DIRECTIONS = {"mean": 1.0, "sum": 2.0}
@@ -18,7 +18,7 @@ def sigmoid(
     context: Context,
     *,
     engine: str = "dense",
-    chunk_size: int = 1024,
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns SigLIP's loss: -log sigmoid(+-logit) of all pairs, divided by the batch size.
 
@@ -45,9 +45,9 @@ def soft_contrastive(
     context: Context,
     *,
     directions: str = "sum",
-    kl_weight: float | jax.Array = 1e-5,
+    kl_weight: NonNegative = 1e-5,
     engine: str = "dense",
-    chunk_size: int = 1024,
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns PCME's loss: -log p of partners, -log (1 - p) of negatives, and a KL divergence.
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from xmodal.config import lookup
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import Context, Embedding
+from xmodal.losses.context import ChunkSize, Context, Embedding
 
 DIRECTIONS = {"mean": 0.5, "sum": 1.0}
 FORMS = {"with_positive": jax.nn.softplus, "printed": lambda margin: margin}
@@ -20,7 +20,7 @@ def softmax(
     form: str = "with_positive",
     directions: str = "mean",
     engine: str = "dense",
-    chunk_size: int = 1024,
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the softmax cross-entropy of each pair against its negatives in the global batch.
 

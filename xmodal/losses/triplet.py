@@ -9,10 +9,8 @@ from xmodal.config import lookup
 from xmodal.losses import engine as engines
 from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
-from xmodal.losses.context import Context, Embedding
+from xmodal.losses.context import ChunkSize, Context, Embedding, NonNegative
 from xmodal.losses.switch import Choice, switch
-
-Number = float | jax.Array
 
 
 def triplet(
@@ -20,11 +18,11 @@ def triplet(
     right: Embedding,
     context: Context,
     *,
-    margin: Number = 0.2,
+    margin: NonNegative = 0.2,
     mining: str | Choice = "hardest",
     reduction: str = "sum",
     engine: str = "dense",
-    chunk_size: int = 1024,
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the sum of max(0, margin + negative - positive) over both directions.
 
@@ -87,9 +85,9 @@ def distance_triplet(
     right: Embedding,
     context: Context,
     *,
-    margin: Number = 0.3,
+    margin: NonNegative = 0.3,
     engine: str = "dense",
-    chunk_size: int = 1024,
+    chunk_size: ChunkSize = 1024,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns CMCM's triplet loss: the hardest negative of each item comes from either view.
 

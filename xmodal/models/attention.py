@@ -11,7 +11,10 @@ from xmodal.config import UserError
 def split_heads(x: jax.Array, heads: int) -> jax.Array:
     """Returns [N, T, W] as [N, T, heads, W / heads]."""
     if x.shape[-1] % heads:
-        raise UserError(f"a width of {x.shape[-1]} does not split into {heads} heads")
+        raise UserError(
+            f"An attention layer of config.model has width={x.shape[-1]}, no multiple of its "
+            f"heads={heads}."
+        )
     return x.reshape(*x.shape[:-1], heads, -1)
 
 

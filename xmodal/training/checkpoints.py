@@ -23,7 +23,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal import mesh as mesh_lib
 from xmodal.atomic import replacing
-from xmodal.config import UserError, lookup, read
+from xmodal.config import UserError, read
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
@@ -45,7 +45,6 @@ class Checkpoints:
           select: the metric of the best one, which is kept besides.
         """
         self._frozen = epath.Path(run_dir).absolute() / "frozen"
-        self._select = select
         keep = preservation_policy.AnyPreservationPolicy(
             [
                 preservation_policy.LatestN(config.keep_last),
@@ -66,17 +65,7 @@ class Checkpoints:
         return step not in self._manager.all_steps()
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing the state under its step; a step already there is left alone.
-
-        Raises:
-          UserError: the metric of `config.select` is not among those of its evaluator (names the
-            nearest).
-        """
-        # Evaluators may be due at different steps.
-        evaluator = self._select.metric.partition("/")[0]
-        tags = {tag: tag for tag in metrics or {} if tag.partition("/")[0] == evaluator}
-        if tags:
-            lookup("config.select.metric", self._select.metric, tags)
+        """Starts writing the state under its step; a step already there is left alone."""
         step = int(state.step)
         if not self.lacks(step):
             return

@@ -23,8 +23,8 @@ class SplitSource:
     is_own_dataset: bool
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], options: Options) -> "SplitSource":
-        """Returns the source of an evaluator with these options in a run with this data.
+    def of(cls, run: Mapping[str, Any], name: str, options: Options) -> "SplitSource":
+        """Returns the source of the evaluator `config.evals.NAME` in a run with this data.
 
         Raises:
           UserError: an unknown key or a value out of range in the evaluator's section `data`.
@@ -32,7 +32,8 @@ class SplitSource:
         own = dict(run) | {"labels": options.labels_read} | dict(options.data or {})
         # Boards of images alone rest on the captions' ids, too.
         own["text"] = own.get("text") or {}
-        return cls(data.parse(run), data.parse(own), bool(options.data))
+        where = f"config.evals.{name}.data"
+        return cls(data.parse(run), data.parse(own, where), bool(options.data))
 
     def check(self, split: str) -> None:
         """Refuses a dataset or split that is missing, or records without a needed column.

@@ -50,7 +50,7 @@ class RunEvaluation:
 
         Raises:
           UserError: an unknown type, option, board or name; a dataset or model without the
-            labels or sides of an evaluator.
+            labels or sides of an evaluator; a run that waits for a metric that nothing reports.
           data.DatasetMissingError: a dataset is not there; says how to get it.
         """
         self._parts = parts
@@ -59,7 +59,9 @@ class RunEvaluation:
             raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
         self.options = {name: options[name] for name in options if not names or name in names}
         own = parts.config.data.to_dict()
-        self._sources = {name: SplitSource.of(own, each) for name, each in self.options.items()}
+        self._sources = {
+            name: SplitSource.of(own, name, each) for name, each in self.options.items()
+        }
         for name, each in self.options.items():
             for split in {each.split, each.final_split} if trains else ():
                 self._sources[name].check(split)
@@ -73,8 +75,7 @@ class RunEvaluation:
             predict=_predictions(parts.tasks),
         )
         if trains:
-            for name, each in self.options.items():
-                self.evaluator(name, each.split)
+            self._check_awaited()
 
     def is_due(self, step: int) -> bool:
         """Returns whether an evaluator is due at a step of training."""
@@ -95,19 +96,20 @@ class RunEvaluation:
             results = self.evaluator(name, split).run(source)
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
-        self._check_watched(found)
         return found
 
-    def _check_watched(self, found: Mapping[str, float]) -> None:
-        """Refuses a tag that the config waits for and its evaluator does not report."""
-        settings = self._parts.settings
-        watched = {"config.select.metric": settings.select.metric}
-        if settings.optimizer.plateau is not None:
-            watched["config.optimizer.plateau.metric"] = settings.optimizer.plateau.metric
-        reported = {tag.split("/")[0] for tag in found}
-        for where, tag in watched.items():
-            if tag.split("/")[0] in reported:
-                lookup(where, tag, found)
+    def _check_awaited(self) -> None:
+        """Refuses tags that the config waits for and no evaluator reports."""
+        towers = self._parts.model.towers
+        known = {
+            name: {
+                evaluator_tag(name, tag): tag
+                for tag in self.evaluator(name, options.split).tags(towers)
+            }
+            for name, options in self.options.items()
+        }
+        for where, tag in self._parts.settings.awaited_metrics.items():
+            lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 
     def run_final(self, run_dir: str) -> None:
         """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""

@@ -31,7 +31,7 @@ class WeightDecayConfig:
     """
 
     rate: float = setting(above=0)
-    pattern: str | None = None
+    pattern: str | None = setting(None, pattern=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ class GroupConfig:
         dropout and batch normalization act as in training from the start.
     """
 
-    pattern: str
+    pattern: str = setting(pattern=True)
     rate: float = setting(1.0, above=0)
     clip_norm: float | None = setting(None, above=0)
     clip: bool = True

@@ -15,8 +15,10 @@ from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, lookup, read, setting
 from xmodal.evals import read_options
+from xmodal.evals.results import evaluator_tag
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.training import frozen_checks, schedules
+from xmodal.training.eval_splits import SplitSource
 from xmodal.training.optimizer import OptimizerConfig, make_optimizer
 from xmodal.training.sections import (
     CheckpointConfig,
@@ -72,18 +74,30 @@ class RunConfig:
     optimizer: OptimizerConfig
     data: data.DataConfig
     evals: Mapping[str, Any]
-    select: SelectConfig
+    select: SelectConfig = dataclasses.field(default_factory=SelectConfig)
     seed: int = setting(0, at_least=0)
     total_steps: int = setting(at_least=1, default=1000)
     batch_size: int = setting(at_least=2, default=128)
     log_every: int = setting(50, at_least=1)
     train_split: str = "train"
-    freeze: tuple[str, ...] = ()
+    freeze: tuple[str, ...] = setting((), pattern=True)
     l2: L2Config | None = None
     init_from: InitConfig = dataclasses.field(default_factory=InitConfig)
     frozen_features: FrozenFeaturesConfig = dataclasses.field(default_factory=FrozenFeaturesConfig)
     checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
-    sharding: tuple[tuple[str, str], ...] = ((".*", "replicated"),)
+    sharding: tuple[tuple[str, str], ...] = setting(((".*", "replicated"),), pattern=True)
+
+    def __post_init__(self) -> None:
+        for _, rule in self.sharding:
+            lookup("config.sharding", rule, mesh_lib.RULES)
+
+    @property
+    def awaited_metrics(self) -> dict[str, str]:
+        """Tags that the run waits for, by their place in the config."""
+        awaited = {"config.select.metric": self.select.metric}
+        if self.optimizer.plateau is not None:
+            awaited["config.optimizer.plateau.metric"] = self.optimizer.plateau.metric
+        return awaited
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,17 +163,23 @@ def assemble(
       data.DatasetMissingError: a dataset is not there; says how to get it.
     """
     mesh = mesh_lib.make_mesh()
+    config = _with_metric(config)
     draft = _in_steps(config, _SOME_STEPS)
     settings = read_settings(draft)
     mesh_lib.check_batch_size(settings.batch_size, mesh)
-    read_options(settings.evals)
-    _check_metrics(settings)
+    for where, metric in settings.awaited_metrics.items():
+        lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
     # The towers may bring a vocabulary of their own size.
     check_start(settings)
     if config.model.text is not None and not _vocabulary_rows(config):
         draft = _with_rows(draft, _SOME_ROWS, _SOME_ROWS)
+    trained = build(draft, mesh).trained
     # Groups that start late fit a run of unknown length.
-    make_optimizer(settings.optimizer, _MANY_STEPS, build(draft, mesh).trained)
+    given, in_steps = config.to_dict(), draft.to_dict()
+    known = all(given[key] == in_steps[key] for key in ("total_steps", "optimizer"))
+    make_optimizer(settings.optimizer, settings.total_steps if known else _MANY_STEPS, trained)
+    if settings.data.text is not None and settings.data.text.vocabulary:
+        data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])
     examples = data.num_train_examples(settings.data, settings.train_split)
     if settings.batch_size > examples:
@@ -204,13 +224,26 @@ def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
     return read(RunConfig, "config", config)
 
 
-def _check_metrics(settings: RunConfig) -> None:
-    """Refuses a metric that belongs to no evaluator; evaluation itself compares whole tags."""
-    metrics = {"config.select.metric": settings.select.metric}
-    if settings.optimizer.plateau is not None:
-        metrics["config.optimizer.plateau.metric"] = settings.optimizer.plateau.metric
-    for where, metric in metrics.items():
-        lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
+def _with_metric(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+    """Reads the evaluators, and sets `select.metric` where it is "", see `SelectConfig`."""
+    draft = read_settings(_in_steps(config, _SOME_STEPS))
+    found = []
+    for name, options in read_options(draft.evals).items():
+        dataset = SplitSource.of(config.data.to_dict(), name, options).own.dataset
+        options.check_dataset(f"config.evals.{name}", dataset)
+        if tag := options.default_metric(dataset):
+            found.append(evaluator_tag(name, tag))
+    if draft.select.metric:
+        return config
+    if not found:
+        raise UserError(
+            "config.select.metric is empty, and no evaluator of config.evals has a usual metric; "
+            "name the one that marks the best checkpoint."
+        )
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.select = dataclasses.asdict(draft.select) | {"metric": found[0]}
+    return config
 
 
 def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Task, ...]]:

@@ -172,6 +172,20 @@ def is_schedule(value: Any) -> bool:
     return isinstance(value, Mapping) and "schedule" in value
 
 
+def values(where: str, value: Any) -> list[Any]:
+    """Returns all values of an option in the course of a run, of a line its ends.
+
+    Raises:
+      UserError: see `check`.
+    """
+    check(where, value)
+    if not is_schedule(value):
+        return [value]
+    if value["schedule"] == "linear":
+        return [value["from"], value["to"]]
+    return list(value["values"].values())
+
+
 def check(where: str, value: Any) -> None:
     """Refuses a schedule of the step that `resolve` cannot read; anything else passes.
 

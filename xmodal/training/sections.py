@@ -32,7 +32,7 @@ class InitConfig:
 
     run: str = ""
     step: str | int = "best"
-    include: tuple[str, ...] = (".*",)
+    include: tuple[str, ...] = setting((".*",), pattern=True)
     optimizer: bool = True
     towers: TowersConfig = TowersConfig()
     model: str = ""
@@ -64,11 +64,12 @@ class SelectConfig:
     """`config.select`: the metric that marks the best checkpoint.
 
     Attributes:
-      metric: tag of an evaluator's metric.
+      metric: tag of an evaluator's metric; "" is the usual one of the first evaluator that has any
+        for its dataset: the mean R@10 of its first board.
       mode: whether the highest ("max") or the lowest ("min") value is the best.
     """
 
-    metric: str
+    metric: str = ""
     mode: str = setting("max", one_of=("max", "min"))
 
     def score(self, metrics: Mapping[str, float]) -> float:

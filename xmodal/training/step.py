@@ -32,7 +32,7 @@ class L2Config:
       scale: of the sum.
     """
 
-    pattern: str
+    pattern: str = setting(pattern=True)
     scale: float = setting(above=0)
 
 

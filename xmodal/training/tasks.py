@@ -9,8 +9,25 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, check_keys, keyword_options, lookup, read, set_whole, setting
-from xmodal.losses import LOSSES, Context, Loss, Similarity, make_similarity
+from xmodal.config import (
+    UserError,
+    alternatives,
+    check_options,
+    check_value,
+    lookup,
+    read,
+    set_whole,
+    setting,
+)
+from xmodal.losses import (
+    LOSSES,
+    Choice,
+    Context,
+    Loss,
+    NonNegative,
+    Similarity,
+    make_similarity,
+)
 from xmodal.models import Embedding, TaskModule, make_task_module
 from xmodal.training import rngs, schedules
 from xmodal.training.tree import Tree, flatten
@@ -47,7 +64,8 @@ class TaskConfig:
       views: (left, right), or the only view of a loss that takes one: `image`, or `caption_0`,
         `caption_1`, ..., the captions drawn for that image.
       loss: see `LossConfig`.
-      weight: of this loss in the sum; a number or a schedule of the step.
+      weight: of this loss in the sum; a number above 0, or a schedule of the step, which may
+        reach 0.
       negatives: `image` leaves items of the same image out of the negatives, `pair` only the pair
         itself; `none` for losses without negatives.
       similarity: as `config.model.similarity`, for a task that compares by another one.
@@ -55,7 +73,7 @@ class TaskConfig:
 
     views: tuple[str, ...]
     loss: LossConfig
-    weight: float | Mapping[str, Any] = setting(1.0, at_least=0)
+    weight: float | Mapping[str, Any] = setting(1.0, above=0)
     negatives: str = setting("image", one_of=NEGATIVES)
     similarity: Mapping[str, Any] | None = None
 
@@ -152,16 +170,15 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
             f"{where}.negatives is 'none', but the loss {config.loss.name!r} compares items with "
             "others of the batch; set it to 'image' or 'pair'."
         )
-    options = config.loss.options
-    check_keys(
+    check_options(
         f"{where}.loss.options",
-        options,
-        keyword_options(loss.function),
+        loss.function,
+        config.loss.options,
         instead=set_whole(f"{where}.loss", name=config.loss.name),
+        expand=_expand,
     )
-    for key, value in options.items():
-        schedules.check(f"{where}.loss.options.{key}", value)
-    schedules.check(f"{where}.weight", config.weight)
+    for each in schedules.values(f"{where}.weight", config.weight):
+        check_value(f"{where}.weight", NonNegative, each)
     similarity = None
     if config.similarity is not None:
         similarity = make_similarity(config.similarity, where=f"{where}.similarity")
@@ -171,6 +188,13 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
     if loss.module:
         module = make_task_module(f"{where}.loss.module", loss.module, config.loss.module)
     return Task(name, config, loss, similarity, module)
+
+
+def _expand(where: str, hint: Any, value: Any) -> list[Any]:
+    """All values of an option in the course of a run."""
+    if schedules.is_schedule(value) and not {jax.Array, Choice} & set(alternatives(hint)):
+        raise UserError(f"{where} is a schedule of the step; this option has to be constant.")
+    return schedules.values(where, value)
 
 
 def caption_indices(tasks: tuple[Task, ...]) -> list[int]:

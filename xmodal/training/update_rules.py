@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xmodal.config import setting
+from xmodal.config import check_pattern, check_value, setting
 
 Decay = Callable[[str], float]
 """Parameter path -> rate of its decoupled weight decay."""
@@ -66,6 +66,12 @@ class AdamP:
     channel_axes: Mapping[str, int] = dataclasses.field(
         default_factory=lambda: {"embedding|table": 0, "depthwise": -2}
     )
+
+    def __post_init__(self) -> None:
+        for pattern, axis in self.channel_axes.items():
+            where = f"config.optimizer.options.channel_axes[{pattern!r}]"
+            check_pattern(where, pattern)
+            check_value(where, int, axis)
 
     def make(self, decay: Decay) -> optax.GradientTransformation:
         """Returns the transformation of gradients into directions."""

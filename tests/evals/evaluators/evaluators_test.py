@@ -10,6 +10,7 @@ from tests.evals.tiny_split import TinySplit
 from xmodal.config import UserError
 from xmodal.evals import judge, make_evaluator, read_options
 from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 
 SIDES = ("image", "text")
@@ -72,6 +73,62 @@ def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
     assert "## coco5k\n\nThe items or labels are not those of the published test split" in report
     assert not {"MS-COCO 5K", "CLIP", "VSE++"} & {*report.split("|"), *report.split()}
     assert "| ours " in report
+
+
+def labels_of(records):
+    """Every label column that an evaluator reads."""
+    generator = np.random.default_rng(3)
+    return {
+        "score": generator.uniform(0, 5, records).round(1),
+        "set": generator.choice(["images2014", "belief2015", "old"], records),
+        "average": generator.choice([0, 2014, 2015], records),
+        "relations": generator.integers(0, 2, (records, 3)),
+    }
+
+
+@pytest.mark.parametrize("sides", [SIDES, ("text",)])
+@pytest.mark.parametrize("name", ["crisscrossed_shapes", "coco_captions"])
+def test_the_tags_of_boards_are_those_of_their_results(name, sides):
+    generator = np.random.default_rng(0)
+    split = make_split(captions=3, name=name)
+    ids = {"text": split.caption_ids, "image": split.image_ids}
+    ratings = {
+        task: {
+            "left_ids": generator.choice(ids[left], 60),
+            "right_ids": generator.choice(ids[right], 60),
+            "scores": generator.uniform(0, 5, 60).astype(np.float32),
+        }
+        for task, (left, right) in {"sts": ("text", "text"), "sits": ("text", "image")}.items()
+    }
+    split = dataclasses.replace(split, ratings=ratings)
+    source = make_source(split)
+    if "image" not in sides:
+        source = dataclasses.replace(source, image_ids=None, images=None)
+    evaluator = make_evaluator("x", options_of(type="boards"), split, sides)
+    found = summarize(evaluator.run(source), intervals=False)
+    assert len(found) > 8
+    assert sorted(evaluator.tags(sides)) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("captions", "section"),
+    [
+        (2, {"type": "pairs"}),
+        (1, {"type": "pools", "size": 9, "repeats": 2, "directions": ("i2t", "t2i")}),
+        (1, {"type": "relations", "task": "task", "select": (0, 2)}),
+    ],
+)
+def test_the_tags_of_numbers_are_those_of_their_results(captions, section):
+    split = make_split(captions=captions, labels=labels_of(40))
+    width = 2  # of the selected relations
+    predictions = Predictions(
+        np.zeros((len(split.image_ids), width)), np.zeros((len(split.caption_ids), width))
+    )
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    found = summarize(
+        evaluator.run(make_source(split, predictions={"task": predictions})), intervals=False
+    )
+    assert sorted(evaluator.tags(SIDES)) == sorted(found)
 
 
 def test_sentence_pairs_set_by_set():
@@ -251,7 +308,7 @@ def test_a_split_or_model_that_lacks_something(section, sides, message):
     ("section", "message"),
     [
         ({"type": "board"}, r"'board' in config.evals.x.type; known: .*Did you mean 'boards'"),
-        ({}, "'' in config.evals.x.type"),
+        ({}, "config.evals.x is {}; it has to be a section with a type of .*'boards'"),
         ({"type": "pools", "sise": 5}, r"\['sise'\] in config.evals.x; .*Did you mean 'size'"),
         ({"type": "pools", "repeats": 0}, "config.evals.x.repeats is 0; it has to be at least 1"),
         ({"type": "boards", "every": -1}, "config.evals.x.every is -1"),

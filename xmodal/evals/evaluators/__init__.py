@@ -49,10 +49,16 @@ def read_options(evals: Mapping[str, Mapping[str, Any]]) -> dict[str, Options]:
         where = f"config.evals.{name}"
         if "/" in name:
             raise UserError(f"The name of {where} has a slash; a tag could not be read back.")
-        kind = section.get("type", "")
+        kind = section.get("type", "") if isinstance(section, Mapping) else ""
+        if not kind:
+            known = sorted(EVALUATORS)
+            raise UserError(
+                f"{where} is {section!r}; it has to be a section with a type of {known}."
+            )
         row = lookup(f"{where}.type", kind, EVALUATORS)
         instead = set_whole(where, type=kind)
         options[name] = read(row.options, where, section, instead=instead)
+        options[name].check(where)
     return options
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.config import UserError
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.config import UserError, lookup
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS, definitions_of
 from xmodal.evals.boards.make import explain_left_out, make_boards
 from xmodal.evals.boards.types import Board, Labels
 from xmodal.evals.evaluators.evaluator import (
@@ -24,10 +24,12 @@ from xmodal.evals.evaluators.evaluator import (
 from xmodal.evals.inputs.galleries import check_coverage
 from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.labels.annotations import read_annotations, restrict
+from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.ranking.rerank import make_reranker
 from xmodal.evals.reports.compare import check_comparable
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.results import BoardResult
+from xmodal.evals.reports.summary import summarize
+from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 from xmodal.evals.runner import evaluate_boards
 
 
@@ -47,6 +49,23 @@ class BoardsOptions(Options):
     boards: tuple[str, ...] | None = None
     reranker: Mapping[str, Any] | None = None
     task: str = ""
+
+    def check(self, where: str) -> None:
+        """See `Options`."""
+        super().check(where)
+        make_reranker(f"{where}.reranker", self.reranker)
+
+    def check_dataset(self, where: str, dataset: str) -> None:
+        """See `Options`."""
+        if self.annotations:  # They are of another dataset.
+            return
+        for name in self.boards or ():
+            lookup(f"{where}.boards", name, definitions_of(dataset))
+
+    def default_metric(self, dataset: str) -> str:
+        """See `Options`."""
+        first = next(iter(self.boards or definitions_of(dataset)))
+        return f"{first}/mean_recall@10"
 
 
 class BoardsEvaluator(Evaluator):
@@ -78,6 +97,11 @@ class BoardsEvaluator(Evaluator):
     def check_comparable(self, other: StoredResults) -> None:
         """See `Evaluator`."""
         check_comparable(other, self.boards)
+
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """See `Evaluator`."""
+        results = [_unanswered(board, sides) for board in self.boards]
+        return list(summarize(results, intervals=False))
 
     def run(self, source: Source) -> list[BoardResult]:
         """See `Evaluator`."""
@@ -184,6 +208,31 @@ def boards_of_annotations(
         left_out = [f"Left out {' and '.join(names)}: {why}." for why, names in reasons.items()]
         evaluator.provenance = dataclasses.replace(provenance, notes=[*notes, *left_out])
     return evaluator
+
+
+def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:
+    """The result of a model with these sides on a board, as if no query had been asked."""
+    none = np.zeros(0, np.int64)
+    tasks = {
+        name: TaskResult(
+            query_ids=none,
+            clusters=none,
+            values={metric: none for metric in task.metrics if metric != MEDIAN_RANK},
+            rank=none,
+            tied=none,
+            gallery=0,
+            skipped=0,
+            has_median=MEDIAN_RANK in task.metrics,
+        )
+        for name, task in board.tasks.items()
+        if set(RETRIEVAL_TASKS[name]) <= set(sides)
+    }
+    correlations = {
+        name: CorrelationResult(none, 0, images=none, influence=none)
+        for name, pairs in board.graded.items()
+        if set(pairs.modalities) <= set(sides)
+    }
+    return BoardResult(board.name, board.definition, board.label_hash, tasks, correlations)
 
 
 def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:

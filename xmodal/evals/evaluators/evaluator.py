@@ -76,6 +76,27 @@ class Options:
         """Label columns of the dataset that the evaluator reads."""
         return ()
 
+    def check(self, where: str) -> None:
+        """Refuses options that `config.read` cannot judge; `where` is their section.
+
+        Raises:
+          UserError: names the option.
+        """
+        if self.similarity is not None:
+            make_similarity(self.similarity, f"{where}.similarity")
+
+    def check_dataset(self, where: str, dataset: str) -> None:
+        """Refuses options that do not fit a dataset, as far as its name tells.
+
+        Raises:
+          UserError: names the option.
+        """
+
+    def default_metric(self, dataset: str) -> str:
+        """Returns the tag by which a run on this dataset is selected unless it names one, or ""."""
+        del dataset
+        return ""
+
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
@@ -99,6 +120,10 @@ class Evaluator:
 
     options: Options
     provenance: Provenance
+
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """Returns the tags of all metrics of a model with these sides, without intervals."""
+        raise NotImplementedError
 
     def check_comparable(self, other: StoredResults) -> None:
         """Refuses stored results of boards that those of `run` could not be compared with.

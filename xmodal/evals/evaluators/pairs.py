@@ -35,6 +35,18 @@ class PairsEvaluator(NumbersEvaluator):
         self._sets, self._average = self._column("set"), self._column("average")
         self._ends = _find_pairs(self._split)
 
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """See `Evaluator`."""
+        del sides
+        correlations = ("pearson", "spearman")
+        sets = [
+            f"{name}/{metric}"
+            for name in dict.fromkeys(self._sets)
+            for metric in (*correlations, "pairs")
+        ]
+        years = sorted(set(self._average) - {0})
+        return sets + [f"avg{int(year)}/{metric}" for year in years for metric in correlations]
+
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""
         source = with_similarity(source, self.options.similarity)

@@ -38,6 +38,18 @@ class PoolsOptions(Options):
     reranker: Mapping[str, Any] | None = None
     task: str = ""
 
+    def check(self, where: str) -> None:
+        """See `Options`."""
+        super().check(where)
+        make_reranker(f"{where}.reranker", self.reranker)
+        if not self.directions:
+            raise UserError(f"{where}.directions is empty; name 't2i', 'i2t' or both.")
+
+    def default_metric(self, dataset: str) -> str:
+        """See `Options`."""
+        del dataset
+        return f"{self.directions[0]}/recall@10"
+
 
 class PoolsEvaluator(NumbersEvaluator):
     """Median rank and recalls in pools, see `Evaluator`.
@@ -55,6 +67,17 @@ class PoolsEvaluator(NumbersEvaluator):
         self._reranker = make_reranker(f"{self._where}.reranker", self.options.reranker)
         repeats = range(self.options.repeats)
         self._pools = [_draw_pool(self._split, self.options, repeat) for repeat in repeats]
+
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """See `Evaluator`."""
+        del sides
+        metrics = ("median_rank", *(f"recall@{depth}" for depth in _DEPTHS))
+        return [
+            f"{direction}/{metric}{deviation}"
+            for direction in self.options.directions
+            for metric in metrics
+            for deviation in ("", "_std")
+        ]
 
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""

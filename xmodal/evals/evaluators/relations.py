@@ -65,6 +65,11 @@ class RelationsEvaluator(NumbersEvaluator):
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
 
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """See `Evaluator`."""
+        del sides
+        return [f"{name}/average_precision" for name in (*self._names, "mean")]
+
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""
         source = order_embeddings(source, self._split)

@@ -6,13 +6,13 @@ return [B, N]; `config.evals.NAME.reranker = {"name": ..., **options}` picks one
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xmodal.config import call, lookup
+from xmodal.config import Bounds, check_options, lookup
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.products import SavedScores, Scores, complete_rows
 
@@ -51,7 +51,11 @@ def rerank(
 
 
 def refine_selectively(
-    scores: jax.Array, predicted: jax.Array, *, strength: float, gap: float
+    scores: jax.Array,
+    predicted: jax.Array,
+    *,
+    strength: Annotated[float, Bounds(at_least=0)],
+    gap: Annotated[float, Bounds(at_least=0)],
 ) -> jax.Array:
     """Returns rows in which uncertain queries favor items with confident predictions.
 
@@ -88,6 +92,5 @@ def make_reranker(
         return None
     given = dict(options)
     function = lookup(f"{where}.name", given.pop("name", ""), RERANKERS)
-    # Run once on one query, so that a wrong option is an error before anything is embedded.
-    call(where, functools.partial(function, jnp.zeros((1, 2)), jnp.zeros((1, 2, 1))), given)
+    check_options(where, function, given)
     return functools.partial(function, **given)
