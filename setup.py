@@ -47,11 +47,14 @@ setuptools.setup(
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2,<0.12"],
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
+        # Region features in LMDB.
+        "lmdb": ["lmdb>=1.4,<3"],
         # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": [
             "eccv_caption==0.1.0",
             "import-linter>=2.1,<3",
+            "lmdb>=1.4,<3",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.15,<0.18",

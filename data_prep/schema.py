@@ -60,8 +60,10 @@ def captioned_image_features(
     return tfds.features.FeaturesDict(features)
 
 
-def feature_vector(*shape: int) -> tfds.features.Tensor:
+def feature_vector(*shape: int | None) -> tfds.features.Tensor:
     """Precomputed image features, float16 of the given shape, stored as raw bytes.
+
+    The first dimension may be None, for a number of regions that varies.
 
     Without the encoding TFDS would widen every number to float32 on disk.
     """

@@ -27,6 +27,8 @@ Records = list[dict[str, Any]]
 def read_karpathy_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[str, int]]:
     """Reads Karpathy's `dataset_coco.json` from a folder, or from `caption_datasets.zip` in it.
 
+    Where it is missing, lists of caption ids beside the official captions will do.
+
     Returns:
       Karpathy split -> images with `cocoid`, `filepath`, `filename` and `sentences`, each with
       `raw` and `sentid`; and counts: images of every split, and `captions`.
@@ -35,6 +37,9 @@ def read_karpathy_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is damaged or of another form.
     """
+    lists = all((folder / name).is_file() for name in ID_LISTS.values())
+    if lists and not has_json(folder, KARPATHY):
+        return _read_listed_split(folder)
     content, source = read_coco_json(folder, KARPATHY)
     records: dict[str, Records] = {}
     try:
@@ -48,23 +53,11 @@ def read_karpathy_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[
     return records, counts | {"captions": _count_captions(*records.values())}
 
 
-def has_id_lists(folder: pathlib.Path) -> bool:
-    """Whether a folder has all lists of caption ids."""
-    return all((folder / name).is_file() for name in ID_LISTS.values())
-
-
-def read_listed_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[str, int]]:
+def _read_listed_split(folder: pathlib.Path) -> tuple[dict[str, Records], dict[str, int]]:
     """Reads the official captions of 2014 or 2017, and splits them by lists of caption ids.
 
     The releases of 2014 and 2017 have the same images and captions, cut in other ways. The listed
     captions of an image come first, in the order of the list: a few images have more.
-
-    Returns:
-      See `read_karpathy_split`.
-
-    Raises:
-      FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged, or they do not belong together.
     """
     year = 2014 if has_json(folder, "captions_train2014.json") else 2017
     images = [*_read_official(folder, f"train{year}"), *_read_official(folder, f"val{year}")]

@@ -11,10 +11,8 @@ from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.caption_splits import (
     KARPATHY,
-    has_id_lists,
     read_im2txt_split,
     read_karpathy_split,
-    read_listed_split,
 )
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.coco_files import Pictures, has_json
@@ -147,12 +145,9 @@ class Builder(schema.RandomAccessBuilder):
             records = read_plain_captions(folder)
             self.info.metadata["complete"] = False
         else:
-            is_listed = not has_json(folder, KARPATHY) and has_id_lists(folder)
-            read = read_listed_split if is_listed else read_karpathy_split
-            records, found = read(folder)
+            records, found = read_karpathy_split(folder)
             names = ("train", "restval", "val", "test", "captions")
-            source = "coco_*_ids.npy" if is_listed else KARPATHY
-            schema.check_counts(found, self._expected(*names), f"{folder} ({source})")
+            schema.check_counts(found, self._expected(*names), f"{folder} (Karpathy's split)")
         train = records.get("train", [])
         if self.builder_config.name != "images_without_restval":
             train = [*train, *records.get("restval", [])]

@@ -47,11 +47,18 @@ class TextLines(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._ends)
 
+    def start_of(self, number: int, size: int) -> bytes:
+        """The first bytes of a line, of which the others are not read."""
+        start = self._start(number)
+        return self._bytes[start : min(start + size, self._ends[number])]
+
     def __getitem__(self, number: int) -> bytes:
+        return self._bytes[self._start(number) : self._ends[number]].removesuffix(b"\r")
+
+    def _start(self, number: int) -> int:
         if not 0 <= number < len(self):
             raise IndexError(f"{self.path} has {len(self):,} lines, no number {number:,}")
-        start = self._ends[number - 1] + 1 if number else self._first
-        return self._bytes[start : self._ends[number]].removesuffix(b"\r")
+        return self._ends[number - 1] + 1 if number else self._first
 
     def __iter__(self) -> Iterator[bytes]:
         return (self[number] for number in range(len(self)))

@@ -1,9 +1,9 @@
-"""Precomputed features of COCO, Flickr30k or any other images, in the layout that SCAN released."""
+"""Precomputed features of COCO, Flickr30k or any other images."""
 
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import tensorflow_datasets as tfds
 
@@ -11,7 +11,13 @@ from data_prep import schema
 from data_prep.building.records import LeftOut, Record
 from data_prep.published import Figure, Unknown
 from data_prep.reading.text_lines import read_caption
-from data_prep.region_features.scan_files import CAPTIONS_PER_IMAGE, FeatureFiles, open_split
+from data_prep.region_features import detections
+from data_prep.region_features.feature_stores import FeatureStores
+from data_prep.region_features.scan_files import (
+    CAPTIONS_PER_IMAGE,
+    FeatureFiles,
+    open_split,
+)
 
 # SCAN's names -> ours, and the first id where the files give none: no two splits share one.
 _SPLITS = {
@@ -27,20 +33,22 @@ class FeatureConfig(tfds.core.BuilderConfig):
     """Features of one kind.
 
     Attributes:
-      shape: rows and channels of an image.
-      images: published number of images of each split, empty if any number will do.
+      shape: rows and channels of an image; None for any number of rows.
+      karpathy: dataset with whose captions, in Karpathy's split, detections are joined; "" for
+        SCAN's files, which have their own.
     """
 
-    shape: tuple[int, int] = (36, 2048)
-    images: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    shape: tuple[int | None, int] = (36, 2048)
+    karpathy: Literal["", "coco", "flickr30k"] = ""
 
 
 class Builder(schema.RandomAccessBuilder):
-    """TFDS builder of region and grid features, five captions per image.
+    """TFDS builder of region and grid features.
 
-    Image ids are those of `{split}_ids.txt` and caption ids those of `{split}_capids.txt`. Without
-    these files they are numbers of rows and lines, from 0, 10, 20 and 30 million on for train, dev,
-    test and testall. Features are stored as float16.
+    Configs of detections have the ids and captions of `coco_captions` and `flickr30k`. The others
+    have five captions per image; their image ids are those of `{split}_ids.txt` and caption ids
+    those of `{split}_capids.txt`. Without these files they are numbers of rows and lines, from 0,
+    10, 20 and 30 million on for train, dev, test and testall. Features are stored as float16.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -48,12 +56,10 @@ class Builder(schema.RandomAccessBuilder):
         FeatureConfig(
             name="coco",
             description="SCAN's coco_precomp: 36 regions of every COCO image.",
-            images={"train": 113_287, "dev": 5_000, "test": 1_000, "testall": 5_000},
         ),
         FeatureConfig(
             name="flickr30k",
             description="SCAN's f30k_precomp: 36 regions of every Flickr30k image.",
-            images={"train": 29_000, "dev": 1_014, "test": 1_000},
         ),
         FeatureConfig(name="regions", description="36 regions of any images."),
         FeatureConfig(
@@ -61,16 +67,42 @@ class Builder(schema.RandomAccessBuilder):
             description="Maps of 7 x 7 x 2048 of any images, as ResNets have them.",
             shape=(49, 2048),
         ),
+        FeatureConfig(
+            name="coco_detections",
+            description="Any number of regions of every COCO image, in Karpathy's split.",
+            shape=(None, 2048),
+            karpathy="coco",
+        ),
+        FeatureConfig(
+            name="flickr30k_detections",
+            description="Any number of regions of every Flickr30k image, in Karpathy's split.",
+            shape=(None, 2048),
+            karpathy="flickr30k",
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder the files of data/coco_precomp or data/f30k_precomp that SCAN released
-    (https://github.com/kuanghuei/SCAN), or your own of the same form:
+    For coco_detections and flickr30k_detections, put into one folder
+      - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or
+        dataset_coco.json or dataset_flickr30k.json out of it
+      - features/ with any of: .tsv of bottom-up attention or LXMERT; .hdf5 of
+        bottom-up-attention-vqa (with its _imgid2idx.pkl) or Meshed-Memory Transformer; data.mdb of
+        ViLBERT's or MMF's LMDB (needs xmodal[lmdb]); one .npz per image of
+        bottom-up-attention.pytorch or self-critical.pytorch, or one .npy.
+    For the other configs, put into one folder the files of data/coco_precomp or data/f30k_precomp
+    that SCAN released (https://github.com/kuanghuei/SCAN), or your own of the same form:
       - train_ims.npy, dev_ims.npy, test_ims.npy and, for COCO, testall_ims.npy: floating point
         numbers [images, 36, 2048], or every image five times
       - train_caps.txt, ...: five lines per image
       - train_ids.txt, ... and train_capids.txt, ...: ids of images and of captions, if known.
     """
     HOMEPAGE = "https://github.com/kuanghuei/SCAN"
+    # Config -> published images of each split; any number will do for the others.
+    EXPECTED: ClassVar[dict[str, dict[str, int]]] = {
+        "coco": {"train": 113_287, "dev": 5_000, "test": 1_000, "testall": 5_000},
+        "flickr30k": {"train": 29_000, "dev": 1_014, "test": 1_000},
+        "coco_detections": {"train": 113_287, "validation": 5_000, "test": 5_000},
+        "flickr30k_detections": {"train": 29_000, "validation": 1_014, "test": 1_000},
+    }
 
     def _features(self) -> tfds.features.FeaturesDict:
         return schema.captioned_image_features(schema.feature_vector(*self.builder_config.shape))
@@ -78,24 +110,36 @@ class Builder(schema.RandomAccessBuilder):
     @classmethod
     def published_figures(cls, config: str) -> dict[str, Figure]:
         """See `RandomAccessBuilder`."""
+        expected = cls.EXPECTED.get(config, {})
+        if cls.builder_configs[config].karpathy:
+            return {f"{split}/records": images for split, images in expected.items()}
         figures: dict[str, Figure] = {
             "*/captions of an image": "5",
             "testall/* also in test": Unknown("test is the first part of testall"),
         }
-        for name, images in cls.builder_configs[config].images.items():
+        for name, images in expected.items():
             split = _SPLITS[name][0]
             figures |= {f"{split}/records": images, f"{split}/captions": 5 * images}
         return figures
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
-        config = self.builder_config
+        config, expected = self.builder_config, self.EXPECTED.get(self.builder_config.name, {})
+        if config.karpathy:
+            photographs = detections.read_photographs(folder, config.karpathy)
+            found = {split: len(images) for split, images in photographs.items()}
+            schema.check_counts(found, expected, str(folder))
+            stores = FeatureStores(folder / "features")
+            return {
+                split: detections.examples(images, stores, config.shape[1])
+                for split, images in photographs.items()
+            }
         files = {
             name: open_split(folder, name, config.shape)
             for name in _SPLITS
-            if name != "testall" or (folder / f"{name}_ims.npy").exists() or name in config.images
+            if name != "testall" or (folder / f"{name}_ims.npy").exists() or name in expected
         }
         found = {name: split.num_images for name, split in files.items()}
-        schema.check_counts(found, config.images, str(folder))
+        schema.check_counts(found, expected, str(folder))
         return {
             _SPLITS[name][0]: _examples(split, name, config.shape) for name, split in files.items()
         }

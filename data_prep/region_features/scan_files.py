@@ -46,9 +46,7 @@ class FeatureFiles:
         first = np.asarray(self.features[number * copies])
         if copies > 1 and not np.array_equal(first, self.features[(number + 1) * copies - 1]):
             return f"row {number * copies} and the four behind it are not the same image"
-        if not np.isfinite(first).all() or np.abs(first).max() > _LARGEST:
-            return f"not finite, or beyond {_LARGEST:,.0f}, the largest float16"
-        return as_rows(first, shape).astype(np.float16)
+        return to_float16(as_rows(first, shape))
 
 
 def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> FeatureFiles:
@@ -88,6 +86,13 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
         image_ids = image_ids[::CAPTIONS_PER_IMAGE]
     caption_ids = _read_ids(folder / f"{split}_capids.txt", (len(captions),))
     return FeatureFiles(features, captions, image_ids, caption_ids)
+
+
+def to_float16(features: np.ndarray) -> np.ndarray | str:
+    """Features as they are stored, or their fault in words."""
+    if not np.isfinite(features).all() or np.abs(features).max() > _LARGEST:
+        return f"not finite, or beyond {_LARGEST:,.0f}, the largest float16"
+    return features.astype(np.float16)
 
 
 def as_rows(features: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

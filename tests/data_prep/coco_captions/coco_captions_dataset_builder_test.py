@@ -95,7 +95,7 @@ def test_restval_can_be_left_out(manual_dir):
 
 def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED | {"restval": 30})
-    with pytest.raises(ValueError, match=r"dataset_coco\.json.*restval: 1 instead of 30"):
+    with pytest.raises(ValueError, match=r"Karpathy.*restval: 1 instead of 30"):
         _build(manual_dir)
     monkeypatch.setattr(Builder, "EXPECTED", _EXPECTED)
     (manual_dir / "train2014" / _file_name("train2014", 25)).unlink()

@@ -1,8 +1,11 @@
 """Layouts of captioned images: Flickr8k, COCO, Flickr30k, SCAN's features."""
 
+import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
+import h5py
 import numpy as np
 
 from tests.data_prep.fuzzing.contents import Images, text_of, write_csv, write_zip
@@ -190,6 +193,31 @@ def flickr30k(folder: Any, images: Images) -> None:
         ]
         (folder / f"{split}.txt").write_text("".join(f"{name}\n" for name in chosen))
     write_zip(folder / "flickr30k-images.zip", {name: images(n) for n, name in enumerate(names)})
+
+
+def detections(layout: str) -> Callable[[Any, Images], None]:
+    """Regions in any number of the images of `karpathy`, by a detector."""
+
+    def write(folder: Any, images: Images) -> None:
+        karpathy(folder, images)
+        (folder / "features").mkdir()
+        path, rng, rows = folder / "features" / f"trainval.{layout}", np.random.default_rng(0), []
+        for count, image_id in enumerate(_COCO_IMAGES, 1):
+            features = rng.random((count, 2048), np.float32)
+            boxes = np.zeros((count, 4), np.float32)
+            if layout == "npz":
+                name = folder / "features" / str(image_id)
+                np.savez(name, x=features, bbox=boxes, num_bbox=count)
+            elif layout == "hdf5":
+                with h5py.File(path, "a") as file:
+                    file[f"{image_id}_features"], file[f"{image_id}_boxes"] = features, boxes
+            else:
+                encoded = [base64.b64encode(each.tobytes()).decode() for each in (boxes, features)]
+                rows.append("\t".join([str(image_id), "640", "480", str(count), *encoded]))
+        if rows:
+            path.write_text("".join(f"{row}\r\n" for row in rows), newline="")
+
+    return write
 
 
 def regions(folder: Any, images: Images) -> None:

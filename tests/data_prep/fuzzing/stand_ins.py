@@ -16,6 +16,7 @@ _CITE = "data_prep.cite.cite_dataset_builder.Builder"
 _CC = "data_prep.conceptual_captions.conceptual_captions_dataset_builder.Builder"
 _SBU = "data_prep.sbu.sbu_dataset_builder.Builder"
 _PINTEREST = "data_prep.pinterest.pinterest_dataset_builder.Builder"
+_REGIONS = "data_prep.region_features.region_features_dataset_builder.Builder"
 _FLICKR30K = "data_prep.flickr30k.flickr30k_dataset_builder.Builder"
 
 
@@ -147,4 +148,14 @@ STAND_INS = (
         for config in ("images", "entities")
     ),
     StandIn("region_features", "regions", captioned.regions, {}, is_counted=False),
+    *(
+        StandIn(
+            "region_features",
+            "coco_detections",
+            captioned.detections(layout),
+            {f"{_REGIONS}.EXPECTED": {"coco_detections": {"train": 3, "validation": 1, "test": 2}}},
+            layout=layout,
+        )
+        for layout in ("tsv", "hdf5", "npz")
+    ),
 )

@@ -86,7 +86,7 @@ def test_published_counts_and_shapes_are_checked(tmp_path):
         _build(tmp_path, "coco")
     with pytest.raises(ValueError, match=re.escape("[4, 36, 2048]; this config takes")):
         _build(tmp_path, "grid_7x7")
-    captions = {c.name: sum(c.images.values()) * 5 for c in Builder.BUILDER_CONFIGS}
+    captions = {name: sum(images.values()) * 5 for name, images in Builder.EXPECTED.items()}
     assert captions["flickr30k"] == 155_070
     assert captions["coco"] == 5 * (113_287 + 5_000 + 1_000 + 5_000)
 

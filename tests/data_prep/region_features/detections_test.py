@@ -1,0 +1,356 @@
+"""Regions in any number, in the files that the field's detectors and their converters write."""
+
+import base64
+import collections
+import csv
+import json
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.region_features.feature_stores import FeatureStores, number_of_name
+from data_prep.region_features.region_features_dataset_builder import Builder
+from xmodal import data
+
+# COCO id -> Karpathy split, folder and number of regions.
+_IMAGES = {
+    9: ("train", "train2014", 3),
+    42: ("restval", "val2014", 12),
+    73: ("val", "val2014", 1),
+    391895: ("test", "val2014", 5),
+}
+_CHANNELS = 2048
+
+
+def _features(image_id):
+    generator = np.random.default_rng(image_id)
+    return generator.random((_IMAGES[image_id][2], _CHANNELS), np.float32) * 30
+
+
+def _name(image_id):
+    return f"COCO_{_IMAGES[image_id][1]}_{image_id:012d}"
+
+
+def _boxes(image_id):
+    return np.arange(4 * _IMAGES[image_id][2], dtype=np.float32).reshape(-1, 4)
+
+
+def _bottom_up_tsv(folder, images):
+    """tools/generate_tsv.py of peteanderson80/bottom-up-attention; one file per GPU."""
+    names = ["image_id", "image_w", "image_h", "num_boxes", "boxes", "features"]
+    for part in range(2):
+        with (folder / f"trainval_resnet101.tsv.{part}").open("w", newline="") as file:
+            writer = csv.DictWriter(file, delimiter="\t", fieldnames=names)
+            for image_id in images[part::2]:
+                writer.writerow(
+                    {
+                        "image_id": image_id,
+                        "image_w": 640,
+                        "image_h": 480,
+                        "num_boxes": _IMAGES[image_id][2],
+                        "boxes": base64.b64encode(_boxes(image_id)).decode(),
+                        "features": base64.b64encode(_features(image_id)).decode(),
+                    }
+                )
+
+
+def _lxmert_tsv(folder, images):
+    """data/mscoco_imgfeat/*_obj36.tsv of airsplay/lxmert; bytes literals, as some writers leave."""
+    lines = []
+    for image_id in images:
+        count = _IMAGES[image_id][2]
+        packed = [np.arange(count), np.ones(count, np.float32)] * 2
+        texts = [base64.b64encode(each).decode() for each in packed]
+        boxes, features = (base64.b64encode(f(image_id)) for f in (_boxes, _features))
+        lines.append([_name(image_id), 480, 640, *texts, count, boxes, features])
+    with (folder / "val2014_obj36.tsv").open("w", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows(lines)
+
+
+def _hdf5_per_image(folder, images):
+    """coco_detections.hdf5 of aimagelab/meshed-memory-transformer."""
+    with h5py.File(folder / "coco_detections.hdf5", "w") as file:
+        for image_id in images:
+            file[f"{image_id}_features"] = _features(image_id)
+            file[f"{image_id}_boxes"] = _boxes(image_id)
+            file[f"{image_id}_cls_prob"] = np.ones((_IMAGES[image_id][2], 7), np.float32)
+
+
+def _hdf5_adaptive(folder, images):
+    """tools/adaptive_detection_features_converter.py of jnhwkim/ban-vqa."""
+    ends = np.cumsum([_IMAGES[image_id][2] for image_id in images])
+    with h5py.File(folder / "trainval.hdf5", "w") as file:
+        file["image_features"] = np.concatenate([_features(image_id) for image_id in images])
+        file["pos_boxes"] = np.stack([np.append(0, ends[:-1]), ends], 1).astype(np.int32)
+    rows = {image_id: row for row, image_id in enumerate(images)}
+    (folder / "trainval_imgid2idx.pkl").write_bytes(pickle.dumps(rows, protocol=0))  # Python 2
+
+
+def _hdf5_padded(folder, images):
+    """data/extract_features_detectron.py of batra-mlp-lab/visdial-challenge-starter-pytorch.
+
+    Rows that were not written stay zero, all of them where an image could not be read.
+    """
+    with h5py.File(folder / "data_img_faster_rcnn_x101.h5", "w") as file:
+        file["image_ids"] = np.array([*images, 7000])
+        shape = (len(images) + 1, 20, _CHANNELS)
+        features = file.create_dataset("features", shape)
+        for row, image_id in enumerate(images):
+            features[row, : _IMAGES[image_id][2]] = _features(image_id)
+
+
+def _npz_per_image(folder, images):
+    """extract_features.py of MILVLG/bottom-up-attention.pytorch, with its pickled `info`."""
+    for image_id in images:
+        info = {"image_id": _name(image_id), "objects_id": np.zeros(3), "attrs_conf": [0.5]}
+        np.savez_compressed(
+            folder / _name(image_id),
+            x=_features(image_id),
+            bbox=_boxes(image_id),
+            num_bbox=_IMAGES[image_id][2],
+            image_h=480,
+            image_w=640,
+            info=info,
+        )
+
+
+def _npz_channels_first(folder, images):
+    """openvqa's copies of them, which its reader transposes."""
+    for image_id in images:
+        features, count = _features(image_id), _IMAGES[image_id][2]
+        np.savez(folder / f"{image_id}.npz", x=features.T, bbox=_boxes(image_id), num_bbox=count)
+
+
+def _npz_self_critical(folder, images):
+    """scripts/make_bu_data.py of ruotianluo/self-critical.pytorch: cocobu_att/ID.npz."""
+    (folder / "cocobu_att").mkdir()
+    for image_id in images:
+        np.savez_compressed(folder / "cocobu_att" / str(image_id), feat=_features(image_id))
+
+
+def _lmdb(items):
+    def write(folder, images):
+        lmdb = pytest.importorskip("lmdb")
+        path = folder / "coco_trainval_resnet101_faster_rcnn_genome.lmdb"
+        with lmdb.open(str(path), map_size=2**24) as env, env.begin(write=True) as transaction:
+            for image_id in images:
+                transaction.put(str(image_id).encode(), items(image_id))
+            keys = [str(image_id).encode() for image_id in images]
+            transaction.put(b"keys", pickle.dumps(keys))
+
+    return write
+
+
+def _vilbert_item(image_id):
+    """script/convert_trainval_lmdb.py of jiasenlu/vilbert_beta: a row of the TSV as csv gave it."""
+    fields = {"image_id": str(image_id), "num_boxes": str(_IMAGES[image_id][2])}
+    fields["features"] = base64.b64encode(_features(image_id)).decode()
+    return pickle.dumps(collections.OrderedDict(fields))
+
+
+def _mmf_item(image_id):
+    """Arrays, padded to 100 regions, as in later converters."""
+    features = np.zeros((20, _CHANNELS), np.float32)
+    features[: _IMAGES[image_id][2]] = _features(image_id)
+    item = {"image_id": image_id, "num_boxes": np.int64(_IMAGES[image_id][2])}
+    return pickle.dumps(item | {"features": features, "boxes": _boxes(image_id)}, protocol=5)
+
+
+_WRITERS = {
+    "bottom-up tsv": _bottom_up_tsv,
+    "lxmert tsv": _lxmert_tsv,
+    "hdf5 per image": _hdf5_per_image,
+    "hdf5 adaptive": _hdf5_adaptive,
+    "hdf5 padded": _hdf5_padded,
+    "npz": _npz_per_image,
+    "npz channels first": _npz_channels_first,
+    "npz self-critical": _npz_self_critical,
+    "vilbert lmdb": _lmdb(_vilbert_item),
+    "mmf lmdb": _lmdb(_mmf_item),
+}
+
+
+@pytest.mark.parametrize("layout", _WRITERS)
+def test_every_layout_gives_the_features_of_every_image(tmp_path, layout):
+    images = list(_IMAGES)[::-1]
+    _WRITERS[layout](tmp_path, images)
+    stores = FeatureStores(tmp_path)
+    assert 7 not in stores
+    for image_id in images:
+        found = stores.read(image_id)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, _features(image_id))
+
+
+def _write_karpathy(folder):
+    records = [
+        {
+            "filepath": part,
+            "filename": f"{_name(image_id)}.jpg",
+            "split": split,
+            "cocoid": image_id,
+            "sentences": [
+                {"raw": f"caption {k} of {image_id}", "sentid": 10 * image_id + k} for k in range(6)
+            ],
+        }
+        for image_id, (split, part, _) in _IMAGES.items()
+    ]
+    (folder / "dataset_coco.json").write_text(json.dumps({"images": records}))
+
+
+@pytest.fixture
+def manual_dir(tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        Builder.EXPECTED, "coco_detections", {"train": 2, "validation": 1, "test": 1}
+    )
+    _write_karpathy(tmp_path)
+    (tmp_path / "features").mkdir()
+    return tmp_path
+
+
+def _build(folder, config="coco_detections", **kwargs):
+    builder = Builder(config=config, data_dir=folder / "tfds", **kwargs)
+    settings = tfds.download.DownloadConfig(manual_dir=str(folder))
+    builder.download_and_prepare(download_config=settings)
+    return builder
+
+
+def test_regions_and_captions_are_joined_and_padded_in_batches(manual_dir):
+    _bottom_up_tsv(manual_dir / "features", list(_IMAGES))
+    builder = _build(manual_dir)
+    found = {int(e["image_id"]): e for e in builder.as_data_source("train")}
+    assert sorted(found) == [9, 42]
+    assert found[42]["image"].dtype == np.float16
+    np.testing.assert_array_equal(found[42]["image"], _features(42).astype(np.float16))
+    assert list(found[42]["caption_ids"]) == [420 + k for k in range(6)]
+    (test,) = builder.as_data_source("test")
+    assert [caption.decode() for caption in test["captions"]] == [
+        f"caption {k} of 391895" for k in range(5)
+    ]
+    config = {
+        "dataset": "region_features",
+        "config": "coco_detections",
+        "data_dir": str(manual_dir / "tfds"),
+        "image": {"max_regions": 10},
+        "text": {"vocabulary_size": 60, "max_length": 12},
+        "captions_per_image": 1,
+    }
+    (batch,) = data.train_batches(
+        config, split="train", seed=0, batch_size=2, first_step=0, total_steps=1
+    )
+    assert batch["image"].shape == (2, 10, _CHANNELS)
+    for image, mask, image_id in zip(
+        batch["image"], batch["image_mask"], batch["image_id"], strict=True
+    ):
+        kept = min(10, _IMAGES[int(image_id)][2])
+        assert mask.tolist() == [row < kept for row in range(10)]
+        expected = _features(int(image_id))[:kept].astype(np.float16)
+        np.testing.assert_array_equal(image[:kept], expected)
+
+
+def test_flickr30k_is_joined_by_the_names_of_files(tmp_path, monkeypatch):
+    images = {"train": 1, "validation": 1, "test": 1}
+    monkeypatch.setitem(Builder.EXPECTED, "flickr30k_detections", images)
+    names = {"train": "4294967296.jpg", "val": "36979.jpg", "test": "1000092795.jpg"}
+    images = [
+        {"filename": name, "imgid": n, "split": split}
+        | {"sentences": [{"raw": f"a dog {k}", "sentid": 5 * n + k} for k in range(5)]}
+        for n, (split, name) in enumerate(names.items())
+    ]
+    (tmp_path / "dataset_flickr30k.json").write_text(json.dumps({"images": images}))
+    (tmp_path / "features").mkdir()
+    for n, name in enumerate(names.values()):
+        features = np.full((n + 1, _CHANNELS), n, np.float32)
+        np.save(tmp_path / "features" / name.replace("jpg", "npy"), features)
+    builder = _build(tmp_path, "flickr30k_detections")
+    (example,) = builder.as_data_source("test")
+    assert example["image_id"] == 2
+    assert example["image"].tolist() == [[2] * _CHANNELS] * 3
+
+
+def test_images_with_bad_or_missing_features_are_left_out(manual_dir):
+    _npz_per_image(manual_dir / "features", [9])
+    np.savez(manual_dir / "features" / "42.npz", x=np.full((3, _CHANNELS), np.nan, np.float32))
+    np.savez(manual_dir / "features" / "73.npz", y=_features(73))
+    with pytest.raises(UnexpectedFilesError, match=r"no usable record in split validation"):
+        _build(manual_dir)
+    np.savez(manual_dir / "features" / "73.npz", feat=_features(73))
+    np.savez(manual_dir / "features" / "391895.npz", feat=_features(391895))
+    builder = _build(manual_dir, min_kept=0.5)
+    listed = (builder.data_path / "left_out.csv").read_text()
+    assert f'{_name(42)}.jpg,bad features,"not finite' in listed
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("7\t640\t480\t2\tAAAA\tAAAAAAAAAAAAAAAA\n", "3 numbers of 2 regions"),
+        ("7\t640\t480\t1\tAAAA\t*\n", "Error"),
+        ("7\t640\t480\t1\tAAAA\n", "5 fields, not 6 or 10"),
+        ("7\t640\t480\t0\t\t\n", "0 numbers of 0 regions"),
+        ("7\t640\t480\tmany\tAAAA\tAAAAAAAAAAAAAAAA\n", "invalid literal"),
+    ],
+)
+def test_damaged_lines_are_faults_of_their_image(tmp_path, content, fault):
+    (tmp_path / "some.tsv").write_text(content)
+    assert fault in FeatureStores(tmp_path).read(7)
+
+
+class _Harm:
+    def __reduce__(self):
+        return print, ("this must never run",)
+
+
+def test_pickles_run_no_code(tmp_path, capsys):
+    _hdf5_adaptive(tmp_path, [9])
+    (tmp_path / "trainval_imgid2idx.pkl").write_bytes(pickle.dumps({9: _Harm()}))
+    with pytest.raises(UnexpectedFilesError, match=r"it asks for builtins\.print"):
+        FeatureStores(tmp_path)
+    single = tmp_path / "single"
+    single.mkdir()
+    np.save(single / "9.npy", np.array([_Harm()]), allow_pickle=True)
+    assert "allow_pickle=False" in FeatureStores(single).read(9)
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    _lmdb(lambda image_id: pickle.dumps({"features": _Harm()}))(packed, [9])
+    assert "it asks for builtins.print" in FeatureStores(packed).read(9)
+    assert "must never run" not in capsys.readouterr().out
+
+
+def test_an_image_whose_features_were_never_written_has_none(tmp_path):
+    _hdf5_padded(tmp_path, [9])
+    assert "float32 [0, 2048]" in FeatureStores(tmp_path).read(7000)
+
+
+def test_stores_that_cannot_be_used_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="has no features of images"):
+        FeatureStores(tmp_path)
+    _npz_self_critical(tmp_path, [9])
+    _hdf5_per_image(tmp_path, [9])
+    np.testing.assert_array_equal(FeatureStores(tmp_path).read(9), _features(9))
+    np.savez(tmp_path / "cocobu_att" / "9.npz", feat=_features(42))
+    with pytest.raises(UnexpectedFilesError, match="image 9 comes twice with other features"):
+        FeatureStores(tmp_path)
+    path = tmp_path / "coco_detections.hdf5"
+    path.write_bytes(path.read_bytes()[:900])
+    with pytest.raises(UnexpectedFilesError, match="is cut off or no HDF5"):
+        FeatureStores(tmp_path)
+    path.unlink()
+    with h5py.File(path, "w") as file:
+        file["image_features"] = np.zeros((1, 3, 8), np.float32)
+    with pytest.raises(UnexpectedFilesError, match="does not say whose features it holds"):
+        FeatureStores(tmp_path)
+    path.unlink()
+    np.save(tmp_path / "mean.npy", np.zeros((1, 8)))
+    with pytest.raises(UnexpectedFilesError, match="the name 'mean' has no number"):
+        FeatureStores(tmp_path)
+
+
+def test_numbers_of_names():
+    names = ["391895", "COCO_val2014_000000391895.jpg", "a/b/1000092795.npz", "000000000009"]
+    assert list(map(number_of_name, names)) == [391895, 391895, 1000092795, 9]
+    assert number_of_name("mean") is None
