@@ -4,6 +4,7 @@ import dataclasses
 
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import pearson
+from xmodal.losses.regularizers import diversity, mmd, uniformity
 from xmodal.losses.relations import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
 from xmodal.losses.similarity import SIMILARITIES, Similarity, make_similarity
@@ -33,12 +34,15 @@ class Loss:
 
 LOSSES: dict[str, Loss] = {
     "distance_triplet": Loss(distance_triplet),
+    "diversity": Loss(diversity, negatives=False),
+    "mmd": Loss(mmd, negatives=False),
     "pearson": Loss(pearson, negatives=False),
     "relation_bce": Loss(relation_bce, module="relation_classifier", negatives=False),
     "sigmoid": Loss(sigmoid),
     "soft_contrastive": Loss(soft_contrastive),
     "softmax": Loss(softmax),
     "triplet": Loss(triplet),
+    "uniformity": Loss(uniformity, negatives=False),
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from xmodal.config import UserError, lookup
-from xmodal.pretrained import pcme
+from xmodal.pretrained import pcme, pvse
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.report import Mapper, Report
@@ -39,6 +39,7 @@ MODELS: Mapping[str, ModelConverter] = {
         lambda arrays, variant: pcme.describe_pcme(arrays),
         expected_unexpected=pcme.EXPECTED_UNEXPECTED,
     ),
+    "pvse": ModelConverter(pvse.describe_pvse, variants=tuple(pvse.VARIANTS)),
 }
 """By the name of the paper's model."""
 

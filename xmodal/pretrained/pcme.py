@@ -3,7 +3,8 @@
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import IMAGES, SENTENCES, torchvision_depth
-from xmodal.pretrained.torch_models import Arrays, Published
+from xmodal.pretrained.pvse import attention_rules, pie_rules
+from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
 # Of a checkpoint that training can go on from.
 EXPECTED_UNEXPECTED = (r"(optimizer|lr_scheduler)\.",)
@@ -66,12 +67,9 @@ def describe_pcme(arrays: Arrays) -> Published:
     )
 
 
-def _branches(encoder: str) -> dict[str, torch_models.LayerRule]:
+def _branches(encoder: str) -> dict[str, LayerRule]:
     """Attention of the mean and of the spread, and the layer norm of the mean."""
-    rules = {"head/mean/norm": torch_models.norm(f"{encoder}pie_net.layer_norm")}
-    for branch, module in (("mean", "pie_net"), ("log_sigma", "uncertain_net")):
-        layers = {"attention_hidden": "attention.w_1", "attention_scores": "attention.w_2"}
-        layers["attended"] = "fc"
-        for ours, theirs in layers.items():
-            rules[f"head/{branch}/{ours}"] = torch_models.linear(f"{encoder}{module}.{theirs}")
-    return rules
+    return {
+        **pie_rules("head/mean", f"{encoder}pie_net"),
+        **attention_rules("head/log_sigma", f"{encoder}uncertain_net"),
+    }

@@ -5,7 +5,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from xmodal.models.heads import attention, gaussian, pooling, transformer
+from xmodal.models.heads import attention, gaussian, pie, pooling, transformer
 from xmodal.models.table import Row, make_part
 
 HEADS: Mapping[str, Row] = {
@@ -14,6 +14,7 @@ HEADS: Mapping[str, Row] = {
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
     "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
+    "pie": Row(pie.PieConfig, pie.Pie),
     "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),
     "transformer": Row(transformer.TransformerConfig, transformer.Transformer),
 }

@@ -17,7 +17,12 @@ from xmodal.models.mode import Mode
 
 
 def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Returns the softmax over the real tokens, scores [N, T] -> [N, T]; 0 for padding."""
+    """Returns the softmax over the real tokens, scores [..., T] -> [..., T]; 0 for padding.
+
+    Args:
+      scores: of tokens.
+      mask: True for real tokens, of a shape that broadcasts; None where all are real.
+    """
     if mask is None:
         return jax.nn.softmax(scores)
     # Finite, so that an item without any real token (a row of padding) gives no nan.

@@ -14,14 +14,10 @@ import jax.numpy as jnp
 from xmodal.config import UserError, setting
 from xmodal.models.embedding import Embedding
 from xmodal.models.features import Features
-from xmodal.models.heads.attention import attend, masked_softmax
-from xmodal.models.heads.pooling import final_state, last_token, mean_tokens
-from xmodal.models.initializers import LINEAR
+from xmodal.models.heads import pie
+from xmodal.models.heads.pooling import last_token
 from xmodal.models.mode import Mode
-from xmodal.models.normalize import l2_normalize
 from xmodal.models.recurrent import Recurrent
-
-SOURCES = ("auto", "mean", "last", "state")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +28,8 @@ class GaussianConfig:
       width: D, of the embeddings.
       samples: K, of each item.
       seed: of the samples outside of training.
-      source: summary of all tokens to which attention is added: their "mean", the "last" real
-        one, the final "state" of a recurrent encoder; "auto" is the state where there is one,
-        else the mean.
-      linear: map that summary by a linear layer; without it, it must be `width` wide.
+      source: see `pie.PieConfig`.
+      linear: see `pie.PieConfig`.
       recurrent: give log sigma a bidirectional GRU of its own over the word vectors, of which it
         takes the output at the last real token, as summary (PCME's texts).
     """
@@ -43,7 +37,7 @@ class GaussianConfig:
     width: int = setting(1024, at_least=1)
     samples: int = setting(7, at_least=1)
     seed: int = 0
-    source: str = setting("auto", one_of=SOURCES)
+    source: str = setting("auto", one_of=pie.SOURCES)
     linear: bool = True
     recurrent: bool = False
 
@@ -109,50 +103,24 @@ class Branch(nn.Module):
     def __call__(self, features: Features) -> tuple[jax.Array, jax.Array]:
         """Returns float32 [N, D] and the attention weights [N, T]."""
         config = self.config
-        words = features.extras.get("words", features.tokens).astype(jnp.float32)
-        read = dataclasses.replace(features, tokens=words)
-        weights = self._attention(read)
-        attended = nn.Dense(config.width, kernel_init=LINEAR["xavier"], name="attended")
-        residual = attended(attend(weights, read))
-        summary = self._summarize(features, read)
-        if not self.is_mean:
-            return summary + residual, weights
-        norm = nn.LayerNorm(epsilon=1e-5, use_fast_variance=False, name="norm")
-        return l2_normalize(norm(summary + jax.nn.sigmoid(residual))), weights
+        words = pie.read_words(features)
+        attended, weights = pie.attend_words(words, 1, config.width)
+        summary = self._summarize(features, words)
+        if self.is_mean:
+            vectors = pie.normalize(summary + jax.nn.sigmoid(attended[:, 0]))
+        else:
+            vectors = summary + attended[:, 0]
+        return vectors, weights[..., 0]
 
-    def _attention(self, read: Features) -> jax.Array:
-        def dense(width: int, name: str) -> nn.Dense:
-            return nn.Dense(width, use_bias=False, kernel_init=LINEAR["xavier"], name=name)
-
-        hidden = dense(max(1, read.tokens.shape[-1] // 2), "attention_hidden")(read.tokens)
-        scores = dense(1, "attention_scores")(jnp.tanh(hidden))[..., 0]
-        return masked_softmax(scores, read.mask)
-
-    def _summarize(self, features: Features, read: Features) -> jax.Array:
+    def _summarize(self, features: Features, words: Features) -> jax.Array:
         config = self.config
-        if config.recurrent and not self.is_mean:
-            if config.width % 2:
-                raise UserError(
-                    f"The head 'gaussian' with recurrent=True splits its width of {config.width} "
-                    "over two directions; give an even width."
-                )
-            layer = Recurrent("gru", config.width // 2, 1, True, 0.0, jnp.float32, name="recurrent")
-            outputs, _ = layer(read.tokens, read.lengths(), False)
-            return last_token(dataclasses.replace(read, tokens=outputs))
-        summary = _read_source(features, config.source).astype(jnp.float32)
-        if config.linear:
-            return nn.Dense(config.width, kernel_init=LINEAR["torch"], name="summary")(summary)
-        if summary.shape[-1] != config.width:
+        if not config.recurrent or self.is_mean:
+            return pie.summarize(features, config.source, config.width, config.linear, "gaussian")
+        if config.width % 2:
             raise UserError(
-                f"The head 'gaussian' with linear=False and width={config.width} gets features of "
-                f"width {summary.shape[-1]}; make them equal, or set linear=True."
+                f"The head 'gaussian' with recurrent=True splits its width of {config.width} "
+                "over two directions; give an even width."
             )
-        return summary
-
-
-def _read_source(features: Features, source: str) -> jax.Array:
-    if source == "auto":
-        source = "state" if "state" in features.extras else "mean"
-    if source == "state":
-        return final_state(features, "The head 'gaussian' with source='state'")
-    return last_token(features) if source == "last" else mean_tokens(features)
+        layer = Recurrent("gru", config.width // 2, 1, True, 0.0, jnp.float32, name="recurrent")
+        outputs, _ = layer(words.tokens, words.lengths(), False)
+        return last_token(dataclasses.replace(words, tokens=outputs))

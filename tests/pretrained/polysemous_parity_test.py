@@ -1,0 +1,249 @@
+"""PVSE and PCME against torch: embeddings, every loss, and the gradient of every weight.
+
+The weights come through the converters, under the names of the released checkpoints.
+"""
+
+import dataclasses
+
+import jax
+import numpy as np
+import parity
+import pytest
+from published_polysemous import make_pcme, make_pvse, torch_pixels
+from torch_import import import_torch
+from torch_resnet import make_resnet
+
+from tests.losses.conftest import Embedding
+from xmodal.losses import LOSSES, Context, make_similarity
+from xmodal.models import make_dual_encoder
+from xmodal.models.encoders import resnet
+from xmodal.pretrained.folder import read_weights
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.training.tree import flatten
+
+SMALL, CHANNELS, ROWS, SIZE = (2, 2), 512, 9, 5
+LENGTHS = (7, 1, 4, 2, 3)
+IDS = np.random.default_rng(0).integers(0, ROWS, (SIZE, 7))
+INPUTS = {
+    "image": {"image": parity.images(SIZE, 75)},
+    "text": {
+        "text_ids": IDS.astype(np.int32),
+        "text_mask": np.int32(np.arange(7) < np.array(LENGTHS)[:, None]),
+    },
+}
+PVSE_TASKS = [
+    ("triplet", 1.0, {"margin": 0.1, "mining": "hardest", "reduction": "mean"}),
+    ("diversity", 0.1, {}),
+    ("mmd", 0.01, {}),
+]
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
+    return import_torch()
+
+
+@pytest.fixture
+def convert(torch, tmp_path):
+    """Converts a state dict by file: the description, `params` and `model_state` of the model."""
+
+    def make(name, weights, variant=""):
+        root = tmp_path / f"files{len(list(tmp_path.iterdir()))}"
+        root.mkdir()
+        (root / "vocab.txt").write_text("".join(f"w{n}\n" for n in range(ROWS)))
+        own = {key: array for key, array in weights.items() if ".cnn.fc." not in f".{key}"}
+        torch.save(own, root / "model.pth")
+        made = convert_model(name, root / "model.pth", variant, str(root / "vocab.txt"))
+        save_model(root / "made", *made)
+        trees = {side: parity.nest(read_weights(root / "made" / side)) for side in INPUTS}
+        params = {side: params for side, (params, _) in trees.items()}
+        return read_model(root / "made"), params, {s: state for s, (_, state) in trees.items()}
+
+    return make
+
+
+def embed(model, params, state):
+    return [model.embed(side, params, state, INPUTS[side])[0] for side in INPUTS]
+
+
+def compute(tasks, views, similarity, similarity_params):
+    ids = np.arange(SIZE, dtype=np.int32)
+    context = Context(ids, ids, similarity, similarity_params)
+    terms = [
+        weight * LOSSES[name].function(*views, context, **options)[0]
+        for name, weight, options in tasks
+    ]
+    return sum(terms)
+
+
+def check_gradients(found, weights, convert, name, variant=""):
+    """Compares the gradients of a side's parameters with those in torch.
+
+    The gradients of a state dict go through the converter like weights do.
+    """
+    missing = {key: value for key, value in weights.items() if value.grad is None}
+    gradients = {key: value.grad for key, value in weights.items() if value.grad is not None}
+    gradients |= {key: value.detach() * 0 for key, value in missing.items()}
+    wanted = flatten(convert(name, gradients, variant)[1])
+    for path, gradient in flatten(found).items():
+        if path.startswith("image/encoder/"):
+            continue
+        expected = wanted[path]
+        if path.endswith(("/ir/bias", "/iz/bias")):
+            # Two biases of torch, each with the gradient of their sum.
+            expected = expected / 2
+        scale = max(np.abs(expected).max(), 1e-5)
+        error = np.abs(gradient - expected).max() / scale
+        assert error < 1e-4, (path, error)
+
+
+def named(model, buffers):
+    """Parameters, and statistics that have no gradient, by the names of the state dict."""
+    return dict(model.named_parameters()) | buffers
+
+
+def freeze(params):
+    image = {**params["image"], "encoder": jax.lax.stop_gradient(params["image"]["encoder"])}
+    return {**params, "image": image}
+
+
+def torch_hinges(torch, scores, margin):
+    """Mean of the hardest negatives of rows and columns."""
+    pairs = torch.diag(scores)
+    off = ~torch.eye(len(scores), dtype=bool)
+    rows = (margin + scores - pairs[:, None]).clamp(min=0) * off
+    columns = (margin + scores - pairs[None]).clamp(min=0) * off
+    return rows.max(1)[0].mean() + columns.max(0)[0].mean()
+
+
+def torch_pvse_loss(torch, images, texts):
+    (x, x_residuals, _), (y, y_residuals, _) = images, texts
+    embeddings = x.shape[1]
+    scores = torch.einsum("ikd,jld->ijkl", x, y).flatten(2).max(-1)[0]
+    loss = torch_hinges(torch, scores, 0.1)
+    if embeddings == 1:
+        return loss
+    for residuals in (x_residuals, y_residuals):
+        unit = residuals / residuals.norm(dim=-1, keepdim=True)
+        cosines = (unit @ unit.transpose(1, 2)) * (1 - torch.eye(embeddings))
+        loss = loss + 0.1 * (cosines.flatten(1).norm(dim=1) / embeddings**2).mean()
+    x, y = x.flatten(0, 1), y.flatten(0, 1)
+
+    def kernel(one, other):
+        return torch.exp(-0.5 * torch.norm(one[:, None] - other, dim=2))
+
+    return loss + 0.01 * (kernel(x, x) - 2 * kernel(x, y) + kernel(y, y)).mean()
+
+
+@pytest.mark.parametrize(("embeddings", "variant"), [(1, "legacy"), (2, "legacy"), (3, "final")])
+def test_pvse_equals_torch(torch, convert, embeddings, variant):
+    cnn, forward = make_resnet(torch, SMALL)
+    model, functions = make_pvse(
+        torch, cnn, forward,
+        channels=CHANNELS, rows=ROWS, embeddings=embeddings, legacy=variant == "legacy",
+    )  # fmt: skip
+    description, params, state = convert("pvse", model.state_dict(), variant)
+    ours = make_dual_encoder(description.model())
+    assert ours.similarity.name == ("cosine" if embeddings == 1 else "max_cosine")
+    tasks = PVSE_TASKS[:1] if embeddings == 1 else PVSE_TASKS
+
+    def loss(params):
+        views = embed(ours, freeze(params), state)
+        return compute(tasks, views, ours.similarity, {}), views
+
+    run = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    (value, views), gradients = run(params)
+    pixels = torch_pixels(torch, INPUTS["image"]["image"])
+    images = functions.images(pixels)
+    texts = functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS))
+    for view, (vectors, residuals, attention) in zip(views, (images, texts), strict=True):
+        expected = vectors[:, 0] if embeddings == 1 else vectors
+        assert view.vector.shape == expected.shape
+        assert parity.relative(view.vector, expected.detach()) < 1e-4
+        assert parity.relative(view.extras["residuals"], residuals.detach()) < 1e-4
+        assert parity.relative(view.extras["attention"], attention.detach()) < 1e-4
+    expected = torch_pvse_loss(torch, images, texts)
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-4)
+    expected.backward()
+    check_gradients(gradients, named(model, dict(model.named_buffers())), convert, "pvse", variant)
+
+
+def torch_pcme_loss(torch, x, y, spreads, criterion, kl_weight):
+    """Sums over all pairs of items, counted once per direction, and the divergence."""
+    distances = ((x[:, None, :, None] - y[None, :, None]) ** 2).sum(-1).add(1e-6).sqrt()
+    logits = (-criterion.negative_scale * distances + criterion.shift).flatten(2)
+    signs = 2 * torch.eye(len(x))[..., None] - 1
+    both = torch.logsumexp(torch.stack([logits, -logits]), 0)
+    log_p = torch.logsumexp(signs * logits - both, -1) - np.log(logits.shape[-1])
+    loss = -2 * log_p.sum()
+    for samples, spread in zip((x, y), spreads, strict=True):
+        mean = samples.mean(1)
+        loss = loss - kl_weight * 0.5 * (1 + spread - mean**2 - spread.exp()).sum()
+    return loss
+
+
+def test_pcme_equals_torch(torch, convert):
+    cnn, forward = make_resnet(torch, SMALL)
+    model, functions, criterion = make_pcme(torch, cnn, forward, channels=CHANNELS, rows=ROWS)
+    for module in (model.img_enc.uncertain_net, model.txt_enc.uncertain_net):
+        for weight in module.parameters():  # Spreads near 1, as samples have them.
+            weight.data *= 0.3
+    description, params, state = convert("pcme", model.state_dict())
+    ours = make_dual_encoder(description.model())
+    tasks = [("soft_contrastive", 1.0, {"kl_weight": 0.01})]
+    numbers = {"match_scale": np.float32(0.7), "match_shift": np.float32(1.3)}
+
+    def loss(params, numbers):
+        views = embed(ours, freeze(params), state)
+        similarity = make_similarity({"name": "match_probability"})
+        return compute(tasks, views, similarity, numbers), views
+
+    run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+    (value, views), (gradients, of_numbers) = run(params, numbers)
+    pixels = torch_pixels(torch, INPUTS["image"]["image"])
+    sides = [
+        functions.images(pixels),
+        functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
+    ]
+    samples, spreads = [], []
+    for view, (mean, spread) in zip(views, sides, strict=True):
+        assert parity.relative(view.extras["mean"], mean.detach()) < 1e-4
+        assert parity.relative(view.log_sigma, spread.detach()) < 1e-4
+        # Our noise, so that the samples are the same.
+        noise = (view.vector - view.extras["mean"][:, None]) / np.exp(view.log_sigma)[:, None]
+        samples.append(mean[:, None] + spread.exp()[:, None] * torch.tensor(np.array(noise)))
+        spreads.append(spread)
+        assert parity.relative(view.vector, samples[-1].detach()) < 1e-4
+    expected = torch_pcme_loss(torch, *samples, spreads, criterion, 0.01)
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-4)
+    expected.backward()
+    check_gradients(gradients, named(model, dict(model.named_buffers())), convert, "pcme")
+    for name, scalar in (("scale", criterion.negative_scale), ("shift", criterion.shift)):
+        found = of_numbers[f"match_{name}"]
+        np.testing.assert_allclose(found, scalar.grad.item(), rtol=1e-4)
+
+
+def test_the_sum_variant_divides_by_all_pairs(torch):
+    """Without mining, the mean is over the B x B entries, zeros of the diagonal included."""
+    rng = np.random.default_rng(2)
+    vectors = [rng.normal(size=(SIZE, 2, 6)).astype(np.float32) for _ in range(2)]
+    views = [dataclasses.replace(Embedding(None), vector=vector) for vector in vectors]
+    options = {"margin": 0.1, "mining": "all", "reduction": "mean"}
+    similarity = make_similarity({"name": "max_cosine"})
+    value, gradients = jax.jit(
+        jax.value_and_grad(
+            lambda views: compute([("triplet", 1.0, options)], views, similarity, {})
+        )
+    )(views)
+    leaves = [torch.tensor(vector, requires_grad=True) for vector in vectors]
+    x, y = (leaf / leaf.norm(dim=-1, keepdim=True) for leaf in leaves)
+    scores = torch.einsum("ikd,jld->ijkl", x, y).flatten(2).max(-1)[0]
+    pairs, off = torch.diag(scores), 1 - torch.eye(SIZE)
+    hinges = (0.1 + scores - pairs[:, None]).clamp(min=0) * off
+    expected = hinges.mean() + ((0.1 + scores - pairs[None]).clamp(min=0) * off).mean()
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-4)
+    expected.backward()
+    for gradient, leaf in zip(gradients, leaves, strict=True):
+        assert parity.relative(gradient.vector, leaf.grad) < 1e-4

@@ -1,0 +1,127 @@
+"""Losses without negatives that shape the embeddings of a batch: PVSE's and PCME's."""
+
+import jax
+import jax.numpy as jnp
+
+from xmodal.config import UserError, lookup
+from xmodal.losses.context import Context, Embedding
+from xmodal.losses.similarity.scores import square_distances
+from xmodal.losses.similarity.vectors import unit_length
+
+Number = float | jax.Array
+
+
+def diversity(
+    left: Embedding, right: Embedding, context: Context
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns PVSE's penalty for residuals that point the same way, added over both views.
+
+    The mean over items of |G| / K^2 (Frobenius norm), where G [K, K] has the cosines between the
+    residuals of an item, and zeros on its diagonal; its gradient is 0 where G is.
+
+    Args:
+      left: embedding with the extra `residuals` [B, K, D].
+      right: the same.
+      context: not read.
+
+    Raises:
+      UserError: an embedding has no residuals.
+    """
+    del context
+    found = [_diversity(side) for side in (left, right)]
+    return found[0] + found[1], {}
+
+
+def _diversity(embedding: Embedding) -> jax.Array:
+    if "residuals" not in embedding.extras:
+        raise UserError(
+            "The loss 'diversity' needs embeddings with residuals; give both sides "
+            "head.name='pie', or remove it."
+        )
+    residuals = unit_length(embedding.extras["residuals"])
+    count = residuals.shape[1]
+    cosines = jnp.einsum("bkd,bld->bkl", residuals, residuals, precision="highest")
+    squares = jnp.sum(jnp.square(cosines) * (1 - jnp.eye(count)), axis=(1, 2))
+    return jnp.mean(_root(squares)) / count**2
+
+
+def mmd(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    distance: str = "norm",
+    gamma: Number = 0.5,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the maximum mean discrepancy between the embeddings of both views.
+
+    The mean of k(x, x') - 2 k(x, y) + k(y, y') over all pairs of the B K vectors of each view, an
+    item with itself among them.
+
+    Args:
+      left: embedding of the left view, vectors x.
+      right: embedding of the right view, vectors y; as many.
+      context: not read.
+      distance: k is exp(-gamma d). `norm`: d = |x - y|, as in PVSE's code; `squared`: its square,
+        the Gaussian kernel that PVSE's paper names. The gradient is 0 where x = y.
+      gamma: 0.5 in PVSE.
+
+    Raises:
+      UserError: unknown distance.
+    """
+    del context
+    transform = lookup("config.tasks.*.loss.options.distance", distance, DISTANCES)
+    left, right = _flat(left), _flat(right)
+
+    def kernel(x: jax.Array, y: jax.Array, is_same: bool = False) -> jax.Array:
+        squares = square_distances(x, y, *(jnp.sum(jnp.square(v), axis=-1) for v in (x, y)))
+        if is_same:
+            squares = squares * (1 - jnp.eye(len(x)))  # Rounding would move an item from itself.
+        return jnp.mean(jnp.exp(-gamma * transform(squares)))
+
+    same = kernel(left, left, is_same=True) + kernel(right, right, is_same=True)
+    return same - 2 * kernel(left, right), {}
+
+
+def uniformity(
+    left: Embedding,
+    right: Embedding,
+    context: Context,
+    *,
+    sharpness: Number = 2.0,
+    max_points: int = 128,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns the logarithm of the mean of exp(-sharpness d^2) over pairs of vectors.
+
+    Low for vectors spread evenly over the sphere (Wang and Isola, arXiv:2005.10242). PCME's code
+    takes it over the samples of both views together, off in its released config.
+
+    Args:
+      left: embedding of the left view.
+      right: embedding of the right view.
+      context: key.
+      sharpness: 2 in PCME.
+      max_points: of more vectors so many are drawn, with replacement.
+    """
+    points = jnp.concatenate([_flat(left), _flat(right)])
+    if len(points) > max_points:
+        points = points[jax.random.randint(context.key, (max_points,), 0, len(points))]
+    squares = jnp.sum(jnp.square(points), axis=-1)
+    pairs = -sharpness * square_distances(points, points, squares, squares)
+    first, second = jnp.triu_indices(len(points), 1)
+    count = len(first)
+    return jax.nn.logsumexp(pairs[first, second]) - jnp.log(count), {}
+
+
+def _flat(embedding: Embedding) -> jax.Array:
+    vectors = embedding.vector.astype(jnp.float32)
+    return vectors.reshape(-1, vectors.shape[-1])
+
+
+def _root(squares: jax.Array) -> jax.Array:
+    """Square root with gradient 0 at 0, as torch's norm."""
+    is_zero = squares == 0
+    return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, squares)))
+
+
+DISTANCES = {"norm": _root, "squared": lambda squares: squares}
