@@ -20,6 +20,8 @@ setuptools.setup(
         "absl-py>=2.1,<3",
         "array_record>=0.8,<0.10",
         "clu>=0.0.12,<0.1",
+        # jax locks its cache of compiled functions with it.
+        "filelock>=3.12,<5",
         "flax>=0.12.8,<0.13",
         "grain>=0.2.12,<0.4",
         # tensorflow-datasets 4.9.10 imports it without asking for it.
@@ -43,6 +45,7 @@ setuptools.setup(
         "tensorflow-datasets>=4.9.10,<4.10",
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",
+        "tqdm>=4.66,<5",
     ],
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2,<0.12"],

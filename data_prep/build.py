@@ -5,6 +5,7 @@
 
 import argparse
 import contextlib
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -59,8 +60,10 @@ def build(
         return data_prep.builder_class(name)(config=config, data_dir=data_dir, min_kept=min_kept)
 
     settings = tfds.download.DownloadConfig(manual_dir=manual_dir)
+    tfds.display_progress_bar(sys.stderr.isatty())
     try:
-        with _writer_errors():
+        # TFDS prints that it downloads, which it never does here.
+        with _writer_errors(), contextlib.redirect_stdout(io.StringIO()):
             make_builder().download_and_prepare(download_config=settings)
     except OSError:
         # Another process may have renamed its own copy into place first: the two are equal.

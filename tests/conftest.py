@@ -10,6 +10,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 )
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # that of the user's home
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 

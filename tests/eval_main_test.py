@@ -18,7 +18,7 @@ from xmodal.evals import judge, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
-from xmodal.training import checkpoints, following, run, start
+from xmodal.training import checkpoints, folder_lock, following, run, start
 from xmodal.training.evaluation import RunEvaluation
 
 SHAPES = "crisscrossed_shapes"
@@ -190,6 +190,7 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, m
     monkeypatch.setattr(following.time, "sleep", sleep)
     evaluate(run=str(growing), follow=True, output=str(output))
     assert len(waited) == 1
+    assert not (output / "writer.json").exists()
     assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
     assert read(output / "steps/0.json") == {}  # not evaluated again
     assert read(output / "metrics.json")["step"] == TOTAL_STEPS
@@ -198,8 +199,34 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, m
 def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
     stuck = tmp_path / "run"
     shutil.copytree(run_dir, stuck, ignore=shutil.ignore_patterns(str(TOTAL_STEPS)))
-    steps = following.follow(str(stuck), str(tmp_path), last_step=TOTAL_STEPS, timeout=0.01)
+    steps = following.follow(str(stuck), str(tmp_path), timeout=0.01)
     assert list(steps) == [0, 2]
+
+
+def test_follow_waits_for_the_run_and_owns_a_folder(run_dir, tmp_path, monkeypatch):
+    """The run starts while the follower waits; the training job has written its final results."""
+    later, waited = tmp_path / "run", []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        shutil.copytree(run_dir, later)
+        (later / "test").mkdir(exist_ok=True)
+        (later / "test/metrics.json").write_text("of the training job")
+
+    monkeypatch.setattr(following.time, "sleep", sleep)
+    evaluate(run=str(later), follow=True, evaluators=["words"])
+    assert len(waited) == 1
+    own = later / "follow/test"
+    assert sorted(p.name for p in (own / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
+    assert (later / "test/metrics.json").read_text() == "of the training job"
+    with folder_lock.hold(own), pytest.raises(UserError, match="is being written by process"):
+        evaluate(run=str(later), follow=True)
+
+
+def test_follow_gives_up_on_a_run_that_does_not_start(tmp_path):
+    with pytest.raises(UserError, match=r"run did not start within 0 s \(--timeout\)"):
+        evaluate(run=str(tmp_path / "run"), follow=True, timeout=0.01)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,26 @@
 """What both binaries share: --config, a readable log, and errors that are for the user."""
 
 import ast
+import contextlib
+import io
 import logging as log
+import os
+import pathlib
 import re
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
+from tqdm import tqdm
 
 from xmodal.config import UserError
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
 
 
 class _Literal(flags.ArgumentParser[Any]):
@@ -60,8 +69,7 @@ CONFIG = config_flags.DEFINE_config_file(
 
 def run(main: Callable[[list[str]], None]) -> None:
     """Runs `main` with flags parsed; a `UserError` is printed alone and ends with exit code 1."""
-    logging.set_verbosity(logging.INFO)
-    logging.get_absl_handler().addFilter(_is_for_users)
+    _make_log_readable()
 
     def main_for_users(argv: list[str]) -> None:
         if len(argv) > 1:
@@ -70,6 +78,9 @@ def run(main: Callable[[list[str]], None]) -> None:
             main(argv)
         except UserError as error:
             sys.exit(f"\nError: {error}")
+        except KeyboardInterrupt:
+            print("\nInterrupted.", file=sys.stderr)
+            sys.exit(130)  # 128 + SIGINT, as shells have it
 
     app.run(main_for_users, flags_parser=_parse_flags)
 
@@ -118,7 +129,53 @@ def _explain_override(message: str) -> str:
     )
 
 
+def _make_log_readable() -> None:
+    """One plain line per message, above the bars of a terminal."""
+    # TensorFlow and CUDA speak of their own affairs when they are imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.set_verbosity(logging.INFO)
+    handler = logging.get_absl_handler()
+    handler.addFilter(_is_for_users)
+    handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
+    handler.python_handler.setStream(_AboveBars())
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Keeps off the console what TensorFlow and CUDA print at their import, unless it fails.
+
+    TF_CPP_MIN_LOG_LEVEL does not reach all of these lines.
+    """
+    sys.stderr.flush()
+    console = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(console, 2)
+            file.seek(0)
+            os.write(2, file.read())
+            raise
+        finally:
+            os.dup2(console, 2)
+            os.close(console)
+
+
+class _AboveBars(io.TextIOBase):
+    """Standard error; a line leaves the bars below it whole."""
+
+    def write(self, text: str) -> int:
+        tqdm.write(text, file=sys.stderr, end="")
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 def _is_for_users(record: log.LogRecord) -> bool:
-    # Orbax and TFDS speak of every file they touch; when something fails they raise.
-    chatty = "orbax" in record.pathname or "tensorflow_datasets" in record.pathname
-    return record.levelno >= log.ERROR or not chatty
+    # Libraries speak of every file they touch, and log an error before they raise it.
+    record.prefix = "" if record.levelno <= log.INFO else f"{record.levelname}: "
+    if record.levelno <= log.INFO:
+        return record.pathname.startswith(_OWN)
+    return not any(name in record.pathname for name in ("orbax", "tensorflow_datasets"))

@@ -16,6 +16,7 @@ run those of the checkpoint evaluated last, and `steps/STEP.json` those of every
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -38,10 +39,14 @@ EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals, by def
 SAVE_EMBEDDINGS = flags.DEFINE_string(
     "save_embeddings", None, "npz file for the embeddings, as --embeddings reads it."
 )
-OUTPUT = flags.DEFINE_string("output", None, "Folder for the results; by default RUN/SPLIT.")
+OUTPUT = flags.DEFINE_string(
+    "output", None, "Folder of the results; by default RUN/SPLIT, of --follow RUN/follow/SPLIT."
+)
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace results of another model in --output.")
 FOLLOW = flags.DEFINE_bool(
-    "follow", False, "Evaluate every checkpoint as it appears, until the run's last step."
+    "follow",
+    False,
+    "Wait for the run, and evaluate every checkpoint as it appears, until its last step.",
 )
 TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds without a new checkpoint.")
 
@@ -84,10 +89,15 @@ def main(argv: list[str]) -> None:
     mode = _check_flags()
     # All else is imported where it is needed, so that --help and a mistyped flag answer at once.
     from xmodal import processes
+    from xmodal.compilation_cache import use_compilation_cache
 
     config = binary.read_config() if mode == "config" else None
     settings = {f"--{name}": flags.FLAGS[name].value for name in _MODES[mode] | {mode}}
     settings |= {"--config": config.to_dict()} if config else {}
+    use_compilation_cache()
+    if mode in ("run", "config"):
+        with binary.quietly():
+            import xmodal.training.evaluation  # noqa: F401
     with processes.connected(settings):
         if mode == "run":
             evaluate_run()
@@ -102,13 +112,19 @@ def evaluate_run() -> None:
     import jax
 
     from xmodal import mesh as mesh_lib
-    from xmodal.training import checkpoints, run
+    from xmodal.training import checkpoints, folder_lock, run
     from xmodal.training.evaluation import RunEvaluation
-    from xmodal.training.following import follow
+    from xmodal.training.following import follow, wait_for_run
     from xmodal.training.results import Judged
 
-    folder, config = RUN.value, checkpoints.load_run(RUN.value)
+    folder = RUN.value
+    if FOLLOW.value:
+        config = wait_for_run(folder, timeout=TIMEOUT.value)
+    else:
+        config = checkpoints.load_run(folder)
     _check_output(Judged.of_config(config))
+    # A follower writes for hours, so it claims its folder.
+    lock = folder_lock.hold(_output()) if FOLLOW.value else contextlib.nullcontext()
     if not FOLLOW.value:
         steps = iter([checkpoints.resolve_step(folder, STEP.value)])
     elif jax.process_count() > 1:
@@ -116,18 +132,18 @@ def evaluate_run() -> None:
     elif SAVE_EMBEDDINGS.value:
         raise UserError("--save_embeddings saves one checkpoint; leave out --follow.")
     else:
-        last = config.total_steps
-        steps = follow(folder, _output(), last_step=last, timeout=TIMEOUT.value)
+        steps = follow(folder, _output(), timeout=TIMEOUT.value)
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
-    evaluation.judge_checkpoints(
-        folder,
-        steps,
-        _output(),
-        split=SPLIT.value,
-        compare=COMPARE.value,
-        save_embeddings=SAVE_EMBEDDINGS.value,
-    )
+    with lock:
+        evaluation.judge_checkpoints(
+            folder,
+            steps,
+            _output(),
+            split=SPLIT.value,
+            compare=COMPARE.value,
+            save_embeddings=SAVE_EMBEDDINGS.value,
+        )
 
 
 def evaluate_config(config: ConfigDict) -> None:
@@ -190,7 +206,9 @@ def _check_output(model: "Judged") -> None:
 
 
 def _output() -> str:
-    return OUTPUT.value or os.path.join(RUN.value, SPLIT.value or "test")
+    # The training job writes RUN/test.
+    own = "follow" if FOLLOW.value else ""
+    return OUTPUT.value or os.path.join(RUN.value, own, SPLIT.value or "test")
 
 
 def _check_flags() -> str:

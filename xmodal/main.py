@@ -24,9 +24,18 @@ def main(argv: list[str]) -> None:
     config = binary.read_config()
     # Imported here so that --help and a mistyped flag or file answer at once.
     from xmodal import processes
-    from xmodal.training import loop
+    from xmodal.compilation_cache import use_compilation_cache
+    from xmodal.training.finished import finished_reports, where_to_look
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
+    if not DRY_RUN.value and (reports := finished_reports(config, workdir)):
+        print(*(report.read_text() for report in reports), sep="\n")
+        print(where_to_look(workdir, list(config.evals)))
+        return
+    with binary.quietly():
+        from xmodal.training import loop  # This takes seconds.
+
+    use_compilation_cache()
     with processes.connected({"config": config.to_dict(), "--workdir": workdir}):
         logging.info("Workdir: %s", workdir)
         loop.train(config, workdir, dry_run=DRY_RUN.value)

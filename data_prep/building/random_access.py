@@ -5,10 +5,12 @@ import errno
 import os
 import pathlib
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
+from absl import logging
 
 from data_prep.building.id_set import IdSet
 from data_prep.building.image_check import BadImageError, checked_image
@@ -17,6 +19,8 @@ from data_prep.building.split_hash import SplitHash
 from data_prep.building.unfinished import claimed
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published import Figure
+
+_LOG_SECONDS = 10.0
 
 
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -118,7 +122,15 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         keys, ids = IdSet("key"), {name: IdSet(name) for name in self.UNIQUE_IDS}
         kept = 0
         report.start(split)
-        for record in records:
+        logging.info("Preparing %s, split %s, in %s.", self._title, split, self.data_dir)
+        started = logged = time.monotonic()
+        for seen, record in enumerate(records):
+            if (now := time.monotonic()) - logged > _LOG_SECONDS:
+                logged = now
+                logging.info(
+                    "%s, split %s: %s records, %.0f per second.",
+                    *(self._title, split, f"{seen:,}", seen / (now - started)),
+                )
             converted = ""
             if not isinstance(record, LeftOut):
                 key, example = record

@@ -22,6 +22,7 @@ def _compile_quickly():
 def compile_once(tmp_path_factory):
     """For modules whose runs compile the same functions: all but the first find them on disk."""
     changes = {
+        "jax_enable_compilation_cache": True,
         "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,

@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import signal
+import time
 
 import jax
 import ml_collections
@@ -144,20 +146,21 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
         loop.train(config, str(tmp_path))
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
-    whole, config, tmp_path, change_batches
+    whole, config, tmp_path, change_batches, number
 ):
     folder, _ = whole
 
     def stop(step, batch):
         if step == 17:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
         return batch
 
     change_batches(stop)
-    handler = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(number)
     loop.train(config, str(tmp_path))
-    assert signal.getsignal(signal.SIGTERM) is handler
+    assert signal.getsignal(number) is handler
     # The step of the signal is finished first.
     assert checkpoints.steps(str(tmp_path))[-1] == 18
     assert not (tmp_path / "test").exists()
@@ -173,6 +176,49 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     results = [json.loads((f / "test/metrics.json").read_text()) for f in (tmp_path, folder)]
     assert results[0] == results[1]
     assert results[0][f"{TINY}/t2t/recall@10"] > 0
+
+
+def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):
+    def stop(step, batch):
+        if step == 17:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+        return batch
+
+    change_batches(stop)
+    with pytest.raises(KeyboardInterrupt):
+        loop.train(config, str(tmp_path))
+    assert checkpoints.steps(str(tmp_path)) == [0]
+
+
+def test_a_full_disk_ends_in_one_sentence_and_leaves_the_last_checkpoint(
+    config, tmp_path, change_batches
+):
+    def fill(step, batch):
+        if step == 22:  # the checkpoint of step 20 is written
+            while checkpoints.steps(str(tmp_path)) != [0, 20]:
+                time.sleep(0.01)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        return batch
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    change_batches(fill)
+    try:
+        with pytest.raises(UserError, match=r"cannot be written: File too large\. Make room or na"):
+            loop.train(config, str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0", "20"]
+    assert int(load_state(config, tmp_path).step) == 20
+
+
+def test_a_workdir_that_is_a_file_is_refused_before_the_dataset(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "assemble", lambda *_, **__: pytest.fail("assembled for nothing"))
+    (tmp_path / "run").write_text("mine")
+    for place in (tmp_path / "run", tmp_path / "run/inside", "/proc/run"):
+        with pytest.raises(UserError, match=f"Cannot write to {place}"):
+            loop.train(config, str(place))
+    assert (tmp_path / "run").read_text() == "mine"
 
 
 def test_a_folder_that_another_process_writes_is_refused_before_the_dataset(

@@ -13,6 +13,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.evals.evaluators.evaluator import Split
 from xmodal.evals.inputs.sources import Embeddings, Predictions
 from xmodal.losses.similarity import Similarity, select_field
+from xmodal.progress import progress
 
 Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
@@ -23,6 +24,7 @@ Predict = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
 # Side -> the column with the ids of its items.
 _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
+_NOUNS = {"image": "images", "text": "captions"}
 
 
 class Items(Split, Protocol):
@@ -104,12 +106,15 @@ class Embedder:
         for side in (each for each in self._sides if each in split.sides):
             read, wanted = items[side]
             batches = read(batch_size)
-            ids, vectors[side] = self._embed_side(
-                functools.partial(self._embed, side, field, params, model_state),
-                side,
-                batches,
-                batch_size,
-            )
+            what = f"Embedding {len(wanted):,} {_NOUNS[side]} of {split.name} {split.split}"
+            with progress(what, len(wanted)) as advance:
+                ids, vectors[side] = self._embed_side(
+                    functools.partial(self._embed, side, field, params, model_state),
+                    side,
+                    batches,
+                    batch_size,
+                    advance,
+                )
             if not np.array_equal(ids, wanted):
                 raise ValueError(
                     f"The {side} items of {split.name} came in another order or number "
@@ -143,11 +148,13 @@ class Embedder:
         side: str,
         batches: Iterator[Batch],
         batch_size: int,
+        advance: Callable[[int], None],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ids [N] and vectors [N, ...] of all items of a side."""
         ids, vectors, unread = [], [], None
         for batch in batches:
             size = len(batch[_ID_COLUMNS[side]])
+            advance(size)
             ids.append(np.asarray(batch[_ID_COLUMNS[side]]))
             columns = {
                 name: self._place(rows, batch_size)

@@ -31,6 +31,7 @@ from xmodal.training.tree import Tree, flatten, merge, split
 # Sections that change the learning; a run goes on under the same ones only.
 FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "data", "train_split", "optimizer")
 ITEMS = ("params", "model_state", "opt_state")
+_TEMPORARY = ".orbax-checkpoint-tmp"
 
 
 class Checkpoints:
@@ -64,6 +65,11 @@ class Checkpoints:
         """Whether this step is neither saved nor being saved."""
         return step not in self._manager.all_steps()
 
+    @property
+    def best_step(self) -> int | None:
+        """The step that is best by `config.select` so far."""
+        return self._manager.best_step()
+
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
         """Starts writing the state under its step; a step already there is left alone."""
         step = int(state.step)
@@ -79,11 +85,17 @@ class Checkpoints:
             args=ocp.args.Composite(**{n: ocp.args.StandardSave(t) for n, t in items.items()}),
             metrics=dict(metrics) if metrics else None,
         )
+        logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
 
     def close(self) -> None:
-        """Waits for the writes under way."""
-        self._manager.wait_until_finished()
-        self._manager.close()
+        """Waits for the writes under way; removes what is left of one that failed."""
+        try:
+            self._manager.wait_until_finished()
+        finally:
+            self._manager.close()
+            if jax.process_index() == 0:
+                for folder in self._manager.directory.glob(f"*{_TEMPORARY}*"):
+                    folder.rmtree(missing_ok=True)
 
 
 def restore_latest(run_dir: str, state: TrainState) -> TrainState:

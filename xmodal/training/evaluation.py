@@ -24,15 +24,13 @@ from xmodal.evals.results import evaluator_tag
 from xmodal.losses.similarity import make_similarity
 from xmodal.training import checkpoints, reporting
 from xmodal.training.eval_splits import SplitSource
+from xmodal.training.finished import FINAL
 from xmodal.training.results import Judged, write_all, write_model
 from xmodal.training.run import Parts
 from xmodal.training.run_records import load_records
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree
-
-# Folder of the final evaluation in a run's folder.
-FINAL = "test"
 
 
 class RunEvaluation:
@@ -143,7 +141,7 @@ class RunEvaluation:
         others = self.load_others(compare, split)
         trained_on = load_records(run_dir).get("train", {})
         write_model(output, Judged.of_config(self._parts.config))
-        with contextlib.closing(reporting.make_writer(output, log=False)) as writer:
+        with contextlib.closing(reporting.make_writer(output)) as writer:
             for step in steps:
                 try:
                     params, model_state = checkpoints.restore_model(

@@ -182,6 +182,9 @@ def _create(path: epath.Path, writer: Writer) -> bool:
             file.write(content)
     except FileExistsError:
         return False
+    except OSError:
+        path.unlink(missing_ok=True)  # a full disk
+        raise
     return True
 
 

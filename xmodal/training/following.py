@@ -1,24 +1,43 @@
-"""Waits for the checkpoints of a run that is still training."""
+"""Waits for a run and its checkpoints while it trains."""
 
 import time
 from collections.abc import Iterator
 
+import ml_collections
 from absl import logging
 from etils import epath
 
+from xmodal.config import UserError
 from xmodal.training import checkpoints
 
 POLL_SECONDS = 5.0
 
 
-def follow(run_dir: str, output: str, *, last_step: int, timeout: float) -> Iterator[int]:
+def wait_for_run(run_dir: str, *, timeout: float) -> ml_collections.ConfigDict:
+    """Returns the config of a run, once it has started.
+
+    Raises:
+      UserError: it did not start within `timeout` seconds.
+    """
+    path, started = epath.Path(run_dir) / "config.json", time.monotonic()
+    if not path.exists():
+        logging.info("Waiting for the run %s to start, %.0f s at most.", run_dir, timeout)
+    while not path.exists():
+        if time.monotonic() - started >= timeout:
+            raise UserError(f"The run {run_dir} did not start within {timeout:.0f} s (--timeout).")
+        time.sleep(min(POLL_SECONDS, timeout))
+    return checkpoints.load_run(run_dir)
+
+
+def follow(run_dir: str, output: str, *, timeout: float) -> Iterator[int]:
     """Yields the checkpoints not evaluated yet as they appear, oldest first.
 
-    Ends after `last_step`, or when no new checkpoint came for `timeout` seconds.
+    Ends after the run's last step, or when no new checkpoint came for `timeout` seconds.
     """
     done = {int(path.stem) for path in epath.Path(output).glob("steps/*.json")}
     waiting_since = time.monotonic()
-    while last_step not in done:
+    # The config is read anew, since a run may be made longer.
+    while (last := int(checkpoints.load_run(run_dir).total_steps)) not in done:
         waiting = [step for step in checkpoints.steps(run_dir) if step not in done]
         if waiting:
             yield waiting[0]
@@ -29,9 +48,6 @@ def follow(run_dir: str, output: str, *, last_step: int, timeout: float) -> Iter
         else:
             logging.warning(
                 "No new checkpoint in %s for %.0f s; %s are done, step %d would be the last.",
-                run_dir,
-                timeout,
-                sorted(done),
-                last_step,
+                *(run_dir, timeout, sorted(done), last),
             )
             return

@@ -4,11 +4,13 @@ They are records beside the dataset, which training reads in place of the raw co
 runs the whole tower.
 """
 
+import functools
 import hashlib
 import json
 import os
+import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -16,8 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
-from xmodal import data
+from xmodal import data, processes
 from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.progress import progress
 from xmodal.training.frozen_checks import check_folder
 from xmodal.training.run import Parts
 from xmodal.training.state import TrainState
@@ -28,8 +32,7 @@ _SORTED_BATCHES = 16
 # Texts are padded to a multiple of this.
 _LENGTH_STEP = 8
 _BATCH_SIZE = 256
-_POLL_SECONDS = 1.0
-_LOG_SECONDS = 15.0
+_VISIBLE_SECONDS = 60.0
 
 
 def open_or_compute(
@@ -59,10 +62,10 @@ def open_or_compute(
             if not compute:
                 logging.warning("Features of the %s side would be computed first.", side)
                 continue
-            if jax.process_index() == 0:
-                _compute(folder, key, parts, items, side, weights)
-            else:
-                _wait(folder)
+            what = f"write the features of the {side} side to {folder}"
+            compute_them = functools.partial(_compute, folder, key, parts, items, side, weights)
+            processes.first_does(what, compute_them)
+            _check_visible(folder)
         readers.append(data.open_features(folder))
         logging.info("Features of the %s side from %s.", side, folder)
     return tuple(readers)
@@ -143,8 +146,9 @@ def _compute(
     count = len(items.image_ids) if side == "image" else len(items.caption_ids)
     logging.info("Computing features of %d items of the %s side into %s.", count, side, folder)
     started = time.monotonic()
-    arrays = _with_progress(make(items, run), count)
-    data.write_features(folder, tower.feature_column, key, arrays)
+    with progress(f"Computing features of {count:,} items of the {side} side", count) as advance:
+        arrays = _counted(make(items, run), advance)
+        data.write_features(folder, tower.feature_column, key, arrays)
     logging.info("Computed all features in %.0f s.", time.monotonic() - started)
 
 
@@ -185,19 +189,21 @@ def _sorted_text_features(window: list[Mapping[str, np.ndarray]], run: Any) -> l
     return found
 
 
-def _with_progress(arrays: Iterator[np.ndarray], count: int) -> Iterator[np.ndarray]:
-    started = logged = time.monotonic()
-    for done, array in enumerate(arrays, start=1):
+def _counted(arrays: Iterator[np.ndarray], advance: Callable[[int], None]) -> Iterator[np.ndarray]:
+    for array in arrays:
         yield array
-        if (now := time.monotonic()) - logged > _LOG_SECONDS:
-            speed, logged = done / (now - started), now
-            logging.info("%d of %d items, %.0f per second.", done, count, speed)
+        advance(1)
 
 
-def _wait(folder: str) -> None:
-    started = logged = time.monotonic()
+def _check_visible(folder: str) -> None:
+    """Refuses to go on where process 0 wrote to a file system that this process does not see."""
+    started = time.monotonic()
     while not os.path.isdir(folder):
-        time.sleep(_POLL_SECONDS)
-        if (now := time.monotonic()) - logged > 4 * _LOG_SECONDS:
-            logged = now
-            logging.info("Waiting for process 0 to write %s (%.0f s).", folder, now - started)
+        # Shared file systems may take a while to show a new folder to other hosts.
+        if time.monotonic() - started > _VISIBLE_SECONDS:
+            raise UserError(
+                f"Process 0 wrote {folder}, which process {jax.process_index()} on "
+                f"{socket.gethostname()} does not see; set config.frozen_features.folder to a "
+                "folder that all hosts share."
+            )
+        time.sleep(1.0)

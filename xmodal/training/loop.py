@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +15,19 @@ from jax.experimental import multihost_utils
 
 from xmodal import data, processes
 from xmodal import mesh as mesh_lib
+from xmodal.disk_errors import disk_errors
+from xmodal.evals.reports.files import check_writable
 from xmodal.training import checkpoints, cost, folder_lock, frozen_features, reporting
 from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.optimizer import OptimizerConfig, observe_metrics
 from xmodal.training.run import Parts, assemble
 from xmodal.training.run_records import Hashes, check_records, save_records
 from xmodal.training.start import check_start, starting_state
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
+
+_NO_ROOM = "Make room or name another --workdir; the same command goes on from the last checkpoint."
 
 
 def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = False) -> None:
@@ -40,6 +46,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
     if processes.index() == 0 and not dry_run:
+        check_writable(run_dir)
         folder_lock.check_free(run_dir)
     resumes = bool(checkpoints.steps(run_dir))
     parts = assemble(config, check_start=(lambda settings: None) if resumes else check_start)
@@ -49,9 +56,13 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
         state = starting_state(parts, run_dir)
         compile_step(parts, state, frozen_features.open_or_compute(parts, state, compute=False))
         return
-    with folder_lock.hold(run_dir) as check_lock:
-        if _train(parts, run_dir, records, evaluation, check_lock):
-            evaluation.run_final(run_dir)
+    with folder_lock.hold(run_dir) as check_lock, disk_errors(run_dir, _NO_ROOM):
+        if not _train(parts, run_dir, records, evaluation, check_lock):
+            return
+        evaluation.run_final(run_dir)
+        mark_finished(config, run_dir)
+    if processes.index() == 0:
+        print(where_to_look(run_dir, list(evaluation.options)), flush=True)
 
 
 def _train(
@@ -76,11 +87,17 @@ def _train(
         total_steps=settings.total_steps,
         batch_size=settings.batch_size,
         every=settings.log_every,
+        first_step=int(state.step),
         flops_per_step=cost.count_flops(compiled),
     )
     first_step = int(state.step)
     batches = make_batches(parts, first_step, features)
-    with contextlib.closing(saver), contextlib.closing(writer), stop_signal() as stop_requested:
+    with (
+        contextlib.closing(saver),
+        contextlib.closing(writer),
+        contextlib.closing(reporter),
+        stop_signal() as stop_requested,
+    ):
         try:
             for step in range(first_step, settings.total_steps + 1):
                 save = is_due(step, settings.checkpoint.every, settings.total_steps)
@@ -91,12 +108,13 @@ def _train(
                         writer.write_scalars(step, metrics)
                         state = observe(state, settings.optimizer, metrics)
                         saver.save(state, metrics)
+                        reporter.log_evaluation(step, metrics, settings.select, saver.best_step)
                 if step == settings.total_steps:
                     break
                 if stop_requested(step):
                     check_lock()
                     saver.save(state)
-                    logging.warning("Stopped at step %d; the same command goes on.", step)
+                    logging.warning("Stopped and saved at step %d; the same command goes on.", step)
                     return False
                 with reporter.waiting():
                     local = next(batches)
@@ -176,15 +194,29 @@ def is_due(step: int, every: int, total_steps: int) -> bool:
 def stop_signal() -> Iterator[Callable[[int], bool]]:
     """Yields a function of the step that says whether to save and stop.
 
-    A single process listens to SIGTERM. Several agree through JAX's own preemption service, so
-    that all of them stop at the same step.
+    A single process listens to SIGTERM and Ctrl-C. Several agree through JAX's own preemption
+    service, so that all of them stop at the same step. A second Ctrl-C stops at once.
     """
-    if jax.process_count() > 1:
-        yield multihost_utils.reached_preemption_sync_point
-        return
-    received = []
-    previous = signal.signal(signal.SIGTERM, lambda *_: received.append(True))
+    is_single = jax.process_count() == 1
+    received, previous = [], {}
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, previous[signal.SIGINT])
+            # Not by the log, which may be in use at this moment.
+            os.write(2, b"\nSaving after this step; Ctrl-C once more stops without saving.\n")
+            if not is_single:
+                os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
+
+    for number in (signal.SIGINT, signal.SIGTERM) if is_single else (signal.SIGINT,):
+        previous[number] = signal.signal(number, stop)
     try:
-        yield lambda step: bool(received)
+        yield (
+            (lambda step: bool(received))
+            if is_single
+            else (multihost_utils.reached_preemption_sync_point)
+        )
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

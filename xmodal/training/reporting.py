@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import math
 import time
@@ -14,6 +13,9 @@ import numpy as np
 from absl import logging
 from etils import epath
 from jax.experimental import multihost_utils
+from tqdm import tqdm
+
+from xmodal.training.sections import SelectConfig
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -44,20 +46,14 @@ class NonFiniteLossError(RuntimeError):
             path.write_text(json.dumps(evidence, indent=2) + "\n")
 
 
-def make_writer(folder: str, *, log: bool = True) -> "metric_writers.MetricWriter":
+def make_writer(folder: str) -> "metric_writers.MetricWriter":
     """Opens a clu writer to TensorBoard files in `folder`, on process 0 only.
 
     tensorflow is imported here and not above: training needs it for nothing else.
-
-    Args:
-      folder: of the files.
-      log: write the scalars to the log, too.
     """
     from clu import metric_writers
 
-    writers = [metric_writers.LoggingWriter()] if log else []
-    if jax.process_index() == 0:
-        writers.append(metric_writers.SummaryWriter(folder))
+    writers = [metric_writers.SummaryWriter(folder)] if jax.process_index() == 0 else []
     return metric_writers.AsyncMultiWriter(writers)
 
 
@@ -96,15 +92,17 @@ class Reporter:
         total_steps: int,
         batch_size: int,
         every: int,
+        first_step: int = 0,
         flops_per_step: float = 0.0,
     ) -> None:
-        """Starts the clock.
+        """Starts the clock, and a bar where there is a terminal.
 
         Args:
           writer: from `make_writer`.
           total_steps: of the run, for the ETA.
           batch_size: global, for examples per second.
           every: steps between reports.
+          first_step: that this process makes.
           flops_per_step: of one device, as the compiler counts them; 0 if unknown.
         """
         self._writer = writer
@@ -116,6 +114,19 @@ class Reporter:
         self._pending: tuple[int, Mapping[str, jax.Array], list[int]] | None = None
         self._last_finite: dict[str, float] = {}
         self._counts: list[str] = []
+        # disable=None: a bar only where there is a terminal.
+        self._bar = tqdm(
+            total=total_steps,
+            initial=first_step,
+            unit=" steps",
+            disable=None,
+            leave=False,
+            dynamic_ncols=True,
+        )
+
+    def close(self) -> None:
+        """Removes the bar."""
+        self._bar.close()
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -146,6 +157,23 @@ class Reporter:
         if pending is not None:
             self._read(*pending)
 
+    def log_evaluation(
+        self,
+        step: int,
+        metrics: Mapping[str, float],
+        select: SelectConfig,
+        best_step: int | None,
+    ) -> None:
+        """Logs one line on an evaluation: the metric of `select`, one tag of other evaluators."""
+        if not metrics:
+            return
+        shown: dict[str, str] = {}
+        for tag in (select.metric, *metrics):
+            if tag in metrics:
+                shown.setdefault(tag.partition("/")[0], f"{tag} {metrics[tag]:.4g}")
+        best = "" if best_step is None else f"  best so far: step {best_step}"
+        logging.info("step %d/%d  %s%s", step, self._total_steps, "  ".join(shown.values()), best)
+
     def _flush(self) -> None:
         pending, self._pending = self._pending, None
         if pending is not None:
@@ -166,6 +194,7 @@ class Reporter:
             }
             raise NonFiniteLossError(step, evidence)
         self._last_finite = {"step": step} | values
+        self._bar.update()
         self._window.scalars.append(values)
         done = step + 1
         if done % self._every == 0 or done == self._total_steps:
@@ -192,11 +221,11 @@ class Reporter:
             perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, means | perf)
         logging.info(
-            "step %d/%d  loss %.4f  %.0f examples/s  ETA %s  data wait %.0f%%",
+            "step %d/%d  loss %.4f  %.3g examples/s  %s left  data wait %.0f %%",
             done,
             self._total_steps,
             means["train/loss"],
             perf["perf/examples_per_second"],
-            datetime.timedelta(seconds=round(perf["perf/eta_seconds"])),
+            tqdm.format_interval(perf["perf/eta_seconds"]),
             100 * perf["perf/data_wait_share"],
         )

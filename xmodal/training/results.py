@@ -171,7 +171,7 @@ def _replace_events(output: str, evaluation: "Evaluation") -> None:
     events = {}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            writer = reporting.make_writer(folder, log=False)
+            writer = reporting.make_writer(folder)
         except ImportError as error:
             logging.warning("TensorBoard scalars are not written: %s.", error)
         else:

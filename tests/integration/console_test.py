@@ -1,0 +1,50 @@
+"""What the training command prints, in a process of its own."""
+
+import re
+
+import pytest
+
+REPORT = "# crisscrossed_shapes, test split"
+
+
+@pytest.mark.slow
+def test_the_console_of_a_run_and_of_a_second_start(tiny_config, start, tmp_path):
+    run = tmp_path / "run"
+    arguments = [
+        f"--config={tiny_config}",
+        f"--workdir={run}",
+        "--config.total_steps=6",
+        "--config.log_every=2",
+        "--config.evals.shapes.every=3",
+        "--config.checkpoint.every=0",
+    ]
+    output, _ = start(*arguments, TF_CPP_MIN_LOG_LEVEL="3").communicate()
+    head, report, tail = output.partition(REPORT)
+    assert report, output
+    messages = []
+    for line in head.splitlines():
+        if not line.startswith("  "):  # the table of parameters
+            assert re.match(r"\d\d:\d\d:\d\d \S", line), line
+            messages.append(line[9:])
+
+    def count(pattern):
+        return sum(bool(re.fullmatch(pattern, message)) for message in messages)
+
+    steps = "step [246]/6  loss [0-9.]+  .* examples/s  [0-9:]+ left  data wait [0-9]+ %"
+    assert count(steps) == 3
+    assert count(r"step [036]/6  shapes/mean_recall@10 [0-9.]+  best so far: step [036]") == 3
+    assert count(rf"step [036]  checkpoint in {run}/checkpoints/[036]") == 3
+    assert len(messages) <= 3 * 3 + 4, head
+    assert "Traceback" not in output
+    end = tail.strip().splitlines()[-7:]
+    assert f"Report:  {run}/test/shapes/report.md" in end
+    assert end[-2:] == [
+        f"  tensorboard --logdir {run}",
+        f"  python -m xmodal.eval_main --run={run}",
+    ]
+
+    # A finished run answers from its files: nothing is read, compiled or evaluated.
+    again, _ = start(*arguments).communicate()
+    assert again.strip() == (report + tail).strip()
+    changed, _ = start(*arguments, "--config.total_steps=8").communicate()
+    assert "step 8/8" in changed

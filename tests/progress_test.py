@@ -1,0 +1,37 @@
+"""Progress of long work, under a clock that the tests turn."""
+
+import logging
+import types
+
+import pytest
+
+from xmodal import progress as progress_lib
+from xmodal.progress import progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = types.SimpleNamespace(seconds=50.0)
+    monkeypatch.setattr(progress_lib, "time", types.SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
+def work(clock, seconds_per_item, total, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    with progress("Reading", total) as advance:
+        for _ in range(total):
+            clock.seconds += seconds_per_item
+            advance(1)
+    return caplog.messages
+
+
+def test_short_work_says_nothing(clock, caplog):
+    assert work(clock, 0.9, 11, caplog) == []
+
+
+def test_long_work_gives_rate_and_remaining_time(clock, caplog):
+    lines = work(clock, 0.5, 2000, caplog)
+    # 1,000 s: after 10 s, and every 30 s from then on.
+    assert len(lines) == 33
+    assert lines[0] == "Reading: 1 % (20 of 2,000), 2 per second, 16:30 left"
+    assert lines[-1] == "Reading: 97 % (1,940 of 2,000), 2 per second, 00:30 left"

@@ -1,0 +1,53 @@
+"""The cache of compiled functions on disk, which makes the second start of a run quick."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import platform
+import time
+
+import jax
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled functions in the user's cache folder, unless JAX was told where, or not to.
+
+    JAX's own `JAX_COMPILATION_CACHE_DIR`, `JAX_ENABLE_COMPILATION_CACHE` and
+    `JAX_COMPILATION_CACHE_MAX_SIZE` are respected. Several processes may share the folder: JAX
+    locks it while the size is limited, and compiles where an entry cannot be read.
+    """
+    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+        return
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = os.path.join(root, "xmodal", "compiled", _machine())
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError:
+        return  # a home that cannot be written; compiling takes longer
+    if not os.access(folder, os.W_OK):
+        return
+    _remove_unfinished(pathlib.Path(folder))
+    jax.config.update("jax_compilation_cache_dir", folder)
+    if jax.config.jax_compilation_cache_max_size == -1:
+        jax.config.update("jax_compilation_cache_max_size", 8 * 2**30)
+
+
+def _remove_unfinished(folder: pathlib.Path) -> None:
+    """Removes entries of processes that were killed while they wrote; JAX would keep them."""
+    for entry in folder.glob("*-cache"):
+        stamp = entry.with_name(entry.name.removesuffix("-cache") + "-atime")
+        with contextlib.suppress(FileNotFoundError):  # Another process may remove it, too.
+            if not stamp.exists() and time.time() - entry.stat().st_mtime > 60:
+                entry.unlink()
+
+
+def _machine() -> str:
+    """Returns a name of the processor: code compiled for another one may crash on this one."""
+    features = platform.processor()
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    features += "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
+    return f"{platform.machine()}-{hashlib.sha256(features.encode()).hexdigest()[:8]}"

@@ -1,0 +1,44 @@
+"""Errors of a disk that is full or must not be written, as one sentence."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+
+from xmodal.config import UserError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+
+
+@contextlib.contextmanager
+def disk_errors(folder: object, remedy: str) -> Iterator[None]:
+    """Raises a `UserError` in place of an error of the disk, however deep a library wrapped it.
+
+    Args:
+      folder: that is written, as the sentence names it.
+      remedy: what to do, as a sentence.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if reason := _reason(error):
+            raise UserError(f"{folder} cannot be written: {reason}. {remedy}") from error
+        raise
+
+
+def _reason(error: BaseException | None) -> str:
+    """Returns the system's words for the error of the disk behind an error, "" if there is none."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, OSError) and error.errno in _FULL + _CLOSED:
+            return os.strerror(error.errno)
+        # Libraries in C++ give the system's words alone.
+        for number in (*_FULL, errno.EROFS):
+            if os.strerror(number) in str(error):
+                return os.strerror(number)
+        error = error.__cause__ or error.__context__
+    return ""

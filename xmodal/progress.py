@@ -1,0 +1,48 @@
+"""Progress of long work: one bar on a terminal, a line now and then elsewhere."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from absl import logging
+from tqdm import tqdm
+
+# Shorter work says nothing.
+_QUIET_SECONDS = 10.0
+_LOG_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Tells how far some work is, its rate and the remaining time, once it takes ten seconds.
+
+    Args:
+      what: the work, as in "Embedding 25,000 captions".
+      total: number of its items.
+
+    Yields:
+      A function of the number of items done since the last call.
+    """
+    if sys.stderr.isatty():
+        with tqdm(
+            desc=what, total=total, delay=_QUIET_SECONDS, leave=False, dynamic_ncols=True
+        ) as bar:
+            yield bar.update
+        return
+    started, done, due = time.monotonic(), 0, _QUIET_SECONDS
+
+    def advance(count: int) -> None:
+        nonlocal done, due
+        done += count
+        elapsed = time.monotonic() - started
+        if elapsed >= due and done < total:
+            due = elapsed + _LOG_SECONDS
+            rate = done / elapsed
+            left = tqdm.format_interval((total - done) / rate)
+            logging.info(
+                "%s: %d %% (%s of %s), %.3g per second, %s left",
+                *(what, 100 * done // total, f"{done:,}", f"{total:,}", rate, left),
+            )
+
+    yield advance
