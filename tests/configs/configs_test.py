@@ -17,18 +17,31 @@ from xmodal.training import checkpoints, loop, run, schedules, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.
-OTHERS = {"base", "cxc", "baselines", "released"}
+OTHERS = {"base", "cxc", "itm", "baselines", "released"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
+    "order": ["", "order0", "quick"],
     "quickstart": ["", "i2t", "t2t"],
+    "vse0": ["", "finetuned", "quick"],
+    "vse_infinity": [
+        "",
+        "regions_gru",
+        "grids",
+        "grids_gru",
+        "wsl",
+        "quick",
+        "quick_grids",
+    ],
+    "vsepp": ["", "finetuned", "quick"],
+    "vsrn": ["", "flickr30k", "quick"],
 }
 VARIANTS = [(name, argument) for name in NAMES for argument in ARGUMENTS.get(name, ["", "quick"])]
 ON_SHAPES = [
     (name, argument)
     for name, argument in VARIANTS
-    if argument in ("quick", "i2t", "t2t") or name == "quickstart"
+    if argument in ("quick", "quick_grids", "i2t", "t2t") or name == "quickstart"
 ]
 # Entries of the vocabularies that are learned from the data.
 VOCABULARY = 300
@@ -60,16 +73,48 @@ def gaussian_head(inputs, width):
     return 2 * (attention + 2 * (inputs * width + width)) + layer_norm
 
 
+VSEPP = {
+    "image/encoder": RESNET152,
+    "image/projection": 2048 * 1024 + 1024,
+    "text": VOCABULARY * 300 + gru(300, 1024),
+}
+# Weights of positions: a bidirectional GRU of 32 over codes of 32, and a score.
+POSITIONS = 2 * gru(32, 32) + 32
 # Config -> part of the parameters -> their number.
 PUBLISHED = {
     "cc_pretrain": {"image": B4, "text/encoder": BERT_BASE},
     "cxc_image_text": {"image": B4, "text/encoder": BERT_BASE},
     "cxc_multitask": {"image": B4, "text/encoder": BERT_BASE},
     "cxc_text_text": {"text/encoder": BERT_BASE},
-    "vsepp": {
-        "image/encoder": RESNET152,
-        "image/projection": 2048 * 1024 + 1024,
-        "text": VOCABULARY * 300 + gru(300, 1024),
+    "vsepp": VSEPP,
+    "vse0": VSEPP,
+    "order": VSEPP,
+    "vse_infinity": {
+        "image": 2048 * 1024
+        + 1024  # the linear layer
+        + 2048 * 512
+        + 512
+        + 2 * 512
+        + 512 * 1024
+        + 1024  # MLP and batch normalization
+        + POSITIONS,
+        "text/encoder": BERT_BASE,
+        "text/head": 768 * 1024 + 1024 + POSITIONS,
+    },
+    "vsrn": {
+        # A linear layer, four graph layers of four with a batch normalization, and a GRU.
+        "image": (1 + 4 * 4) * (2048 * 2048 + 2048) + 4 * 2 * 2048 + gru(2048, 2048),
+        "text": VOCABULARY * 300 + gru(300, 2048),
+        "tasks/generation": 2048 * 512
+        + 512
+        + gru(512, 512)
+        + VOCABULARY * 300
+        + 2 * 512 * 512
+        + 512
+        + 512
+        + gru(300 + 512, 512)
+        + 512 * VOCABULARY
+        + VOCABULARY,
     },
     "vete": {
         "image/encoder": INCEPTION,
@@ -98,6 +143,10 @@ FROZEN = {
     "cxc_multitask": ["text/encoder"],
     "cxc_text_text": ["text/encoder"],
     "vsepp": ["image/encoder"],
+    "vse0": ["image/encoder"],
+    "order": ["image/encoder"],
+    "vse_infinity": [],
+    "vsrn": [],
     "vete": ["image/encoder"],
     "cmcm_clue": [],
     "pcme": ["image/encoder"],
@@ -127,6 +176,9 @@ def build(name, argument=""):
     if settings["model"]["text"] is not None:
         encoder = settings["model"]["text"]["encoder"]
         encoder["vocab_size"] = encoder["vocab_size"] or VOCABULARY
+    for task in settings["tasks"].values():
+        if task["loss"]["module"].get("vocab_size") == 0:
+            task["loss"]["module"]["vocab_size"] = VOCABULARY
     parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
     return parts, state.abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
 

@@ -34,6 +34,14 @@ def test_words_of_the_training_captions_are_learned(tiny_config, name, split, mi
         assert [vocabulary[k] for k in ids[mask == 1]] == expected[:9]
 
 
+def test_captions_that_are_masked_need_a_mask(tiny_config):
+    text = {"tokenizer": "nltk", "min_count": 1, "max_length": 9}
+    plain = data.load_vocabulary(tiny_config | {"text": text})
+    masked = data.load_vocabulary(tiny_config | {"text": text | {"augment": {"change": 0.2}}})
+    assert masked == [*plain, "<mask>"]
+    assert data.load_vocabulary(tiny_config | {"text": text}) == plain
+
+
 def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
     config = tiny_config | {"text": {"vocabulary_size": 150, "max_length": 12}}
     data.num_train_examples(tiny_config | {"examples": "pairs", "captions_per_image": 1}, "train")

@@ -133,6 +133,7 @@ def test_a_ring_of_devices_equals_the_dense_engine(make_pairs, make_context, nam
 
 def test_the_table_names_what_a_loss_needs():
     assert {name for name, row in LOSSES.items() if not row.negatives} == {
+        "caption_generation",
         "diversity",
         "mmd",
         "pearson",

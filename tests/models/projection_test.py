@@ -49,6 +49,13 @@ def test_initial_kernels(init, spread):
         assert np.abs(kernel).max() == pytest.approx(spread, rel=0.01)
 
 
+def test_absolute_values_come_last():
+    x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    module = make_projection("projection", {"normalize": True, "absolute": True})
+    found = module.apply({}, Embedding(x), Mode.EVALUATE).vector
+    np.testing.assert_allclose(found, np.abs(_unit(x)), rtol=1e-6)
+
+
 def test_none_and_mistakes():
     assert make_projection("projection", None) is None
     with pytest.raises(UserError, match="projection.init; known: .'he', 'lecun', 'torch', 'xavier"):

@@ -86,6 +86,22 @@ def test_a_smallest_area_below_that_of_the_released_recipe():
         assert 0.008 <= height * width / 60_000 <= 0.052
 
 
+def test_both_sides_of_a_crop_may_keep_one_share():
+    """VSE-infinity: u from U(0.6, 1), the window anywhere."""
+    config = AugmentConfig(sides=(0.6, 1.0), area=(0.1, 0.2))
+    windows = _ours(200, 300, config)
+    shares = windows[:, 2:] / [200, 300]
+    assert np.abs(shares[:, 0] - shares[:, 1]).max() <= 1 / 200
+    assert stats.kstest(shares[:, 1], stats.uniform(0.6, 0.4).cdf).statistic < 0.04
+    for first, extent, side in ((0, 2, 200), (1, 3, 300)):
+        room = side - windows[:, extent]
+        assert (windows[:, first] <= room).all()
+        places = windows[room > 5, first] / room[room > 5]
+        assert stats.kstest(places, stats.uniform(0, 1).cdf).statistic < 0.08
+    with pytest.raises(UserError, match="augment.sides is .1.0, 0.6."):
+        AugmentConfig(sides=(1.0, 0.6))
+
+
 @pytest.mark.parametrize("changes", [{"area": (0.9, 0.5)}, {"area": (0.01, 0.05)}])
 def test_ranges_that_allow_no_crop_are_refused(changes):
     with pytest.raises(UserError, match=r"config.data.image.augment.(area|min_area)"):

@@ -121,6 +121,67 @@ def test_word_pieces_are_augmented_between_their_markers():
     assert ids.tolist() == [[2, 1, 1, 3, 0, 0]]
 
 
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "##x", "##y", "."]
+
+
+def test_words_of_pieces_are_masked_replaced_or_deleted_whole():
+    """VSE-infinity: of a word in five half is masked, a tenth replaced, the rest deleted."""
+    config = TextConfig(max_length=40, augment=TokenAugmentConfig(change=0.2))
+    text = "axyx b cx. d e f g hyy i jx."
+    count, sizes = 3000, [4, 1, 2, 1, 1, 1, 1, 1, 3, 1, 2, 1]
+    seeds = np.stack([np.full(count, 5), np.arange(count)], axis=1)
+    tokenizer = make_tokenizer(config, PIECES)
+    assert tokenizer.encode([text])[1].sum() == 2 + sum(sizes)
+    ids, mask = tokenizer.encode([text] * count, seeds)
+    rows = [row[real == 1].tolist() for row, real in zip(ids, mask, strict=True)]
+    assert {(row[0], row[-1]) for row in rows} == {(2, 3)}
+    # Deleted: 0.2 x 0.4 of the words, with all their pieces.
+    lengths = np.array([len(row) - 2 for row in rows])
+    np.testing.assert_allclose(lengths.mean(), sum(sizes) * (1 - 0.08), rtol=0.01)
+    # Masked: 0.2 x 0.5, and 0.2 x 0.1 x 1/18 come out of the vocabulary by chance.
+    masks = np.mean([row.count(4) for row in rows])
+    np.testing.assert_allclose(masks, sum(sizes) * (0.1 + 0.02 / 18), rtol=0.06)
+    # A word of three pieces is masked, or deleted, as a whole.
+    alone = make_tokenizer(
+        TextConfig(max_length=9, augment=TokenAugmentConfig(change=1.0, mask=0.5, replace=0.0)),
+        PIECES,
+    )
+    seen = {
+        tuple(row[m == 1]) for row, m in zip(*alone.encode(["hyy"] * 50, seeds[:50]), strict=True)
+    }
+    assert seen == {(2, 4, 4, 4, 3), (2, 3)}
+    replaced = make_tokenizer(
+        TextConfig(max_length=9, augment=TokenAugmentConfig(change=1.0, mask=0.0, replace=1.0)),
+        PIECES,
+    ).encode(["hyy"] * count, seeds)[0][:, 1:4]
+    # Every piece draws by itself, from all entries alike.
+    counts = np.bincount(replaced.ravel(), minlength=len(PIECES)) / (3 * count)
+    np.testing.assert_allclose(counts, 1 / len(PIECES), atol=0.012)
+    assert abs((replaced[:, 0] == replaced[:, 1]).mean() - 1 / len(PIECES)) < 0.02
+
+
+def test_markers_are_changed_where_that_is_asked_for():
+    vocabulary = [*learn_words(["a b c"], str.split, 1), "<mask>"]
+    seeds = np.stack([np.full(200, 5), np.arange(200)], axis=1)
+    for change_markers in (True, False):
+        augment = TokenAugmentConfig(
+            change=0.5, mask=1.0, replace=0.0, change_markers=change_markers
+        )
+        config = TextConfig(tokenizer="nltk", markers="sentence", max_length=6, augment=augment)
+        ids, _ = make_tokenizer(config, vocabulary).encode(["a b c"] * 200, seeds)
+        ends = {vocabulary[k] for k in ids[:, [0, 4]].ravel()}
+        assert ends == {"<start>", "<end>"} | ({"<mask>"} if change_markers else set())
+        np.testing.assert_allclose((ids[:, 1:4] == len(vocabulary) - 1).mean(), 0.5, atol=0.08)
+        again, _ = make_tokenizer(config, vocabulary).encode(["a b c"] * 2, seeds[7:9])
+        np.testing.assert_array_equal(again, ids[7:9])
+    with pytest.raises(UserError, match="needs the token <mask>"):
+        make_tokenizer(config, vocabulary[:-1])
+    with pytest.raises(UserError, match="change=0.1 is one way to change captions"):
+        TokenAugmentConfig(change=0.1, delete=0.1)
+    with pytest.raises(UserError, match="their sum is at most 1"):
+        TokenAugmentConfig(change=0.1, mask=0.6, replace=0.6)
+
+
 def test_settings_and_vocabulary_have_to_fit():
     with pytest.raises(UserError, match="needs the token <start>"):
         make_tokenizer(TextConfig(tokenizer="nltk", markers="sentence"), ["dog"])

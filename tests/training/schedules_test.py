@@ -135,6 +135,14 @@ def test_numbers_follow_the_step():
         assert all(each.shape == () and each.dtype == jnp.float32 for each in found)
 
 
+def test_a_ramp_may_begin_after_another_value():
+    """VSE-infinity: the whole loss in epoch 0, from 0 to 1 in epoch 1."""
+    ramp = {"schedule": "linear", "from": 0, "to": 1, "start": 10, "end": 20, "before": 1.0}
+    schedules.check("weight", ramp)
+    found = [float(schedules.resolve(ramp, jnp.int32(step))) for step in (0, 9, 10, 15, 20, 30)]
+    np.testing.assert_allclose(found, [1, 1, 0, 0.5, 1, 1], rtol=1e-6)
+
+
 def test_names_follow_the_step():
     mining = {"schedule": "piecewise", "values": {"0": "all", "300": "hardest"}}
     schedules.check("mining", mining)
@@ -156,6 +164,7 @@ def test_constants_stay_as_they_are(value):
     [
         ({"schedule": "cubic"}, r"'cubic' in margin.schedule; known: \['linear', 'piecewise'\]"),
         ({**RAMP, "stop": 3}, r"\['stop'\] in margin; known"),
+        ({"schedule": "linear", "from": 1, "to": 2, "end": 3, "before": "a"}, "before is 'a'"),
         ({"schedule": "linear", "from": 1, "end": 3}, r"margin lacks \['to'\]"),
         ({**RAMP, "from": "a"}, "margin.from is 'a'; it has to be a finite number"),
         ({**RAMP, "to": math.inf}, "margin.to is inf"),

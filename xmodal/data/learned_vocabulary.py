@@ -11,8 +11,8 @@ from xmodal.config import UserError
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.sources import Source
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
-from xmodal.preprocessing.tokenizers import word_splitter
-from xmodal.preprocessing.vocabulary import learn_words
+from xmodal.preprocessing.tokenizers import needs_mask, word_splitter
+from xmodal.preprocessing.vocabulary import MASK, learn_words
 from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, normalize
 
 
@@ -63,7 +63,8 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
       or a little above.
     """
     if config.tokenizer != "wordpiece":
-        return learn_words(texts, word_splitter(config), config.min_count)
+        found = learn_words(texts, word_splitter(config), config.min_count)
+        return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
     normalized = [normalize(text, config.lower_case) for text in texts]
     return bert_vocab_from_dataset.bert_vocab_from_dataset(
         tf.data.Dataset.from_tensor_slices(normalized).batch(1024),
@@ -79,4 +80,5 @@ def _file_name(config: TextConfig) -> str:
     case = "uncased" if config.lower_case else "cased"
     if config.tokenizer == "wordpiece":
         return f"vocabulary-{config.vocabulary_size}-{case}.txt"
-    return f"vocabulary-{config.tokenizer}-{config.min_count}-{case}.txt"
+    mask = "-mask" if needs_mask(config) else ""
+    return f"vocabulary-{config.tokenizer}-{config.min_count}-{case}{mask}.txt"

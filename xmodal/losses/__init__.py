@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from xmodal.losses.captioning import caption_generation
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
 from xmodal.losses.correlation import pearson
 from xmodal.losses.regularizers import diversity, mmd, uniformity
@@ -33,6 +34,7 @@ class Loss:
 
 
 LOSSES: dict[str, Loss] = {
+    "caption_generation": Loss(caption_generation, module="caption_decoder", negatives=False),
     "distance_triplet": Loss(distance_triplet),
     "diversity": Loss(diversity, negatives=False),
     "mmd": Loss(mmd, negatives=False),

@@ -53,6 +53,7 @@ class BatchNorm(nn.Module):
         while the parameters are frozen.
       unbiased: take n / (n - 1) times the variance of the batch into the running variance, as
         torch does.
+      scale_init: of the scale.
     """
 
     groups: int = 1
@@ -61,13 +62,22 @@ class BatchNorm(nn.Module):
     use_scale: bool = True
     policy: str = "batch"
     unbiased: bool = False
+    scale_init: nn.initializers.Initializer = nn.initializers.ones
 
     @nn.compact
-    def __call__(self, x: jax.Array, mode: Mode) -> jax.Array:
-        """Normalizes x [B, ..., C] per channel, in the dtype of x."""
+    def __call__(self, x: jax.Array, mode: Mode, counted: jax.Array | None = None) -> jax.Array:
+        """Normalizes x [B, ..., C] per channel, in the dtype of x.
+
+        Args:
+          x: values.
+          mode: see `policy`.
+          counted: bool [B, ...], the rows that the statistics of the batch are taken over; None
+            for all.
+        """
         channels = x.shape[-1]
-        ones = nn.initializers.ones
-        scale = self.param("scale", ones, (channels,)) if self.use_scale else jnp.ones(())
+        scale = jnp.ones(())
+        if self.use_scale:
+            scale = self.param("scale", self.scale_init, (channels,))
         bias = self.param("bias", nn.initializers.zeros, (channels,))
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, (channels,), jnp.float32)
         running_var = self.variable("batch_stats", "var", jnp.ones, (channels,), jnp.float32)
@@ -82,12 +92,15 @@ class BatchNorm(nn.Module):
             )
         groups = x.reshape(self.groups, -1, *x.shape[1:]).astype(jnp.float32)  # [G, B/G, ..., C]
         axes = tuple(range(1, groups.ndim - 1))
+        where, count = None, x.size // channels // self.groups
+        if counted is not None:
+            where = counted.reshape(*groups.shape[:-1], 1)
+            count = jnp.sum(where, axis=axes, keepdims=True)
         # Mean and mean square come from one pass over x.
-        mean = jnp.mean(groups, axis=axes, keepdims=True)
-        mean_square = jnp.mean(jnp.square(groups), axis=axes, keepdims=True)
+        mean = jnp.mean(groups, axis=axes, keepdims=True, where=where)
+        mean_square = jnp.mean(jnp.square(groups), axis=axes, keepdims=True, where=where)
         var = jnp.maximum(mean_square - jnp.square(mean), 0.0)
-        count = x.size // channels // self.groups
-        correction = count / max(count - 1, 1) if self.unbiased else 1.0
+        correction = count / jnp.maximum(count - 1, 1) if self.unbiased else 1.0
         for running, batch in ((running_mean, mean), (running_var, var * correction)):
             batch = jnp.mean(batch, axis=tuple(range(groups.ndim - 1)))
             running.value = self.momentum * running.value + (1 - self.momentum) * batch

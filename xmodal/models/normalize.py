@@ -4,7 +4,12 @@ import jax
 import jax.numpy as jnp
 
 
-def l2_normalize(x: jax.Array) -> jax.Array:
-    """Returns x [..., D] divided by its L2 norm; a vector of zeros stays zero, with gradient."""
-    squares = jnp.sum(jnp.square(x), axis=-1, keepdims=True)
+def l2_normalize(x: jax.Array, axis: int = -1) -> jax.Array:
+    """Returns x divided by its L2 norms along an axis; a norm of 0 changes nothing, with gradient.
+
+    Args:
+      x: [..., D].
+      axis: of the vectors; the last one unless given.
+    """
+    squares = jnp.sum(jnp.square(x), axis=axis, keepdims=True)
     return x * jax.lax.rsqrt(jnp.maximum(squares, 1e-12))

@@ -26,6 +26,7 @@ class ProjectionConfig:
       init: of its kernel: "xavier", "lecun", "he" (Flax's names, xavier uniform, the other two
         normal) or "torch" (torch's default for a linear layer).
       normalize: divide the result by its L2 norm.
+      absolute: take absolute values (order embeddings).
     """
 
     normalize_input: bool = False
@@ -34,6 +35,7 @@ class ProjectionConfig:
     bias: bool = True
     init: str = setting("xavier", one_of=LINEAR)
     normalize: bool = False
+    absolute: bool = False
 
 
 class Projection(nn.Module):
@@ -60,6 +62,8 @@ class Projection(nn.Module):
                 x = x + self.param("bias", nn.initializers.zeros, (config.width,))
         if config.normalize:
             x = l2_normalize(x)
+        if config.absolute:
+            x = jnp.abs(x)
         return dataclasses.replace(embedding, vector=x)
 
 

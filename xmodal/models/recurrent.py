@@ -13,6 +13,12 @@ CELLS: Mapping[str, Callable[..., nn.RNNCellBase]] = {
 }
 
 
+def mean_directions(outputs: jax.Array) -> jax.Array:
+    """Returns the mean [..., W] of the two directions of outputs [..., 2 * W]."""
+    forward, backward = jnp.split(outputs, 2, axis=-1)
+    return (forward + backward) / 2
+
+
 class Recurrent(nn.Module):
     """Recurrent layers on top of each other.
 

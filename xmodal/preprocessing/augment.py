@@ -26,6 +26,8 @@ class AugmentConfig:
     Attributes:
       area: range of the area of the random crop, as a fraction of the image.
       aspect: range of the aspect ratio (width over height) of the crop.
+      sides: range of a share u; the crop is u x height by u x width, whatever `area` and `aspect`
+        say (VSE-infinity). None for crops by area and aspect.
       flip: mirror half of the images.
       color: shift luma and chroma at random.
       min_area: share of the image below which no crop goes, whatever `area` says; the released
@@ -34,12 +36,14 @@ class AugmentConfig:
 
     area: tuple[float, float] = setting((0.67, 1.0), above=0, at_most=1)
     aspect: tuple[float, float] = setting((0.75, 1.33), above=0)
+    sides: tuple[float, float] | None = setting(None, above=0, at_most=1)
     flip: bool = True
     color: bool = True
     min_area: float = setting(0.1, at_least=0, at_most=1)
 
     def __post_init__(self) -> None:
-        for name, (low, high) in (("area", self.area), ("aspect", self.aspect)):
+        ranges = {"area": self.area, "aspect": self.aspect, "sides": self.sides or (1, 1)}
+        for name, (low, high) in ranges.items():
             if low > high:
                 raise UserError(
                     f"config.data.image.augment.{name} is ({low}, {high}); the lower end comes "
@@ -89,6 +93,12 @@ def _draw_window(
     rng: np.random.Generator, height: int, width: int, config: AugmentConfig
 ) -> tuple[int, int, int, int]:
     """Returns the first window that fits, or the whole picture if none of many does."""
+    if config.sides is not None:
+        share = rng.uniform(*config.sides)
+        rows, columns = (max(1, int(share * side)) for side in (height, width))
+        top, left = (int(rng.integers(most, endpoint=True)) for most in
+                     (height - rows, width - columns))  # fmt: skip
+        return top, left, rows, columns
     low, high = (share * height * width for share in config.area)
     low = max(low, config.min_area * height * width)
     for _ in range(_ATTEMPTS):

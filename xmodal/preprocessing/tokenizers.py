@@ -2,28 +2,49 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from xmodal.config import UserError, lookup, setting
 from xmodal.preprocessing import treebank
-from xmodal.preprocessing.vocabulary import END, PAD, START, UNKNOWN
+from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
 from xmodal.preprocessing.words import find_row, split_words
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenAugmentConfig:
-    """Random changes of training captions, as PCME's `caption_drop_prob` makes them.
+    """Random changes of training captions: those of PCME, or those of VSE-infinity.
 
     Attributes:
-      unknown: probability of each token to become the unknown token.
-      delete: share of the tokens of a caption, rounded down, that is deleted afterwards.
+      unknown: probability of each token to become the unknown token (PCME).
+      delete: share of the tokens of a caption, rounded down, that is deleted afterwards (PCME).
+      change: probability of each word to be masked, replaced or deleted (VSE-infinity).
+      mask: share of the changed words of which every piece becomes the mask token.
+      replace: share of the changed words of which every piece becomes any entry of the vocabulary.
+        The other changed words are deleted.
+      change_markers: whether markers are changed like words, as by the released code for words.
     """
 
     unknown: float = setting(0.0, at_least=0, at_most=1)
     delete: float = setting(0.0, at_least=0, at_most=1)
+    change: float = setting(0.0, at_least=0, at_most=1)
+    mask: float = setting(0.5, at_least=0, at_most=1)
+    replace: float = setting(0.1, at_least=0, at_most=1)
+    change_markers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.change and (self.unknown or self.delete):
+            raise UserError(
+                f"config.data.text.augment.change={self.change} is one way to change captions, "
+                f"unknown={self.unknown} and delete={self.delete} are another; set one to 0."
+            )
+        if self.mask + self.replace > 1:
+            raise UserError(
+                f"config.data.text.augment.mask={self.mask} and replace={self.replace} are shares "
+                "of the changed words; their sum is at most 1."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +105,11 @@ class Tokenizer:
         config: TextConfig,
         *,
         ids_of: Callable[[str], list[int]],
+        groups_of: Callable[[str], Iterable[Sequence[int]]],
         markers: tuple[str, str] | None,
         pad: str,
         unknown: str,
+        mask: str,
     ) -> None:
         """Puts a tokenizer together; `make_tokenizer` knows the parts.
 
@@ -94,20 +117,25 @@ class Tokenizer:
           vocabulary: tokens in the order of their ids.
           config: length and augmentation.
           ids_of: function of a text that returns its ids, without markers.
+          groups_of: the same, with the ids of each word by themselves.
           markers: tokens before and after a text, None for none.
           pad: token of padding; id 0 where the vocabulary has no such token.
           unknown: token of unknown words, which augmentation may put in.
+          mask: token of masked words, which augmentation may put in.
 
         Raises:
           UserError: the vocabulary lacks a token that the config needs.
         """
         self.vocabulary = tuple(vocabulary)
-        self._ids_of, self._length, self._augment = ids_of, config.max_length, config.augment
+        self._ids_of, self._groups_of = ids_of, groups_of
+        self._length, self._augment = config.max_length, config.augment
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
         self._start, self._end = [[_require(ids, token)] for token in markers or ()] or [[], []]
         self._pad = ids.get(pad, 0)
         if config.augment is not None and config.augment.unknown:
             self._unknown = _require(ids, unknown)
+        if needs_mask(config):
+            self._mask = _require(ids, mask)
 
     def encode(
         self, texts: Sequence[str], seeds: np.ndarray | None = None
@@ -121,29 +149,68 @@ class Tokenizer:
         Returns:
           Ids int32 [N, T] and a mask int32 [N, T] that is 1 on real tokens.
         """
-        rows: list[list[int]] = list(map(self._ids_of, texts))
-        if seeds is not None and self._augment is not None:
-            rows = [self._augmented(row, seed) for row, seed in zip(rows, seeds, strict=True)]
-        most = self._length - len(self._start) - len(self._end)
-        rows = [[*self._start, *row[:most], *self._end] for row in rows]
+        if seeds is None or self._augment is None:
+            rows = [self._marked(self._ids_of(text)) for text in texts]
+        elif self._augment.change:
+            rows = [self._changed(text, seed) for text, seed in zip(texts, seeds, strict=True)]
+        else:
+            rows = [
+                self._marked(self._augmented(self._ids_of(text), seed))
+                for text, seed in zip(texts, seeds, strict=True)
+            ]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         mask = np.arange(self._length) < lengths[:, None]
         ids = np.full(mask.shape, self._pad, np.int32)
         ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
         return ids, mask.astype(np.int32)
 
+    def _marked(self, ids: list[int]) -> list[int]:
+        most = self._length - len(self._start) - len(self._end)
+        return [*self._start, *ids[:most], *self._end]
+
+    def _changed(self, text: str, seed: np.ndarray) -> list[int]:
+        """Returns the ids of a text with words masked, replaced or deleted; the seed decides."""
+        config, groups = self._augment, list(self._groups_of(text))
+        if config.change_markers:
+            groups = [[token] for token in self._marked(list(itertools.chain(*groups)))]
+        bits = _random_bits(seed, len(groups) + sum(map(len, groups)))
+        draws = _to_uniform(bits[: len(groups)]) / config.change
+        others = iter((bits[len(groups) :] % np.uint64(len(self.vocabulary))).tolist())
+        ids = []
+        for draw, group in zip(draws, groups, strict=True):
+            replacements = list(itertools.islice(others, len(group)))
+            if draw >= 1:
+                ids += group
+            elif draw < config.mask:
+                ids += [self._mask] * len(group)
+            elif draw < config.mask + config.replace:
+                ids += replacements
+        return ids if config.change_markers else self._marked(ids)
+
     def _augmented(self, ids: list[int], seed: np.ndarray) -> list[int]:
         """Returns ids with some made unknown and some deleted; the seed decides."""
-        # Raw bits: NumPy promises that their stream stays the same between versions.
-        bits = np.random.Philox(key=seed.astype(np.uint64)).random_raw(2 * len(ids))
-        replaced, order = bits.reshape(2, -1)
-        uniform = (replaced >> np.uint64(11)) * 2.0**-53
+        replaced, order = _random_bits(seed, 2 * len(ids)).reshape(2, -1)
+        uniform = _to_uniform(replaced)
         deleted = set(np.argsort(order)[: int(self._augment.delete * len(ids))].tolist())
         return [
             self._unknown if uniform[place] < self._augment.unknown else token
             for place, token in enumerate(ids)
             if place not in deleted
         ]
+
+
+def _random_bits(seed: np.ndarray, count: int) -> np.ndarray:
+    # Raw bits: NumPy promises that their stream stays the same between versions.
+    return np.random.Philox(key=seed.astype(np.uint64)).random_raw(count)
+
+
+def _to_uniform(bits: np.ndarray) -> np.ndarray:
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def needs_mask(config: TextConfig) -> bool:
+    """Returns whether the augmentation of a config puts in the mask token."""
+    return config.augment is not None and config.augment.change > 0
 
 
 def _require(ids: Mapping[str, int], token: str) -> int:
@@ -166,13 +233,16 @@ def word_splitter(config: TextConfig) -> Callable[[str], list[str]]:
 
 
 def _make_wordpiece(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
+    pieces = WordPieces(vocabulary, config.lower_case)
     return Tokenizer(
         vocabulary,
         config,
-        ids_of=WordPieces(vocabulary, config.lower_case),
+        ids_of=pieces,
+        groups_of=pieces.by_word,
         markers=("[CLS]", "[SEP]"),
         pad="[PAD]",
         unknown="[UNK]",
+        mask="[MASK]",
     )
 
 
@@ -192,8 +262,16 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
             return [row for row in found if row is not None]
         return [unknown if row is None else row for row in found]
 
-    markers = (START, END) if config.markers == "sentence" else None
-    return Tokenizer(vocabulary, config, ids_of=ids_of, markers=markers, pad=PAD, unknown=UNKNOWN)
+    return Tokenizer(
+        vocabulary,
+        config,
+        ids_of=ids_of,
+        groups_of=lambda text: [[token] for token in ids_of(text)],
+        markers=(START, END) if config.markers == "sentence" else None,
+        pad=PAD,
+        unknown=UNKNOWN,
+        mask=MASK,
+    )
 
 
 _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {

@@ -11,6 +11,10 @@ PAD, START, END, UNKNOWN = WORD_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 """The first tokens of every learned word vocabulary, ids 0 to 3 (as VSE++, PVSE and PCME)."""
 
 
+MASK = "<mask>"
+"""The last word of a learned vocabulary whose captions are masked at random (VSE-infinity)."""
+
+
 def read_vocabulary(path: epath.PathLike) -> list[str]:
     """Returns the tokens of a vocab.txt: one per line, the id is the line number from 0.
 

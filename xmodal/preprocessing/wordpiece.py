@@ -49,8 +49,15 @@ class WordPieces:
 
     def __call__(self, text: str) -> list[int]:
         """Returns the ids of the word pieces of a text."""
-        words = text.split() if text.isascii() and text.isprintable() else _clean(text).split()
-        return list(itertools.chain.from_iterable(map(self._cache.__getitem__, words)))
+        return list(itertools.chain.from_iterable(map(self._cache.__getitem__, _words(text))))
+
+    def by_word(self, text: str) -> list[list[int]]:
+        """Returns the ids of the pieces of every word and every punctuation mark of a text."""
+        return list(itertools.chain.from_iterable(map(self._cache.split, _words(text))))
+
+
+def _words(text: str) -> list[str]:
+    return text.split() if text.isascii() and text.isprintable() else _clean(text).split()
 
 
 def normalize(text: str, lower_case: bool) -> str:
@@ -77,10 +84,14 @@ class _Cache(dict[str, tuple[int, ...]]):
     def __missing__(self, word: str) -> tuple[int, ...]:
         if len(self) >= _MAX_CACHED_WORDS:
             self.clear()
-        parts = _split_punctuation(word, self._lower_case)
-        pieces = tuple(piece for part in parts for piece in self._pieces(part))
+        pieces = tuple(itertools.chain.from_iterable(self.split(word)))
         self[word] = pieces
         return pieces
+
+    def split(self, word: str) -> list[list[int]]:
+        """Returns the pieces of every part of a word between spaces."""
+        parts = _split_punctuation(word, self._lower_case)
+        return [list(self._pieces(part)) for part in parts]
 
     def _pieces(self, word: str) -> Sequence[int]:
         """Splits a word greedily: the longest piece that fits comes first."""

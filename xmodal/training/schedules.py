@@ -191,7 +191,8 @@ def check(where: str, value: Any) -> None:
 
     Args:
       where: place of the value in the config, as a user writes it.
-      value: an option; a schedule is `{"schedule": "linear", "from", "to", "end", "start": 0}` or
+      value: an option; a schedule is `{"schedule": "linear", "from", "to", "end", "start": 0}`,
+        where `before` is the value before the start if it is not that of `from`, or
         `{"schedule": "piecewise", "values": {0: first, step: next, ...}}`.
 
     Raises:
@@ -201,7 +202,7 @@ def check(where: str, value: Any) -> None:
         return
     keys = lookup(f"{where}.schedule", value["schedule"], _NUMBER_SCHEDULES)
     check_keys(where, value, ("schedule", *keys))
-    if missing := [key for key in keys if key not in value and key != "start"]:
+    if missing := [key for key in keys if key not in value and key not in _OPTIONAL]:
         raise UserError(f"{where} lacks {missing}; known: {sorted(keys)}.")
     if value["schedule"] == "piecewise":
         _check_piecewise(where, value["values"])
@@ -209,12 +210,13 @@ def check(where: str, value: Any) -> None:
         _check_linear(where, value)
 
 
-_NUMBER_SCHEDULES = {"linear": ("from", "to", "start", "end"), "piecewise": ("values",)}
+_NUMBER_SCHEDULES = {"linear": ("from", "to", "start", "end", "before"), "piecewise": ("values",)}
+_OPTIONAL = ("start", "before")
 
 
 def _check_linear(where: str, value: Mapping[str, Any]) -> None:
-    for key in ("from", "to"):
-        if not _is_number(value[key]):
+    for key in ("from", "to", "before"):
+        if key in value and not _is_number(value[key]):
             raise UserError(f"{where}.{key} is {value[key]!r}; it has to be a finite number.")
     start, end = value.get("start", 0), value["end"]
     for key, step in (("start", start), ("end", end)):
@@ -251,7 +253,8 @@ def resolve(value: Any, step: jax.Array) -> Any:
     if value["schedule"] == "linear":
         start, first = value.get("start", 0), value["from"]
         progress = jnp.clip((step - start) / (value["end"] - start), 0, 1)
-        return jnp.float32(first + (value["to"] - first) * progress)
+        line = first + (value["to"] - first) * progress
+        return jnp.float32(jnp.where(step < start, value.get("before", first), line))
     by_step = _by_step("values", value["values"])
     items = tuple(by_step.values())
     index = jnp.sum(step >= jnp.array(list(by_step), jnp.int32)) - 1

@@ -94,6 +94,24 @@ def test_the_end_of_a_text(source, tower, random_variables):
     np.testing.assert_array_equal(different > 1e-4, np.array(LENGTHS) > 1)
 
 
+def test_the_mean_of_both_directions(tower, random_variables):
+    options = {"vocab_size": 11, "width": 5, "embedding_width": 3, "bidirectional": True}
+    joined, mean = (tower("rnn", directions=name, **options) for name in ("joined", "mean"))
+    params, _ = random_variables(joined, INPUTS, scale=0.5)
+    for name in ("tokens", "state"):
+        both, halves = (
+            made.module.encoder.apply({"params": params["encoder"]}, INPUTS, Mode.EVALUATE)
+            for made in (mean, joined)
+        )
+        both, halves = (
+            each.tokens if name == "tokens" else each.extras["state"] for each in (both, halves)
+        )
+        expected = (halves[..., :5] + halves[..., 5:]) / 2
+        np.testing.assert_allclose(both, expected, rtol=1e-6)
+    with pytest.raises(UserError, match="directions is 'mean', but bidirectional is False"):
+        tower("rnn", directions="mean", **options | {"bidirectional": False})
+
+
 def test_words_drop_in_training_only(tower, random_variables):
     made = tower("rnn", vocab_size=11, width=5, layers=2, embedding_width=3, dropout=0.5)
     params, _ = random_variables(made, INPUTS, scale=0.5)

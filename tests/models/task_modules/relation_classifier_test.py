@@ -38,5 +38,7 @@ def test_mistakes_are_named():
             module.init(jax.random.key(0), *pair, {}, {})
     with pytest.raises(UserError, match="relations is 0; it has to be at least 1"):
         make_task_module("loss.module", "relation_classifier", {"relations": 0})
-    with pytest.raises(UserError, match="'classifier' in loss.module; known: .'relation_class"):
+    with pytest.raises(
+        UserError, match="'classifier' in loss.module; known: .'caption_decoder', 'relation_class"
+    ):
         make_task_module("loss.module", "classifier", {})

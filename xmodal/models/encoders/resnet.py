@@ -1,6 +1,7 @@
 """ResNet-50, 101 and 152 (post-activation), as each of four publishers of weights computes it.
 
-He et al., "Deep Residual Learning for Image Recognition" (2015), with the details of the code
+He et al., "Deep Residual Learning for Image Recognition" (2015), and, with 3x3 convolutions in
+groups, Xie et al., "Aggregated Residual Transformations" (2017), with the details of the code
 that the weights were trained with: tensorflow/models research/slim (resnet_v1), keras.applications,
 torchvision, and google-research/simclr (r50_1x_sk0).
 """
@@ -82,8 +83,10 @@ class Bottleneck(nn.Module):
     """Reduce, 3x3, expand, each with a batch normalization, beside a shortcut.
 
     Attributes:
-      channels: of the 3x3 convolution; the output has four times as many.
+      channels: a quarter of the output's; also those of the 3x3 convolution of a plain ResNet.
       stride: of the unit.
+      cardinality: groups of the 3x3 convolution.
+      group_width: channels of one of these groups in the first stage.
       variant: see `Variant`.
       norm: makes a batch normalization, given its `name`.
       dtype: compute dtype.
@@ -91,6 +94,8 @@ class Bottleneck(nn.Module):
 
     channels: int
     stride: int
+    cardinality: int
+    group_width: int
     variant: Variant
     norm: Callable[..., BatchNorm]
     dtype: DTypeLike
@@ -100,8 +105,10 @@ class Bottleneck(nn.Module):
         """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), 4 * channels]."""
         conv = partial(_conv_norm, self.variant.bias, self.norm, self.dtype, mode)
         reduce = self.stride if self.variant.stride_conv == "reduce" else 1
-        x = jax.nn.relu(conv(inputs, "reduce", self.channels, 1, reduce))
-        x = jax.nn.relu(conv(x, "spatial", self.channels, 3, self.stride // reduce))
+        width = self.channels * self.group_width // 64 * self.cardinality
+        x = jax.nn.relu(conv(inputs, "reduce", width, 1, reduce))
+        x = conv(x, "spatial", width, 3, self.stride // reduce, groups=self.cardinality)
+        x = jax.nn.relu(x)
         x = conv(x, "expand", 4 * self.channels, 1, 1)
         if inputs.shape[-1] == x.shape[-1]:
             return jax.nn.relu(_subsample(inputs, self.stride) + x)
@@ -118,11 +125,12 @@ def _conv_norm(
     channels: int,
     size: int,
     stride: int,
+    groups: int = 1,
 ) -> jax.Array:
     # All four pad by the size of the kernel alone; TensorFlow's SAME would also look at x.
     x = nn.Conv(
         channels, (size, size), strides=stride, padding=size // 2,
-        use_bias=bias, kernel_init=_CONV_INIT, dtype=dtype, name=name,
+        feature_group_count=groups, use_bias=bias, kernel_init=_CONV_INIT, dtype=dtype, name=name,
     )(x)  # fmt: skip
     return norm(name=f"{name}_norm")(x, mode)
 
@@ -132,12 +140,16 @@ class ResNet(ImageEncoder):
 
     Attributes:
       units: of the four stages.
+      cardinality: see `Bottleneck`.
+      group_width: see `Bottleneck`.
       variant: see `Variant`.
       norm: makes a batch normalization, given its `name`.
       remat: recompute every unit in the backward pass.
     """
 
     units: tuple[int, ...]
+    cardinality: int
+    group_width: int
     variant: Variant
     norm: Callable[..., BatchNorm]
     remat: bool
@@ -153,7 +165,8 @@ class ResNet(ImageEncoder):
         for stage, strides in enumerate(unit_strides(self.units, self.variant.stride_last)):
             for index, stride in enumerate(strides):
                 x = unit(
-                    64 * 2**stage, stride, self.variant, self.norm, self.dtype,
+                    64 * 2**stage, stride, self.cardinality, self.group_width,
+                    self.variant, self.norm, self.dtype,
                     name=f"stage{stage + 1}_unit{index + 1}",
                 )(x, mode)  # fmt: skip
         return x
@@ -165,6 +178,9 @@ class ResNetConfig(ImageConfig):
 
     Attributes:
       depth: 50, 101 or 152 layers.
+      cardinality: groups of the 3x3 convolutions; 1 but for ResNeXt, whose 101 layers "32x8d" have
+        32.
+      group_width: channels of such a group in the first stage; 64 but for ResNeXt, 8 in "32x8d".
       variant: publisher of the weights that fit: "slim" (TF-slim's and TF-Hub's v1), "keras",
         "torchvision" or "simclr" (SimCLRv2 r50_1x_sk0).
       normalization: of the pixels, see `pixels.normalize`; None for that of the variant's
@@ -172,6 +188,8 @@ class ResNetConfig(ImageConfig):
     """
 
     depth: int = 50
+    cardinality: int = setting(1, at_least=1)
+    group_width: int = setting(64, at_least=1)
     variant: str = setting("torchvision", one_of=VARIANTS)
     normalization: str | None = setting(None, one_of=pixels_lib.NORMALIZATIONS)
 
@@ -184,6 +202,8 @@ def make_resnet(config: ResNetConfig, devices: Devices) -> ResNet:
         normalization=config.normalization or variant.normalization,
         dtype=DTYPES[config.dtype],
         units=lookup("config.model.image.encoder.depth", str(config.depth), DEPTHS),
+        cardinality=config.cardinality,
+        group_width=config.group_width,
         variant=variant,
         norm=partial(norm, momentum=variant.momentum, epsilon=variant.epsilon),
         remat=config.remat,

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 from jax.typing import DTypeLike
 
-from xmodal.config import setting
+from xmodal.config import UserError, setting
 from xmodal.models.devices import Devices
 from xmodal.models.dtypes import DTYPES
 from xmodal.models.encoders.text_inputs import read_ids
@@ -16,7 +16,7 @@ from xmodal.models.encoders.words import look_up
 from xmodal.models.features import Features
 from xmodal.models.initializers import WORDS, initialize_words
 from xmodal.models.mode import Mode
-from xmodal.models.recurrent import CELLS, Recurrent
+from xmodal.models.recurrent import CELLS, Recurrent, mean_directions
 
 
 class Rnn(nn.Module):
@@ -31,6 +31,7 @@ class Rnn(nn.Module):
     vocab_size: int
     embedding_width: int
     dropout: float
+    directions: str
     init_name: str
     init_scale: float | None
     dtype: DTypeLike
@@ -48,6 +49,8 @@ class Rnn(nn.Module):
         x = nn.Dropout(self.dropout, deterministic=not mode.drops)(words)
         lengths = Features(x, mask).lengths()
         tokens, state = self.recurrent(x, lengths, mode.drops)
+        if self.directions == "mean":
+            tokens, state = mean_directions(tokens), mean_directions(state)
         return Features(tokens, mask, {"words": words, "state": state})
 
 
@@ -60,7 +63,9 @@ class RnnConfig:
       cell: "gru" or "lstm".
       width: of the state of one direction.
       layers: number of layers.
-      bidirectional: read texts in both directions; tokens are then 2 * width wide.
+      bidirectional: read texts in both directions.
+      directions: of a bidirectional encoder, "joined" makes tokens of 2 * width, "mean" takes the
+        mean of both (VSE-infinity, SGRAF).
       embedding_width: of the word vectors.
       dropout: of the word vectors' values and between two layers.
       init: see `words.WordsConfig`.
@@ -73,11 +78,19 @@ class RnnConfig:
     width: int = setting(1024, at_least=1)
     layers: int = setting(1, at_least=1)
     bidirectional: bool = False
+    directions: str = setting("joined", one_of=("joined", "mean"))
     embedding_width: int = setting(300, at_least=1)
     dropout: float = setting(0.0, at_least=0, below=1)
     init: str = setting("normal", one_of=WORDS)
     init_scale: float | None = setting(None, above=0)
     dtype: str = setting("float32", one_of=DTYPES)
+
+    def __post_init__(self) -> None:
+        if self.directions == "mean" and not self.bidirectional:
+            raise UserError(
+                "config.model.text.encoder.directions is 'mean', but bidirectional is False; set "
+                "it to True, or directions='joined'."
+            )
 
 
 def make_rnn(config: RnnConfig, devices: Devices) -> Rnn:
@@ -92,6 +105,7 @@ def make_rnn(config: RnnConfig, devices: Devices) -> Rnn:
         vocab_size=config.vocab_size,
         embedding_width=config.embedding_width,
         dropout=config.dropout,
+        directions=config.directions,
         init_name=config.init,
         init_scale=config.init_scale,
         dtype=dtype,

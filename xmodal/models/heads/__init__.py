@@ -5,13 +5,15 @@ from typing import Any
 
 import flax.linen as nn
 
-from xmodal.models.heads import attention, gaussian, pie, pooling, transformer
+from xmodal.models.heads import attention, gaussian, gpo, graph, pie, pooling, transformer
 from xmodal.models.table import Row, make_part
 
 HEADS: Mapping[str, Row] = {
     "attention": Row(attention.AttentionConfig, lambda config: attention.Attention(config.scaled)),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
+    "gpo": Row(gpo.GpoConfig, gpo.Gpo),
+    "graph": Row(graph.GraphConfig, graph.Graph),
     "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
     "pie": Row(pie.PieConfig, pie.Pie),

@@ -1,0 +1,101 @@
+"""Settings that the image-text matching papers share."""
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+DIMENSION = 1024
+# RandomResizedCrop(224) and a flip, as torchvision has them.
+RESIZED_CROP = {
+    "area": (0.08, 1.0), "aspect": (0.75, 4 / 3), "flip": True, "color": False, "min_area": 0.0
+}  # fmt: skip
+
+
+def experiment(name: str) -> ConfigDict:
+    """COCO with restval, in pairs, evaluated after every epoch; the model is each paper's own."""
+    config = base.base(name)
+    config.total_steps = "30 epochs"
+    config.model.similarity = {"name": "cosine"}
+    config.data = base.dataset("coco_captions")
+    config.data.examples = "pairs"
+    config.data.image = {
+        "size": 224,
+        "augment": dict(RESIZED_CROP),
+        "eval_crop": 0.875,
+        "eval_recipe": "torchvision",
+    }
+    config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
+    config.evals = {"coco": base.boards(every="1 epochs")}
+    config.select.metric = "coco/coco5k/mean_recall@10"
+    config.checkpoint.every = "1 epochs"
+    return config
+
+
+def use_regions(config: ConfigDict) -> ConfigDict:
+    """The 36 regions per image that SCAN released, with their captions, in place of pictures."""
+    config.data.dataset, config.data.config = "region_features", "coco"
+    config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
+    config.evals.coco.final_split = "testall"
+    return config
+
+
+def resnet(batch_norm: str = "running", depth: int = 152) -> dict:
+    """`encoder` of ResNet with torchvision's weights."""
+    return {
+        "name": "resnet",
+        "depth": depth,
+        "variant": "torchvision",
+        "batch_norm": batch_norm,
+        "statistics": "global",
+    }
+
+
+def regions() -> dict:
+    """`encoder` of 36 regions as they are stored."""
+    return {"name": "precomputed", "features": (36, 2048)}
+
+
+def gru(width: int, **options: object) -> dict:
+    """`encoder` of words: vectors of 300 from U(-0.1, 0.1) and one layer of GRU."""
+    return {
+        "name": "rnn",
+        "cell": "gru",
+        "vocab_size": 0,
+        "embedding_width": 300,
+        "width": width,
+        "layers": 1,
+        "bidirectional": False,
+        "directions": "joined",
+        "dropout": 0.0,
+        "init": "uniform",
+        "init_scale": 0.1,
+    } | options
+
+
+def hinge(mining: str | dict = "hardest", margin: float = 0.2, reduction: str = "sum") -> dict:
+    """The task of all these papers; captions of the same image count as negatives."""
+    return base.task(
+        "image", "caption_0", "triplet",
+        negatives="pair", margin=margin, mining=mining, reduction=reduction,
+    )  # fmt: skip
+
+
+def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> dict:
+    """Adam whose rate falls to a tenth after every so many epochs, clipped to a norm of 2."""
+    schedule = {"name": "staircase", "rate": 0.1, "every": decay_after, "warmup_steps": 0}
+    optimizer = base.adam(learning_rate, schedule, **options)
+    optimizer["clip_norm"] = 2.0
+    return optimizer
+
+
+def quick(config: ConfigDict) -> ConfigDict:
+    """The embedded dataset without augmentation of pixels, and a small random CNN's stored map."""
+    config = base.on_embedded_dataset(config, steps=50)
+    config.model.image.encoder = base.small_convnet()
+    config.freeze = ("image/encoder/",)
+    config.frozen_features.sides = ("image",)
+    config.data.image.size, config.data.image.augment = 64, None
+    config.data.text.max_length = 32
+    if config.data.text.tokenizer != "wordpiece":
+        config.data.text.min_count = 1
+    return config

@@ -1,0 +1,35 @@
+"""Order embeddings as VSE++ trains them: Order++, and Order0.
+
+    python -m xmodal.main --config=configs/order.py \\
+        --config.init_from.towers.image=weights/resnet152
+    python -m xmodal.main --config=configs/order.py:order0 ...
+
+The score of an image x and a caption y is -|max(0, y - x)|. Order++ has hardest negatives and a
+margin of 0.2; Order0 all negatives, absolute values behind the L2 norm, a margin of 0.05 and a rate
+of 0.001 (Vendrov et al., "Order-Embeddings of Images and Language", 2016). All else is as in
+vsepp.py, and as in fartashf/vsepp.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base, itm, vsepp
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """Order++; `order0`; `quick` runs Order++ on the embedded dataset."""
+    config = vsepp.get_config()
+    config.name = "order"
+    config.model.image.projection.normalize = True
+    config.model.text.projection = {"normalize": True}
+    config.model.similarity = {"name": "order"}
+    return base.variant(config, argument, order0=order0, quick=vsepp.quick)
+
+
+def order0(config: ConfigDict) -> ConfigDict:
+    """All negatives and vectors without a negative value."""
+    config.name = "order0"
+    for side in ("image", "text"):
+        config.model[side].projection.absolute = True
+    config.tasks = {"i2t": itm.hinge("all", margin=0.05)}
+    config.optimizer.learning_rate = 1e-3
+    return config

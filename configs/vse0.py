@@ -1,0 +1,24 @@
+"""VSE0: VSE++ with all negatives of the batch and an image vector of any length.
+
+    python -m xmodal.main --config=configs/vse0.py \\
+        --config.init_from.towers.image=weights/resnet152
+    python -m xmodal.main --config=configs/vse0.py:finetuned --config.init_from.run=RUN
+
+As in the rows called VSE0 by fartashf/vsepp, whose command says `--no_imgnorm`: the score is an
+inner product with a text vector of length 1, in the loss and in the evaluation. All else is as in
+vsepp.py. ECCV Caption ranks its authors' own training of it; how that was done is not known.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base, itm, vsepp
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """`finetuned` is the second stage; `quick` runs on the embedded dataset."""
+    config = vsepp.get_config()
+    config.name = "vse0"
+    config.model.text.projection = {"normalize": True}
+    config.model.similarity = {"name": "dot"}
+    config.tasks = {"i2t": itm.hinge("all")}
+    return base.variant(config, argument, finetuned=vsepp.finetuned, quick=vsepp.quick)

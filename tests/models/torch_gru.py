@@ -1,0 +1,42 @@
+"""torch's GRU with the weights of Flax's cells, and its gradients under their names."""
+
+import numpy as np
+
+GATES = ("r", "z", "n")
+ENDS = {"forward": "l0", "backward": "l0_reverse"}
+
+
+def make_gru(torch, cells):
+    """A GRU of one layer from `{"forward": cell, ...}`, with one or both directions."""
+    width, inputs = (
+        cells["forward"]["hr"]["kernel"].shape[1], cells["forward"]["ir"]["kernel"].shape[0]
+    )  # fmt: skip
+    gru = torch.nn.GRU(inputs, width, 1, batch_first=True, bidirectional="backward" in cells)
+    with torch.no_grad():
+        for direction, cell in cells.items():
+            for kind in "ih":
+                kernels = [cell[f"{kind}{gate}"]["kernel"].T for gate in GATES]
+                biases = [cell[f"{kind}{gate}"].get("bias", np.zeros(width)) for gate in GATES]
+                end = ENDS[direction]
+                getattr(gru, f"weight_{kind}h_{end}").copy_(torch.tensor(np.concatenate(kernels)))
+                getattr(gru, f"bias_{kind}h_{end}").copy_(torch.tensor(np.concatenate(biases)))
+    return gru
+
+
+def check_gradients(gru, cells, tolerance=1e-4):
+    """Gradients of Flax's cells against those of torch's GRU."""
+    for direction, cell in cells.items():
+        end = ENDS[direction]
+        for kind in "ih":
+            got = np.concatenate([cell[f"{kind}{gate}"]["kernel"].T for gate in GATES])
+            check(got, getattr(gru, f"weight_{kind}h_{end}").grad, tolerance)
+        got = np.concatenate([cell[f"i{gate}"]["bias"] for gate in GATES])
+        check(got, getattr(gru, f"bias_ih_{end}").grad, tolerance)
+        width = len(cell["hn"]["bias"])
+        check(cell["hn"]["bias"], getattr(gru, f"bias_hh_{end}").grad[2 * width :], tolerance)
+
+
+def check(got, wanted, tolerance=1e-4):
+    """Equal up to a share of the largest number."""
+    wanted = np.asarray(wanted)
+    np.testing.assert_allclose(got, wanted, atol=tolerance * np.abs(wanted).max(), rtol=tolerance)
