@@ -1,5 +1,6 @@
 """Published towers by one command: `python -m xmodal.eval_main --config=...`."""
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -10,7 +11,7 @@ from absl import flags
 
 from xmodal import binary, eval_main
 from xmodal.evals import Embedder
-from xmodal.evals.reports.store import load_ranks
+from xmodal.evals.reports.store import load_ranks, pack_ranks
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_tower
 
@@ -72,9 +73,14 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     out = tmp_path / "out"
     code, said = command(*arguments)
     assert not code
-    names = ["boards.json", "metrics.json", "ranks.npz", "report.md"]
+    names = ["boards.json", "metrics.csv", "metrics.json", "ranks.npz", "report.md"]
     own = out / "coco"
-    assert sorted(path.name for path in out.iterdir()) == ["coco", "metrics.json", "model.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "coco",
+        "metrics.csv",
+        "metrics.json",
+        "model.json",
+    ]
     assert sorted(path.name for path in own.iterdir() if "tfevents" not in path.name) == names
     assert len(list(own.glob("events.out.tfevents.*"))) == 1
     report = (own / "report.md").read_text()
@@ -84,7 +90,7 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     # Words tell shapes and colors apart even as random vectors; chance is 10 of 124.
     assert metrics["coco/shapes/t2t/recall@10"] > 20
     assert "coco/shapes/sts/spearman" in metrics
-    assert load_ranks(own / "ranks.npz").similarity == "cosine"
+    assert json.loads((own / "boards.json").read_text())["shapes"]["similarity"] == "cosine"
     # The same again, compared with the stored results.
     again = [f"--output={tmp_path / 'again'}", f"--compare={own / 'ranks.npz'}"]
     code, said = command(*arguments, *again)
@@ -92,7 +98,7 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert json.loads((tmp_path / "again" / "metrics.json").read_text()) == metrics
     comparison = (tmp_path / "again/coco/comparison.md").read_text()
     assert comparison in said
-    assert comparison.startswith(f"## bow against {own}\n")
+    assert comparison.startswith(f"## bow against bow ({own})\n")
 
 
 def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
@@ -101,9 +107,12 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     out = tmp_path / "out"
     assert not command(*arguments)[0]
     monkeypatch.setattr(Embedder, "__call__", lambda *_: pytest.fail("evaluated for nothing"))
+    ranks = load_ranks(out / "coco")
+    boards = [dataclasses.replace(board, label_hash="beef") for board in ranks.results]
+    (out / "coco/ranks.npz").write_bytes(pack_ranks(boards, name="any"))
     again = [f"--output={tmp_path / 'again'}", f"--compare={out}"]
-    code, _ = command(*arguments, *again, "--config.evals.coco.bootstrap_samples=49")
-    assert "are of other pairs: seed 0 and 49 samples against seed 0 and 50 samples" in code
+    code, _ = command(*arguments, *again)
+    assert "against beef; evaluate both models with the same annotations" in code
     code, _ = command(*arguments, f"--output={out / 'metrics.json'}")
     assert "metrics.json: it is a file" in code
     assert list(tmp_path.iterdir()) == [out]

@@ -147,7 +147,8 @@ def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
     evaluate(output=str(tmp_path / "first"), **given)
     evaluate(output=str(tmp_path / "second"), compare=str(tmp_path / "first"), **given)
     text = (tmp_path / "second/shapes/comparison.md").read_text()
-    assert text.startswith(f"## tiny_quick step 2 against {tmp_path / 'first/shapes'}\n")
+    both = f"tiny_quick step 2 against tiny_quick step 2 ({tmp_path / 'first/shapes'})"
+    assert text.startswith(f"## {both}\n")
     assert text in capsys.readouterr().out
     for name in ("shapes", "words"):
         assert not any(read(tmp_path / "second" / name / "comparison.json").values())

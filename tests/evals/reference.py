@@ -327,6 +327,9 @@ class Reference:
                 found[f"{board}/mean/{metric}"] = sum(pair) / 2
             if "recall@10" in metrics:
                 found[f"{board}/mean_recall@10"] = found[f"{board}/mean/recall@10"]
+                keys = [f"{board}/{task}/recall@{k}" for task in ("i2t", "t2i") for k in (1, 5, 10)]
+                if set(keys) <= set(found):
+                    found[f"{board}/rsum"] = sum(found[key] for key in keys)
         for board in ("pmrp", "pmrp_zeta0", "pmrp_pcme"):
             found[f"{board}/mean"] = (found[f"{board}/i2t"] + found[f"{board}/t2i"]) / 2
 

@@ -10,7 +10,7 @@ from etils import epath
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance, with_similarity
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
 from xmodal.evals.reports.compare import Difference, compare, flatten, format_comparison
-from xmodal.evals.reports.files import format_json, write_files
+from xmodal.evals.reports.files import format_csv, format_json, write_files
 from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
 from xmodal.evals.reports.summary import summarize
@@ -106,7 +106,7 @@ class Evaluation:
         comparison: Mapping[str, Difference] | None = None,
         other: str = "theirs",
     ) -> None:
-        """Writes `ranks.npz`, `boards.json`, `report.md` and, last, `metrics.json`.
+        """Writes `ranks.npz`, `boards.json`, `report.md`, `metrics.csv` and, last, `metrics.json`.
 
         A comparison with the model `other` is written to `comparison.json` and `comparison.md`;
         without one, those of an earlier evaluation are removed. Everything is computed before the
@@ -128,6 +128,7 @@ class Evaluation:
                 format_comparison(comparison, name=self.name, other=other),
             )
             contents |= zip(_COMPARISON, texts, strict=True)
+        contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale=set(_COMPARISON) - set(contents))
 

@@ -77,6 +77,8 @@ class Numbers:
 
 Result = BoardResult | Numbers
 
+RSUM = "rsum"  # stands in tags behind the board: the sum of the recalls of both directions
+
 
 def evaluator_tag(evaluator: str, tag: str) -> str:
     """Returns `evaluator/tag`, or the tag itself where it begins with the evaluator's name."""

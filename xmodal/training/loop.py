@@ -17,6 +17,7 @@ from xmodal import data, processes
 from xmodal import mesh as mesh_lib
 from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
+from xmodal.evals.reports.summary import select_curves
 from xmodal.training import checkpoints, cost, folder_lock, frozen_features, reporting
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import mark_finished, where_to_look
@@ -105,7 +106,7 @@ def _train(
                     with reporter.paused():
                         metrics = evaluation.run_state(step, state)
                         check_lock()
-                        writer.write_scalars(step, metrics)
+                        writer.write_scalars(step, select_curves(metrics))
                         state = observe(state, settings.optimizer, metrics)
                         saver.save(state, metrics)
                         reporter.log_evaluation(step, metrics, settings.select, saver.best_step)

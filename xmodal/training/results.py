@@ -17,6 +17,7 @@ from etils import epath
 from xmodal.config import UserError
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
+from xmodal.evals.reports.summary import select_curves
 from xmodal.training import reporting
 
 if TYPE_CHECKING:
@@ -138,8 +139,8 @@ def write_all(
 
     Args:
       evaluations: one per evaluator.
-      output: folder of `metrics.json`, whose tags begin with the evaluators' names, and of a
-        folder EVALUATOR with the results of each.
+      output: folder of `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
+        names, and of a folder EVALUATOR with the results of each.
       others: evaluator -> another model to compare with.
       step: of the checkpoint that was evaluated, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
@@ -154,12 +155,16 @@ def write_all(
         write_results(evaluation, folder, other=other, events=writer is None)
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
     if writer is not None:
-        writer.write_scalars(step or 0, metrics)
+        writer.write_scalars(step or 0, select_curves(metrics))
         writer.flush()
     if jax.process_index() != 0:
         return
     head = {} if step is None else {"step": step}
-    files.write_files(output, {"metrics.json": files.format_json(head | metrics)})
+    contents = {
+        "metrics.csv": files.format_csv(evaluations[0].name, metrics),
+        "metrics.json": files.format_json(head | metrics),
+    }
+    files.write_files(output, contents)
     if step is not None:
         # Written last: --follow takes this file as the sign that the step is done.
         numbers = files.format_json(metrics)
@@ -176,7 +181,7 @@ def _replace_events(output: str, evaluation: "Evaluation") -> None:
             logging.warning("TensorBoard scalars are not written: %s.", error)
         else:
             with contextlib.closing(writer):
-                writer.write_scalars(0, evaluation.metrics)
+                writer.write_scalars(0, select_curves(evaluation.metrics))
             events = {
                 f"{path.name}{_EVENTS_END}": path.read_bytes()
                 for path in epath.Path(folder).iterdir()

@@ -6,7 +6,7 @@ import numpy as np
 
 from xmodal.evals.published import PUBLISHED_LABELS
 from xmodal.evals.reports import report
-from xmodal.evals.results import BoardResult, TaskResult
+from xmodal.evals.results import BoardResult, Numbers, TaskResult
 
 METRICS = {
     "cxc/i2t/recall@1": 55.94,
@@ -59,6 +59,9 @@ def test_tables_are_aligned_and_hold_the_numbers():
     text = report.format_report("ours", METRICS, title="coco_captions test")
     assert text.startswith(
         "# coco_captions test\n\n"
+        "| ours | I→T R@1 |        STS | SIS |\n"
+        "| ---- | ------: | ---------: | --: |\n"
+        "| cxc  |    55.9 | 74.2 ± 0.4 |   - |\n\n"
         "## cxc\n\nThe items or labels are not those of the published test split, so no paper's "
         "row stands here.\n\n"
         "| Retrieval       |      I→T R@1 |  R@5 | R@10 |  med r |\n"
@@ -67,6 +70,8 @@ def test_tables_are_aligned_and_hold_the_numbers():
         "|   95 % interval | [54.5, 57.3] |    - |    - | [1, 2] |\n\n"
     )
     assert rows_of(text) == [
+        ["ours", "I→T R@1", "STS", "SIS"],
+        ["cxc", "55.9", "74.2 ± 0.4", "-"],
         ["Retrieval", "I→T R@1", "R@5", "R@10", "med r"],
         ["ours", "55.9", "84.2", "91.8", "1"],
         ["95 % interval", "[54.5, 57.3]", "-", "-", "[1, 2]"],
@@ -88,7 +93,7 @@ def test_unknown_ties_are_a_dash():
 def test_published_rows_stand_beside_ours():
     text = report.format_report("ours", METRICS, title="t", boards=published("cxc"))
     rows = [row[0] for row in rows_of(text)]
-    assert rows.index("DE_T2T+I2T") < rows.index("ours")
+    assert rows.index("ours") < rows.index("DE_T2T+I2T")
     assert ["DE_T2T+I2T", "55.9", "84.2", "91.8", "1"] in rows_of(text)
     assert ["VSE-inf WSL grid", "67.9", "90.6", "-", "-"] in rows_of(text)
     assert ["SimCLRv2", "-", "74.3 ± 0.9"] in rows_of(text)
@@ -99,7 +104,8 @@ def test_published_rows_stand_beside_ours():
 def test_the_table_of_the_eccv_caption_paper():
     boards = published("eccv", "coco1k", "pmrp")
     rows = rows_of(report.format_report("ours", ECCV, title="t", boards=boards))
-    assert rows[0] == ["Mean of I→T, T→I", "ECCV mAP@R", "R-P", "R@1", "1K R@1", "PMRP"]
+    assert rows[0] == ["ours", "I→T R@1", "mAP@R", "PMRP"]
+    assert rows[3] == ["Mean of I→T, T→I", "ECCV mAP@R", "R-P", "R@1", "1K R@1", "PMRP"]
     # The paper's own column of 1K is faulty: only means known from elsewhere stand in it.
     assert ["VSE0", "22.67", "33.27", "55.55", "-", "46.95"] in rows
     assert ["CLIP ViT-L/14", "27.98", "37.80", "72.17", "64.85", "57.70"] in rows
@@ -108,6 +114,7 @@ def test_the_table_of_the_eccv_caption_paper():
     assert ["PCME", "26.2", "-", "-"] in rows  # printed with one decimal
     assert ["ours", "23.99", "33.82", "71.29"] in rows
     assert rows[-2:] == [["Retrieval", "I→T PMRP"], ["ours", "59.95"]]
+    assert [rows[1][0], rows[2]] == ["eccv", ["pmrp", "-", "-", "55.3"]]  # nothing of coco1k
     plain = report.format_report("ours", ECCV, title="t")
     assert "CLIP" not in plain
     # Columns of other labels stay empty.
@@ -115,10 +122,33 @@ def test_the_table_of_the_eccv_caption_paper():
     assert ["CLIP ViT-L/14", "27.98", "37.80", "72.17", "-", "-"] in rows
 
 
+def test_rsum_stands_behind_the_recalls():
+    recalls = {
+        f"coco5k/{task}/recall@{k}": 10.0 * k + (task == "t2i")
+        for task in ("i2t", "t2i")
+        for k in (1, 5, 10)
+    }
+    text = report.format_report(
+        "ours", recalls | {"coco5k/rsum": 323.0}, title="t", boards=published("coco5k")
+    )
+    rows = rows_of(text)
+    assert rows[:2] == [["ours", "I→T R@1", "T→I R@1", "rsum"], ["coco5k", "10.0", "11.0", "323.0"]]
+    assert rows[3] == ["ours", "10.0", "50.0", "100.0", "11.0", "51.0", "101.0", "323.0"]
+    sums = {row[0]: row[-1] for row in rows[4:]}
+    assert sums["DE_I2T"] == "406.1"
+    assert sums["CLIP ViT-L/14"] == "391.1"
+
+
+def test_numbers_without_boards_name_the_model():
+    numbers = Numbers("pools", "Any.", "0", {"t2i/recall@1": 20.0, "t2i/recall@1_std": 1.5})
+    text = report.format_report("ours", numbers.metrics, title="t", numbers=[numbers])
+    assert rows_of(text) == [["Metric", "ours"], ["t2i/recall@1", "20 ± 1.5"]]
+
+
 def test_every_table_is_rectangular():
     text = report.format_report("ours", METRICS | ECCV, title="t", boards=published("cxc", "eccv"))
     blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     assert all(len({len(line) for line in block}) == 1 for block in blocks)
 
 
@@ -147,7 +177,8 @@ def test_missing_parts_and_reasons():
         warnings=["Partial: 3 of 5 images."],
         notes=["Similarity: dot."],
     )
-    assert text.startswith("# t\n\n**Partial: 3 of 5 images.**\n\nSimilarity: dot.\n\n")
+    assert text.startswith("# t\n\n**Partial: 3 of 5 images.**\n\n| ours ")
+    assert "|   - |\n\nSimilarity: dot.\n\n## cxc\n" in text
     facts = text[text.index("## Behind the numbers") :]
     assert "### cxc\n\nOwn pairs and SITS >= 3. Labels `ab12`.\n\n| Behind" in facts
     assert facts.index("- Without i2t recall@5, i2t recall@10: lists are short.\n") < facts.index(

@@ -61,6 +61,21 @@ def test_numbers_by_hand():
     assert all(type(value) is float for value in found.values())
 
 
+def test_rsum_and_the_curves():
+    metrics = ("recall@1", "recall@5", "recall@10")
+    tasks = {
+        "i2t": task([0, 3, 12], [0, 1, 2], metrics=metrics),
+        "t2i": task([0, 0, 5, 11], [0, 0, 1, 2], metrics=metrics),
+    }
+    found = summary.summarize([board(**tasks)], intervals=True, samples=50)
+    assert found["b/rsum"] == pytest.approx(100 / 3 + 200 / 3 + 200 / 3 + 50 + 50 + 75)
+    assert found["b/rsum_low"] < found["b/rsum"] < found["b/rsum_high"]
+    ends = {tag.rpartition("/")[2].partition("_")[0] for tag in summary.select_curves(found)}
+    assert ends == {*metrics, "median", "rsum"}
+    assert "b/mean/recall@10" in summary.select_curves(found)
+    assert "b/mean_recall@10" not in summary.select_curves(found)
+
+
 def test_unknown_ties_are_not_counted():
     unknown = dataclasses.replace(BOTH["i2t"], tied=None)
     found = summary.summarize([board(i2t=unknown)], intervals=True, samples=9)

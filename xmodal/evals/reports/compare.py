@@ -118,7 +118,7 @@ def format_comparison(
     return (
         f"## {name} against {other}\n\n{format_table(rows)}\n\n"
         f"{separable} of {len(differences)} differences are separable from noise: 0 lies outside "
-        f"of the 95 % interval. {_HOW_TO_READ}\n"
+        f"of the 95 % interval. Differences are {name} minus {other}. {_HOW_TO_READ}\n"
     )
 
 

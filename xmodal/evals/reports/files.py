@@ -1,6 +1,8 @@
 """Result files, written together: no file is left half written."""
 
 import contextlib
+import csv
+import io
 import json
 import math
 import secrets
@@ -85,6 +87,21 @@ def _remove_empty(folders: Collection[epath.Path]) -> None:
 def format_json(content: Mapping[str, Any]) -> str:
     """JSON of numbers, texts, lists and objects; NaN, which JSON lacks, becomes null."""
     return json.dumps(_without_nan(content), indent=2) + "\n"
+
+
+def format_csv(model: str, metrics: Mapping[str, float]) -> str:
+    """CSV with a row per metric: its value, and interval and deviation where it has them."""
+    ends = ("low", "high", "std")
+    rows = [("model", "tag", "value", *ends)]
+    for tag, value in metrics.items():
+        base, _, end = tag.rpartition("_")
+        if end in ends and base in metrics:
+            continue
+        numbers = (value, *(metrics.get(f"{tag}_{end}", math.nan) for end in ends))
+        rows.append((model, tag, *("" if math.isnan(number) else number for number in numbers)))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _without_nan(content: Any) -> Any:

@@ -4,14 +4,14 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.published import (
     ECCV_BY_DIRECTION,
     ECCV_TABLE_4,
     PUBLISHED,
     PUBLISHED_LABELS,
 )
-from xmodal.evals.results import BoardResult, Numbers, metric_tag
+from xmodal.evals.results import RSUM, BoardResult, Numbers, metric_tag
 
 _TUPLE_METRICS = ("recall@1", "recall@5", "recall@10", "median_rank")
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
@@ -38,6 +38,14 @@ _NOT_PUBLISHED = (
     "The items or labels are not those of the published test split, so no paper's row stands here."
 )
 _TABLES_OF_TASKS = ("i2t", "t2i"), ("t2t", "i2i")
+# Columns of the summary, and their tags within a board.
+_SUMMARY = {
+    **{f"{arrow} R@1": f"{task}/recall@1" for task, arrow in _ARROWS.items()},
+    RSUM: RSUM,
+    "mAP@R": "mean/map@r",
+    "PMRP": "mean",
+    **{task.upper(): f"{task}/spearman" for task in RATING_SIDES},
+}
 _COUNTS = ("queries", "gallery", "skipped_queries", "tied_queries")
 
 
@@ -73,7 +81,7 @@ def format_report(
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """Returns the tables of every board, then the facts behind their numbers.
+    """Returns a summary, the tables of every board, and the facts behind their numbers.
 
     The text is Markdown, aligned so that it also reads well in a terminal.
 
@@ -87,10 +95,13 @@ def format_report(
       warnings: in bold at the top.
       notes: other facts, under them.
     """
-    sections = [f"# {title}", *(f"**{warning}**" for warning in warnings), *notes]
     plain = {tag for each in numbers for tag in each.metrics}
     tags = [tag for tag in metrics if tag not in plain]
     names = list(dict.fromkeys(tag.partition("/")[0] for tag in tags if "/" in tag))
+    sections = [f"# {title}", *(f"**{warning}**" for warning in warnings)]
+    if names:
+        sections.append(_format_summary(model, names, metrics))
+    sections += notes
     by_name = {board.name: board for board in boards}
     comparable = {name for name in by_name if _has_published_labels(by_name[name])}
     for name in names:
@@ -108,7 +119,7 @@ def format_report(
         printed = _of_boards(_published_rows(name), comparable)
         sections += [_format_columns(*layout, printed, model, metrics) for layout in layouts]
     for each in numbers:
-        sections += [f"## {each.name}", each.definition, _format_numbers(each.metrics)]
+        sections += [f"## {each.name}", each.definition, _format_numbers(model, each.metrics)]
     facts = []
     for name in dict.fromkeys([*by_name, *names]):
         lines, board = [_format_counts(name, metrics)], by_name.get(name)
@@ -149,6 +160,9 @@ def _published_rows(board: str) -> dict[str, dict[str, float]]:
             else:
                 named = zip(("spearman", "spearman_std"), values, strict=True)
             numbers |= {metric_tag(board, task, m): v for m, v in named if v is not None}
+        recalls = [values[:3] for task, values in row.items() if task in _TABLES_OF_TASKS[0]]
+        if len(recalls) == 2 and None not in (*recalls[0], *recalls[1]):
+            numbers[f"{board}/{RSUM}"] = sum(map(sum, recalls))
     return rows
 
 
@@ -182,7 +196,23 @@ def _retrieval_columns(board: str, tasks: Sequence[str], tags: Collection[str]) 
         for i, metric in enumerate(found):
             header = f"{_ARROWS[task]} {_METRICS[metric]}" if i == 0 else _METRICS[metric]
             columns.append(Column(header, metric_tag(board, task, metric), decimals))
+    if tasks == _TABLES_OF_TASKS[0] and f"{board}/{RSUM}" in tags:
+        columns.append(Column(RSUM, f"{board}/{RSUM}"))
     return columns
+
+
+def _format_summary(model: str, boards: Sequence[str], metrics: Mapping[str, float]) -> str:
+    """One table of the model's main numbers, a row per board."""
+    columns = {
+        header: tag
+        for header, tag in _SUMMARY.items()
+        if any(f"{board}/{tag}" in metrics for board in boards)
+    }
+    rows = [
+        [board, *(_cell(metrics, Column("", f"{board}/{tag}")) for tag in columns.values())]
+        for board in boards
+    ]
+    return format_table([[model, *columns], *(row for row in rows if set(row[1:]) - {"-"})])
 
 
 def _format_columns(
@@ -192,16 +222,16 @@ def _format_columns(
     model: str,
     metrics: Mapping[str, float],
 ) -> str:
-    """One table: the published rows that have any of the columns, then ours over its intervals."""
+    """One table: our row over its intervals, then the published ones with any of the columns."""
     body = [[head, *(column.header for column in columns)]]
-    for name, printed in published.items():
-        cells = [_cell(printed, column) for column in _as_printed(printed, columns)]
-        if set(cells) != {"-"}:
-            body.append([name, *cells])
     body.append([model, *(_cell(metrics, column) for column in columns)])
     intervals = [_interval(metrics, column) for column in columns]
     if set(intervals) != {"-"}:
         body.append(["  95 % interval", *intervals])
+    for name, printed in published.items():
+        cells = [_cell(printed, column) for column in _as_printed(printed, columns)]
+        if set(cells) != {"-"}:
+            body.append([name, *cells])
     return format_table(body)
 
 
@@ -221,9 +251,9 @@ def _format_counts(board: str, metrics: Mapping[str, float]) -> str:
     return "\n\n".join(format_table(rows) for rows in (retrieval, rated) if len(rows) > 1)
 
 
-def _format_numbers(metrics: Mapping[str, float]) -> str:
+def _format_numbers(model: str, metrics: Mapping[str, float]) -> str:
     """A table with a row per metric, its deviation behind it where there is one."""
-    rows = [["Metric", "value"]]
+    rows = [["Metric", model]]
     for tag, value in metrics.items():
         if tag.endswith("_std") and tag.removesuffix("_std") in metrics:
             continue

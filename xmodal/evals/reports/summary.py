@@ -8,12 +8,16 @@ import numpy as np
 from xmodal.evals.metrics import MEDIAN_RANK, compute_median_rank
 from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import BoardResult, Numbers, Result, metric_tag
+from xmodal.evals.results import RSUM, BoardResult, Numbers, Result, metric_tag
 
 MEAN = "mean"  # stands in tags where a task would
 _MEAN_OF = ("i2t", "t2i")
 _MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
 _SELECTION = "recall@10"
+_SUMMED = ("recall@1", "recall@5", "recall@10")
+# Ends of tags that training does not change, and of one that repeats another tag.
+_COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
+_NO_CURVES = {*_COUNTS, f"mean_{_SELECTION}"}
 
 Value = TypeVar("Value", float, np.ndarray)
 
@@ -25,7 +29,8 @@ def summarize(
 
     Tag -> value, percent for all but median ranks and counts, NaN for undefined values:
     `<board>/<task>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
-    `<board>/mean/<metric>` over i2t and t2i; the counts `queries`, `skipped_queries`,
+    `<board>/mean/<metric>` over i2t and t2i, and `<board>/rsum`, the sum of their recalls at 1, 5
+    and 10; the counts `queries`, `skipped_queries`,
     `tied_queries` (where ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
     and `spearman_std` over the samples that are defined; and `<board>/mean_recall@10`, by which
     training selects checkpoints: the mean over i2t and t2i, or t2t on a board without images.
@@ -45,8 +50,13 @@ def summarize(
     return found
 
 
+def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Returns the metrics that are worth a curve: no counts, and no number twice."""
+    return {tag: x for tag, x in metrics.items() if tag.rpartition("/")[2] not in _NO_CURVES}
+
+
 def compute_values(board: BoardResult) -> dict[str, float]:
-    """Every metric of a board, means over i2t and t2i included: tag -> value."""
+    """Every metric of a board, means and sum over i2t and t2i included: tag -> value."""
     found = {}
     for name, task in board.tasks.items():
         for metric, values in task.values.items():
@@ -81,6 +91,9 @@ def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
         parts = [found.get(metric_tag(board, task, metric)) for task in _MEAN_OF]
         if all(part is not None for part in parts):
             means[metric_tag(board, MEAN, metric)] = (parts[0] + parts[1]) / 2
+    recalls = [found.get(metric_tag(board, task, m)) for task in _MEAN_OF for m in _SUMMED]
+    if all(recall is not None for recall in recalls):
+        means[f"{board}/{RSUM}"] = sum(recalls)
     return means
 
 
