@@ -30,6 +30,8 @@ def base(name: str) -> ConfigDict:
                 "optimizer": True,
                 "towers": {"image": "", "text": ""},
                 "model": "",
+                # `--config.init_from.word_vectors.file=glove.840B.300d.txt` fills the word table.
+                "word_vectors": {"file": "", "misses": "shorten"},
             },
             # Sides whose frozen part is computed once, stored beside the dataset, and read.
             "frozen_features": {"sides": (), "folder": ""},

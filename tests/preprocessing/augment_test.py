@@ -1,13 +1,16 @@
 """Windows of the augmentation against those that TensorFlow draws."""
 
+import io
+
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 from scipy import stats
 
 from xmodal.config import UserError
-from xmodal.preprocessing import AugmentConfig
-from xmodal.preprocessing.augment import draw
+from xmodal.preprocessing import AugmentConfig, ImageConfig, prepare_images
+from xmodal.preprocessing.augment import draw, erase
 
 COUNT = 2000
 
@@ -106,3 +109,47 @@ def test_both_sides_of_a_crop_may_keep_one_share():
 def test_ranges_that_allow_no_crop_are_refused(changes):
     with pytest.raises(UserError, match=r"config.data.image.augment.(area|min_area)"):
         AugmentConfig(**changes)
+
+
+def test_erased_rectangles_are_spread_as_the_paper_says():
+    """A slow reading of the description: area uniform, the logarithm of the aspect ratio, too."""
+    size, shares, aspects, places, erased = 64, [], [], [], 0
+    for number in range(COUNT):
+        pixels = np.full((size, size, 3), 7, np.uint8)
+        erase(pixels, np.array([3, number]), 0.2)
+        where = np.argwhere((pixels != 7).any(-1))
+        if not len(where):
+            continue
+        erased += 1
+        (top, left), (bottom, right) = where.min(0), where.max(0) + 1
+        inside = pixels[top:bottom, left:right]
+        assert (inside == [124, 116, 104]).all()
+        assert len(where) == (bottom - top) * (right - left)
+        shares.append(len(where) / size**2)
+        aspects.append(np.log((bottom - top) / (right - left)))
+        places.append(top / (size - (bottom - top)))
+    assert stats.binomtest(erased, COUNT, 0.2).pvalue > 1e-3
+    # Rounded sides move a share and a ratio a little; tall and wide rectangles may not fit.
+    assert 0.015 < min(shares) < 0.03 < 0.31 < max(shares) < 0.35
+    assert np.abs(aspects).max() < -np.log(0.3) + 0.15
+    assert stats.kstest(shares, stats.uniform(0.02, 1 / 3 - 0.02).cdf).pvalue > 1e-3
+    assert stats.kstest(places, stats.uniform(0, 1).cdf).pvalue > 1e-4
+    assert abs(np.mean(aspects)) < 0.12
+
+
+def test_erasing_changes_nothing_else():
+    rng = np.random.default_rng(0)
+    file = io.BytesIO()
+    picture = rng.integers(0, 256, (50, 70, 3), np.uint8)
+    PIL.Image.fromarray(picture).save(file, "PNG")
+    seeds = np.stack([np.full(30, 5), np.arange(30)], axis=1)
+    plain, some, same = (
+        prepare_images(
+            [file.getvalue()] * 30, ImageConfig(size=24, augment=AugmentConfig(erase=share)), seeds
+        )
+        for share in (0.0, 0.5, 0.5)
+    )
+    np.testing.assert_array_equal(some, same)
+    changed = (some != plain).any(-1)
+    assert 5 < changed.any((1, 2)).sum() < 25
+    assert (some[changed] == [124, 116, 104]).all()

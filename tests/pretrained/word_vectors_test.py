@@ -8,6 +8,7 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.pretrained import load_word_vectors
+from xmodal.pretrained.word_vectors import find_vectors, shorten_word
 
 # As in published files: words with spaces inside, other alphabets, a repeated word.
 WORDS = [",", "dog", "a", ". . .", "at name@domain.com", "été", "x\u00a0y", "7", "dog", "end"]
@@ -138,3 +139,24 @@ def test_missing_and_unreadable_paths(tmp_path):
 def test_the_numbers_of_other_words_are_not_looked_at(tmp_path):
     path = write(tmp_path, "table.txt", b"a 1 2\nb x y\n")
     np.testing.assert_array_equal(load_word_vectors(path, ["a"]).vectors, [[1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("word", "shorter"),
+    [("t-shirt", "tshirt"), ("u.s.", "us"), ("rock'n'roll", "rocknroll"), ("black/white", "black"),
+     ("a-b/c.d", "ab"), ("/", ""), ("dog", "dog")],
+)  # fmt: skip
+def test_words_are_shortened_as_pvse_does(word, shorter):
+    assert shorten_word(word) == shorter
+
+
+def test_a_vocabulary_is_looked_up(tmp_path):
+    rows = {"dog": 1, "tshirt": 2, "black": 3, "t-shirts": 4, "Cat": 5}
+    path = tmp_path / "glove.txt"
+    path.write_text("".join(f"{word} {value} 0.5\n" for word, value in rows.items()))
+    words = ["<pad>", "t-shirt", "t-shirts", "black/white", "dog", "cat", "zzz", "."]
+    found = find_vectors(path, words)
+    assert {number: vector.tolist() for number, vector in found.items()} == {
+        1: [2, 0.5], 2: [4, 0.5], 3: [3, 0.5], 4: [1, 0.5]
+    }  # fmt: skip
+    assert find_vectors(path, words, "random").keys() == {2, 4}

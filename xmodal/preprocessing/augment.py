@@ -18,6 +18,10 @@ _ATTEMPTS = 100
 _CHROMA_TO_RGB = np.array(((0.0, 1.402), (-0.344136, -0.714136), (1.772, 0.0)), np.float32)
 _LUMA, _CHROMA = 32.0, 25.5
 
+_MEAN_COLOR = np.rint(255 * np.array([0.485, 0.456, 0.406])).astype(np.uint8)
+_ERASE_AREA, _ERASE_ASPECT, _ERASE_ATTEMPTS = (0.02, 1 / 3), 0.3, 10
+_ERASE_STREAM = 0x9E3779B97F4A7C15
+
 
 @dataclasses.dataclass(frozen=True)
 class AugmentConfig:
@@ -32,6 +36,9 @@ class AugmentConfig:
       color: shift luma and chroma at random.
       min_area: share of the image below which no crop goes, whatever `area` says; the released
         code of CxC requires it besides.
+      erase: probability that a random rectangle of the crop becomes the mean color of ImageNet
+        (Zhong et al., "Random Erasing", as PCME uses it: 2 % to a third of the area, aspect ratio
+        0.3 to 3.3).
     """
 
     area: tuple[float, float] = setting((0.67, 1.0), above=0, at_most=1)
@@ -40,6 +47,7 @@ class AugmentConfig:
     flip: bool = True
     color: bool = True
     min_area: float = setting(0.1, at_least=0, at_most=1)
+    erase: float = setting(0.0, at_least=0, at_most=1)
 
     def __post_init__(self) -> None:
         ranges = {"area": self.area, "aspect": self.aspect, "sides": self.sides or (1, 1)}
@@ -87,6 +95,33 @@ def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Au
         shift += _CHROMA_TO_RGB @ (_CHROMA * (2 * np.array(chroma) - 1))
     window = _draw_window(rng, height, width, config)
     return Augmentation(window, bool(config.flip and flip < 0.5), shift)
+
+
+def erase(pixels: np.ndarray, seed: np.ndarray, probability: float) -> None:
+    """Fills a random rectangle of a square picture with the mean color of ImageNet, or nothing.
+
+    An encoder that normalizes by this mean sees about zero there, up to half a level of 255.
+
+    Args:
+      pixels: uint8 [size, size, 3], changed in place.
+      seed: int64 [2]; the same seed gives the same rectangle.
+      probability: of erasing.
+    """
+    # A stream of its own, so that crops do not depend on whether anything is erased.
+    key = seed.astype(np.uint64) ^ np.uint64(_ERASE_STREAM)
+    rng = np.random.Generator(np.random.Philox(key=key))
+    size = len(pixels)
+    if rng.random() >= probability:
+        return
+    for _ in range(_ERASE_ATTEMPTS):
+        area = rng.uniform(*_ERASE_AREA) * size * size
+        aspect = math.exp(rng.uniform(math.log(_ERASE_ASPECT), -math.log(_ERASE_ASPECT)))
+        rows, columns = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if rows < size and columns < size:
+            top = int(rng.integers(size - rows, endpoint=True))
+            left = int(rng.integers(size - columns, endpoint=True))
+            pixels[top : top + rows, left : left + columns] = _MEAN_COLOR
+            return
 
 
 def _draw_window(

@@ -14,7 +14,7 @@ import PIL.Image
 import simplejpeg
 
 from xmodal.config import UserError, setting
-from xmodal.preprocessing.augment import AugmentConfig, draw
+from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.resample import resample, resize_bicubic
 
 # One picture per worker is in memory at a time, apart from the results.
@@ -110,7 +110,7 @@ def decode_image(encoded: bytes) -> np.ndarray:
 def augmented_crop(
     picture: np.ndarray, seed: np.ndarray, size: int, config: AugmentConfig
 ) -> np.ndarray:
-    """Crops a picture at random, resizes, mirrors and shifts it in color.
+    """Crops a picture at random, resizes, mirrors, shifts it in color and erases a part.
 
     Args:
       picture: uint8 [H, W, 3].
@@ -123,6 +123,8 @@ def augmented_crop(
     """
     result = np.empty([size, size, 3], np.uint8)
     resample(picture, *draw(seed, *picture.shape[:2], config), result)
+    if config.erase:
+        erase(result, seed, config.erase)
     return result
 
 

@@ -3,9 +3,10 @@
 import dataclasses
 import gzip
 import os
+import re
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -77,6 +78,34 @@ def load_word_vectors(
         raise UserError(f"{path} cannot be unpacked ({error}): {_DAMAGED}.") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def find_vectors(
+    path: str | os.PathLike, words: Sequence[str], misses: str = "shorten"
+) -> dict[int, np.ndarray]:
+    """Returns the vectors of words in a published table, by their positions in `words`.
+
+    Args:
+      path: see `load_word_vectors`.
+      words: a vocabulary; looked up as written.
+      misses: "shorten" looks the others up by `shorten_word`, "random" leaves them out.
+
+    Raises:
+      UserError: see `load_word_vectors`.
+    """
+    spellings = [(word, shorten_word(word)) if misses == "shorten" else (word,) for word in words]
+    table = load_word_vectors(path, {spelling for each in spellings for spelling in each})
+    found = {}
+    for number, each in enumerate(spellings):
+        row = next((table.rows[spelling] for spelling in each if spelling in table.rows), None)
+        if row is not None:
+            found[number] = table.vectors[row]
+    return found
+
+
+def shorten_word(word: str) -> str:
+    """Returns a word as PVSE's code looks it up again where a table of GloVe lacks it."""
+    return re.sub(r"[-.']", "", word).split("/")[0]
 
 
 def _collect(table: _Table, keep: frozenset[str] | None) -> WordVectors:

@@ -16,6 +16,21 @@ class TowersConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class WordVectorsConfig:
+    """`config.init_from.word_vectors`: first values of the text encoder's table of words.
+
+    Attributes:
+      file: of GloVe, word2vec or fastText, see `pretrained.word_vectors`; "" for none.
+      misses: a word that the file lacks as written. "shorten" looks it up again without hyphens,
+        periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random" does not.
+        What is found in neither way keeps its random vector.
+    """
+
+    file: str = ""
+    misses: str = setting("shorten", one_of=("shorten", "random"))
+
+
+@dataclasses.dataclass(frozen=True)
 class InitConfig:
     """`config.init_from`: weights that a run starts from.
 
@@ -28,6 +43,7 @@ class InitConfig:
       towers: see `TowersConfig`.
       model: folder of `xmodal.convert_weights --model` with both towers and the similarity, "" for
         none.
+      word_vectors: see `WordVectorsConfig`.
     """
 
     run: str = ""
@@ -36,6 +52,7 @@ class InitConfig:
     optimizer: bool = True
     towers: TowersConfig = TowersConfig()
     model: str = ""
+    word_vectors: WordVectorsConfig = WordVectorsConfig()
 
     def __post_init__(self) -> None:
         towers = dataclasses.asdict(self.towers)

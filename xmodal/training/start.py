@@ -5,7 +5,7 @@ import numpy as np
 from absl import logging
 
 from xmodal.config import UserError
-from xmodal.training import checkpoints, from_run, from_towers
+from xmodal.training import checkpoints, from_run, from_towers, from_word_vectors
 from xmodal.training.run import Parts, RunConfig
 from xmodal.training.state import TrainState, abstract_state, create_state
 from xmodal.training.tree import flatten
@@ -14,8 +14,8 @@ from xmodal.training.tree import flatten
 def starting_state(parts: Parts, run_dir: str) -> TrainState:
     """Returns the newest state of the run, else one with the weights of `config.init_from`.
 
-    The order: the run's own newest checkpoint; published towers; another run's weights for the
-    paths that `config.init_from.include` takes; random values.
+    The order: the run's own newest checkpoint; published towers; published word vectors; another
+    run's weights for the paths that `config.init_from.include` takes; random values.
 
     Raises:
       UserError: the checkpoint, the towers or the other run do not fit the config.
@@ -36,13 +36,17 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
     towers = from_towers.load_towers(shapes, source)
     if towers.params:
         logging.info("%s", from_towers.describe(shapes, towers, source))
+    rows = from_word_vectors.load_rows(shapes, source, settings.data)
     state = from_towers.place(create_state(init, parts.mesh, settings.sharding), towers)
+    state = from_word_vectors.place(state, rows)
     if source.run:
         return from_run.take_weights(state, source)
-    if not towers.params:
+    if not towers.params and not rows:
         logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
     random = {
-        "/".join(path.split("/")[:2]) for path in set(flatten(state.frozen)) - set(towers.params)
+        "/".join(path.split("/")[:2])
+        for path in set(flatten(state.frozen)) - set(towers.params)
+        if not (rows and path == from_word_vectors.TABLE)
     }
     if random:
         logging.warning("Frozen at a random start: %s.", sorted(random))
@@ -74,6 +78,7 @@ def check_start(settings: RunConfig) -> None:
     Raises:
       UserError: a folder is not there, or its tower or vocabulary is not the config's.
     """
+    from_word_vectors.check_file(settings.init_from, bool(settings.model.get("text")))
     described = from_towers.check_towers(settings.init_from, settings.model)
     if "text" in described:
         folder = settings.init_from.towers.text

@@ -1,0 +1,99 @@
+"""A run's table of word vectors from a published file, such as GloVe's."""
+
+import dataclasses
+import os
+import re
+from typing import Any
+
+import jax
+import numpy as np
+from absl import logging
+
+from xmodal import data
+from xmodal.config import UserError
+from xmodal.pretrained.word_vectors import find_vectors
+from xmodal.training.sections import InitConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten
+
+TABLE = "text/encoder/table"
+_WHERE = "config.init_from.word_vectors"
+
+
+def check_file(source: InitConfig, has_text: bool) -> None:
+    """Refuses word vectors that are not there or have no place; reads none.
+
+    Args:
+      source: `config.init_from`.
+      has_text: whether the model has a text tower.
+
+    Raises:
+      UserError: the file is missing, or something else brings the table, too.
+    """
+    path = source.word_vectors.file
+    if not path:
+        return
+    if not os.path.exists(path):
+        raise UserError(f"{_WHERE}.file={path!r} does not exist.")
+    if not has_text:
+        raise UserError(f"{_WHERE}.file={path!r}, but config.model.text is None.")
+    others = [source.model, source.towers.text]
+    if source.run and any(re.match(pattern, TABLE) for pattern in source.include):
+        others.append(source.run)
+    if found := [other for other in others if other]:
+        raise UserError(
+            f"{_WHERE}.file={path!r} brings {TABLE}, and so does {found[0]!r} of config.init_from; "
+            "remove one."
+        )
+
+
+def load_rows(
+    shapes: TrainState, source: InitConfig, settings: data.DataConfig
+) -> dict[int, np.ndarray]:
+    """Returns the vectors of the words that the file has, by their rows in the table.
+
+    Args:
+      shapes: of the state they are for.
+      source: `config.init_from`.
+      settings: `config.data`, whose vocabulary is looked up.
+
+    Raises:
+      UserError: the file cannot be read, has none of the words, or vectors of another width, or
+        the encoder has no table.
+    """
+    path = source.word_vectors.file
+    if not path:
+        return {}
+    table = flatten(shapes.all_params()).get(TABLE)
+    if table is None:
+        raise UserError(f"{_WHERE}.file={path!r}, but the text encoder has no table of words.")
+    words = data.load_vocabulary(settings)
+    rows = find_vectors(path, words, source.word_vectors.misses)
+    if not rows:
+        raise UserError(f"{path} has none of the {len(words):,} words of the vocabulary.")
+    width = len(next(iter(rows.values())))
+    if width != table.shape[1]:
+        raise UserError(
+            f"{path} has vectors of {width} numbers, but config.model.text.encoder makes a table "
+            f"of {table.shape[1]}."
+        )
+    logging.info("%s: %d of %d words of the vocabulary.", path, len(rows), len(words))
+    return rows
+
+
+def place(state: TrainState, rows: dict[int, np.ndarray]) -> TrainState:
+    """Returns the state with these rows in its table; all others stay at their random start."""
+    if not rows:
+        return state
+
+    def fill(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        if jax.tree_util.keystr(keys, simple=True, separator="/") != TABLE:
+            return leaf
+        table = np.array(leaf)
+        table[list(rows)] = np.stack(list(rows.values()))
+        return jax.device_put(table, leaf.sharding)
+
+    params, frozen = (
+        jax.tree_util.tree_map_with_path(fill, tree) for tree in (state.params, state.frozen)
+    )
+    return dataclasses.replace(state, params=params, frozen=frozen)
