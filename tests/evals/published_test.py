@@ -33,16 +33,6 @@ def test_every_model_of_table_4_has_its_six_sound_columns():
         assert set(row) == sound | true_1k
 
 
-@pytest.mark.parametrize(
-    ("model", "t2i_5k"), [("VSRN", 40.5), ("PVSE K=1", 30.6), ("CLIP ViT-L/14", 36.58)]
-)
-def test_the_printed_1k_column_averages_1k_with_5k(model, t2i_5k):
-    i2t_1k = published.ECCV_BY_DIRECTION[model]["coco1k/i2t/recall@1"]
-    wrong = (i2t_1k + t2i_5k) / 2
-    assert published.ECCV_PRINTED_1K[model] == pytest.approx(wrong, abs=0.055)
-    assert published.ECCV_TRUE_1K[model] > wrong + 5
-
-
 def test_recalls_rise_with_k_and_fall_with_the_median_rank():
     rows = [row for models in published.PUBLISHED.values() for row in models.values()]
     tasks = [(name, values) for row in rows for name, values in row.items()]

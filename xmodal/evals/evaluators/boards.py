@@ -84,7 +84,7 @@ class BoardsEvaluator(Evaluator):
         Raises:
           UserError: a board is unknown, or the labels allow none.
         """
-        self.options, self.provenance = options, provenance
+        self.options = options
         self._labels, self._mesh = labels, mesh
         self._reranker = make_reranker(f"{where}.reranker", options.reranker)
         self.boards = make_boards(labels, options.boards)
@@ -93,6 +93,9 @@ class BoardsEvaluator(Evaluator):
                 f"No board is named, or the labels of {options.annotations or labels.name} allow "
                 "none."
             )
+        reasons = explain_left_out(labels, self.boards) if options.boards is None else {}
+        left_out = [f"Left out {' and '.join(names)}: {why}." for why, names in reasons.items()]
+        self.provenance = dataclasses.replace(provenance, notes=[*provenance.notes, *left_out])
 
     def check_comparable(self, other: StoredResults) -> None:
         """See `Evaluator`."""
@@ -202,12 +205,7 @@ def boards_of_annotations(
         warnings=warnings,
         notes=notes,
     )
-    evaluator = BoardsEvaluator(where, options, labels, provenance, mesh)
-    if options.boards is None:
-        reasons = explain_left_out(labels, evaluator.boards)
-        left_out = [f"Left out {' and '.join(names)}: {why}." for why, names in reasons.items()]
-        evaluator.provenance = dataclasses.replace(provenance, notes=[*notes, *left_out])
-    return evaluator
+    return BoardsEvaluator(where, options, labels, provenance, mesh)
 
 
 def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:
