@@ -112,22 +112,13 @@ class LinkedSplit:
                 continue
             number, image = item
             row = self.links[number]
-            texts = [
-                text if isinstance(text, str) else read_caption(text, row.where)
-                for _, text in row.captions[:most_captions]
+            captions = [
+                (id_, text if isinstance(text, str) else read_caption(text, row.where))
+                for id_, text in row.captions[:most_captions]
             ]
-            if bad := next((text for text in texts if isinstance(text, LeftOut)), None):
-                yield bad
-                continue
-            yield (
-                row.image_id,
-                {
-                    "image": image,
-                    "image_id": row.image_id,
-                    "captions": texts,
-                    "caption_ids": [id_ for id_, _ in row.captions[:most_captions]],
-                },
-            )
+            bad = next((text for _, text in captions if isinstance(text, LeftOut)), None)
+            example = schema.captioned_example(row.image_id, captions, image=image)
+            yield bad or (row.image_id, example)
 
 
 class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):

@@ -7,7 +7,7 @@ judgments (`ratings`) have one example per rated pair. Splits are `train`, `vali
 and a few more where a dataset has them (`test_deduplicated`, `testall`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from data_prep.errors import UnexpectedFilesError
 __all__ = [
     "PIXELS",
     "RandomAccessBuilder",
+    "captioned_example",
     "captioned_image_features",
     "check_counts",
     "feature_vector",
@@ -58,6 +59,20 @@ def captioned_image_features(
     if categories:
         features["categories"] = tfds.features.Sequence(np.uint8)
     return tfds.features.FeaturesDict(features)
+
+
+def captioned_example(
+    image_id: int, captions: Sequence[tuple[int, str]], **features: Any
+) -> dict[str, Any]:
+    """Returns an example with the features of `captioned_image_features`.
+
+    Args:
+      image_id: of the image.
+      captions: id and text of every caption.
+      **features: the other features, such as `image`.
+    """
+    ids, texts = zip(*captions, strict=True) if captions else ((), ())
+    return {"image_id": image_id, "captions": texts, "caption_ids": ids, **features}
 
 
 def feature_vector(*shape: int | None) -> tfds.features.Tensor:

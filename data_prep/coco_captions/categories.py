@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
 
 _INSTANCES = tuple(
     f"instances_{part}{year}.json" for year in (2014, 2017) for part in ("train", "val")
@@ -61,14 +61,14 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
 
 
 def _read_instances(folder: pathlib.Path, name: str) -> Categories:
-    content, source = read_coco_json(folder, name, object_hook=_without_outline)
+    content, source = read_published_json(folder, name, object_hook=_without_outline)
     try:
         names = {item["id"]: str(item["name"]) for item in content["categories"]}
         place = {category: number for number, category in enumerate(sorted(names))}
         labels = {image["id"]: np.zeros(len(names), np.uint8) for image in content["images"]}
         for image, category in content["annotations"]:
             labels[image][place[category]] = 1
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+    except WRONG_FORM as error:
         raise wrong_form(source, error) from error
     return Categories(tuple(names[category] for category in sorted(names)), labels)
 

@@ -1,28 +1,25 @@
 """MS-COCO captions: 123,287 photographs with five to seven captions each."""
 
+import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
-from data_prep.coco_captions.caption_splits import (
-    KARPATHY,
-    read_im2txt_split,
-    read_karpathy_split,
-)
+from data_prep.coco_captions.caption_splits import read_im2txt_split, read_karpathy_split
 from data_prep.coco_captions.categories import Categories, read_categories
-from data_prep.coco_captions.coco_files import Pictures, has_json
+from data_prep.coco_captions.pictures import Pictures
 from data_prep.coco_captions.plain_captions import has_plain_captions, read_plain_captions
 from data_prep.published import Figure
+from data_prep.reading.image_files import ImageFile
+from data_prep.reading.karpathy import Photograph, Photographs, count, file_name, in_splits
+from data_prep.reading.published_json import has_json
 
 # Retrieval and CxC are defined on the first five captions of an image.
 _EVALUATION_CAPTIONS = 5
-
-Records = Sequence[Mapping[str, Any]]
 
 
 class Builder(schema.RandomAccessBuilder):
@@ -124,9 +121,9 @@ class Builder(schema.RandomAccessBuilder):
         if categories is not None:
             self.info.metadata["categories"] = list(categories.names)
         return {
-            split: _examples(records, pictures, categories, self._captions_of(split))
-            for split, records in splits.items()
-            if records
+            split: _examples(images, pictures, categories, self._captions_of(split))
+            for split, images in splits.items()
+            if images
         }
 
     def _captions_of(self, split: str) -> int | None:
@@ -135,60 +132,46 @@ class Builder(schema.RandomAccessBuilder):
             return 1 if self.builder_config.name == "im2txt_one_caption" else None
         return None if split == "train" else _EVALUATION_CAPTIONS
 
-    def _read_im2txt(self, folder: pathlib.Path) -> dict[str, Records]:
+    def _read_im2txt(self, folder: pathlib.Path) -> Photographs:
         splits, found = read_im2txt_split(folder)
         schema.check_counts(found, self._expected(*found), f"{folder} (captions_*2014.json)")
         return splits
 
-    def _read_karpathy(self, folder: pathlib.Path) -> dict[str, Records]:
-        if not has_json(folder, KARPATHY) and has_plain_captions(folder):
-            records = read_plain_captions(folder)
+    def _read_karpathy(self, folder: pathlib.Path) -> Photographs:
+        if not has_json(folder, file_name("coco")) and has_plain_captions(folder):
+            karpathy = read_plain_captions(folder)
             self.info.metadata["complete"] = False
         else:
-            records, found = read_karpathy_split(folder)
-            names = ("train", "restval", "val", "test", "captions")
-            schema.check_counts(found, self._expected(*names), f"{folder} (Karpathy's split)")
-        train = records.get("train", [])
-        if self.builder_config.name != "images_without_restval":
-            train = [*train, *records.get("restval", [])]
-        return {
-            "train": train,
-            "validation": records.get("val", []),
-            "test": records.get("test", []),
-        }
+            karpathy = read_karpathy_split(folder)
+            expected = self._expected("train", "restval", "val", "test", "captions")
+            schema.check_counts(count(karpathy), expected, f"{folder} (Karpathy's split)")
+        splits = in_splits(karpathy)
+        if self.builder_config.name == "images_without_restval":
+            splits["train"] = list(karpathy.get("train", []))
+        return splits
 
     def _expected(self, *names: str) -> dict[str, int]:
         return {name: self.EXPECTED[name] for name in names}
 
 
 def _examples(
-    records: Records,
+    photographs: Iterable[Photograph],
     pictures: Pictures | None,
     categories: Categories | None,
-    captions: int | None,
+    most: int | None,
 ) -> Iterator[Record | LeftOut]:
-    """Yields the images of a split, each with its first `captions` captions, None for all.
+    """Yields the images of a split, each with its first captions, `most` or, if None, all.
 
     Without `pictures` the pixels are left out.
     """
-    for record in records:
-        image_id = record["cocoid"]
-        where = record.get("filename", f"image {image_id}")
-        sentences = record["sentences"][:captions]
-        if captions is not None and len(sentences) < captions:
-            detail = f"image {image_id} has {len(sentences)} instead of {captions}"
-            yield LeftOut(where, "too few captions", detail)
+    for photograph in photographs:
+        image_id, captions = photograph.image_id, photograph.captions[:most]
+        if most is not None and len(captions) < most:
+            detail = f"image {image_id} has {len(captions)} instead of {most}"
+            yield LeftOut(photograph.name, "too few captions", detail)
             continue
-        example = {
-            "image_id": image_id,
-            "captions": [sentence["raw"] for sentence in sentences],
-            "caption_ids": [sentence["sentid"] for sentence in sentences],
-            "categories": categories.of(image_id) if categories else [],
-        }
+        features = {"categories": categories.of(image_id) if categories else []}
         if pictures is not None:
-            try:
-                example["image"] = pictures.read(image_id)
-            except BadImageError as error:
-                yield LeftOut(where, error.reason, error.detail)
-                continue
-        yield image_id, example
+            read = functools.partial(pictures.read, image_id)
+            features["image"] = ImageFile(photograph.name, read)
+        yield image_id, schema.captioned_example(image_id, captions, **features)

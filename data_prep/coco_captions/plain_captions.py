@@ -5,10 +5,10 @@ The form is described in README.md beside this file.
 
 import itertools
 import pathlib
-from typing import Any
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.json_values import text, whole_number
+from data_prep.reading.karpathy import Photograph, Photographs
 from data_prep.reading.text_files import read_csv, read_jsonl
 
 COLUMNS = ("caption_id", "image_id", "karpathy_split", "caption")
@@ -22,19 +22,20 @@ def has_plain_captions(folder: pathlib.Path) -> bool:
     return bool(_find(folder, "csv"))
 
 
-def read_plain_captions(folder: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
-    """Reads all captions, in the form of Karpathy's file.
+def read_plain_captions(folder: pathlib.Path) -> Photographs:
+    """Reads all captions.
 
     Images of the JSON lines that the tables have too are left out: their captions would come twice.
 
     Returns:
-      Karpathy split -> images with `cocoid` and `sentences` (`raw` and `sentid`).
+      Karpathy split -> its images.
 
     Raises:
       UnexpectedFilesError: a column or field is missing, an id comes twice, a split is unknown or
         an image is in two.
     """
-    images: dict[int, dict[str, Any]] = {}
+    captions_of: dict[int, list[tuple[int, str]]] = {}
+    split_of: dict[int, str] = {}
     seen: set[int] = set()
     for path in _find(folder, "csv"):
         for place, row in read_csv(path, columns=COLUMNS):
@@ -46,43 +47,43 @@ def read_plain_captions(folder: pathlib.Path) -> dict[str, list[dict[str, Any]]]
             if caption_id in seen:
                 raise UnexpectedFilesError(f"{where}: caption id {caption_id} comes twice")
             seen.add(caption_id)
-            image = _image(images, image_id, row["karpathy_split"], where)
+            split = row["karpathy_split"]
+            _check_split(split_of, image_id, split, where)
+            captions = captions_of.setdefault(image_id, [])
             # Retrieval knows five captions per image; COCO has a sixth and seventh of some.
-            if image["split"] in SPLITS[:2] or row.get("in_karpathy5") != "0":
-                image["sentences"].append({"raw": row["caption"], "sentid": caption_id})
-    with_ids, new_ids = set(images), itertools.count(FIRST_NEW_ID)
+            if split in SPLITS[:2] or row.get("in_karpathy5") != "0":
+                captions.append((caption_id, row["caption"]))
+    with_ids, new_ids = set(captions_of), itertools.count(FIRST_NEW_ID)
     for path in _find(folder, "jsonl"):
         for place, line in read_jsonl(path):
             where = path.parent / place
             try:
                 image_id, split = whole_number(line["image_id"]), text(line["karpathy_split"])
-                captions = line["captions"]
-                if not isinstance(captions, list):
-                    raise TypeError(f"captions {captions!r:.40}")
-                captions = [text(caption) for caption in captions]
+                if not isinstance(line["captions"], list):
+                    raise TypeError(f"captions {line['captions']!r:.40}")
+                texts = [text(caption) for caption in line["captions"]]
             except (KeyError, OverflowError, TypeError, ValueError) as error:
                 raise UnexpectedFilesError(
                     f"{where}: {type(error).__name__} {error}, where image_id, karpathy_split and "
                     "a list of captions are needed"
                 ) from error
             if image_id not in with_ids:
-                image = _image(images, image_id, split, where)
-                image["sentences"] += [{"raw": raw, "sentid": next(new_ids)} for raw in captions]
-    records: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-    for image in images.values():
-        records[image["split"]].append(image)
-    return records
+                _check_split(split_of, image_id, split, where)
+                captions = captions_of.setdefault(image_id, [])
+                captions += [(next(new_ids), caption) for caption in texts]
+    photographs: dict[str, list[Photograph]] = {split: [] for split in SPLITS}
+    for image_id, captions in captions_of.items():
+        photograph = Photograph(f"image {image_id}", image_id, tuple(captions))
+        photographs[split_of[image_id]].append(photograph)
+    return photographs
 
 
-def _image(
-    images: dict[int, dict[str, Any]], image_id: int, split: str, where: pathlib.Path
-) -> dict[str, Any]:
+def _check_split(split_of: dict[int, str], image_id: int, split: str, where: pathlib.Path) -> None:
     if split not in SPLITS:
         raise UnexpectedFilesError(f"{where}: split {split!r}; known: {', '.join(SPLITS)}")
-    image = images.setdefault(image_id, {"cocoid": image_id, "split": split, "sentences": []})
-    if image["split"] != split:
-        raise UnexpectedFilesError(f"{where}: image {image_id} is in {split} and {image['split']}")
-    return image
+    first = split_of.setdefault(image_id, split)
+    if first != split:
+        raise UnexpectedFilesError(f"{where}: image {image_id} is in {split} and {first}")
 
 
 def _find(folder: pathlib.Path, ending: str) -> list[pathlib.Path]:

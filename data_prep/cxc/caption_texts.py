@@ -4,9 +4,9 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from data_prep.coco_captions.coco_files import has_json, read_coco_json, wrong_form
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.json_values import text, whole_number
+from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
 from data_prep.reading.text_files import read_csv
 
 KARPATHY, OFFICIAL, TABLES = "dataset_coco.json", "captions_val2014.json", "captions*.csv"
@@ -28,10 +28,10 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
     """
     for name, read in ((KARPATHY, _from_karpathy), (OFFICIAL, _from_coco)):
         if has_json(folder, name):
-            content, source = read_coco_json(folder, name)
+            content, source = read_published_json(folder, name)
             try:
                 return _without_blank(read(content))
-            except (KeyError, OverflowError, TypeError, ValueError) as error:
+            except WRONG_FORM as error:
                 raise wrong_form(source, error) from error
     tables = sorted([*folder.glob(TABLES), *folder.glob(f"{TABLES}.gz")])
     if not tables:

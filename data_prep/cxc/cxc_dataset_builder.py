@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from data_prep import schema
 from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.records import LeftOut, Record
-from data_prep.coco_captions.coco_files import Pictures
+from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.cxc.rating_files import SIDES, Rating, file_name, scan_ratings
 from data_prep.published import Figure, Known, Within

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.arrays import read_ids
 from data_prep.reading.text_files import read_json
 
 _CAPTIONS = 5
@@ -41,7 +42,7 @@ def read_gallery(folder: pathlib.Path) -> Gallery:
     """
     order, pairs = folder / "coco_test_ids.npy", folder / "original_caption_to_image.json"
     images = read_positives(pairs)
-    ids = _read_ids(order)
+    ids = read_ids(order)
     captions: dict[int, list[int]] = {}
     for caption in ids:
         if len(images.get(caption, [])) != 1:
@@ -84,16 +85,3 @@ def _id(value: Any, path: pathlib.Path) -> int:
     if (is_text or type(value) is int) and 0 <= int(value) <= _LARGEST_ID:
         return int(value)
     raise UnexpectedFilesError(f"{path}: {value!r} is not an id. Fetch the file again.")
-
-
-def _read_ids(path: pathlib.Path) -> list[int]:
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist")
-    try:
-        with path.open("rb") as file:
-            ids = np.lib.format.read_array(file, allow_pickle=False)
-    except Exception as error:  # damaged headers make numpy raise errors of every kind
-        raise UnexpectedFilesError(f"{path} is damaged ({error}). Fetch it again.") from error
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise UnexpectedFilesError(f"{path} holds {ids.dtype} {list(ids.shape)}, not a list of ids")
-    return ids.tolist()

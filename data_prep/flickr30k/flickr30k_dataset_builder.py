@@ -2,17 +2,16 @@
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.image_check import BadImageError
-from data_prep.building.records import LeftOut, Record
-from data_prep.flickr30k import flickr30k_files
-from data_prep.flickr30k.flickr30k_files import Photograph
+from data_prep.building.records import Record
+from data_prep.flickr30k.flickr30k_files import read_entities
 from data_prep.published import Figure
 from data_prep.reading.image_files import ImageFiles, open_images
+from data_prep.reading.karpathy import Photograph, count, in_splits, read_karpathy
 
 # The release, and Kaggle's copy.
 _IMAGES = ("flickr30k-images", "flickr30k_images")
@@ -63,29 +62,19 @@ class Builder(schema.RandomAccessBuilder):
             figures |= {f"{split}/records": sizes[split], f"{split}/captions": 5 * sizes[split]}
         return figures
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record]]:
         if self.builder_config.name == "entities":
-            splits, source = flickr30k_files.read_entities(folder), str(folder)
-            expected = self.EXPECTED["entities"]
+            splits, expected = read_entities(folder), self.EXPECTED["entities"]
         else:
-            splits, source = flickr30k_files.read_karpathy(folder)
+            splits = in_splits(read_karpathy(folder, "flickr30k"))
             expected = self.EXPECTED["karpathy"]
-        schema.check_counts(flickr30k_files.count(splits), expected, source)
+        schema.check_counts(count(splits), expected, str(folder))
         files = open_images(folder, *_IMAGES) if self._with_images else None
         return {split: _examples(images, files) for split, images in splits.items()}
 
 
-def _examples(images: Iterable[Photograph], files: ImageFiles | None) -> Iterator[Record | LeftOut]:
+def _examples(images: Iterable[Photograph], files: ImageFiles | None) -> Iterator[Record]:
     for image in images:
-        example: dict[str, Any] = {
-            "image_id": image.image_id,
-            "captions": [text for _, text in image.captions],
-            "caption_ids": [id_ for id_, _ in image.captions],
-        }
-        if files is not None:
-            try:
-                example["image"] = files.read(image.name)
-            except BadImageError as error:
-                yield LeftOut(image.name, error.reason, error.detail)
-                continue
-        yield image.image_id, example
+        features = {} if files is None else {"image": files.image(image.name)}
+        captions = image.captions
+        yield image.image_id, schema.captioned_example(image.image_id, captions, **features)

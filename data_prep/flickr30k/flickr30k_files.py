@@ -1,73 +1,21 @@
-"""Captions of Flickr30k with a split: Karpathy's, or that of Flickr30k Entities."""
+"""Captions of Flickr30k in the split of Flickr30k Entities."""
 
-import dataclasses
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from data_prep.building.records import LeftOut
-from data_prep.coco_captions.coco_files import read_coco_json
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.json_values import text, whole_number
+from data_prep.reading.karpathy import Photograph
 from data_prep.reading.text_files import read_csv
 from data_prep.reading.text_lines import TextLines, read_caption
 
-KARPATHY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
-KARPATHY = "dataset_flickr30k.json"
+_LISTS = {"train": "train", "val": "validation", "test": "test"}
 TOKENS = "results_20130124.token"
 # As the archive of Kaggle unpacks.
 TABLES = ("results.csv", "flickr30k_images/results.csv")
 # One row lacks its second separator: `2199200615.jpg| 4   A dog runs across the grass .`.
 _TABLE_ROW = re.compile(r"(?P<name>[^|]+)\|\s*(?P<number>\d)\s*(\|\s*|\s{3})(?P<caption>.*)")
-
-
-@dataclasses.dataclass(frozen=True)
-class Photograph:
-    """An image with its captions.
-
-    Attributes:
-      name: of its file, `1000092795.jpg`.
-      image_id: see the readers.
-      captions: caption id and text.
-    """
-
-    name: str
-    image_id: int
-    captions: tuple[tuple[int, str], ...]
-
-
-def read_karpathy(
-    folder: pathlib.Path, name: str = KARPATHY
-) -> tuple[dict[str, list[Photograph]], str]:
-    """Reads `dataset_flickr30k.json`, which may lie in `caption_datasets.zip`.
-
-    Ids are its `imgid` and `sentid`.
-
-    Args:
-      folder: of the files that were fetched by hand.
-      name: of the file; that of Flickr8k has the same form.
-
-    Returns:
-      Split -> its images, and where the file was found.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged, or no such file.
-    """
-    splits: dict[str, list[Photograph]] = {split: [] for split in KARPATHY_SPLITS.values()}
-    data, source = read_coco_json(folder, name)
-    images = data.get("images") if isinstance(data, dict) else None
-    if not isinstance(images, list):
-        raise UnexpectedFilesError(f"{source} has no list of images")
-    for number, image in enumerate(images):
-        try:
-            splits[KARPATHY_SPLITS[image["split"]]].append(_photograph(image))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UnexpectedFilesError(
-                f"{source}: image {number} is not as Karpathy wrote it ({error!r}); fetch it again"
-            ) from error
-    return splits, source
 
 
 def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
@@ -94,7 +42,7 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
         texts.setdefault(name, {})[int(number)] = caption
     ids = {name: number for number, name in enumerate(sorted(texts))}
     splits = {}
-    for name, split in KARPATHY_SPLITS.items():
+    for name, split in _LISTS.items():
         names = _read_names(folder / f"{name}.txt")
         if unknown := [image for image in names if len(texts.get(image, ())) != 5]:
             raise UnexpectedFilesError(
@@ -110,17 +58,6 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
             for image in names
         ]
     return splits
-
-
-def count(splits: Mapping[str, list[Photograph]]) -> dict[str, int]:
-    """Images of every split, and captions of all."""
-    captions = sum(len(image.captions) for images in splits.values() for image in images)
-    return {split: len(images) for split, images in splits.items()} | {"captions": captions}
-
-
-def _photograph(image: Mapping[str, Any]) -> Photograph:
-    sentences = tuple((whole_number(s["sentid"]), text(s["raw"])) for s in image["sentences"])
-    return Photograph(text(image["filename"]), whole_number(image["imgid"]), sentences)
 
 
 def _read_tokens(path: pathlib.Path) -> Iterator[tuple[str, str, str, str]]:

@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
-from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
 from data_prep.flickr8k import flickr8k_files
@@ -106,10 +105,10 @@ class Builder(schema.RandomAccessBuilder):
             return {"test": _rating_examples(ratings, image_ids)}
         expected = {name: count for name, count in self.EXPECTED.items() if name != "expert"}
         schema.check_counts(found, expected, str(folder))
-        read_image = _open_images(folder, self.builder_config.name)
+        image_of = _open_images(folder, self.builder_config.name)
         return {
             split: _captioned_images(
-                {name: captions.texts[name] for name in names}, image_ids, read_image
+                {name: captions.texts[name] for name in names}, image_ids, image_of
             )
             for split, names in captions.splits.items()
         }
@@ -118,33 +117,22 @@ class Builder(schema.RandomAccessBuilder):
 def _captioned_images(
     captions: Mapping[str, list[str]],
     image_ids: Mapping[str, int],
-    read_image: Callable[[str], Any],
+    image_of: Callable[[str], Any],
 ) -> Iterator[Record | LeftOut]:
     for name, texts in captions.items():
-        try:
-            image = read_image(name)
-        except BadImageError as error:
-            yield LeftOut(name, error.reason, error.detail)
-            continue
-        except KeyError:
+        image, image_id = image_of(name), image_ids[name]
+        if image is None:
             yield LeftOut(name, "no features")
-            continue
-        yield (
-            name,
-            {
-                "image": image,
-                "image_id": image_ids[name],
-                "captions": texts,
-                "caption_ids": [5 * image_ids[name] + k for k in range(5)],
-            },
-        )
+        else:
+            numbered = list(enumerate(texts, 5 * image_id))
+            yield name, schema.captioned_example(image_id, numbered, image=image)
 
 
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
-    """Returns a function from a file name to the image or the features that a config stores."""
+    """Returns a function from a file name to the image, or to the features that a config stores."""
     if config == "features":
-        return _read_features(folder / "mobilenet_v2_features.npz").__getitem__
-    return open_images(folder, *_IMAGES).read
+        return _read_features(folder / "mobilenet_v2_features.npz").get
+    return open_images(folder, *_IMAGES).image
 
 
 def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:

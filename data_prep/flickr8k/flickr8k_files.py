@@ -10,14 +10,13 @@ import pathlib
 from collections.abc import Iterator
 
 from data_prep.building.id_set import IdSet
-from data_prep.coco_captions.coco_files import has_json
 from data_prep.errors import UnexpectedFilesError
-from data_prep.flickr30k.flickr30k_files import read_karpathy
+from data_prep.reading.karpathy import file_name, in_splits, read_karpathy
+from data_prep.reading.published_json import has_json
 from data_prep.reading.text_files import read_csv
 
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 TIDY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
-KARPATHY = "dataset_flickr8k.json"
 # Places of the 91 images without a split among the sorted names of all: Karpathy's file lacks them,
 # and ids must not depend on the layout.
 WITHOUT_SPLIT = (
@@ -92,8 +91,8 @@ def read_captions(folder: pathlib.Path) -> Captions:
     """
     if (folder / "captions.csv.gz").exists():
         return _read_tidy_captions(folder / "captions.csv.gz")
-    if not (folder / "Flickr8k.token.txt").exists() and has_json(folder, KARPATHY):
-        images, _ = read_karpathy(folder, KARPATHY)
+    if not (folder / "Flickr8k.token.txt").exists() and has_json(folder, file_name("flickr8k")):
+        images = in_splits(read_karpathy(folder, "flickr8k"))
         texts = {
             each.name: [text for _, text in each.captions]
             for group in images.values()

@@ -1,8 +1,11 @@
 """Image files of a dataset, in a folder or still in the archive they were published in."""
 
 import abc
+import dataclasses
+import functools
 import pathlib
 import tarfile
+from collections.abc import Callable
 
 from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
@@ -10,6 +13,19 @@ from data_prep.reading.fetched_files import TAR_ENDINGS, TAR_ERRORS, open_tar
 from data_prep.reading.text_files import open_archive, read_member
 
 ENDINGS = ("", ".zip", *TAR_ENDINGS)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFile:
+    """An image that is read when it is its turn.
+
+    Attributes:
+      where: its name in reports.
+      read: returns its bytes; raises `BadImageError` where there are none.
+    """
+
+    where: str
+    read: Callable[[], bytes]
 
 
 class ImageFiles(abc.ABC):
@@ -26,6 +42,10 @@ class ImageFiles(abc.ABC):
 
     @abc.abstractmethod
     def _read(self, name: str) -> bytes: ...
+
+    def image(self, name: str) -> ImageFile:
+        """The image of a file name, which is not looked up yet."""
+        return ImageFile(name, functools.partial(self.read, name))
 
     def read(self, name: str) -> bytes:
         """Content of a file.

@@ -1,25 +1,23 @@
 """Karpathy's captions of COCO and Flickr30k, joined with the regions that a detector found."""
 
+import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from data_prep import schema
 from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.caption_splits import read_karpathy_split
-from data_prep.flickr30k.flickr30k_files import Photograph, read_karpathy
+from data_prep.reading.karpathy import Photograph, Photographs, in_splits, read_karpathy
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
 from data_prep.region_features.scan_files import to_float16
 
-# Split of COCO -> Karpathy's, and captions of an image: evaluation knows five.
-_COCO = {
-    "train": (("train", "restval"), None),
-    "validation": (("val",), 5),
-    "test": (("test",), 5),
-}
+# Of an image in evaluation; a few images of COCO have more.
+_MOST_CAPTIONS = 5
 
 
-def read_photographs(folder: pathlib.Path, dataset: str) -> dict[str, list[Photograph]]:
+def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
     """Reads the images of a dataset with their captions.
 
     Args:
@@ -34,18 +32,12 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> dict[str, list[Photo
       UnexpectedFilesError: a file is damaged or of another form.
     """
     if dataset == "flickr30k":
-        return read_karpathy(folder)[0]
-    records, _ = read_karpathy_split(folder)
-    splits: dict[str, list[Photograph]] = {}
-    for split, (parts, most) in _COCO.items():
+        return in_splits(read_karpathy(folder, dataset))
+    splits = in_splits(read_karpathy_split(folder))
+    for split in ("validation", "test"):
         splits[split] = [
-            Photograph(
-                image["filename"],
-                image["cocoid"],
-                tuple((each["sentid"], each["raw"]) for each in image["sentences"][:most]),
-            )
-            for part in parts
-            for image in records.get(part, [])
+            dataclasses.replace(each, captions=each.captions[:_MOST_CAPTIONS])
+            for each in splits[split]
         ]
     return splits
 
@@ -77,12 +69,5 @@ def examples(
         if isinstance(features, str):
             yield LeftOut(image.name, "bad features", features)
             continue
-        yield (
-            image.image_id,
-            {
-                "image": features,
-                "image_id": image.image_id,
-                "captions": [text for _, text in image.captions],
-                "caption_ids": [id_ for id_, _ in image.captions],
-            },
-        )
+        example = schema.captioned_example(image.image_id, image.captions, image=features)
+        yield image.image_id, example

@@ -166,12 +166,6 @@ def _examples(
         ids = files.image_ids
         image_id = first_id + number if ids is None else int(ids[number])
         ids = files.caption_ids
-        yield (
-            image_id,
-            {
-                "image": features,
-                "image_id": image_id,
-                "captions": captions,
-                "caption_ids": [first_id + k if ids is None else int(ids[k]) for k in lines],
-            },
-        )
+        caption_ids = [first_id + line if ids is None else int(ids[line]) for line in lines]
+        numbered = list(zip(caption_ids, captions, strict=True))
+        yield image_id, schema.captioned_example(image_id, numbered, image=features)

@@ -192,7 +192,10 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
     ("content", "message"),
     [
         ("[]", "published form .TypeError"),
-        ('{"images": [{"cocoid": 1}]}', "published form .KeyError: 'filepath'"),
+        (
+            '{"images": [{"cocoid": 1}]}',
+            "image 0 does not have the published form .KeyError: 'sentences'",
+        ),
         ('{"images": [', "cut off or no JSON"),
     ],
 )

@@ -152,7 +152,7 @@ def test_files_that_are_not_the_published_ones_are_named(manual_dir):
     with pytest.raises(ValueError, match=r"dataset_flickr30k\.json is cut off"):
         _build(manual_dir, "captions")
     path.write_text(whole.replace('"imgid": 3, "sentences"', '"sentences"'))
-    with pytest.raises(ValueError, match="image 3 is not as Karpathy wrote it"):
+    with pytest.raises(ValueError, match="image 3 does not have the published form"):
         _build(manual_dir, "captions")
     path.write_text(whole.replace('"split": "val"', '"split": "test"'))
     with pytest.raises(ValueError, match="validation: 0 instead of 1; test: 2 instead of 1"):

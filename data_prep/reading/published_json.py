@@ -1,25 +1,20 @@
-"""Files of COCO as they are handed out: JSON and images, unpacked or still in their archives."""
+"""JSON files of COCO and Karpathy as they are handed out: unpacked, or in their archives."""
 
-import itertools
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.image_files import ENDINGS, find_images
 from data_prep.reading.text_files import open_archive, parse_json, read_json, read_member
 
-# The official annotations, and Karpathy's splits of three datasets.
 _ARCHIVES = (
     "annotations_trainval2014.zip",
     "annotations_trainval2017.zip",
     "caption_datasets.zip",
 )
 _FOLDERS = (".", "annotations")
-_YEARS = (("train2014", "val2014"), ("train2017", "val2017"))
-# Names of an image in the releases, the last that of 2017.
-_NAMES = ("COCO_train2014_{:012d}.jpg", "COCO_val2014_{:012d}.jpg", "{:012d}.jpg")
+# Errors of JSON that can be parsed but has not the published form.
+WRONG_FORM = (KeyError, OverflowError, TypeError, ValueError)
 
 
 def has_json(folder: pathlib.Path, name: str) -> bool:
@@ -31,7 +26,7 @@ def has_json(folder: pathlib.Path, name: str) -> bool:
     return _find(folder, name) is not None
 
 
-def read_coco_json(
+def read_published_json(
     folder: pathlib.Path,
     name: str,
     *,
@@ -62,45 +57,6 @@ def read_coco_json(
     with open_archive(path) as archive:
         source = f"{name} in {path}"
         return parse_json(read_member(archive, member), source, object_hook=object_hook), source
-
-
-class Pictures:
-    """Encoded photographs by image id.
-
-    Args:
-      folder: holds train2014 and val2014, or train2017 and val2017, which have the same images
-        under other names, as folders or archives.
-      partial: whether any of them will do, and `images` and `images_160` too.
-
-    Raises:
-      FileNotFoundError: images are missing altogether.
-      UnexpectedFilesError: an archive is cut.
-    """
-
-    def __init__(self, folder: pathlib.Path, *, partial: bool = False) -> None:
-        names = (*itertools.chain(*_YEARS), *(("images", "images_160") if partial else ()))
-        found = {name: find_images(folder, name) for name in names}
-        self._stores = [files for files in found.values() if files is not None]
-        if not self._stores or not (partial or any(all(map(found.get, both)) for both in _YEARS)):
-            wanted = ", or ".join(" and ".join(both) for both in _YEARS)
-            raise FileNotFoundError(
-                f"{folder} has no images of COCO: {', '.join(names) if partial else wanted}, as "
-                f"folders or with {', '.join(ENDINGS[1:])} at the end"
-            )
-
-    def read(self, image_id: int) -> bytes:
-        """The encoded image of an id.
-
-        Raises:
-          BadImageError: there is no such image, or its archive is damaged.
-        """
-        names = [form.format(image_id) for form in _NAMES]
-        for store in self._stores:
-            for name in names:
-                if name in store:
-                    return store.read(name)
-        places = ", ".join(str(store.path) for store in self._stores)
-        raise BadImageError("no image", f"image {image_id} is not in {places}")
 
 
 def wrong_form(source: str, error: Exception) -> UnexpectedFilesError:

@@ -1,0 +1,84 @@
+"""Photographs with their captions: Karpathy's files of COCO, Flickr8k and Flickr30k."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from data_prep.reading.json_values import text, whole_number
+from data_prep.reading.published_json import WRONG_FORM, read_published_json, wrong_form
+
+_SPLITS = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Photograph:
+    """An image with its captions.
+
+    Attributes:
+      name: of its file, `1000092795.jpg`.
+      image_id: see the readers.
+      captions: id and text of every caption.
+    """
+
+    name: str
+    image_id: int
+    captions: tuple[tuple[int, str], ...]
+
+
+Photographs = Mapping[str, Sequence[Photograph]]
+"""By split."""
+
+
+def file_name(dataset: str) -> str:
+    """Name of Karpathy's file of `coco`, `flickr8k` or `flickr30k`."""
+    return f"dataset_{dataset}.json"
+
+
+def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
+    """Reads Karpathy's file from a folder, or from `caption_datasets.zip` in it.
+
+    Args:
+      folder: of the files that were fetched by hand.
+      dataset: `coco`, `flickr8k` or `flickr30k`.
+
+    Returns:
+      Karpathy's splits, see `in_splits`. Ids are `sentid` and `imgid`, of COCO's images `cocoid`.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: it is damaged or of another form.
+    """
+    content, source = read_published_json(folder, file_name(dataset))
+    id_name = "cocoid" if dataset == "coco" else "imgid"
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list):
+        raise wrong_form(source, TypeError("no list of images"))
+    splits: dict[str, list[Photograph]] = {}
+    for number, image in enumerate(images):
+        try:
+            ids = [whole_number(each["sentid"]) for each in image["sentences"]]
+            texts = [text(each["raw"]) for each in image["sentences"]]
+            photograph = Photograph(
+                text(image["filename"]),
+                whole_number(image[id_name]),
+                tuple(zip(ids, texts, strict=True)),
+            )
+            splits.setdefault(text(image["split"]), []).append(photograph)
+        except WRONG_FORM as error:
+            raise wrong_form(f"{source}: image {number}", error) from error
+    return splits
+
+
+def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
+    """Splits as datasets have them, of Karpathy's: train and restval, val, test."""
+    return {
+        split: [photograph for part in parts for photograph in karpathy.get(part, ())]
+        for split, parts in _SPLITS.items()
+    }
+
+
+def count(photographs: Photographs) -> dict[str, int]:
+    """Images of every split, and `captions` of all."""
+    counts = {split: len(images) for split, images in photographs.items()}
+    captions = sum(len(image.captions) for images in photographs.values() for image in images)
+    return counts | {"captions": captions}
