@@ -32,6 +32,9 @@ def base(name: str) -> ConfigDict:
                 "model": "",
                 # `--config.init_from.word_vectors.file=glove.840B.300d.txt` fills the word table.
                 "word_vectors": {"file": "", "misses": "shorten"},
+                # Parameters that the paper takes published; a warning names those that start at
+                # random.
+                "published": (),
             },
             # Sides whose frozen part is computed once, stored beside the dataset, and read.
             "frozen_features": {"sides": (), "folder": ""},
@@ -164,6 +167,7 @@ def on_embedded_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
     config.total_steps, config.batch_size, config.log_every = steps, 64, steps // 3
     config.data.dataset, config.data.config = "crisscrossed_shapes", "images"
     config.data.text.vocabulary = ""
+    config.init_from.published = ()
     if config.data.image is not None:
         config.data.image.size = 64
     config.optimizer.learning_rate = 1e-3

@@ -1,6 +1,15 @@
 """Pretraining of the CxC paper's image-text model on Conceptual Captions 3.3M.
 
-    python -m xmodal.main --config=configs/cc_pretrain.py
+    python -m xmodal.convert_weights --tower=efficientnet --variant=b4 --source=FILE \\
+        --output=weights/efficientnet_b4
+    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/bert
+    python -m xmodal.main --config=configs/cc_pretrain.py --config.data.manual_dir=DIR \\
+        --config.init_from.towers.image=weights/efficientnet_b4 \\
+        --config.init_from.towers.text=weights/bert --workdir=RUN
+
+FILE is Keras' EfficientNet-B4 for ImageNet (efficientnetb4_notop.h5), FOLDER the uncased BERT-Base
+of Google (uncased_L-12_H-768_A-12) or of Hugging Face. Without them both towers start at random,
+the frozen BERT too, and a warning says so. The configs of COCO go on from RUN with its vocabulary.
 
 Paper: Adam, learning rate 1e-4, 2,048 pairs on 32 TPU v3 cores, stopped near 30,000 steps (18.6
 passes over 3.3M pairs) at the best R@10 on a held-out set; here the published validation split.

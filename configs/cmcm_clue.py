@@ -56,6 +56,7 @@ def get_config(argument: str = "") -> ConfigDict:
     relations["loss"]["inputs"] = ["relations"]
     relations["loss"]["module"] = {"relations": RELATIONS}
     config.tasks = {"t2i": retrieval, "relations": relations}
+    config.init_from.published = ("image/encoder/",)
     config.data = base.dataset("clue")
     config.data.labels = ("relations",)
     config.data.image.augment = {

@@ -15,6 +15,7 @@ def experiment(name: str) -> ConfigDict:
         "similarity": {"name": "dot", "temperature": 1.0},
     }
     config.freeze = ("text/encoder/",)
+    config.init_from.published = ("image/encoder/", "text/encoder/")
     config.l2 = {"pattern": "image/.*(kernel|depthwise)$", "scale": 5e-6}
     config.optimizer = skipping_adam(5e-6)
     config.data = coco()

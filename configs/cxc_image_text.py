@@ -1,6 +1,12 @@
 """DE_I2T of the Crisscrossed Captions paper, trained on COCO.
 
-    python -m xmodal.main --config=configs/cxc_image_text.py [--config.init_from.run=RUN]
+    python -m xmodal.main --config=configs/cxc_image_text.py --config.data.manual_dir=DIR \\
+        --config.init_from.run=RUN
+
+RUN is one of cc_pretrain.py, whose header says how it starts from published weights; this run has
+its vocabulary. Without such a run, start from the published weights themselves:
+    --config.init_from.towers.image=weights/efficientnet_b4
+    --config.init_from.towers.text=weights/bert
 
 Paper, from Conceptual Captions weights, 2,048 pairs on 32 TPU v3 cores, COCO 5k test, R@1/5/10:
   CxC labels   I->T 53.9 82.7 91.2   T->I 39.8 70.2 80.9   T->T 26.0 47.1 57.5   I->I 38.3 74.1 85.0

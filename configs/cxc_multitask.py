@@ -1,6 +1,12 @@
 """DE_T2T+I2T of the Crisscrossed Captions paper: images, captions and caption pairs together.
 
-    python -m xmodal.main --config=configs/cxc_multitask.py [--config.init_from.run=RUN]
+    python -m xmodal.main --config=configs/cxc_multitask.py --config.data.manual_dir=DIR \\
+        --config.init_from.run=RUN
+
+RUN is one of cc_pretrain.py, whose header says how it starts from published weights; this run has
+its vocabulary. Without such a run, start from the published weights themselves:
+    --config.init_from.towers.image=weights/efficientnet_b4
+    --config.init_from.towers.text=weights/bert
 
 Paper, from Conceptual Captions weights, 2,048 pairs on 32 TPU v3 cores, COCO 5k test, R@1/5/10:
   CxC labels   I->T 55.9 84.2 91.8   T->I 41.7 72.3 83.0   T->T 42.4 64.9 74.0   I->I 38.5 73.6 84.9

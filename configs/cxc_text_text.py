@@ -1,6 +1,8 @@
 """DE_T2T of the Crisscrossed Captions paper: captions of one image against each other.
 
-    python -m xmodal.main --config=configs/cxc_text_text.py
+    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/bert
+    python -m xmodal.main --config=configs/cxc_text_text.py --config.data.manual_dir=DIR \\
+        --config.init_from.towers.text=weights/bert
 
 Paper, COCO 5k test, R@1/5/10: T->T 41.7 64.4 73.4 (CxC labels), STS 72.9 +-0.4.
 The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
@@ -40,6 +42,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.model.image = None
     config.model.text = cxc.frozen_bert(projection=None)
     config.data.image = None
+    config.init_from.published = ("text/encoder/",)
     config.data.config = "captions"
     config.data.captions_per_image = 2
     config.l2 = None
@@ -55,7 +58,6 @@ def minilm(config: ConfigDict) -> ConfigDict:
     config.model.text = cxc.minilm(lower_depth=3)
     config.model.similarity = {"name": "cosine", "temperature": 0.05}
     config.init_from.towers.text = "weights/minilm"
-    config.data.text.vocabulary = "weights/minilm/vocab.txt"
     # 2.4 % of the captions are longer; they lose their last words.
     config.data.text.max_length = 20
     config.freeze = ("text/encoder/(?!layers/)",)

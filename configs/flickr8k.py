@@ -110,7 +110,6 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     config.model.image.encoder.input_norm = "none"
     config.model.text = cxc.minilm(lower_depth=5, projection=DIMENSION)
     config.init_from.towers.text = "weights/minilm"
-    config.data.text.vocabulary = "weights/minilm/vocab.txt"
     config.freeze = ("text/encoder/(?!layers/)",)
     config.frozen_features.sides = ("text",)
     config.optimizer.learning_rate = 7e-4

@@ -54,6 +54,7 @@ def get_config(argument: str = "") -> ConfigDict:
     }
     config.model.similarity = {"name": "match_probability"}
     config.freeze = ("image/encoder/",)
+    config.init_from.published = ("image/encoder/", "text/encoder/table")
     config.tasks = {"i2t": base.task("image", "caption_0", "soft_contrastive", negatives="pair")}
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"

@@ -1,6 +1,8 @@
 """VETE: text embeddings learned from images, judged on sentence similarity.
 
+    python -m xmodal.convert_weights --tower=inception_v3 --source=FILE --output=weights/inception
     python -m xmodal.main --config=configs/vete.py --config.data.manual_dir=DIR \\
+        --config.init_from.towers.image=weights/inception \\
         --config.evals.sts.data.manual_dir=STS_DIR
 
 Kurach et al., "Better Text Understanding Through Image-To-Text Transfer" (2017). A bag of words is
@@ -34,6 +36,7 @@ def get_config(argument: str = "") -> ConfigDict:
     }
     config.model.similarity = {"name": "cosine"}
     config.freeze = ("image/encoder/",)
+    config.init_from.published = ("image/encoder/",)
     config.frozen_features.sides = ("image",)
     config.tasks = {"i2t": base.task("image", "caption_0", "pearson", negatives="none")}
     config.data = base.dataset("coco_captions", "im2txt_one_caption")

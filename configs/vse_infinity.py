@@ -74,6 +74,7 @@ def regions(config: ConfigDict) -> ConfigDict:
 
 def grids(config: ConfigDict) -> ConfigDict:
     """The 16 x 16 cells of pictures of 512 pixels; the CNN trains from epoch 1 on."""
+    config.init_from.published += ("image/encoder/",)
     pairs = itm.experiment("")
     config.data.dataset, config.data.config = pairs.data.dataset, pairs.data.config
     config.evals = pairs.evals
@@ -119,6 +120,7 @@ def use_bert(config: ConfigDict) -> ConfigDict:
     }
     head = {"name": "gpo", "width": itm.DIMENSION, "init": "torch"}
     config.model.text = {"encoder": encoder, "head": head, "projection": None}
+    config.init_from.published += ("text/encoder/",)
     config.optimizer.groups.bert = {"pattern": "text/encoder/", "rate": 0.1}
     config.data.text = base.wordpiece(vocabulary_size=29_000, max_length=64)
     config.data.text.augment = dict(CHANGED_WORDS)
@@ -130,6 +132,8 @@ def use_gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
 
     The released region model with it leaves torch's default decay of 0.01.
     """
+    published = config.init_from.published
+    config.init_from.published = tuple(path for path in published if path != "text/encoder/")
     config.model.text = {
         "encoder": itm.gru(itm.DIMENSION, bidirectional=True, directions="mean"),
         "head": {"name": "gpo", "width": None},

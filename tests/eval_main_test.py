@@ -49,7 +49,7 @@ def run_dir(config, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("run"))
     parts = run.build(config, mesh_lib.make_mesh())
     state = start.starting_state(parts, folder)
-    checkpoints.save_config(folder, parts.config)
+    checkpoints.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
     saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
     evaluation = RunEvaluation(parts)
     assert [step for step in range(5) if evaluation.is_due(step)] == [0, 2, 4]
@@ -100,6 +100,30 @@ def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
     assert "| tiny_quick step 2 |" in report
     assert report in capsys.readouterr().out
     assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
+    """Moved, and beside a dataset whose captions gave other words, it has the same numbers."""
+    evaluate(run=str(run_dir), split="validation", output=str(tmp_path / "before"))
+    other = tmp_path / "tfds"
+    shutil.copytree(few_shapes, other)
+    for path in other.rglob("vocabulary-*.txt"):
+        special, words = np.split(np.array(path.read_text().split("\n")), [5])
+        path.write_text("\n".join([*special, *words[::-1]]))
+    moved = tmp_path / "moved"
+    shutil.copytree(run_dir, moved)
+    path = moved / "config.json"
+    path.write_text(path.read_text().replace(few_shapes, str(other)))
+    evaluate(run=str(moved), split="validation", output=str(tmp_path / "after"))
+    assert read(tmp_path / "after/metrics.json") == read(tmp_path / "before/metrics.json")
+    # No dataset at all.
+    shutil.rmtree(other)
+    config = checkpoints.load_run(str(moved))
+    texts = ["a red circle", "two blue squares"]
+    (found,) = data.text_batches(config.data, texts, 2)
+    (expected,) = data.text_batches(checkpoints.load_run(str(run_dir)).data, texts, 2)
+    np.testing.assert_array_equal(found["text_ids"], expected["text_ids"])
+    assert run.build(config, mesh_lib.make_mesh()).model.towers.keys() == {"text"}
 
 
 def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):

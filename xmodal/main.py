@@ -17,6 +17,13 @@ DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Check everything, compile, print parameters, memory and FLOPs, then stop."
 )
 
+ALLOW_CHANGES = flags.DEFINE_list(
+    "allow_changes",
+    [],
+    "Paths of the config (optimizer.learning_rate,data.image) in which a run that goes on may "
+    "differ from its start; 'records' for those of its training split.",
+)
+
 
 def main(argv: list[str]) -> None:
     """Connects the processes and hands over to the loop."""
@@ -38,7 +45,7 @@ def main(argv: list[str]) -> None:
     use_compilation_cache()
     with processes.connected({"config": config.to_dict(), "--workdir": workdir}):
         logging.info("Workdir: %s", workdir)
-        loop.train(config, workdir, dry_run=DRY_RUN.value)
+        loop.train(config, workdir, dry_run=DRY_RUN.value, allow_changes=ALLOW_CHANGES.value)
 
 
 if __name__ == "__main__":

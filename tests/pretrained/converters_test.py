@@ -65,14 +65,14 @@ def test_the_depth_of_a_resnet_is_counted(convs, depth):
     arrays |= {f"{name}/Momentum": array for name, array in arrays.items()}
     description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
     assert description.encoder == {"name": "resnet", "depth": depth, "variant": "slim"}
-    assert description.preprocessing == {"normalization": "inception"}
+    assert description.preprocessing == {"normalization": "inception", "size": 224}
 
 
 def test_a_slim_checkpoint_with_a_mean_of_pixels_wants_it_subtracted():
     arrays = {f"resnet_v1_50/c{n}/weights": np.zeros((1, 1, 1, 1)) for n in range(54)}
     arrays["resnet_v1_50/mean_rgb"] = np.zeros(3)
     description = image_towers.describe_resnet(Source("x", arrays, {}), "slim")
-    assert description.preprocessing == {"normalization": "vgg"}
+    assert description.preprocessing == {"normalization": "vgg", "size": 224}
     assert make_tower("tower", description.side()).module.encoder.normalization == "vgg"
 
 

@@ -227,34 +227,3 @@ def test_a_step_that_only_other_evaluators_judged_is_not_the_best(tmp_path):
     save(tmp_path, map(make_state, range(4)), metrics, keep_last=1)
     assert checkpoints.steps(str(tmp_path)) == [0, 3]
     assert checkpoints.best_step(str(tmp_path)) == 0
-
-
-def test_a_run_goes_on_only_with_its_own_model_and_batches(tmp_path):
-    config = cxc.quick(cxc.experiment("tiny"))
-    checkpoints.check_same_run(str(tmp_path), config)  # nothing there yet
-    checkpoints.save_config(str(tmp_path), config)
-    config.total_steps, config.data.prefetch, config.data.manual_dir = 99, 7, "elsewhere"
-    checkpoints.check_same_run(str(tmp_path), config)
-    config.batch_size, config.data.image.size = 3, 32
-    with pytest.raises(UserError, match="another batch_size and another data"):
-        checkpoints.check_same_run(str(tmp_path), config)
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("seed", 1),
-        ("model.similarity.temperature", 2.0),
-        ("tasks.i2t.weight", 0.5),
-        ("freeze", []),
-        ("l2.scale", 1.0),
-        ("train_split", "validation"),
-    ],
-)
-def test_every_section_that_changes_the_learning_is_named(tmp_path, path, value):
-    config = cxc.quick(cxc.experiment("tiny"))
-    config.tasks = {"i2t": cxc.image_text()}
-    checkpoints.save_config(str(tmp_path), config)
-    config.update_from_flattened_dict({path: value})
-    with pytest.raises(UserError, match=f"started with another {path.split('.')[0]}; continue"):
-        checkpoints.check_same_run(str(tmp_path), config)

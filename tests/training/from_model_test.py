@@ -14,8 +14,9 @@ from xmodal.models.encoders import efficientnet
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
 from xmodal.pretrained.report import Report
-from xmodal.training import from_towers, published_towers, run, schedules, start
+from xmodal.training import from_towers, published_towers, run, schedules
 from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.inheritance import inherit
 from xmodal.training.state import abstract_state
 from xmodal.training.tree import flatten
 
@@ -78,15 +79,14 @@ def ours(arrays):
 def start_config(folder):
     config = quick()
     config.init_from.model = str(folder)
-    config.data.text.vocabulary = f"{folder}/text/vocab.txt"
     return config
 
 
 def test_a_run_starts_from_all_of_it(folder):
     path, arrays = folder
     config = start_config(path)
+    config = inherit(config)
     settings = run.read_settings(config)
-    start.check_start(settings)
     parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
     shapes = abstract_state(parts.state_init(), parts.mesh, settings.sharding)
     weights, wanted = from_towers.load_towers(shapes, settings.init_from), ours(arrays)
@@ -101,13 +101,12 @@ def test_a_run_starts_from_all_of_it(folder):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model.text.head.width", 16, "the text tower of .*made' has width=32, but .*width is 16"),
-        ("model.image.head", {"name": "mean"}, "is a head 'gaussian', but .*image.head.name is 'm"),
-        ("model.similarity", {"name": "dot"}, "a similarity with name='match_probability', but"),
-        ("model.image.projection", {"width": 4}, "has the projection None, but config.model.image"),
+        ("model.text.head.width", 16, "text.head.width is 16, the weights have 32"),
+        ("model.image.head", {"name": "mean"}, "head.name is 'mean', the .* 'gaussian'"),
+        ("model.similarity", {"name": "dot"}, "name is 'dot', .* 'match_probability'"),
+        ("model.image.projection", {"width": 4}, "is {'width': 4}, .* None"),
         ("init_from.towers.text", "x", "brings both towers, and config.init_from.towers"),
-        ("data.text.vocabulary", "", "config.data.text.vocabulary is ''"),
-        ("data.text.markers", "none", "wants config.data.text.markers='sentence', not 'none'"),
+        ("data.text.markers", "none", "is 'none', the weights have 'sentence'"),
         ("init_from.model", "/nowhere", "/nowhere is no converted model: /nowhere/model.json"),
     ],
 )
@@ -120,14 +119,14 @@ def test_what_does_not_fit(folder, key, value, message):
     with config.unlocked():
         node[last] = value
     with pytest.raises(UserError, match=message):
-        start.check_start(run.read_settings(config))
+        inherit(config)
 
 
 def test_a_damaged_folder_is_a_sentence(folder, tmp_path):
     (tmp_path / "model.json").write_text(json.dumps({"similarity": {"name": "dot"}}))
     config = start_config(tmp_path)
     with pytest.raises(UserError, match=r"model.json is damaged .*: convert the weights again"):
-        start.check_start(run.read_settings(config))
+        inherit(config)
 
 
 def release_config(folder, data_dir):

@@ -1,20 +1,16 @@
 """Starting towers from converted folders; the model is the tiny multitask one."""
 
-import json
-import shutil
-
 import jax
 import numpy as np
 import pytest
-import safetensors.numpy
 import tiny_encoder as tiny
 
-from xmodal import data
 from xmodal.config import UserError
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.report import Report
 from xmodal.training import checkpoints, from_towers, run, start
+from xmodal.training.inheritance import inherit
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.tree import flatten
 
@@ -59,10 +55,6 @@ def make_config(text="", image="", **changes):
 
 def source_of(config):
     return run.read_settings(config).init_from
-
-
-def check_towers(config):
-    return from_towers.check_towers(source_of(config), config.model.to_dict())
 
 
 def load(config, fresh=None):
@@ -113,7 +105,7 @@ def test_running_statistics_come_along(tmp_path):
         if "projection" not in name
     }
     config.init_from.towers.image = save(tmp_path / "image", arrays, Description(encoder, None, {}))
-    assert set(check_towers(config)) == {"image"}
+    assert inherit(config).model.image.encoder.width == 0.25
     _, state, weights = load(config, fresh)
     after = {f"params/{path}": leaf for path, leaf in flatten(state.params["image"]).items()}
     after |= flatten(state.model_state["image"])
@@ -165,130 +157,6 @@ def test_arrays_that_do_not_fit_are_named(bert, tmp_path):
     refused("other", message, **{name: np.ones((4, 8), np.float32)})
 
 
-@pytest.mark.parametrize(
-    ("towers", "text", "message"),
-    [
-        ({"text": "nowhere"}, {}, "nowhere is no converted tower: nowhere/tower.json is missing"),
-        (
-            {"image": "BERT"},
-            {},
-            "an encoder 'bert', but config.model.image.encoder.name is 'precomputed'",
-        ),
-        (
-            {"text": "BERT"},
-            {"heads": 4},
-            r"has heads=2, but config.model.text.encoder.heads is 4; set config",
-        ),
-        (
-            {"text": "BERT"},
-            {"vocab_size": 21},
-            "has vocab_size=20, but .*encoder.vocab_size is 21; set",
-        ),
-        (
-            {"text": "BERT"},
-            {"depth": 2},
-            "has depth=3, but config.model.text.encoder.depth is 2; set config",
-        ),
-        ({"text": "BERT"}, None, "but config.model.text is None"),
-    ],
-)
-def test_another_tower_than_the_configs(bert, towers, text, message):
-    config = make_config(**text or {})
-    if text is None:
-        config.model.text = None
-    for side, folder in towers.items():
-        config.init_from.towers[side] = folder.replace("BERT", bert[0])
-    with pytest.raises(UserError, match=message):
-        check_towers(config)
-
-
-def test_an_unknown_side_is_named():
-    config = make_config()
-    config.init_from.towers = {"txt": "x"}
-    message = r"\['txt'\] in config.init_from.towers; known: \['image', 'text'\]"
-    with pytest.raises(UserError, match=message):
-        run.read_settings(config)
-
-
-def test_the_head_and_a_size_that_follows_are_free(bert):
-    config = make_config(bert[0], vocab_size=0)
-    assert config.model.text.head.name == "first"
-    assert set(check_towers(config)) == {"text"}
-
-
-def test_another_normalization_of_pixels_is_refused(tmp_path):
-    encoder = {"name": "efficientnet", "width": 0.25, "depth": 0.25}
-    description = Description(encoder, None, {"normalization": "imagenet"})
-    folder = save(tmp_path / "image", {"params/x": np.ones(1, np.float32)}, description)
-    config = make_config(image=folder)
-    for own, refused in ((None, False), ("imagenet", False), ("unit", True)):
-        config.model.image.encoder = encoder | ({} if own is None else {"normalization": own})
-        if refused:
-            message = "wants normalization='imagenet', but .*image.encoder.normalization is 'unit'"
-            with pytest.raises(UserError, match=message):
-                check_towers(config)
-        else:
-            check_towers(config)
-
-
-def test_the_vocabulary_must_be_the_towers(bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "prepare", lambda *args, **kwargs: pytest.fail("asked for data"))
-    config = make_config(bert[0])
-    for vocabulary, message in (
-        ("", f"vocabulary is '', to be learned .* set it to {bert[0]}/vocab.txt"),
-        ("\n".join(TOKENS[:-1]) + "\n", "has 19 entries, and they are not the 20 that"),
-        (
-            "\n".join(TOKENS[:4] + TOKENS[:3:-1]) + "\n",
-            "has 20 entries, and they are not the 20",
-        ),
-    ):
-        if vocabulary:
-            (tmp_path / "vocab.txt").write_text(vocabulary)
-            config.data.text.vocabulary = str(tmp_path / "vocab.txt")
-        with pytest.raises(UserError, match=message):
-            run.assemble(config, check_start=start.check_start)
-    config.data.text.vocabulary = f"{bert[0]}/vocab.txt"
-    start.check_start(run.read_settings(config))
-    config.data.text.lower_case = False
-    with pytest.raises(UserError, match="wants config.data.text.lower_case=True, not False"):
-        start.check_start(run.read_settings(config))
-
-
-@pytest.fixture
-def without_data(monkeypatch):
-    """Asking for a dataset is a KeyError."""
-
-    def prepare(*args, **kwargs):
-        raise KeyError("asked for data")
-
-    monkeypatch.setattr(data, "prepare", prepare)
-
-
-def make_text_config(text, **changes):
-    """Captions against captions: the shapes of a batch need no dataset."""
-    config = make_config(text, **changes)
-    config.model.image = config.data.image = None
-    del config.tasks.i2t
-    return config
-
-
-@pytest.mark.usefixtures("without_data")
-def test_a_size_that_follows_is_that_of_the_towers_vocabulary(bert):
-    config = make_text_config(bert[0], vocab_size=0)
-    config.data.text.vocabulary = f"{bert[0]}/vocab.txt"
-    with pytest.raises(KeyError):
-        run.assemble(config, check_start=start.check_start)
-
-
-@pytest.mark.usefixtures("without_data")
-def test_a_run_that_goes_on_needs_no_folder():
-    config = make_text_config("gone")
-    with pytest.raises(UserError, match="gone is no converted tower"):
-        run.assemble(config, check_start=start.check_start)
-    with pytest.raises(KeyError):
-        run.assemble(config, check_start=lambda settings: None)
-
-
 def test_together_with_a_run(bert, tmp_path):
     source = make_config()
     other = tiny.start(tiny.make_parts(source), seed=5)
@@ -313,21 +181,15 @@ def test_together_with_a_run(bert, tmp_path):
     )
 
 
-@pytest.mark.parametrize("content", [{"name": "bert"}, {"encoder": {"width": 8}}, [], "bert"])
-def test_a_folder_of_another_kind_of_file(tmp_path, content):
-    (tmp_path / "tower.json").write_text(json.dumps(content))
-    safetensors.numpy.save_file({"x": np.ones(1)}, tmp_path / "weights.safetensors")
-    with pytest.raises(UserError, match="tower.json is damaged"):
-        check_towers(make_config(str(tmp_path)))
-
-
-@pytest.mark.parametrize(("kept", "message"), [(-1, "bytes instead of"), (5, "cannot be read")])
-def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kept, message):
-    folder = tmp_path / "text"
-    shutil.copytree(bert[0], folder)
-    path = folder / "weights.safetensors"
-    config = make_config(str(folder))
-    check_towers(config)  # whole
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(UserError, match=f"weights.safetensors .*{message}"):
-        check_towers(config)
+def test_published_parts_that_start_at_random_are_named(bert, tmp_path, caplog):
+    config = make_config(bert[0])
+    config.model.image.encoder.hidden = (4,)
+    config.freeze = ["image/encoder/"]
+    config.init_from.published = ["image/encoder/", "text/encoder/", "tasks/"]
+    start.starting_state(tiny.make_parts(config), str(tmp_path / "new"))
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [text for text in warnings if text.startswith("Frozen at a random start")] == [
+        "Frozen at a random start: ['image/encoder']."
+    ]
+    (published,) = [text for text in warnings if "published weights" in text]
+    assert published.startswith("image/encoder: random at the start, but this experiment takes")

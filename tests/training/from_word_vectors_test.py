@@ -9,7 +9,8 @@ from configs import pcme
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.training import from_word_vectors, run, schedules, start
+from xmodal.training import from_word_vectors, run, schedules
+from xmodal.training.inheritance import inherit
 from xmodal.training.state import TrainState, abstract_state
 from xmodal.training.tree import flatten
 
@@ -36,7 +37,7 @@ def load(config):
 @pytest.mark.parametrize("frozen", [False, True])
 def test_found_words_take_their_vectors_and_others_stay(tmp_path, frozen):
     config = make_config(tmp_path)
-    start.check_start(run.read_settings(config))
+    inherit(config)
     shapes, rows = load(config)
     table = flatten(shapes.all_params())[from_word_vectors.TABLE]
     random = np.random.default_rng(0).normal(size=table.shape).astype(np.float32)
@@ -75,7 +76,7 @@ def test_what_does_not_fit_is_said_before_the_dataset(tmp_path, change, message)
     with config.unlocked():
         config.update_from_flattened_dict(change)
     with pytest.raises(UserError, match=message):
-        start.check_start(run.read_settings(config))
+        inherit(config)
 
 
 def test_what_does_not_fit_the_table(tmp_path):

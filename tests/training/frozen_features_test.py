@@ -93,7 +93,7 @@ def train(config, folder):
 
 
 def start_run(config):
-    parts = run.assemble(config, check_start=start.check_start)
+    parts = run.assemble(config)
     return parts, start.starting_state(parts, "/no/such/run")
 
 

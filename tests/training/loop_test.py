@@ -3,11 +3,11 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import time
 
 import jax
-import ml_collections
 import numpy as np
 import pytest
 import tiny_encoder as tiny
@@ -25,6 +25,7 @@ from xmodal.training import (
     run_records,
     start,
 )
+from xmodal.training.inheritance import inherit
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.
@@ -87,7 +88,7 @@ def change_batches(monkeypatch):
 
 
 def load_state(config, folder):
-    parts = run.assemble(config, check_start=start.check_start)
+    parts = run.assemble(inherit(config, str(folder)))
     return start.starting_state(parts, str(folder))
 
 
@@ -115,7 +116,7 @@ def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
 def test_the_hashes_of_the_records_go_with_the_numbers(whole):
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
-    assert list(records) == ["train"]
+    assert list(records) == ["train", "examples"]
     ((name, digits),) = records["train"].items()
     assert name == f"{TINY}/images/1.0.0 train"
     boards = json.loads((folder / "test" / TINY / "boards.json").read_text())
@@ -137,12 +138,21 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
     settings = run.read_settings(config)
     records["train"][name] = data.UNKNOWN_HASH
     run_records.save_records(str(tmp_path), records)
-    assert run_records.check_records(str(tmp_path), settings) == {"train": {name: digits}}
-    records["train"][name] = "0123456789abcdef" * 4
-    run_records.save_records(str(tmp_path), records)
-    with pytest.raises(
-        UserError, match=f"other records of {name}: their hash was 0123456789abcdef"
+    found = run_records.check_records(str(tmp_path), settings)
+    assert found == {"train": {name: digits}, "examples": 37}
+    older = {"train": {name: "0123456789abcdef" * 4}, "examples": 37}
+    for before, described in (
+        (older, f"{name} 0123456789abcdef (37 examples) -> {name} {digits[:16]} (37 examples)"),
+        ({"train": {name: data.UNKNOWN_HASH}, "examples": 36}, "(36 examples) -> "),
+        ({"train": {name.replace("1.0.0", "0.9.0"): digits}, "examples": 37}, "0.9.0 train"),
     ):
+        run_records.save_records(str(tmp_path), before)
+        with pytest.raises(UserError, match="was started with other records") as caught:
+            run_records.check_records(str(tmp_path), settings)
+        assert described in str(caught.value)
+        allowed = run_records.check_records(str(tmp_path), settings, allow_changes=True)
+        assert allowed == found
+    with pytest.raises(UserError, match="add --allow_changes=records to go on with these"):
         loop.train(config, str(tmp_path))
 
 
@@ -252,10 +262,41 @@ def test_training_a_finished_run_again_changes_nothing(whole, config):
     assert after == before
 
 
+def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
+    whole, config, tmp_path, change_batches
+):
+    folder = tmp_path / "run"
+    shutil.copytree(whole[0], folder)
+    before = (folder / "config.json").read_bytes()
+    config = config.copy_and_resolve_references()
+    config.total_steps, config.log_every = TOTAL_STEPS + 1, 7
+    config.optimizer.learning_rate, config.optimizer.clip_norm = 0.02, None
+    drawn = []
+    change_batches(lambda step, batch: (drawn.append(step), batch)[1])
+    with pytest.raises(UserError) as caught:
+        loop.train(config, str(folder))
+    assert "  optimizer.learning_rate: 0.01 -> 0.02\n" in str(caught.value)
+    assert "  optimizer.clip_norm: 1.0 -> None\n" in str(caught.value)
+    assert (folder / "config.json").read_bytes() == before
+    assert not drawn
+    loop.train(config, str(folder), allow_changes=["optimizer"])
+    assert drawn == [TOTAL_STEPS]
+    assert (folder / f"config-{TOTAL_STEPS}.json").read_bytes() == before
+    saved = checkpoints.load_run(str(folder))
+    assert (saved.optimizer.learning_rate, saved.log_every) == (0.02, 7)
+    # The run's own words stay in its folder.
+    assert saved.data.text.vocabulary == str(folder / "vocab.txt")
+    assert (folder / "vocab.txt").read_bytes() == (whole[0] / "vocab.txt").read_bytes()
+    assert (
+        json.loads((folder / "config.json").read_text())["data"]["text"]["vocabulary"]
+        == "vocab.txt"
+    )
+
+
 def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     config, tmp_path, change_batches
 ):
-    config = ml_collections.ConfigDict(config)
+    config = config.copy_and_resolve_references()
     config.optimizer.learning_rate = 1e30  # Step 0 throws the parameters out, step 1 fails.
     ids = {}
 

@@ -7,7 +7,8 @@ from configs import cxc
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.training import run, start
+from xmodal.training import run
+from xmodal.training.inheritance import inherit
 
 
 class AskedForDataError(Exception):
@@ -41,7 +42,7 @@ def without_data(monkeypatch):
 
 
 def assemble(config):
-    return run.assemble(config, check_start=start.check_start)
+    return run.assemble(inherit(config))
 
 
 def change(config, where, value):

@@ -14,6 +14,10 @@ from xmodal.pretrained.sources import Source
 # The widths that MobileNetV2 was published in.
 MOBILENET_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
 
+# Pixels of a side that the weights were trained on.
+_EFFICIENTNET_SIZES = {
+    "b0": 224, "b1": 240, "b2": 260, "b3": 300, "b4": 380, "b5": 456, "b6": 528, "b7": 600
+}  # fmt: skip
 _COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 
 
@@ -35,19 +39,19 @@ def describe_resnet(source: Source, variant: str) -> Description:
         # TF-slim's checkpoints of 2016 hold the mean that was taken from their pixels. Others of
         # these names, TF-Hub's among them, saw pixels in [-1, 1].
         normalization = keywords["normalization"] = "vgg"
-    return _describe("resnet", keywords, normalization)
+    return _describe("resnet", keywords, normalization, 224)
 
 
 def describe_efficientnet(source: Source, variant: str) -> Description:
     """Returns the variant asked for; the converter finds out whether the source is that."""
     del source
-    return _describe("efficientnet", {"variant": variant}, "imagenet")
+    return _describe("efficientnet", {"variant": variant}, "imagenet", _EFFICIENTNET_SIZES[variant])
 
 
 def describe_inception_v3(source: Source, variant: str) -> Description:
     """Returns the one Inception v3."""
     del source, variant
-    return _describe("inception_v3", {}, "inception")
+    return _describe("inception_v3", {}, "inception", 299)
 
 
 def describe_mobilenet_v2(source: Source, variant: str) -> Description:
@@ -66,15 +70,18 @@ def describe_mobilenet_v2(source: Source, variant: str) -> Description:
             f"among {MOBILENET_WIDTHS}."
         )
     keywords = {"width": found[0]} | ({"folded": True} if is_folded else {})
-    return _describe("mobilenet_v2", keywords, "inception")
+    return _describe("mobilenet_v2", keywords, "inception", 224)
 
 
 def _keras_kernel(arrays: Mapping[str, np.ndarray]) -> str:
     return KerasNames(arrays).find("block_16_project", "kernel").name
 
 
-def _describe(name: str, keywords: Mapping[str, object], normalization: str) -> Description:
-    return Description({"name": name, **keywords}, None, {"normalization": normalization})
+def _describe(
+    name: str, keywords: Mapping[str, object], normalization: str, size: int
+) -> Description:
+    preprocessing = {"normalization": normalization, "size": size}
+    return Description({"name": name, **keywords}, None, preprocessing)
 
 
 VARIANTS = {"resnet": tuple(resnet.VARIANTS), "efficientnet": tuple(efficientnet.VARIANTS)}

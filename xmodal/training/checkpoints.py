@@ -1,6 +1,8 @@
 """Checkpoints of a run: async and atomic, the last few and the best one kept.
 
     RUN_DIR/config.json             the config the run was started with
+    RUN_DIR/config-STEP.json        the config until that step, where it was changed there
+    RUN_DIR/vocab.txt               the vocabulary, of a run with texts
     RUN_DIR/records.json            the hashes of the splits it reads, see run_records
     RUN_DIR/frozen/                 parameters that never change, written once
     RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated
@@ -10,7 +12,8 @@ A folder has its final name only when everything in it is on disk (Orbax's own c
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,8 +31,7 @@ from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 
-# Sections that change the learning; a run goes on under the same ones only.
-FIXED = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "data", "train_split", "optimizer")
+VOCABULARY = "vocab.txt"
 ITEMS = ("params", "model_state", "opt_state")
 _TEMPORARY = ".orbax-checkpoint-tmp"
 
@@ -176,51 +178,56 @@ def restore_model(
     return merge(state.params, state.frozen), state.model_state
 
 
-def save_config(run_dir: str, config: ml_collections.ConfigDict) -> None:
-    """Writes `RUN_DIR/config.json` on process 0."""
+def save_config(
+    run_dir: str, config: ml_collections.ConfigDict, vocabulary: Sequence[str] | None = None
+) -> None:
+    """Writes `RUN_DIR/config.json` on process 0; keeps another one as `config-STEP.json`.
+
+    Args:
+      run_dir: the run's folder.
+      config: with everything filled in.
+      vocabulary: of the texts, written to `RUN_DIR/vocab.txt`, which the saved config names.
+    """
     if jax.process_index() > 0:
         return
     folder = epath.Path(run_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / "config.json") as file:
-        file.write(f"{config.to_json_best_effort(indent=2)}\n".encode())
+    if vocabulary is not None:
+        config = config.copy_and_resolve_references()
+        config.data.text.vocabulary = VOCABULARY
+        _replace(folder / VOCABULARY, "".join(f"{token}\n" for token in vocabulary))
+    path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
+    if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
+        kept = folder / f"config-{saved[-1]}.json"
+        # Of several changes at one step, only the first ended a config that had been in use.
+        if not kept.exists():
+            _replace(kept, path.read_text())
+    # Last: who finds it finds the vocabulary, too.
+    _replace(path, text)
 
 
-def check_same_run(run_dir: str, config: ml_collections.ConfigDict) -> None:
-    """Refuses to go on with a run under a config that changes its model or its batches.
-
-    Raises:
-      UserError: names the sections that differ.
-    """
-    path = epath.Path(run_dir) / "config.json"
-    if not path.exists():
-        return
-    before, now = json.loads(path.read_text()), json.loads(config.to_json_best_effort())
-    for section in (before, now):
-        # Where files lie and how far ahead they are read changes no batch.
-        for key in ("data_dir", "manual_dir", "ratings_dir", "prefetch"):
-            section["data"].pop(key, None)
-    changed = [key for key in FIXED if before.get(key) != now.get(key)]
-    if changed:
-        raise UserError(
-            f"{run_dir} was started with another {' and another '.join(changed)}; continue it "
-            "with its own config (config.json there), or give another --workdir."
-        )
+def _replace(path: epath.Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def load_run(run_dir: str) -> ml_collections.ConfigDict:
-    """Reads the config a run was started with.
+    """Returns the config of a run; it names the vocabulary in the run's folder.
 
     Raises:
       UserError: the folder is no run.
     """
-    path = epath.Path(run_dir) / "config.json"
+    folder = epath.Path(run_dir)
+    path = folder / "config.json"
     if not path.exists():
         raise UserError(
             f"{run_dir!r} is no run of xmodal.main: {path} is missing. Give the folder that was "
             "printed as the run's workdir."
         )
-    return ml_collections.ConfigDict(json.loads(path.read_text()))
+    config = ml_collections.ConfigDict(json.loads(path.read_text()))
+    if (folder / VOCABULARY).exists():
+        config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
+    return config
 
 
 def steps(run_dir: str) -> list[int]:

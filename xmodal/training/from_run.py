@@ -59,15 +59,37 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     return state
 
 
+def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
+    """Returns the paths of another run's parameters that `include` takes, and the others.
+
+    Raises:
+      UserError: there is no such run or checkpoint.
+    """
+    step = checkpoints.resolve_step(source.run, source.step)
+    taken, others = [], []
+    for folder in (_folder(source.run, step, "params"), _folder(source.run, None, "frozen")):
+        if folder.exists():
+            with ocp.StandardCheckpointer() as checkpointer:
+                paths = flatten(checkpointer.metadata(folder).item_metadata.tree)
+            for path in paths:
+                is_taken = any(re.match(pattern, path) for pattern in source.include)
+                (taken if is_taken else others).append(path)
+    return taken, others
+
+
 def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
-    root = epath.Path(run).absolute()
-    folder = root / item if step is None else root / "checkpoints" / str(step) / item
+    folder = _folder(run, step, item)
     if not folder.exists():
         return {}
     with ocp.StandardCheckpointer() as checkpointer:
         tree = checkpointer.metadata(folder).item_metadata.tree
         host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
         return flatten(checkpointer.restore(folder, host))
+
+
+def _folder(run: str, step: int | None, item: str) -> epath.Path:
+    root = epath.Path(run).absolute()
+    return root / item if step is None else root / "checkpoints" / str(step) / item
 
 
 def _take(

@@ -9,12 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from xmodal.config import UserError, lookup, read
-from xmodal.models import ENCODERS, HEADS
-from xmodal.models.projection import ProjectionConfig
-from xmodal.models.table import Row
-from xmodal.preprocessing import TextConfig, read_vocabulary
-from xmodal.pretrained.folder import Description, check_weights, read_description, read_weights
+from xmodal.config import UserError
+from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
@@ -43,100 +39,6 @@ def named_folders(source: InitConfig) -> dict[str, str]:
         return {side: os.path.join(source.model, side) for side in SIDES}
     folders = dataclasses.asdict(source.towers)
     return {side: folder for side, folder in folders.items() if folder}
-
-
-def check_towers(source: InitConfig, model: Mapping[str, Any]) -> dict[str, Description]:
-    """Returns the descriptions of the named towers, by side; reads no weights.
-
-    Args:
-      source: `config.init_from`.
-      model: `config.model`.
-
-    Raises:
-      UserError: a folder is missing, incomplete (its weights cut off, too), or of another encoder
-        than the model's; of a model, also of another head, projection or similarity.
-    """
-    described = {}
-    if source.model:
-        _check_similarity(source.model, model)
-    for side, folder in named_folders(source).items():
-        where = f"{_SECTION}.{side}={folder!r}"
-        if source.model:
-            where = f"the {side} tower of config.init_from.model={source.model!r}"
-        if not model.get(side):
-            raise UserError(f"{where}, but config.model.{side} is None.")
-        described[side] = description = read_description(folder)
-        check_weights(folder)
-        section, own = f"config.model.{side}", model[side]
-        _check_encoder(where, f"{section}.encoder", description, dict(own["encoder"].items()))
-        if source.model:
-            head = dict(own["head"].items())
-            _check_part(where, f"{section}.head", "a head", description.head, head, HEADS)
-            _check_projection(where, f"{section}.projection", description, own.get("projection"))
-    return described
-
-
-def _check_encoder(
-    where: str, section: str, description: Description, own: Mapping[str, Any]
-) -> None:
-    # Pixels are normalized by the encoder; None is the normalization of its variant.
-    wanted = description.preprocessing.get("normalization")
-    if own.get("normalization") not in (None, wanted or own.get("normalization")):
-        raise UserError(
-            f"{where} wants normalization={wanted!r}, but {section}.normalization is "
-            f"{own['normalization']!r}."
-        )
-    if own.get("vocab_size") == 0:
-        # Filled in with the size of the vocabulary, see `check_vocabulary`.
-        own = {**own, "vocab_size": description.encoder.get("vocab_size", 1)}
-    _check_part(where, section, "an encoder", description.encoder, own, ENCODERS)
-
-
-def _check_part(
-    where: str,
-    section: str,
-    kind: str,
-    published: Mapping[str, Any],
-    own: Mapping[str, Any],
-    table: Mapping[str, Row],
-) -> None:
-    name = published["name"]
-    if name != own["name"]:
-        raise UserError(f"{where} is {kind} {name!r}, but {section}.name is {own['name']!r}.")
-    keywords = {key: value for key, value in own.items() if key != "name"}
-    filled = read(lookup(f"{section}.name", name, table).config, section, keywords)
-    for key, value in published.items():
-        given = name if key == "name" else getattr(filled, key, None)
-        if _plain(given) != _plain(value):
-            raise UserError(
-                f"{where} has {key}={value!r}, but {section}.{key} is {given!r}; "
-                f"set {section} to the keywords in its tower.json."
-            )
-
-
-def _check_projection(
-    where: str, section: str, description: Description, own: Mapping[str, Any] | None
-) -> None:
-    published = description.projection
-    if (published is None) != (own is None):
-        raise UserError(f"{where} has the projection {published}, but {section} is {own}.")
-    if published is None:
-        return
-    wanted, given = (read(ProjectionConfig, section, dict(each)) for each in (published, own))
-    # The kernel's first values are replaced.
-    if dataclasses.replace(given, init=wanted.init) != wanted:
-        raise UserError(f"{where} has the projection {wanted}, but {section} is {given}.")
-
-
-def _check_similarity(folder: str, model: Mapping[str, Any]) -> None:
-    description = read_model(folder)
-    for key, value in description.similarity.items():
-        given = model["similarity"].get(key)
-        if given != value:
-            raise UserError(
-                f"config.init_from.model={folder!r} has a similarity with {key}={value!r}, but "
-                f"config.model.similarity.{key} is {given!r}."
-            )
 
 
 def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
@@ -224,41 +126,6 @@ def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> st
     return "\n".join(lines)
 
 
-def check_vocabulary(folder: str, description: Description, text: TextConfig) -> None:
-    """Compares the vocabulary of a run with the one that a text tower was trained with.
-
-    Args:
-      folder: of the tower.
-      description: of the tower.
-      text: `config.data.text` of the run.
-
-    Raises:
-      UserError: they differ; the ids of the run would mean other words to the tower.
-    """
-    if "vocab.txt" not in description.files:
-        return
-    if not text.vocabulary:
-        raise UserError(
-            "config.data.text.vocabulary is '', to be learned from captions, but the text tower of "
-            f"{folder} has its own: set it to {folder}/vocab.txt."
-        )
-    tokens = read_vocabulary(text.vocabulary)
-    known = [token.strip() for token in description.files["vocab.txt"].rstrip("\n").split("\n")]
-    if tokens != known:
-        raise UserError(
-            f"config.data.text.vocabulary has {len(tokens):,} entries, and they are not the "
-            f"{len(known):,} that the tower of {folder} was trained with; set it to "
-            f"{folder}/vocab.txt."
-        )
-    for key in ("tokenizer", "lower_case", "markers", "unknown"):
-        given = getattr(text, key)
-        wanted = description.preprocessing.get(key, given)
-        if given != wanted:
-            raise UserError(
-                f"The tower of {folder} wants config.data.text.{key}={wanted!r}, not {given!r}."
-            )
-
-
 def _split_layers(
     given: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
@@ -297,7 +164,3 @@ def _check_fits(
 def _part(path: str) -> str:
     # Running statistics go with the part that they belong to.
     return path.replace("/batch_stats/", "/", 1).split("/")[1]
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, (list, tuple)) else value

@@ -4,6 +4,7 @@ They are records beside the dataset, which training reads in place of the raw co
 runs the whole tower.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -92,7 +93,10 @@ def _key(
             digest.update(f"{kind} {path} {array.shape} {array.dtype}".encode())
             digest.update(np.ascontiguousarray(array))
     settings = parts.settings
-    section = settings.data.image if side == "image" else settings.data.text
+    section = settings.data.image
+    if side == "text":
+        # Its contents count, not where it lies.
+        section = dataclasses.replace(settings.data.text, vocabulary="")
     inputs = [sorted(items.hashes.items()), settings.train_split, repr(section)]
     if side == "text":
         inputs.append(data.load_vocabulary(settings.data))

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import jax
 import ml_collections
@@ -21,17 +21,25 @@ from xmodal.evals.reports.summary import select_curves
 from xmodal.training import checkpoints, cost, folder_lock, frozen_features, reporting
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import mark_finished, where_to_look
+from xmodal.training.inheritance import inherit
 from xmodal.training.optimizer import OptimizerConfig, observe_metrics
-from xmodal.training.run import Parts, assemble
-from xmodal.training.run_records import Hashes, check_records, save_records
-from xmodal.training.start import check_start, starting_state
+from xmodal.training.run import Parts, assemble, foresee
+from xmodal.training.run_changes import check_changes
+from xmodal.training.run_records import Records, check_records, load_records, save_records
+from xmodal.training.start import starting_state
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
 
 _NO_ROOM = "Make room or name another --workdir; the same command goes on from the last checkpoint."
 
 
-def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = False) -> None:
+def train(
+    config: ml_collections.ConfigDict,
+    run_dir: str,
+    *,
+    dry_run: bool = False,
+    allow_changes: Collection[str] = (),
+) -> None:
     """Trains one run, or goes on with it, evaluates as it goes and once more at the end.
 
     Evaluation and checkpoint of step s come before batch s is drawn: a killed run starts again
@@ -41,6 +49,8 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
       config: see the files under configs/.
       run_dir: the run's folder; a run already there is continued.
       dry_run: stop after compiling; parameters, memory and FLOPs are logged, nothing is written.
+      allow_changes: paths of the config in which a run that goes on may differ from its start;
+        `records` are those of the training split.
 
     Raises:
       UserError: the config is wrong, or not that of the run that is there.
@@ -49,9 +59,7 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
     if processes.index() == 0 and not dry_run:
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
-    resumes = bool(checkpoints.steps(run_dir))
-    parts = assemble(config, check_start=(lambda settings: None) if resumes else check_start)
-    records = check_records(run_dir, parts.settings)
+    parts, records = _prepare(config, run_dir, allow_changes)
     evaluation = RunEvaluation(parts)
     if dry_run:
         state = starting_state(parts, run_dir)
@@ -66,10 +74,25 @@ def train(config: ml_collections.ConfigDict, run_dir: str, *, dry_run: bool = Fa
         print(where_to_look(run_dir, list(evaluation.options)), flush=True)
 
 
+def _prepare(
+    config: ml_collections.ConfigDict, run_dir: str, allow_changes: Collection[str]
+) -> tuple[Parts, Records]:
+    """Returns the parts of a run and its records, those that it was started with if it goes on."""
+    config = inherit(config, run_dir)
+    if examples := load_records(run_dir).get("examples"):
+        # Before a dataset is asked for.
+        check_changes(run_dir, foresee(config, examples), allow_changes)
+    parts = assemble(config)
+    for change in check_changes(run_dir, parts.settings, allow_changes):
+        logging.warning("%s goes on with a change: %s.", run_dir, change)
+    may_change = "records" in allow_changes
+    return parts, check_records(run_dir, parts.settings, allow_changes=may_change)
+
+
 def _train(
     parts: Parts,
     run_dir: str,
-    records: Mapping[str, Hashes],
+    records: Records,
     evaluation: RunEvaluation,
     check_lock: Callable[[], None],
 ) -> bool:
@@ -78,7 +101,8 @@ def _train(
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
     compiled = compile_step(parts, state, features)
-    checkpoints.save_config(run_dir, parts.config)
+    vocabulary = None if settings.data.text is None else data.load_vocabulary(settings.data)
+    checkpoints.save_config(run_dir, parts.config, vocabulary)
     save_records(run_dir, records)
     saver = checkpoints.Checkpoints(run_dir, settings.checkpoint, settings.select)
     writer = reporting.make_writer(run_dir)

@@ -148,14 +148,11 @@ class Parts:
         return make_init(self.init_params, self.optimizer, self.settings.freeze)
 
 
-def assemble(
-    config: ml_collections.ConfigDict, *, check_start: Callable[[RunConfig], None]
-) -> Parts:
+def assemble(config: ml_collections.ConfigDict) -> Parts:
     """Prepares the datasets of a run and builds all its parts; nothing is compiled yet.
 
     Args:
-      config: the root.
-      check_start: looks at the weights that the run starts from, without reading them.
+      config: the root, see `inheritance.inherit`.
 
     Raises:
       UserError: an unknown key or name anywhere, a number out of range, or two parts that do not
@@ -169,8 +166,6 @@ def assemble(
     mesh_lib.check_batch_size(settings.batch_size, mesh)
     for where, metric in settings.awaited_metrics.items():
         lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
-    # The towers may bring a vocabulary of their own size.
-    check_start(settings)
     if config.model.text is not None and not _vocabulary_rows(config):
         draft = _with_rows(draft, _SOME_ROWS, _SOME_ROWS)
     trained = build(draft, mesh).trained
@@ -217,6 +212,18 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
 
 def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_collections.ConfigDict:
     return ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), steps_per_epoch))
+
+
+def foresee(config: ml_collections.ConfigDict, examples: int) -> RunConfig:
+    """Returns the settings of a run on a training split of so many examples.
+
+    Args:
+      config: of a run that goes on, which names its vocabulary.
+      examples: of an epoch.
+    """
+    config = _with_metric(config)
+    batch_size = read_settings(_in_steps(config, _SOME_STEPS)).batch_size
+    return read_settings(fill_vocabulary(_in_steps(config, examples // batch_size)))
 
 
 def read_settings(config: ml_collections.ConfigDict) -> RunConfig:

@@ -1,9 +1,10 @@
-"""Records that a run reads: the hashes of its splits, in `RUN_DIR/records.json`."""
+"""Records that a run learns from: their hash and number, in `RUN_DIR/records.json`."""
 
 import json
-from collections.abc import Mapping
+from typing import Any
 
 import jax
+from absl import logging
 from etils import epath
 
 from xmodal import data
@@ -11,36 +12,55 @@ from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.training.run import RunConfig
 
-Hashes = dict[str, str]
+Records = dict[str, Any]
 
 
-def check_records(run_dir: str, settings: RunConfig) -> dict[str, Hashes]:
+def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = False) -> Records:
     """Compares the records that a run would learn from with those it was started with.
 
     Args:
       run_dir: the run's folder, which may be empty or missing.
       settings: of the run; its dataset is prepared.
+      allow_changes: whether to go on with other records.
 
     Returns:
-      `train` -> the hashes of the training split, see `data.split_hashes`.
+      `train`: the hash of the training split by its name and version, see `data.split_hashes`;
+      `examples`: of an epoch.
 
     Raises:
       UserError: the records have changed.
     """
-    found = data.split_hashes(settings.data, settings.train_split)
-    before = load_records(run_dir).get("train", {})
-    for name, digits in found.items():
-        known = before.get(name, data.UNKNOWN_HASH)
-        if digits != known and data.UNKNOWN_HASH not in (digits, known):
-            raise UserError(
-                f"{run_dir} was started with other records of {name}: their hash was "
-                f"{known[:16]} and is {digits[:16]} now. Set config.data.data_dir to the "
-                "dataset it was started with, or give another --workdir."
-            )
-    return {"train": found}
+    found = {
+        "train": data.split_hashes(settings.data, settings.train_split),
+        "examples": data.num_train_examples(settings.data, settings.train_split),
+    }
+    before = load_records(run_dir)
+    if not before or _are_equal(before, found):
+        return found
+    described = f"{_describe(before)} -> {_describe(found)}"
+    if not allow_changes:
+        raise UserError(
+            f"{run_dir} was started with other records: {described}. Set config.data.data_dir to "
+            "the dataset it was started with, add --allow_changes=records to go on with these, or "
+            "give another --workdir."
+        )
+    logging.warning("%s goes on with other records: %s.", run_dir, described)
+    return found
 
 
-def save_records(run_dir: str, records: Mapping[str, Hashes]) -> None:
+def _are_equal(before: Records, found: Records) -> bool:
+    hashes = [(digits, found["train"].get(name)) for name, digits in before["train"].items()]
+    return before.get("examples", found["examples"]) == found["examples"] and all(
+        one == other or (other and data.UNKNOWN_HASH in (one, other)) for one, other in hashes
+    )
+
+
+def _describe(records: Records) -> str:
+    hashes = ", ".join(f"{name} {digits[:16]}" for name, digits in records["train"].items())
+    return hashes + (f" ({records['examples']:,} examples)" if "examples" in records else "")
+
+
+def save_records(run_dir: str, records: Records) -> None:
     """Writes `RUN_DIR/records.json` on process 0."""
     if jax.process_index() > 0:
         return
@@ -48,8 +68,8 @@ def save_records(run_dir: str, records: Mapping[str, Hashes]) -> None:
         file.write(f"{json.dumps(records, indent=2)}\n".encode())
 
 
-def load_records(run_dir: str) -> dict[str, Hashes]:
-    """Returns the hashes that `save_records` wrote; empty for a run without them."""
+def load_records(run_dir: str) -> Records:
+    """Returns what `save_records` wrote; empty for a run without them."""
     path = _path(run_dir)
     return json.loads(path.read_text()) if path.exists() else {}
 

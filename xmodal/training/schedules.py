@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,9 @@ class Constant:
       warmup_steps: the rate rises linearly from 0 over these steps.
     """
 
+    ends_with_run: ClassVar[bool] = False
+    """Whether the rate depends on the length of the run."""
+
     warmup_steps: int = setting(0, at_least=0)
 
     def factor(self, step: jax.Array, total_steps: int) -> jax.Array:
@@ -40,6 +43,8 @@ class Linear(Constant):
       end_fraction: share of the peak at the last step.
       every: steps between two changes of the rate.
     """
+
+    ends_with_run: ClassVar[bool] = True
 
     end_fraction: float = setting(0.0, at_least=0, at_most=1)
     every: int = setting(1, at_least=1)

@@ -44,6 +44,8 @@ class InitConfig:
       model: folder of `xmodal.convert_weights --model` with both towers and the similarity, "" for
         none.
       word_vectors: see `WordVectorsConfig`.
+      published: regular expressions matched from the start of a parameter's path: those that the
+        experiment takes from published weights. A warning names those that start at random.
     """
 
     run: str = ""
@@ -53,6 +55,7 @@ class InitConfig:
     towers: TowersConfig = TowersConfig()
     model: str = ""
     word_vectors: WordVectorsConfig = WordVectorsConfig()
+    published: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         towers = dataclasses.asdict(self.towers)

@@ -1,5 +1,8 @@
 """The first state of a run: its own checkpoint, other weights, or a fresh start."""
 
+import re
+from collections.abc import Collection, Iterable
+
 import jax
 import numpy as np
 from absl import logging
@@ -30,7 +33,6 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
                 f"{run_dir} is at step {saved[-1]}, beyond config.total_steps="
                 f"{settings.total_steps}; raise it, or start anew with another --workdir."
             )
-        checkpoints.check_same_run(run_dir, parts.config)
         return checkpoints.restore_latest(run_dir, shapes)
     source = settings.init_from
     towers = from_towers.load_towers(shapes, source)
@@ -39,18 +41,40 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
     rows = from_word_vectors.load_rows(shapes, source, settings.data)
     state = from_towers.place(create_state(init, parts.mesh, settings.sharding), towers)
     state = from_word_vectors.place(state, rows)
+    taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:
-        return from_run.take_weights(state, source)
-    if not towers.params and not rows:
+        state = from_run.take_weights(state, source)
+        taken |= {
+            path
+            for path in flatten(state.all_params())
+            if any(re.match(pattern, path) for pattern in source.include)
+        }
+    if not taken:
         logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
-    random = {
-        "/".join(path.split("/")[:2])
-        for path in set(flatten(state.frozen)) - set(towers.params)
-        if not (rows and path == from_word_vectors.TABLE)
-    }
-    if random:
-        logging.warning("Frozen at a random start: %s.", sorted(random))
+    _warn_of_random(settings, state, taken)
     return state
+
+
+def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[str]) -> None:
+    """Names the parts that start at random although they are frozen, or published."""
+    frozen = set(flatten(state.frozen)) - set(taken)
+    if frozen:
+        logging.warning("Frozen at a random start: %s.", _parts_of(frozen))
+    fresh = set(flatten(state.all_params())) - set(taken)
+    published = settings.init_from.published
+    missing = [p.rstrip("/") for p in published if any(re.match(p, path) for path in fresh)]
+    if missing:
+        logging.warning(
+            "%s: random at the start, but this experiment takes published weights. Its numbers "
+            "cannot be reached like this. Convert the weights by xmodal.convert_weights and name "
+            "them in config.init_from.towers, or name a run in config.init_from.run; the header of "
+            "the config has the commands.",
+            ", ".join(missing),
+        )
+
+
+def _parts_of(paths: Iterable[str]) -> list[str]:
+    return sorted({"/".join(path.split("/")[:2]) for path in paths})
 
 
 def describe(parts: Parts, initial: TrainState) -> str:
@@ -70,18 +94,3 @@ def describe(parts: Parts, initial: TrainState) -> str:
         f"{parts.settings.name}: {tasks}; batch {parts.settings.batch_size} on "
         f"{parts.mesh.size} {jax.devices()[0].device_kind} device(s)\n{table}"
     )
-
-
-def check_start(settings: RunConfig) -> None:
-    """Compares the towers that a run starts from with its config, without reading weights.
-
-    Raises:
-      UserError: a folder is not there, or its tower or vocabulary is not the config's.
-    """
-    from_word_vectors.check_file(settings.init_from, bool(settings.model.get("text")))
-    described = from_towers.check_towers(settings.init_from, settings.model)
-    if "text" in described:
-        folder = settings.init_from.towers.text
-        from_towers.check_vocabulary(folder, described["text"], settings.data.text)
-    if settings.init_from.run:
-        checkpoints.resolve_step(settings.init_from.run, settings.init_from.step)

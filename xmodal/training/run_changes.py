@@ -1,0 +1,119 @@
+"""Changes of a run's config between two of its starts."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from xmodal.config import UserError, suggest
+from xmodal.training import checkpoints
+from xmodal.training.run import RunConfig, read_settings
+from xmodal.training.schedules import read_schedule
+
+ABSENT = "absent"
+# No update depends on these. Those of encoders and losses choose between equal implementations.
+_FREE = (
+    r"(name|log_every|select|checkpoint|sharding)(\.|$)",
+    r"frozen_features\.folder$",
+    r"init_from\.published$",
+    r"data\.(data_dir|manual_dir|ratings_dir|prefetch)$",
+    # How a vocabulary is learned; the run has its own.
+    r"data\.text\.(vocabulary_size|min_count)$",
+    r"model\.\w+\.encoder\.(remat|depthwise)$",
+    r"tasks\..+\.loss\.options\.(engine|chunk_size)$",
+)
+# What the ids of a text mean to the weights.
+_IDS = r"data\.text\.(tokenizer|vocabulary|lower_case|unknown|markers)$"
+
+
+def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = ()) -> list[str]:
+    """Refuses to go on with a run under a config that changes what or how it learns.
+
+    Args:
+      run_dir: the run's folder, which may be empty or missing.
+      settings: of the run, with everything filled in.
+      allowed: paths or sections of the config that may differ from what the run was started with.
+
+    Returns:
+      The changes that were allowed, one text each.
+
+    Raises:
+      UserError: lists every path that differs with its two values; or an allowed path is unknown.
+    """
+    if not checkpoints.steps(run_dir):
+        return []
+    before = read_settings(checkpoints.load_run(run_dir))
+    check_paths(allowed, [*_flat(before), *_flat(settings)])
+    changed = differences(before, settings)
+    lasting = [path for path in changed if re.match(_IDS, path)]
+    refused = [path for path in changed if path in lasting or not is_allowed(path, allowed)]
+    if refused:
+        remedy = f"add --allow_changes={','.join(refused)} to go on with the new ones"
+        if lasting:
+            remedy = "start another run from its weights by --config.init_from.run"
+        lines = [f"  {path}: {_arrow(changed[path])}\n" for path in refused]
+        raise UserError(
+            f"{run_dir} was started with another config:\n{''.join(lines)}"
+            f"Set the values before the arrows, {remedy}, or give another --workdir."
+        )
+    return [f"{path}: {_arrow(values)}" for path, values in changed.items()]
+
+
+def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """Returns path -> (value before, value now) wherever two configs learn differently."""
+    free = _FREE
+    if not (_depends_on_length(before) or _depends_on_length(now)):
+        free = (*free, "total_steps$")
+    # Evaluators change nothing, unless the learning rate follows one.
+    watched = "|".join({re.escape(name) for name in map(_plateau_evaluator, (before, now)) if name})
+    unwatched = rf"evals\.(?!({watched})\.)" if watched else r"evals\."
+    free = (*free, unwatched, r"evals\.\w+\.(final_split|batch_size|bootstrap_samples)$")
+    one, other = _flat(before), _flat(now)
+    pairs = {
+        path: (one.get(path, ABSENT), other.get(path, ABSENT))
+        for path in dict.fromkeys([*one, *other])
+        if not any(re.match(pattern, path) for pattern in free)
+    }
+    return {path: values for path, values in pairs.items() if values[0] != values[1]}
+
+
+def check_paths(allowed: Collection[str], known: Collection[str]) -> None:
+    """Refuses a path in `--allow_changes` that is neither one of a config nor a section of it."""
+    for path in allowed:
+        if path != "records" and not any(is_allowed(each, [path]) for each in known):
+            raise UserError(f"Unknown path {path!r} in --allow_changes; {suggest([path], known)}")
+
+
+def is_allowed(path: str, allowed: Collection[str]) -> bool:
+    """Returns whether a path, or a section that it is in, is among the allowed ones."""
+    return any(f"{path}.".startswith(f"{each}.") for each in allowed)
+
+
+def _depends_on_length(settings: RunConfig) -> bool:
+    optimizer = settings.optimizer
+    # The last step is evaluated out of turn, and the plateau sees it.
+    return read_schedule(optimizer.schedule).ends_with_run or optimizer.plateau is not None
+
+
+def _plateau_evaluator(settings: RunConfig) -> str:
+    plateau = settings.optimizer.plateau
+    return "" if plateau is None else plateau.metric.partition("/")[0]
+
+
+def _flat(settings: RunConfig) -> dict[str, Any]:
+    """Returns path -> value, lists and empty sections included."""
+
+    def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        flat = {}
+        for key, value in section.items():
+            is_section = isinstance(value, Mapping) and value
+            flat |= flatten(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}
+        return flat
+
+    # As JSON has it, where tuples are lists and keys are texts.
+    return flatten(json.loads(json.dumps(dataclasses.asdict(settings))), "")
+
+
+def _arrow(values: tuple[Any, Any]) -> str:
+    return " -> ".join(repr(value) if value != ABSENT else ABSENT for value in values)
