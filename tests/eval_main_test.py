@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
+from ml_collections import ConfigDict
 
 from configs import cxc
 from xmodal import data, eval_main
@@ -166,6 +167,21 @@ def test_an_unknown_evaluator(run_dir, tmp_path):
         evaluate(run=str(run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))
 
 
+def test_annotations_are_for_boards_of_ms_coco(run_dir, tmp_path):
+    config = ConfigDict({"data": {"dataset": "coco_captions"}, "evals": {}})
+    config.evals.own = {"type": "boards"}
+    config.evals.other = {"type": "boards", "data": {"dataset": "flickr8k"}}
+    config.evals.pools = {"type": "pools", "data": None}
+    eval_main.add_annotations(config, "labels")
+    assert {name: each.get("annotations") for name, each in config.evals.items()} == {
+        "own": "labels",
+        "other": None,
+        "pools": None,
+    }
+    with pytest.raises(UserError, match="--annotations=labels .* no evaluator of config.evals"):
+        evaluate(run=str(run_dir), annotations="labels", output=str(tmp_path / "out"))
+
+
 def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
     given = {"run": str(run_dir), "split": "validation"}
     evaluate(output=str(tmp_path / "first"), **given)
@@ -284,7 +300,7 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
         ({"rankings": "r", "partial": True} | FILES, "--partial cannot be given with --rankings"),
         ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
-        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder for"),
+        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder of"),
     ],
 )
 def test_flags_that_do_not_go_together(values, message):

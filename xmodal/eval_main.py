@@ -56,7 +56,9 @@ EMBEDDINGS = flags.DEFINE_string(
 SCORES = flags.DEFINE_string("scores", None, "npy or npz of scores, images by captions.")
 IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
 RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, as eccv_caption takes.")
-ANNOTATIONS = flags.DEFINE_string("annotations", None, "Folder of the released label files.")
+ANNOTATIONS = flags.DEFINE_string(
+    "annotations", None, "Folder of the released label files of MS-COCO; with --run optional."
+)
 BOARDS = flags.DEFINE_list("boards", None, "Boards to compute, by default all.")
 SIMILARITY = flags.DEFINE_string(
     "similarity", None, "Of embeddings, such as dot or cosine; by default the one in the file."
@@ -74,7 +76,7 @@ _WRITTEN = {"split", "output", "overwrite", "compare"}
 _LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
 _CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings"}
 _MODES = {
-    "run": _CONFIGURED | {"step", "follow", "timeout"},
+    "run": _CONFIGURED | {"step", "follow", "timeout", "annotations"},
     "config": _CONFIGURED,
     "embeddings": _LABELED | {"similarity", "partial"},
     "scores": _LABELED | {"ids", "partial"},
@@ -123,6 +125,8 @@ def evaluate_run() -> None:
     else:
         config = checkpoints.load_run(folder)
     _check_output(Judged.of_config(config))
+    if ANNOTATIONS.value:
+        add_annotations(config, ANNOTATIONS.value)
     # A follower writes for hours, so it claims its folder.
     lock = folder_lock.hold(_output()) if FOLLOW.value else contextlib.nullcontext()
     if not FOLLOW.value:
@@ -143,6 +147,24 @@ def evaluate_run() -> None:
             split=SPLIT.value,
             compare=COMPARE.value,
             save_embeddings=SAVE_EMBEDDINGS.value,
+        )
+
+
+def add_annotations(config: ConfigDict, folder: str) -> None:
+    """Sets the folder of labels of all evaluators of boards of MS-COCO.
+
+    Raises:
+      UserError: there is no such evaluator.
+    """
+    found = False
+    for section in config.evals.values():
+        dataset = (section.get("data") or {}).get("dataset", config.data.dataset)
+        if section.type == "boards" and dataset == "coco_captions":
+            section.annotations, found = folder, True
+    if not found:
+        raise UserError(
+            f"--annotations={folder} are labels of MS-COCO; no evaluator of config.evals judges "
+            "boards of coco_captions."
         )
 
 
