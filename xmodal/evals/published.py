@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from xmodal.evals.results import RSUM, metric_tag
+
 # Board -> `Board.label_hash` of the released labels of the MS-COCO 5K test split. The hash covers
 # the ids of all items, the positives and the ratings, so no other split, subset or numbering has
 # it: printed numbers compare with these labels alone.
@@ -17,6 +19,10 @@ PUBLISHED_LABELS: Mapping[str, str] = {
 # Task -> numbers: R@1, R@5, R@10 and median rank, or mean and deviation of the bootstrap
 # correlation. None where a paper prints a dash or nothing.
 Row = Mapping[str, tuple[float | None, ...]]
+_METRICS = {
+    4: ("recall@1", "recall@5", "recall@10", "median_rank"),
+    2: ("spearman", "spearman_std"),
+}
 
 # Tables 2 to 5 of the Crisscrossed Captions paper, and rows of the VSE-infinity paper, on the
 # MS-COCO 5K test split: board -> model -> row.
@@ -259,28 +265,31 @@ ECCV_BY_DIRECTION: dict[str, dict[str, float]] = {
 }
 
 
-def recalls_of_board(board: str) -> dict[str, Row]:
-    """Recalls by direction in the layout of the Crisscrossed Captions paper, model -> row.
-
-    Rows have R@1, R@5, R@10 and, unknown here, the median rank. Models with no recall on the
-    board are left out.
-    """
-    rows = {}
-    for model, numbers in ECCV_BY_DIRECTION.items():
-        row = {
-            task: (*(numbers.get(f"{board}/{task}/recall@{k}") for k in (1, 5, 10)), None)
-            for task in ("i2t", "t2i")
-            if f"{board}/{task}/recall@1" in numbers
-        }
-        if row:
-            rows[model] = row
-    return rows
+def _name(board: str, row: Row) -> dict[str, float]:
+    """The numbers of a row by tag."""
+    return {
+        metric_tag(board, task, metric): number
+        for task, numbers in row.items()
+        for metric, number in zip(_METRICS[len(numbers)], numbers, strict=True)
+        if number is not None
+    }
 
 
-# Board -> model -> task -> numbers: retrieval by direction and correlations.
-PUBLISHED: dict[str, dict[str, Row]] = {
-    "coco5k": _CXC_LABELS["coco5k"] | recalls_of_board("coco5k"),
-    "coco1k": recalls_of_board("coco1k"),
-    "cxc": _CXC_LABELS["cxc"],
-    "cxc_sits_only": recalls_of_board("cxc_sits_only"),
+def _add_rsum(board: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    """The numbers of a board, with the sum of the six recalls where all are printed."""
+    own = {tag: number for tag, number in numbers.items() if tag.startswith(f"{board}/")}
+    recalls = [own.get(f"{board}/{task}/{m}") for task in ("i2t", "t2i") for m in _METRICS[4][:3]]
+    return own if None in recalls else own | {f"{board}/{RSUM}": sum(recalls)}
+
+
+# Board -> model -> tag -> number: retrieval by direction and correlations.
+PUBLISHED: dict[str, dict[str, dict[str, float]]] = {
+    board: {
+        model: _add_rsum(board, numbers)
+        for model, numbers in (
+            {model: _name(board, row) for model, row in _CXC_LABELS.get(board, {}).items()}
+            | ECCV_BY_DIRECTION
+        ).items()
+    }
+    for board in PUBLISHED_LABELS
 }

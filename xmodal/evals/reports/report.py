@@ -6,14 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from xmodal.evals.boards.definitions import RATING_SIDES, RETRIEVAL_TASKS
 from xmodal.evals.published import (
-    ECCV_BY_DIRECTION,
     ECCV_TABLE_4,
     PUBLISHED,
     PUBLISHED_LABELS,
 )
 from xmodal.evals.results import RSUM, BoardResult, Numbers, metric_tag
 
-_TUPLE_METRICS = ("recall@1", "recall@5", "recall@10", "median_rank")
 _ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _TITLES = {
     "coco5k": "MS-COCO 5K",
@@ -103,7 +101,9 @@ def format_report(
         sections.append(_format_summary(model, names, metrics))
     sections += notes
     by_name = {board.name: board for board in boards}
-    comparable = {name for name in by_name if _has_published_labels(by_name[name])}
+    comparable = {
+        name for name, board in by_name.items() if board.label_hash == PUBLISHED_LABELS.get(name)
+    }
     for name in names:
         layouts = _board_tables(name, tags)
         if not layouts:
@@ -114,9 +114,12 @@ def format_report(
             sections.append(f"## {_TITLES[name]} ({name})" if name in _TITLES else f"## {name}")
         if name == "eccv" and _ECCV_CAPTION_TABLE[0].tag in tags:
             columns = [column for column in _ECCV_CAPTION_TABLE if column.tag in tags]
-            printed = _of_boards(ECCV_TABLE_4, comparable)
+            printed = {
+                each: {tag: x for tag, x in row.items() if tag.partition("/")[0] in comparable}
+                for each, row in ECCV_TABLE_4.items()
+            }
             sections.append(_format_columns("Mean of I→T, T→I", columns, printed, model, metrics))
-        printed = _of_boards(_published_rows(name), comparable)
+        printed = PUBLISHED[name] if name in comparable else {}
         sections += [_format_columns(*layout, printed, model, metrics) for layout in layouts]
     for each in numbers:
         sections += [f"## {each.name}", each.definition, _format_numbers(model, each.metrics)]
@@ -131,39 +134,6 @@ def format_report(
     if facts:
         sections += ["## Behind the numbers", *facts]
     return "\n\n".join(sections) + "\n"
-
-
-def _has_published_labels(board: BoardResult) -> bool:
-    return board.label_hash == PUBLISHED_LABELS.get(board.name)
-
-
-def _of_boards(
-    rows: Mapping[str, Mapping[str, float]], boards: Collection[str]
-) -> dict[str, dict[str, float]]:
-    """The numbers among rows (model -> tag -> number) that are of the boards."""
-    return {
-        model: {tag: value for tag, value in row.items() if tag.partition("/")[0] in boards}
-        for model, row in rows.items()
-    }
-
-
-def _published_rows(board: str) -> dict[str, dict[str, float]]:
-    """Printed numbers on a board: model -> tag -> number."""
-    if board not in PUBLISHED:
-        return _of_boards(ECCV_BY_DIRECTION, [board])
-    rows: dict[str, dict[str, float]] = {}
-    for model, row in PUBLISHED[board].items():
-        numbers = rows[model] = {}
-        for task, values in row.items():
-            if task in _ARROWS:
-                named = zip(_TUPLE_METRICS, values, strict=True)
-            else:
-                named = zip(("spearman", "spearman_std"), values, strict=True)
-            numbers |= {metric_tag(board, task, m): v for m, v in named if v is not None}
-        recalls = [values[:3] for task, values in row.items() if task in _TABLES_OF_TASKS[0]]
-        if len(recalls) == 2 and None not in (*recalls[0], *recalls[1]):
-            numbers[f"{board}/{RSUM}"] = sum(map(sum, recalls))
-    return rows
 
 
 def _reasons(board: BoardResult) -> str:
