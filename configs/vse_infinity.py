@@ -160,7 +160,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 
 def quick_grids(config: ConfigDict) -> ConfigDict:
-    """A small CNN that trains from step 2 on, its cells, and a small BiGRU."""
+    """A small CNN that trains from step 1 on, its cells, and a small BiGRU."""
     config = itm.quick(_short(use_gru(grids(config))))
     config.freeze, config.frozen_features.sides = (), ()
     config.model.image.head.width = 64
@@ -169,9 +169,9 @@ def quick_grids(config: ConfigDict) -> ConfigDict:
 
 
 def _short(config: ConfigDict) -> ConfigDict:
-    """The changes between epochs come after the first two steps."""
-    config.tasks.i2t.loss.options.mining["values"] = {"0": "all", "2": "hardest"}
+    """The changes between epochs come after the first step."""
+    config.tasks.i2t.loss.options.mining["values"] = {"0": "all", "1": "hardest"}
     if "cnn" in config.optimizer.groups:
-        config.optimizer.groups.cnn.frozen_until = 2
-        config.tasks.i2t.weight.update({"start": 2, "end": 4})
+        config.optimizer.groups.cnn.frozen_until = 1
+        config.tasks.i2t.weight.update({"start": 1, "end": 4})
     return config

@@ -162,6 +162,29 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
     assert read(tmp_path / "out/metrics.json")["step"] == 2
 
 
+def test_the_mean_of_the_scores_of_two_runs(run_dir, config, tmp_path, capsys):
+    """Against the mean of two score matrices, judged by the same boards."""
+    other = tmp_path / "other"
+    shutil.copytree(run_dir, other)
+    runs = [str(run_dir), str(other)]
+    evaluate(run=runs[0], split="validation", output=str(tmp_path / "one"))
+    evaluate(run=",".join(runs), split="validation", output=str(tmp_path / "both"))
+    # Two copies of a model are that model.
+    one, both = (read(tmp_path / name / "metrics.json") for name in ("one", "both"))
+    one.pop("step")
+    assert both.keys() == one.keys()
+    for tag, value in one.items():
+        np.testing.assert_allclose(both[tag], value, atol=1e-3, err_msg=tag)
+    assert "Scores are means of those of tiny" in capsys.readouterr().out
+    for values, message in (
+        ({}, "give --output"),
+        ({"output": str(tmp_path / "x"), "save_embeddings": "x.npz"}, "takes one run"),
+        ({"output": str(tmp_path / "x"), "run": f"{runs[0]},nowhere"}, "nowhere"),
+    ):
+        with pytest.raises(UserError, match=message):
+            evaluate(**{"run": ",".join(runs), **values})
+
+
 def test_an_unknown_evaluator(run_dir, tmp_path):
     with pytest.raises(UserError, match=r"\['cxc'\]; config.evals has \['shapes', 'words'\]"):
         evaluate(run=str(run_dir), evaluators=["cxc"], output=str(tmp_path / "out"))

@@ -1,6 +1,7 @@
 r"""Evaluates the checkpoints of a run, published towers, or the files of any other model.
 
     python -m xmodal.eval_main --run=runs/quickstart
+    python -m xmodal.eval_main --run=runs/A,runs/B --output=OUT
     python -m xmodal.eval_main --config=configs/baselines.py:bow \
         --config.init_from.towers.text=DIR --config.data.manual_dir=DIR \
         --config.data.ratings_dir=DIR --output=OUT
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from xmodal.training.results import Judged
 
 flags.adopt_module_key_flags(binary)  # --config
-RUN = flags.DEFINE_string("run", None, "Folder of the run, as printed by xmodal.main.")
+RUN = flags.DEFINE_string(
+    "run", None, "Folder of the run, as printed by xmodal.main; A,B for the mean of their scores."
+)
 STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
 SPLIT = flags.DEFINE_string(
     "split", None, "Split of the dataset; by default test, or config.evals.NAME.final_split."
@@ -101,7 +104,9 @@ def main(argv: list[str]) -> None:
         with binary.quietly():
             import xmodal.training.evaluation  # noqa: F401
     with processes.connected(settings):
-        if mode == "run":
+        if mode == "run" and "," in RUN.value:
+            evaluate_ensemble()
+        elif mode == "run":
             evaluate_run()
         elif mode == "config":
             evaluate_config(config)
@@ -166,6 +171,34 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
             f"--annotations={folder} are labels of MS-COCO; no evaluator of config.evals judges "
             "boards of coco_captions."
         )
+
+
+def evaluate_ensemble() -> None:
+    """Evaluates the mean of the scores of several runs."""
+    from xmodal.training import checkpoints
+    from xmodal.training.ensemble import judge_ensemble
+    from xmodal.training.results import Judged
+
+    for flag in (FOLLOW, SAVE_EMBEDDINGS):
+        if flag.value:
+            raise UserError(f"--{flag.name} takes one run; --run names several.")
+    if not OUTPUT.value:
+        raise UserError("--run names several runs, whose results belong to none: give --output.")
+    folders = [folder.strip() for folder in RUN.value.split(",")]
+    configs = [checkpoints.load_run(folder) for folder in folders]
+    _check_output(Judged.of_several(configs))
+    if ANNOTATIONS.value:
+        for config in configs:
+            add_annotations(config, ANNOTATIONS.value)
+    judge_ensemble(
+        folders,
+        configs,
+        OUTPUT.value,
+        step=STEP.value,
+        names=EVALUATORS.value,
+        split=SPLIT.value,
+        compare=COMPARE.value,
+    )
 
 
 def evaluate_config(config: ConfigDict) -> None:

@@ -17,7 +17,9 @@ from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
 from xmodal.evals.embed import Items, Predict
 from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators.evaluator import with_similarity
 from xmodal.evals.inputs import arrays
+from xmodal.evals.inputs.ensemble import average
 from xmodal.evals.reports.store import StoredResults, load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
@@ -173,6 +175,7 @@ class RunEvaluation:
         notes: Callable[[Items], Sequence[str]] = lambda split: (),
         trained_on: Mapping[str, str] | None = None,
         save_embeddings: str | None = None,
+        together_with: Sequence[Callable[[str, str], Embeddings]] = (),
     ) -> list[Evaluation]:
         """Returns one evaluation per evaluator.
 
@@ -184,6 +187,7 @@ class RunEvaluation:
           notes: split -> notes on the model, for the report.
           trained_on: hash of the records of the training data, by name.
           save_embeddings: npz file for the embeddings; all evaluators have to judge the same ones.
+          together_with: `embedding` of other models; the means of all scores are judged.
 
         Raises:
           UserError: the split is unknown, or the evaluators judge several sets of embeddings where
@@ -194,6 +198,10 @@ class RunEvaluation:
         for each in self.options:
             chosen = self.split_of(each, split)
             source = self._embed(each, chosen, params, model_state, embedded)
+            if together_with:
+                members = [source, *(embed(each, chosen) for embed in together_with)]
+                own = self.options[each].similarity
+                source = average([with_similarity(member, own) for member in members])
             evaluations.append(
                 judge(
                     self.evaluator(each, chosen),
@@ -207,6 +215,19 @@ class RunEvaluation:
         if save_embeddings is not None:
             _save_one(save_embeddings, list(embedded.values()))
         return evaluations
+
+    def embedding(self, params: Tree, model_state: Tree) -> Callable[[str, str], Embeddings]:
+        """Returns the function (evaluator, split) -> embeddings, each computed once.
+
+        It raises a `UserError` for an evaluator that this run does not have.
+        """
+        embedded: dict[Any, Embeddings] = {}
+
+        def embed(name: str, split: str) -> Embeddings:
+            lookup(f"config.evals of {self._parts.config.name}", name, self.options)
+            return self._embed(name, split, params, model_state, embedded)
+
+        return embed
 
     def load_others(self, folder: str | None, split: str | None) -> dict[str, StoredResults]:
         """Opens all splits, and returns stored results of another model by evaluator.

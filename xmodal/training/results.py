@@ -64,6 +64,14 @@ class Judged:
         text = ml_collections.ConfigDict(sections).to_json_best_effort(sort_keys=True)
         return cls(config.name, hashlib.sha256(text.encode()).hexdigest())
 
+    @classmethod
+    def of_several(cls, configs: Sequence[ml_collections.ConfigDict]) -> "Judged":
+        """Returns the ensemble of the models of configs."""
+        members = [cls.of_config(config) for config in configs]
+        joined = " ".join(member.hash for member in members)
+        names = " + ".join(member.name for member in members)
+        return cls(names, hashlib.sha256(joined.encode()).hexdigest())
+
 
 def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None:
     """Refuses a folder that cannot be written, or has results of another model.

@@ -1,0 +1,55 @@
+"""The mean of several models' scores, as embeddings."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xmodal.config import UserError
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.losses.similarity import make_similarity
+
+
+def average(members: Sequence[Embeddings]) -> Embeddings:
+    """Returns embeddings whose scores are the means of the members' scores.
+
+    A score that is an inner product stays one: vectors of the members, joined and divided by the
+    square root of their number. So everything that takes embeddings takes an ensemble.
+
+    Args:
+      members: of the same items, each with its similarity.
+
+    Raises:
+      UserError: the items differ, or the score of a member is no inner product.
+    """
+    first = members[0]
+    for other in members[1:]:
+        for ids in ("image_ids", "caption_ids"):
+            if not np.array_equal(getattr(first, ids), getattr(other, ids)):
+                raise UserError(
+                    f"The models of an ensemble embed other items: {ids} of {first.place} and of "
+                    f"{other.place} differ; evaluate them on the same split of the same dataset."
+                )
+    sides = {name: _join(members, name) for name in ("images", "captions")}
+    return Embeddings(
+        place=first.place,
+        image_ids=first.image_ids,
+        caption_ids=first.caption_ids,
+        similarity="dot",
+        **sides,
+    )
+
+
+def _join(members: Sequence[Embeddings], side: str) -> np.ndarray | None:
+    if getattr(members[0], side) is None:
+        return None
+    prepared = []
+    for member in members:
+        similarity = make_similarity({"name": member.similarity})
+        if not similarity.inner_product:
+            raise UserError(
+                f"An ensemble averages inner products, and the similarity {member.similarity!r} of "
+                "one of its models is none; give the evaluator the similarity 'cosine', or "
+                "evaluate the models one by one."
+            )
+        prepared.append(np.asarray(similarity.prepare(getattr(member, side))))
+    return np.concatenate(prepared, axis=1) / np.float32(len(members) ** 0.5)

@@ -1,0 +1,56 @@
+"""Evaluates the mean of the scores of several runs, as papers quote it of two models."""
+
+from collections.abc import Collection, Sequence
+
+import ml_collections
+
+from xmodal import mesh as mesh_lib
+from xmodal.training import checkpoints, run
+from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.results import Judged, write_all, write_model
+
+
+def judge_ensemble(
+    folders: Sequence[str],
+    configs: Sequence[ml_collections.ConfigDict],
+    output: str,
+    *,
+    step: str,
+    names: Collection[str] | None = None,
+    split: str | None = None,
+    compare: str | None = None,
+) -> None:
+    """Evaluates runs together; prints and writes all results.
+
+    Args:
+      folders: of the runs.
+      configs: of the runs.
+      output: folder of the results, see `results.write_all`.
+      step: checkpoint of every run: its step, `best` or `latest`.
+      names: evaluators of the first run to use, which the others need to have; None for all.
+      split: see `RunEvaluation.judge`.
+      compare: see `RunEvaluation.load_others`.
+
+    Raises:
+      UserError: a run has no such checkpoint or evaluator, or their scores cannot be averaged.
+    """
+    mesh = mesh_lib.make_mesh()
+    steps = [checkpoints.resolve_step(folder, step) for folder in folders]
+    members = []
+    for folder, config, chosen in zip(folders, configs, steps, strict=True):
+        parts = run.build(config, mesh)
+        evaluation = RunEvaluation(parts, names=names, trains=False)
+        members.append((evaluation, *checkpoints.restore_model(folder, chosen, parts.shapes, mesh)))
+    first, params, model_state = members[0]
+    others = first.load_others(compare, split)
+    labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
+    evaluations = first.judge(
+        params,
+        model_state,
+        name=" + ".join(labels),
+        split=split,
+        notes=lambda _: [f"Scores are means of those of {' and '.join(labels)}."],
+        together_with=[each.embedding(*weights) for each, *weights in members[1:]],
+    )
+    write_model(output, Judged.of_several(configs))
+    write_all(evaluations, output, others=others)
