@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -73,87 +73,65 @@ class LinkList(abc.ABC):
         return rows
 
 
-@dataclasses.dataclass(frozen=True)
-class LinkedSplit:
-    """One split of a dataset of links.
+def linked_records(
+    links: LinkList,
+    images: pathlib.Path,
+    *,
+    wanted: np.ndarray | None = None,
+    most_captions: int | None = None,
+) -> Iterator[Record | LeftOut]:
+    """Joins the rows of a split with their images, those that a downloader left in a folder.
 
-    Attributes:
+    Args:
       links: the list.
-      images: folder that a downloader wrote, see `read_fetched`.
+      images: the folder, see `read_fetched`.
       wanted: bool [rows], the rows of this split; None for all.
+      most_captions: captions of an example, the first ones; None for all.
+
+    Returns:
+      Examples with `image`, `image_id`, `captions` and `caption_ids` under the id of the image,
+      and rows that cannot be used.
+
+    Raises:
+      FileNotFoundError: there is no such folder.
     """
+    if not images.is_dir():
+        raise FileNotFoundError(f"{images} does not exist")
+    return _records(links, images, wanted, most_captions)
 
-    links: LinkList
-    images: pathlib.Path
-    wanted: np.ndarray | None = None
 
-    def records(self, most_captions: int | None) -> Iterator[Record | LeftOut]:
-        """Joins rows with their images.
-
-        Args:
-          most_captions: captions of an example, the first ones; None for all.
-
-        Yields:
-          Examples with `image`, `image_id`, `captions` and `caption_ids` under the id of the image,
-          and rows that cannot be used.
-        """
-        yield from self.links.load()
-        joined = join_rows(
-            read_fetched(self.images),
-            len(self.links),
-            where=lambda number: self.links[number].where,
-            urls=self.links.urls.rows,
-            names=self.links.rows_of_name,
-            wanted=self.wanted,
-        )
-        for item in joined:
-            if isinstance(item, LeftOut):
-                yield item
-                continue
-            number, image = item
-            row = self.links[number]
-            captions = [
-                (id_, text if isinstance(text, str) else read_caption(text, row.where))
-                for id_, text in row.captions[:most_captions]
-            ]
-            bad = next((text for _, text in captions if isinstance(text, LeftOut)), None)
-            example = schema.captioned_example(row.image_id, captions, image=image)
-            yield bad or (row.image_id, example)
+def _records(
+    links: LinkList, images: pathlib.Path, wanted: np.ndarray | None, most_captions: int | None
+) -> Iterator[Record | LeftOut]:
+    yield from links.load()
+    joined = join_rows(
+        read_fetched(images),
+        len(links),
+        where=lambda number: links[number].where,
+        urls=links.urls.rows,
+        names=links.rows_of_name,
+        wanted=wanted,
+    )
+    for item in joined:
+        if isinstance(item, LeftOut):
+            yield item
+            continue
+        number, image = item
+        row = links[number]
+        captions = [
+            (id_, text if isinstance(text, str) else read_caption(text, row.where))
+            for id_, text in row.captions[:most_captions]
+        ]
+        bad = next((text for _, text in captions if isinstance(text, LeftOut)), None)
+        example = schema.captioned_example(row.image_id, captions, image=image)
+        yield bad or (row.image_id, example)
 
 
 class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):
-    """Builder of a dataset of links: the rows that have a sound image.
-
-    Nothing is downloaded: images are those that a downloader left in folders. A subclass opens its
-    lists by `_open_splits`.
-
-    Attributes:
-      MOST_CAPTIONS: builder config -> captions of an example, for configs that have not all.
-    """
+    """Builder of a dataset of links, of which many are dead: the rows that have a sound image."""
 
     VERSION = tfds.core.Version("1.0.0")
     MIN_KEPT = 0.5
-    MOST_CAPTIONS: ClassVar[Mapping[str, int]] = {}
-
-    def _open_splits(self, folder: pathlib.Path) -> Mapping[str, LinkedSplit]:
-        """Returns the splits by name.
-
-        Args:
-          folder: the files that were fetched by hand.
-
-        Raises:
-          FileNotFoundError: a file is missing.
-          UnexpectedFilesError: the files are not those of the dataset.
-        """
-        raise NotImplementedError
 
     def _features(self) -> tfds.features.FeaturesDict:
         return schema.captioned_image_features(schema.PIXELS)
-
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
-        splits = self._open_splits(folder)
-        for each in splits.values():
-            if not each.images.is_dir():
-                raise FileNotFoundError(f"{each.images} does not exist")
-        most_captions = self.MOST_CAPTIONS.get(self.builder_config.name)
-        return {split: each.records(most_captions) for split, each in splits.items()}

@@ -8,7 +8,7 @@ import numpy as np
 from data_prep.checks.rows import Row, judge, lookup
 from data_prep.checks.split_contents import SplitContents, read_split
 from data_prep.errors import NotPreparedError
-from data_prep.prepared import open_prepared
+from data_prep.prepared import open_prepared, read_columns
 from data_prep.published import Figure, Value
 
 
@@ -98,14 +98,17 @@ class Joined:
         self.name = name
         builder = open_prepared(*name.split("/"), data_dir)
         self.is_part = _is_part(dict(builder.info.metadata or {}))
-        self._splits = {
-            split: read_split(builder, split, check_images=False) for split in builder.info.splits
-        }
+        self._builder = builder
 
     def ids(self, feature: str, split: str) -> np.ndarray:
         """Ids of a feature in one split, int64 [V]; in all splits if none has this name."""
-        splits = [self._splits[split]] if split in self._splits else list(self._splits.values())
-        return np.concatenate([contents.ids[feature].values for contents in splits])
+        known = self._builder.info.splits
+        splits = [split] if split in known else list(known)
+        columns = [read_columns(self._builder, name, [feature])[feature] for name in splits]
+        # Several ids per record are a list of arrays.
+        return np.concatenate(
+            [each if isinstance(each, np.ndarray) else np.concatenate(each) for each in columns]
+        )
 
 
 def _is_part(metadata: Mapping[str, Any]) -> bool:

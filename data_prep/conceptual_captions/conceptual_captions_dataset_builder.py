@@ -1,14 +1,15 @@
 """Conceptual Captions: 3.3 million web images, each with its cleaned alt text as the caption."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
-from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkedSplit, LinkList
+from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
 from data_prep.published import Figure, Unknown
 from data_prep.reading.text_lines import TextLines
 
@@ -65,13 +66,13 @@ class Builder(LinkedCaptionsBuilder):
     def _metadata(self) -> dict[str, Any]:
         return {"complete": True}
 
-    def _open_splits(self, folder: pathlib.Path) -> Mapping[str, LinkedSplit]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
         splits = {}
         for split, (word, names, first_id) in _SPLITS.items():
             if (path := _find_list(folder, word)) is not None:
                 table = _Table(path, first_id)
                 images = next((name for name in names if (folder / name).is_dir()), names[0])
-                splits[split] = LinkedSplit(table, folder / images)
+                splits[split] = linked_records(table, folder / images)
                 schema.check_counts({split: len(table)}, {split: self.EXPECTED[split]}, str(path))
         if not splits:
             raise FileNotFoundError(f"{folder} has no list of Conceptual Captions")

@@ -1,23 +1,29 @@
 """Texts of COCO's captions by id, from any of several files of captions."""
 
+import itertools
 import pathlib
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from data_prep.errors import UnexpectedFilesError
 from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
 from data_prep.reading.text_files import read_csv
 
-KARPATHY, OFFICIAL, TABLES = "dataset_coco.json", "captions_val2014.json", "captions*.csv"
+# Karpathy's file, or the official captions of val2014, which those of 2017 have too.
+_JSON = (
+    ("dataset_coco.json",),
+    ("captions_val2014.json",),
+    ("captions_train2017.json", "captions_val2017.json"),
+)
+_TABLES = ("captions*.csv", "captions*.csv.gz")
 
 
 def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
     """Reads every caption of the first of these files that exists.
 
-    Karpathy's `dataset_coco.json` or COCO's `captions_val2014.json`, also in the archives that they
-    are handed out in; all tables `captions*.csv`, packed or not, with the columns `caption_id` and
-    `caption`.
+    Karpathy's `dataset_coco.json`; COCO's `captions_val2014.json`, or `captions_train2017.json` and
+    `captions_val2017.json`; all also in the archives that they are handed out in; all tables
+    `captions*.csv`, packed or not, with the columns `caption_id` and `caption`.
 
     Returns:
       Caption id -> text as it stands there, which may end in spaces; without those that are blank.
@@ -26,16 +32,13 @@ def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
       FileNotFoundError: none of them exists.
       UnexpectedFilesError: a file is damaged or of another form.
     """
-    for name, read in ((KARPATHY, _from_karpathy), (OFFICIAL, _from_coco)):
-        if has_json(folder, name):
-            content, source = read_published_json(folder, name)
-            try:
-                return _without_blank(read(content))
-            except WRONG_FORM as error:
-                raise wrong_form(source, error) from error
-    tables = sorted([*folder.glob(TABLES), *folder.glob(f"{TABLES}.gz")])
+    for names in _JSON:
+        if all(has_json(folder, name) for name in names):
+            return _without_blank(pair for name in names for pair in _from_json(folder, name))
+    tables = sorted(path for pattern in _TABLES for path in folder.glob(pattern))
     if not tables:
-        raise FileNotFoundError(f"{folder} has no {KARPATHY}, {OFFICIAL} or {TABLES}")
+        names = ", ".join(" and ".join(names) for names in _JSON)
+        raise FileNotFoundError(f"{folder} has no {names} or {_TABLES[0]}")
     return _without_blank(pair for path in tables for pair in _from_table(path))
 
 
@@ -43,15 +46,17 @@ def _without_blank(captions: Iterable[tuple[int, str]]) -> dict[int, str]:
     return {number: raw for number, raw in captions if raw.strip()}
 
 
-def _from_karpathy(content: Any) -> Iterator[tuple[int, str]]:
-    for image in content["images"]:
-        for sentence in image["sentences"]:
-            yield whole_number(sentence["sentid"]), text(sentence["raw"])
-
-
-def _from_coco(content: Any) -> Iterator[tuple[int, str]]:
-    for annotation in content["annotations"]:
-        yield whole_number(annotation["id"]), text(annotation["caption"])
+def _from_json(folder: pathlib.Path, name: str) -> Iterator[tuple[int, str]]:
+    content, source = read_published_json(folder, name)
+    try:
+        if name in _JSON[0]:
+            for each in itertools.chain.from_iterable(i["sentences"] for i in content["images"]):
+                yield whole_number(each["sentid"]), text(each["raw"])
+        else:
+            for each in content["annotations"]:
+                yield whole_number(each["id"]), text(each["caption"])
+    except WRONG_FORM as error:
+        raise wrong_form(source, error) from error
 
 
 def _from_table(path: pathlib.Path) -> Iterator[tuple[int, str]]:

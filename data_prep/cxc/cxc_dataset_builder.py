@@ -59,12 +59,12 @@ class Builder(schema.RandomAccessBuilder):
         https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data
       - for the configs *_captions and sits_images: caption_datasets.zip from
         https://cs.stanford.edu/people/karpathy/deepimagesent, or dataset_coco.json out of it; or
-        annotations_trainval2014.zip from https://cocodataset.org/#download, or
-        captions_val2014.json out of it; or tables captions*.csv or .csv.gz with the columns
-        caption_id and caption
-      - for the configs *_images: val2014.zip from https://cocodataset.org/#download, or the folder
-        val2014/ unpacked from it; or some of these images in images/ or images.zip, where they may
-        also be called <12-digit id>.jpg.
+        annotations_trainval2014.zip or annotations_trainval2017.zip from
+        https://cocodataset.org/#download, or the captions_*.json out of them; or tables
+        captions*.csv or .csv.gz with the columns caption_id and caption
+      - for the configs *_images: val2014.zip from https://cocodataset.org/#download, or
+        train2017.zip and val2017.zip, or the folders unpacked from them; or some of these images in
+        images/ or images.zip, where they may also be called <12-digit id>.jpg.
     """
     HOMEPAGE = "https://github.com/google-research-datasets/Crisscrossed-Captions"
     EXPECTED: ClassVar[dict[str, int]] = {

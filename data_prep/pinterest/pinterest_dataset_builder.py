@@ -1,12 +1,13 @@
 """The released part of Pinterest40M: five million images with the sentences of several people."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
-from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedSplit
+from data_prep.building.records import LeftOut, Record
+from data_prep.linked_captions import LinkedCaptionsBuilder, linked_records
 from data_prep.pinterest.pins import Pins
 from data_prep.published import Figure, Unknown
 
@@ -39,7 +40,6 @@ class Builder(LinkedCaptionsBuilder):
         and files).
     """
     HOMEPAGE = "https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox"
-    MOST_CAPTIONS: ClassVar[dict[str, int]] = {"one_caption": 1}
     # Split -> numbers of the published files.
     FILES: ClassVar[dict[str, range]] = {
         "train": range(98),
@@ -58,7 +58,7 @@ class Builder(LinkedCaptionsBuilder):
         }
         return figures | ({"*/captions of an image": "1"} if config == "one_caption" else {})
 
-    def _open_splits(self, folder: pathlib.Path) -> Mapping[str, LinkedSplit]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
         lists = folder / _LISTS
         if not lists.is_dir():
             raise FileNotFoundError(f"{lists} does not exist")
@@ -71,7 +71,8 @@ class Builder(LinkedCaptionsBuilder):
             p for files in paths.values() for p in files.values() if p.name not in present
         ]:
             raise FileNotFoundError(f"{missing[0]} does not exist ({len(missing)} are missing)")
+        most = 1 if self.builder_config.name == "one_caption" else None
         return {
-            split: LinkedSplit(Pins(files, self.EXPECTED), folder / "images")
+            split: linked_records(Pins(files, self.EXPECTED), folder / "images", most_captions=most)
             for split, files in paths.items()
         }

@@ -1,15 +1,16 @@
 """SBU Captioned Photos: a million Flickr images, each with a caption by its owner."""
 
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.records import LeftOut, Record
 from data_prep.errors import UnexpectedFilesError
-from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkedSplit, LinkList
+from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList, linked_records
 from data_prep.published import Figure, Unknown
 from data_prep.reading.fetched_images import text_hash
 from data_prep.reading.text_files import read_json
@@ -62,11 +63,11 @@ class Builder(LinkedCaptionsBuilder):
             "*/image and caption also in *": _COPIES,
         }
 
-    def _open_splits(self, folder: pathlib.Path) -> Mapping[str, LinkedSplit]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
         links = _Links(folder)
         schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
         return {
-            split: LinkedSplit(links, folder / "images", wanted)
+            split: linked_records(links, folder / "images", wanted=wanted)
             for split, wanted in split_rows(links.lines, self.HELD_OUT).items()
         }
 

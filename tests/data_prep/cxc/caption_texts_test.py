@@ -25,6 +25,11 @@ def test_the_first_file_that_is_there_counts(tmp_path):
         file.write(_TABLE)
     (tmp_path / "captions_more.csv").write_text("caption,caption_id\nmore,10\n")
     assert read_caption_texts(tmp_path) == {7: "A bird, flying", 10: "more"}
+    with zipfile.ZipFile(tmp_path / "annotations_trainval2017.zip", "w") as archive:
+        for part, number in (("train", 7), ("val", 3)):
+            content = {"annotations": [{"id": number, "image_id": 1, "caption": f"In {part}."}]}
+            archive.writestr(f"annotations/captions_{part}2017.json", json.dumps(content))
+    assert read_caption_texts(tmp_path) == {7: "In train.", 3: "In val."}
     with zipfile.ZipFile(tmp_path / "annotations_trainval2014.zip", "w") as archive:
         archive.writestr("annotations/captions_val2014.json", json.dumps(_OFFICIAL))
     assert read_caption_texts(tmp_path) == {7: "A cat."}
