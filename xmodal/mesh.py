@@ -93,6 +93,17 @@ def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.A
     }
 
 
+def process_count(mesh: Mesh) -> int:
+    """The number of processes with a device of the mesh."""
+    return len({device.process_index for device in mesh.devices.flat})
+
+
+def local_rows(array: jax.Array) -> np.ndarray:
+    """The rows of this process, of an array whose leading dimension is split over the mesh."""
+    shards = sorted(array.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return np.concatenate([np.asarray(shard.data) for shard in shards])
+
+
 def to_host(tree: Any, mesh: Mesh) -> Any:
     """Every array whole, as NumPy arrays in every process; all processes have to call it."""
     if all(leaf.is_fully_addressable for leaf in jax.tree.leaves(tree)):

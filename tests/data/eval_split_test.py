@@ -46,6 +46,28 @@ def test_every_caption_once_and_five_at_most(tiny_config):
     assert {array.dtype for array in captions.values()} == {np.dtype(np.int32)}
 
 
+def test_captions_by_length(tiny_config):
+    evaluated = data.eval_split(tiny_config, split="validation")
+    captions = _concatenate(evaluated.captions(100))
+    tokens, lengths = captions["text_mask"].sum(axis=1), evaluated.caption_lengths
+    np.testing.assert_array_equal(lengths, np.where(tokens <= 8, 8, 12))
+    assert len(set(lengths.tolist())) == 2
+    rows = np.flatnonzero(lengths == 8)[::-2]
+    short = _concatenate(evaluated.captions(3, rows, 8))
+    for name, column in captions.items():
+        np.testing.assert_array_equal(
+            short[name], column[rows][:, :8] if column.ndim == 2 else column[rows]
+        )
+
+
+def test_some_images(tiny_config):
+    evaluated = data.eval_split(tiny_config, split="validation")
+    rows = np.array([7, 0, 3, 3])
+    some, images = _concatenate(evaluated.images(3, rows)), _concatenate(evaluated.images(100))
+    for name, column in images.items():
+        np.testing.assert_array_equal(some[name], column[rows])
+
+
 def test_training_and_evaluation_tokenize_alike(tiny_config):
     config = tiny_config | {"config": "features", "image": {"size": 0}}
     captions = _concatenate(data.eval_split(config, split="train").captions(50))

@@ -57,21 +57,27 @@ class TinySplit:
     label_names: dict = dataclasses.field(default_factory=dict)
     sides: tuple = ("image", "text")
 
-    def images(self, batch_size):
-        content = np.arange(len(self.image_ids), dtype=np.uint8)[:, None, None, None]
-        for start in range(0, len(content), batch_size):
-            rows = slice(start, start + batch_size)
-            yield {"image": content[rows], "image_id": self.image_ids[rows]}
+    @property
+    def caption_lengths(self):
+        return np.ones(len(self.caption_ids), np.int32)
 
-    def captions(self, batch_size):
+    def images(self, batch_size, rows):
+        content = np.arange(len(self.image_ids), dtype=np.uint8)[:, None, None, None]
+        for start in range(0, len(rows), batch_size):
+            at = rows[start : start + batch_size]
+            yield {"image": content[at], "image_id": self.image_ids[at]}
+
+    def captions(self, batch_size, rows, length):
+        """Token 0 of a caption is its number; all further ones are 1."""
         content = np.arange(len(self.caption_ids), dtype=np.int32)[:, None]
-        for start in range(0, len(content), batch_size):
-            rows = slice(start, start + batch_size)
+        content = np.pad(content, [(0, 0), (0, length - 1)], constant_values=1)
+        for start in range(0, len(rows), batch_size):
+            at = rows[start : start + batch_size]
             yield {
-                "text_ids": content[rows],
-                "text_mask": np.ones_like(content[rows]),
-                "caption_id": self.caption_ids[rows],
-                "image_id": self.caption_image_ids[rows],
+                "text_ids": content[at],
+                "text_mask": np.ones_like(content[at]),
+                "caption_id": self.caption_ids[at],
+                "image_id": self.caption_image_ids[at],
             }
 
 

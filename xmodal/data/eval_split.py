@@ -1,5 +1,6 @@
 """A split for evaluation: every unique image and caption once, labels, and rated pairs."""
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from xmodal.preprocessing import Tokenizer
 
 # Retrieval is defined on five captions per image; some COCO images have six or seven.
 _MAX_CAPTIONS = 5
+_LENGTH_STEP = 8  # lengths of padded captions are multiples of it
+_TOKENIZED_AT_A_TIME = 1024
 _ITEM_COLUMNS = ("image", "image_id", "captions", "caption_ids")
 
 
@@ -117,11 +120,23 @@ class EvalSplit:
         """Objects in the image of every caption, uint8 of 0 and 1 [M, K], or None."""
         return None if self.categories is None else self.categories[self.caption_rows]
 
-    def images(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Returns batches of every image once, in the order of `image_ids`.
+    @functools.cached_property
+    def caption_lengths(self) -> np.ndarray:
+        """Length T that holds all tokens of a caption, int32 [M]; one of three at most."""
+        longest = self._config.text.max_length
+        steps = [-(-longest // (_LENGTH_STEP * share)) * _LENGTH_STEP for share in (4, 2, 1)]
+        lengths = np.unique(np.minimum(steps, longest)).astype(np.int32)
+        tokens = [batch["text_mask"].sum(axis=1) for batch in self.captions(_TOKENIZED_AT_A_TIME)]
+        return lengths[np.searchsorted(lengths, np.concatenate(tokens))]
+
+    def images(
+        self, batch_size: int, rows: np.ndarray | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Returns batches of images, by default of every one in the order of `image_ids`.
 
         Args:
           batch_size: rows b of a batch; the last one may have fewer.
+          rows: int [R], positions in `image_ids` of those to read.
 
         Returns:
           Iterator over dicts of `image` (and `image_mask`) as `batch_spec` has them, with the
@@ -138,18 +153,24 @@ class EvalSplit:
             )
         batch_spec(config, batch_size)  # Refuses a size that does not fit the images.
 
+        wanted = np.arange(len(source)) if rows is None else rows
+
         def make_batch(start: int) -> dict[str, np.ndarray]:
-            rows = np.arange(start, min(start + batch_size, len(source)))
-            columns = source.get(["image", "image_id"], rows)
+            columns = source.get(["image", "image_id"], wanted[start : start + batch_size])
             return image_columns(columns["image"], config.image) | {"image_id": columns["image_id"]}
 
-        return read_ahead(make_batch, range(0, len(source), batch_size), config.prefetch)
+        return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
 
-    def captions(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Returns batches of every caption once, in the order of `caption_ids`.
+    def captions(
+        self, batch_size: int, rows: np.ndarray | None = None, length: int | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Returns batches of captions, by default of every one in the order of `caption_ids`.
 
         Args:
           batch_size: rows b of a batch; the last one may have fewer.
+          rows: int [R], positions in `caption_ids` of those to read.
+          length: T, at least the `caption_lengths` of these rows; None for
+            `config.data.text.max_length`.
 
         Returns:
           Iterator over dicts of `text_ids` and `text_mask` int32 [b, T], `caption_id` and
@@ -158,15 +179,17 @@ class EvalSplit:
         Raises:
           UserError: the config leaves the text out.
         """
-        batches = text_batches(
-            self._config, self.caption_texts, batch_size, tokenizer=self._tokenizer
-        )
+        wanted = np.arange(len(self.caption_ids)) if rows is None else rows
+        texts = [self.caption_texts[row] for row in wanted]
+        batches = text_batches(self._config, texts, batch_size, tokenizer=self._tokenizer)
 
         def with_ids() -> Iterator[dict[str, np.ndarray]]:
             for number, batch in enumerate(batches):
-                rows = slice(number * batch_size, (number + 1) * batch_size)
-                ids = {"caption_id": self.caption_ids[rows]}
-                yield batch | ids | {"image_id": self.caption_image_ids[rows]}
+                at = wanted[number * batch_size : (number + 1) * batch_size]
+                yield {name: tokens[:, :length] for name, tokens in batch.items()} | {
+                    "caption_id": self.caption_ids[at],
+                    "image_id": self.caption_image_ids[at],
+                }
 
         return with_ids()
 

@@ -33,20 +33,26 @@ class Items(Split, Protocol):
     Attributes:
       sides: those with items to embed, of "image" and "text".
       caption_texts: M texts.
+      caption_lengths: int [M], length T to which a caption is padded; there are few.
     """
 
     sides: Collection[str]
     caption_texts: Sequence[str]
+    caption_lengths: np.ndarray
 
-    def images(self, batch_size: int) -> Iterator[Batch]:
-        """Yields columns of images with `image_id` [b], in the order of `image_ids`."""
+    def images(self, batch_size: int, rows: np.ndarray) -> Iterator[Batch]:
+        """Yields columns of the images at `rows` with `image_id` [b], in this order."""
 
-    def captions(self, batch_size: int) -> Iterator[Batch]:
-        """Yields columns of captions with `caption_id` [b], in the order of `caption_ids`."""
+    def captions(self, batch_size: int, rows: np.ndarray, length: int) -> Iterator[Batch]:
+        """Yields columns of the captions at `rows`, [b, length], with `caption_id` [b]."""
 
 
 class Embedder:
-    """Embeds splits with one model; every side is compiled once per batch size."""
+    """Embeds splits with one model; a side is compiled once per batch size and length of text.
+
+    Captions of similar length share batches. Padding is masked: it changes an embedding by
+    float32's rounding at most.
+    """
 
     def __init__(
         self,
@@ -68,8 +74,9 @@ class Embedder:
         """
         self._sides, self._similarity = tuple(sides), similarity
         self._mesh, self._predict = mesh, dict(predict or {})
-        # Every process of a multi-host run receives all embeddings.
-        everywhere = mesh_lib.replicated(mesh) if mesh is not None else None
+        # Rows stay where they are computed: several batches are under way, and collectives could
+        # wait for each other, see `ranking.counting`.
+        by_row = mesh_lib.batch_sharded(mesh) if mesh is not None else None
 
         def embed_batch(
             side: str, field: str, params: Any, model_state: Any, columns: Any
@@ -77,7 +84,7 @@ class Embedder:
             embedding = embed(side, params, model_state, columns)
             return select_field(embedding, field).astype(jnp.float32)
 
-        self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=everywhere)
+        self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
 
     def __call__(
         self,
@@ -90,36 +97,31 @@ class Embedder:
     ) -> Embeddings:
         """Returns the embeddings of all items of a split, of the sides that it has.
 
-        `batch_size` is that of a call over all devices, rounded up to a multiple of their number;
-        `field` names the array of an embedding, see `SimilarityConfig`.
+        Every process reads and embeds its share, and receives all embeddings. `batch_size` is that
+        of a call over all devices, rounded up to a multiple of their number; `field` names the
+        array of an embedding, see `SimilarityConfig`.
 
         Raises:
-          ValueError: the items come in another order or number than the split's ids.
+          ValueError: the items come in another order or number than they are asked for.
         """
         devices = self._mesh.shape["data"] if self._mesh is not None else 1
         batch_size = -(-batch_size // devices) * devices
-        items = {
-            "image": (split.images, split.image_ids),
-            "text": (split.captions, split.caption_ids),
-        }
         vectors: dict[str, np.ndarray] = {}
         for side in (each for each in self._sides if each in split.sides):
-            read, wanted = items[side]
-            batches = read(batch_size)
-            what = f"Embedding {len(wanted):,} {_NOUNS[side]} of {split.name} {split.split}"
-            with progress(what, len(wanted)) as advance:
-                ids, vectors[side] = self._embed_side(
-                    functools.partial(self._embed, side, field, params, model_state),
-                    side,
-                    batches,
-                    batch_size,
-                    advance,
-                )
-            if not np.array_equal(ids, wanted):
-                raise ValueError(
-                    f"The {side} items of {split.name} came in another order or number "
-                    f"({len(ids)}) than their id list ({len(wanted)})."
-                )
+            plan = _plan(side, split, batch_size)
+            if not plan:
+                raise ValueError(f"The split has no {side} to embed.")
+            embed = functools.partial(self._embed, side, field, params, model_state)
+            count = sum(len(rows) for _, rows in plan)
+            what = f"Embedding {count:,} {_NOUNS[side]} of {split.name} {split.split}"
+            with progress(what, count) as advance:
+                parts = [
+                    self._embed_rows(embed, side, split, rows, length, batch_size, advance)
+                    for length, rows in plan
+                ]
+            vectors[side] = np.empty((count, *parts[0].shape[1:]), np.float32)
+            for (_, rows), part in zip(plan, parts, strict=True):
+                vectors[side][rows] = part
         learned = params["similarity"] if self._similarity.parameters else {}
         return Embeddings(
             place=f"{split.name} {split.split}",
@@ -142,41 +144,77 @@ class Embedder:
             for task, predict in self._predict.items()
         }
 
-    def _embed_side(
+    def _embed_rows(
         self,
         embed: Callable[[Mapping[str, jax.Array]], jax.Array],
         side: str,
-        batches: Iterator[Batch],
+        split: Items,
+        rows: np.ndarray,
+        length: int | None,
         batch_size: int,
         advance: Callable[[int], None],
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Ids [N] and vectors [N, ...] of all items of a side."""
+    ) -> np.ndarray:
+        """Vectors [R, ...] of the items at `rows`, of captions padded to `length`."""
+        processes = mesh_lib.process_count(self._mesh) if self._mesh is not None else 1
+        size = batch_size // processes
+        own = _own_rows(rows, batch_size, processes)
+        read = split.images(size, own) if side == "image" else split.captions(size, own, length)
         ids, vectors, unread = [], [], None
-        for batch in batches:
-            size = len(batch[_ID_COLUMNS[side]])
-            advance(size)
+        for batch in read:
+            advance(processes * len(batch[_ID_COLUMNS[side]]))
             ids.append(np.asarray(batch[_ID_COLUMNS[side]]))
             columns = {
-                name: self._place(rows, batch_size)
-                for name, rows in batch.items()
+                name: self._place(values, size)
+                for name, values in batch.items()
                 if name not in _ID_COLUMNS.values()
             }
-            embedded = embed(columns), size
+            embedded = embed(columns)
             # Reading one batch late keeps the device busy and the queue of inputs short.
             if unread is not None:
-                vectors.append(np.asarray(unread[0])[: unread[1]])
+                vectors.append(mesh_lib.local_rows(unread))
             unread = embedded
-        if unread is None:
-            raise ValueError(f"The split has no {side} to embed.")
-        vectors.append(np.asarray(unread[0])[: unread[1]])
-        return np.concatenate(ids), np.concatenate(vectors)
+        vectors.append(mesh_lib.local_rows(unread))
+        wanted = np.asarray(split.image_ids if side == "image" else split.caption_ids)[own]
+        if not np.array_equal(np.concatenate(ids), wanted):
+            raise ValueError(
+                f"The {side} items of {split.name} came in another order or number than they were "
+                "asked for."
+            )
+        found = np.concatenate(vectors)
+        if processes > 1:
+            joined = mesh_lib.global_batch({"rows": found}, self._mesh)
+            found = mesh_lib.to_host(joined, self._mesh)["rows"]
+        # From all batches of a process after those of another to one batch after the other.
+        blocks = found.reshape(processes, -1, size, *found.shape[1:]).swapaxes(0, 1)
+        return blocks.reshape(-1, *found.shape[1:])[: len(rows)]
 
-    def _place(self, rows: np.ndarray, batch_size: int) -> jax.Array:
-        """Pads to the batch size, so that one shape is compiled, and spreads over the mesh."""
+    def _place(self, rows: np.ndarray, size: int) -> jax.Array:
+        """Pads this process's rows, so that one shape is compiled, and spreads them."""
         # Repeating a real item keeps padding free of all-masked texts.
-        missing = batch_size - len(rows)
+        missing = size - len(rows)
         rows = np.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1), mode="edge")
         if self._mesh is None:
             return jnp.asarray(rows)
-        sharding = mesh_lib.batch_sharded(self._mesh)
-        return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
+        return mesh_lib.global_batch({"rows": rows}, self._mesh)["rows"]
+
+
+def _plan(side: str, split: Items, batch_size: int) -> list[tuple[int | None, np.ndarray]]:
+    """The positions of all items, captions by the length to which their batch is padded."""
+    if side == "image":
+        return [(None, np.arange(len(split.image_ids)))] if len(split.image_ids) else []
+    lengths = np.asarray(split.caption_lengths)
+    rows = np.argsort(lengths, kind="stable")
+    last = np.minimum(np.arange(len(rows)) // batch_size * batch_size + batch_size, len(rows)) - 1
+    of_batch = lengths[rows[last]]
+    return [(int(length), rows[of_batch == length]) for length in np.unique(of_batch)]
+
+
+def _own_rows(rows: np.ndarray, batch_size: int, processes: int) -> np.ndarray:
+    """The block of this process of every batch; at least one row, since all call the model."""
+    size = batch_size // processes
+    index = jax.process_index() if processes > 1 else 0
+    blocks = [
+        rows[start + index * size : start + (index + 1) * size]
+        for start in range(0, len(rows), batch_size)
+    ]
+    return np.concatenate([*blocks[:-1], blocks[-1] if len(blocks[-1]) else rows[-1:]])
