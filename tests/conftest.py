@@ -12,6 +12,9 @@ os.environ["XLA_FLAGS"] = (
 )
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # that of the user's home
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# torch's builds for GPUs bring triton, whose LLVM aborts a process that has tensorflow's. No test
+# needs it, and torch does without.
+sys.modules.setdefault("triton", None)
 
 
 @pytest.fixture(scope="session")

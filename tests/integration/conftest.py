@@ -14,7 +14,7 @@ from configs import quickstart
 
 
 def get_config():
-    config = quickstart.get_config("t2t")
+    config = quickstart.get_config({variant!r})
     config.data.data_dir = {data_dir!r}
     text = config.model.text
     config.data.text.max_length = text.encoder.max_positions = 16
@@ -27,12 +27,54 @@ def get_config():
     return config
 """
 
+# Two of EfficientNet's stages compile in seconds; batch normalization, dropped layers and augmented
+# pictures are all there.
+IMAGES = """
+import os
+import time
+
+from xmodal.evals import Embedder
+from xmodal.models.encoders import efficientnet
+
+efficientnet.STAGES = efficientnet.STAGES[:2]
+embed = Embedder.__call__
+
+
+def wait_to_be_killed(*arguments, **options):
+    found = embed(*arguments, **options)
+    open(os.environ["STOP_IN_EVALUATION"], "x").close()
+    time.sleep(600)
+
+
+if "STOP_IN_EVALUATION" in os.environ:
+    Embedder.__call__ = wait_to_be_killed
+"""
+
 
 @pytest.fixture
 def tiny_config(few_shapes, tmp_path):
     """Path of a config file of a small text-only experiment."""
     path = tmp_path / "tiny.py"
-    path.write_text(CONFIG.format(data_dir=few_shapes))
+    path.write_text(CONFIG.format(variant="t2t", data_dir=few_shapes))
+    return path
+
+
+@pytest.fixture
+def image_config(few_shapes, tmp_path):
+    """Path of a config file of images and captions.
+
+    Where STOP_IN_EVALUATION names a file, the first evaluation makes it and then waits.
+    """
+    path = tmp_path / "images.py"
+    config = CONFIG.format(variant="i2t", data_dir=few_shapes)
+    settings = (
+        "config.data.image.size = 24",
+        "config.model.image.encoder.drop_connect = 0.2",
+        "config.model.image.projection = {'width': 32}",
+        "return config",
+    )
+    config = config.replace("return config", "\n    ".join(settings))
+    path.write_text(IMAGES + config)
     return path
 
 

@@ -27,14 +27,20 @@ STORED = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True])
-def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path, stored):
+def test_two_processes_train_like_one(
+    tiny_config, image_config, start, read_arrays, tmp_path, stored
+):
+    """Images and captions; captions with stored features."""
+    config = tiny_config if stored else image_config
     if stored:
         changes = STORED.format(folder=str(tmp_path / "features"))
-        tiny_config.write_text(tiny_config.read_text().replace("    return config\n", changes))
+        config.write_text(config.read_text().replace("    return config\n", changes))
 
     def begin(run_dir, **kwargs):
+        # Whole batches, of which the second process has rows, and a rest, of which it has none.
+        batch_size = "--config.evals.shapes.batch_size=24"
         steps = f"--config.total_steps={TOTAL_STEPS}"
-        return start(f"--config={tiny_config}", f"--workdir={run_dir}", steps, **kwargs)
+        return start(f"--config={config}", f"--workdir={run_dir}", steps, batch_size, **kwargs)
 
     together = {
         "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",

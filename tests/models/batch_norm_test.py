@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from torch_import import import_torch
 
 from xmodal.models.batch_norm import BatchNorm
 from xmodal.models.mode import Mode
@@ -77,7 +76,7 @@ def test_policies(policy, mode, uses_batch):
 @pytest.mark.parametrize("shape", [(6, 7), (5, 3, 7), (4, 3, 2, 7)])
 def test_equals_torch(shape):
     """With torch's momentum, epsilon and unbiased running variance; torch has channels second."""
-    torch = import_torch()
+    torch = pytest.importorskip("torch")
     x, variables = _problem(shape)
     kind = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d}[len(shape)]
     norm = kind(shape[-1])

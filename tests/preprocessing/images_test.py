@@ -6,7 +6,6 @@ import numpy as np
 import PIL.Image
 import pytest
 import tensorflow as tf
-from torch_import import import_torch
 
 from xmodal.preprocessing import AugmentConfig, ImageConfig, decode_image, prepare_images
 from xmodal.preprocessing.augment import draw
@@ -102,7 +101,7 @@ def test_simclr_crop_equals_plain_loops(height, width, size, fraction):
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (51, 90), (41, 28), (37, 300)])
 def test_torchvision_crop_equals_torch(height, width):
     """The shorter side becomes 32, the longer one in proportion, rounded down; then the center."""
-    torch = import_torch()
+    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(height)
     picture = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
     config = ImageConfig(size=28, eval_crop=0.875, eval_recipe="torchvision")

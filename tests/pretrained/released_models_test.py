@@ -9,7 +9,6 @@ import numpy as np
 import parity
 import pytest
 from published_polysemous import make_pcme, torch_pixels
-from torch_import import import_torch
 from torch_resnet import make_resnet
 
 from xmodal.config import UserError
@@ -34,7 +33,7 @@ IMAGES = parity.images(len(LENGTHS), 75)
 @pytest.fixture
 def torch(monkeypatch):
     monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
-    return import_torch()
+    return pytest.importorskip("torch")
 
 
 def embed(folder):

@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from torch_import import import_torch
 
 from xmodal.config import UserError
 from xmodal.models import Mode
@@ -38,7 +37,7 @@ def _cell(cell, torch_rnn, suffix, width):
 @pytest.mark.parametrize("cell", GATES)
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (1, True), (2, True)])
 def test_equals_torch(cell, layers, bidirectional, tower):
-    torch = import_torch()
+    torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     width, table = 5, np.random.default_rng(1).normal(size=(11, 3)).astype(np.float32)
     kind = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell]
