@@ -49,7 +49,10 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
         ({"scores": "s.npy", "rankings": "r.json"}, "not scores and rankings"),
         ({"embeddings": "e.npz", "similarity": "dot", "ids": "i.npz"}, "Ids are for a matrix"),
         ({"scores": "s.npy", "similarity": "dot"}, "Similarity 'dot' is for embeddings; scores"),
-        ({"rankings": "r.json", "bootstrap_samples": 0}, "0 bootstrap samples are too few"),
+        (
+            {"rankings": "r.json", "bootstrap_samples": 0},
+            "bootstrap_samples is 0; it has to be at least 1",
+        ),
     ],
 )
 def test_arguments_that_do_not_go_together(annotations, given, message):

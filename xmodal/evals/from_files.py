@@ -10,13 +10,12 @@ evaluation.save("results")
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, lookup
+from xmodal.config import UserError, lookup, read
 from xmodal.evals.evaluation import Evaluation, judge
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs import arrays, lists
@@ -75,15 +74,15 @@ def evaluate(
         found = " and ".join(kinds) or "none"
         raise UserError(f"Give one of embeddings, scores and rankings, not {found}.")
     (kind,) = kinds
-    _check_draws(bootstrap_samples, seed)
+    section = {
+        "type": "boards",
+        "annotations": str(annotations) if isinstance(annotations, os.PathLike) else annotations,
+        "boards": (boards,) if isinstance(boards, str) else boards,
+        "bootstrap_samples": bootstrap_samples,
+        "seed": seed,
+    }
+    options = read(BoardsOptions, "evaluate", section)
     source = _load(kind, given[kind], ids, similarity)
-    options = BoardsOptions(
-        type="boards",
-        annotations=annotations,
-        boards=_list_names(boards),
-        bootstrap_samples=int(bootstrap_samples),
-        seed=int(seed),
-    )
     item_ids = None if isinstance(source, RankedLists) else ids_of(source)
     evaluator = boards_of_annotations(
         options, split, source.place, item_ids, partial=partial, mesh=mesh
@@ -91,26 +90,6 @@ def evaluate(
     if other is not None:
         evaluator.check_comparable(other)
     return judge(evaluator, source, name=name or _name_of(given[kind]))
-
-
-def _check_draws(samples: Any, seed: Any) -> None:
-    for name, value in (("bootstrap_samples", samples), ("seed", seed)):
-        if not isinstance(value, Integral):
-            raise UserError(f"{name} is {value!r}; give a whole number.")
-    if samples < 1:
-        raise UserError(f"{samples} bootstrap samples are too few; the papers draw 1000.")
-    if seed < 0:
-        raise UserError(f"The seed {seed} is negative; give 0 or more.")
-
-
-def _list_names(boards: Any) -> tuple[str, ...] | None:
-    """Names of boards as a tuple; one may be given by itself."""
-    if boards is None:
-        return None
-    names = [boards] if isinstance(boards, str) or not hasattr(boards, "__iter__") else boards
-    if strange := [name for name in names if not isinstance(name, str)]:
-        raise UserError(f"boards name {strange[0]!r}; give a list of names of boards, or None.")
-    return tuple(names)
 
 
 def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:

@@ -415,8 +415,6 @@ def test_missing_files_and_names(tmp_path):
     write_files(tmp_path)
     with pytest.raises(ValueError, match="Unknown split 'train'; known: validation, test"):
         annotations.read_annotations(tmp_path, "train")
-    with pytest.raises(ValueError, match=r"annotations are None; name the folder"):
-        annotations.read_annotations(None, "test")
     (tmp_path / "original_caption_to_image.json").unlink()
     (tmp_path / "sits_test.csv").unlink()
     with pytest.raises(ValueError, match=r"test split: add sits_test\.csv, or original_caption_to"):

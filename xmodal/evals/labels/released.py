@@ -95,8 +95,6 @@ class ReleasedFiles:
         Raises:
           UserError: the folder or all of its files are missing, or two files of one name differ.
         """
-        if not isinstance(folder, str | os.PathLike):
-            raise UserError(f"The annotations are {folder!r}; name the folder they are in.")
         self.folder, self._split = Path(folder), split
         self.differences: list[str] = []
         if not self.folder.is_dir():
