@@ -67,8 +67,8 @@ def open_images(folder: pathlib.Path, *names: str) -> ImageFiles:
     Args:
       folder: of the files that were fetched by hand.
       names: without ending: `train2014` is the folder `train2014`, or the archive `train2014.zip`,
-        `.tar`, `.tar.gz` or `.tgz`. A folder that holds nothing but one of the same name, as some
-        archives unpack, is passed through.
+        `.tar`, `.tar.gz` or `.tgz`. A folder may hold its images in another of these names, as some
+        archives unpack.
 
     Raises:
       FileNotFoundError: there is none.
@@ -90,7 +90,8 @@ def find_images(folder: pathlib.Path, *names: str) -> ImageFiles | None:
     if path is None:
         return None
     if path.is_dir():
-        return _Folder(path / path.name if (path / path.name).is_dir() else path)
+        inner = (path / name for name in names if (path / name).is_dir())
+        return _Folder(next(inner, path))
     return _Zip(path) if path.suffix == ".zip" else _Tar(path)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import zipfile
 import zlib
 
 import numpy as np
@@ -179,6 +180,28 @@ def test_an_image_is_kept_if_and_only_if_training_can_decode_it(kind):
                 assert pixels.shape[2] == 3
                 assert pixels.size
     assert kept
+
+
+def test_photographs_without_their_end_are_refused(real_data):
+    with zipfile.ZipFile(real_data / "coco" / "images_160.zip") as archive:
+        names = [name for name in archive.namelist() if name.endswith(".jpg")]
+        assert len(names) == 1060
+        for name in names:
+            with pytest.raises(BadImageError, match="^truncated image"):
+                checked_image(archive.read(name)[:-2])
+
+
+def test_images_without_pixels_are_refused():
+    png, jpeg = (bytearray(_encode(_picture(), name)) for name in ("PNG", "JPEG"))
+    png[16:20] = bytes(4)
+    png[29:33] = struct.pack(">I", zlib.crc32(png[12:29]))
+    sides = jpeg.index(b"\xff\xc0") + 5
+    jpeg[sides : sides + 2] = bytes(2)
+    for encoded in (bytes(png), bytes(jpeg)):
+        with pytest.raises(BadImageError, match="^not an image"):
+            checked_image(encoded)
+        with pytest.raises(ValueError, match="damaged"):
+            decode_image(encoded)
 
 
 def test_far_too_large_images_are_refused_before_they_are_decoded(monkeypatch):
