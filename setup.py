@@ -15,7 +15,10 @@ setuptools.setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
     packages=setuptools.find_packages(include=["xmodal", "xmodal.*", "data_prep", "data_prep.*"]),
-    package_data={"data_prep": ["*/README.md", "*/CITATIONS.bib"]},
+    package_data={
+        "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
+        "xmodal": ["py.typed"],
+    },
     install_requires=[
         "absl-py>=2.1,<3",
         "array_record>=0.8,<0.10",
@@ -58,6 +61,7 @@ setuptools.setup(
             "eccv_caption==0.1.0",
             "import-linter>=2.1,<3",
             "lmdb>=1.4,<3",
+            "mypy>=1.18,<3",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.15,<0.18",

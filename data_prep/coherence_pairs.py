@@ -157,7 +157,7 @@ def flags(
     return tuple(values[row[column]] for column in columns)
 
 
-class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
+class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder of labeled pairs, without images or, in the configs `*images`, with them.
 
     A picture with two captions is two examples, since each caption has labels of its own. That is
@@ -197,7 +197,7 @@ class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
         pairs = self._read_pairs(folder)
         if "test" in pairs:
             kept, dropped = deduplicated(pairs["test"], pairs["train"])
-            pairs["test_deduplicated"] = kept
+            pairs["test_deduplicated"] = list(kept)
             self.info.metadata["deduplicated"] = dict(dropped)
         return {split: self._records(group, folder / "images") for split, group in pairs.items()}
 

@@ -122,12 +122,12 @@ def _records(
             (id_, text if isinstance(text, str) else read_caption(text, row.where))
             for id_, text in row.captions[:most_captions]
         ]
+        good = [(id_, text) for id_, text in captions if isinstance(text, str)]
         bad = next((text for _, text in captions if isinstance(text, LeftOut)), None)
-        example = schema.captioned_example(row.image_id, captions, image=image)
-        yield bad or (row.image_id, example)
+        yield bad or (row.image_id, schema.captioned_example(row.image_id, good, image=image))
 
 
-class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):
+class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder of a dataset of links, of which many are dead: the rows that have a sound image."""
 
     VERSION = tfds.core.Version("1.0.0")

@@ -6,6 +6,7 @@ import os
 import pathlib
 import platform
 import time
+from typing import Any
 
 import jax
 
@@ -17,7 +18,9 @@ def use_compilation_cache() -> None:
     `JAX_COMPILATION_CACHE_MAX_SIZE` are respected. Several processes may share the folder: JAX
     locks it while the size is limited, and compiles where an entry cannot be read.
     """
-    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+    # Flags of JAX are attributes that type checkers do not see.
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = os.path.join(root, "xmodal", "compiled", _machine())
@@ -29,7 +32,7 @@ def use_compilation_cache() -> None:
         return
     _remove_unfinished(pathlib.Path(folder))
     jax.config.update("jax_compilation_cache_dir", folder)
-    if jax.config.jax_compilation_cache_max_size == -1:
+    if config.jax_compilation_cache_max_size == -1:
         jax.config.update("jax_compilation_cache_max_size", 8 * 2**30)
 
 

@@ -22,8 +22,12 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
+if typing.TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
 R = TypeVar("R")
+Section = TypeVar("Section", bound="DataclassInstance")
 
 
 class UserError(ValueError):
@@ -93,7 +97,9 @@ def setting(default: Any = dataclasses.MISSING, **bounds: Any) -> Any:
     return dataclasses.field(default=default, metadata={"bounds": Bounds(**bounds)})
 
 
-def read(cls: type[T], where: str, given: Mapping[str, Any] | T, *, instead: str = "") -> T:
+def read(
+    cls: type[Section], where: str, given: Mapping[str, Any] | Section, *, instead: str = ""
+) -> Section:
     """Returns a section of a config as its dataclass.
 
     Args:
@@ -138,8 +144,11 @@ def as_dict(section: Any) -> Any:
 
 
 def read_named(
-    where: str, section: Mapping[str, Any], table: Mapping[str, R], cls: Callable[[R], type[T]]
-) -> tuple[R, T]:
+    where: str,
+    section: Mapping[str, Any],
+    table: Mapping[str, R],
+    cls: Callable[[R], type[Section]],
+) -> tuple[R, Section]:
     """Returns the row of a table that a section names, and its other keys as a dataclass.
 
     Args:
@@ -267,7 +276,9 @@ def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
     if value is None and type(None) in kinds:
         return None
     for each in kinds:
-        if dataclasses.is_dataclass(each) and isinstance(value, (Mapping, each)):
+        if not (isinstance(each, type) and dataclasses.is_dataclass(each)):
+            continue
+        if isinstance(value, (Mapping, each)):
             return read(each, where, value)
     if int in kinds and isinstance(value, str) and value.isdecimal():
         value = int(value)  # set on the command line in place of a length such as "3 epochs"

@@ -17,9 +17,9 @@ import re
 import sys
 
 from xmodal.config import UserError
-from xmodal.pretrained.converters import CONVERTERS, convert
+from xmodal.pretrained.converters import CONVERTERS, Converter, convert
 from xmodal.pretrained.folder import check_new, save_tower
-from xmodal.pretrained.model_converters import MODELS, convert_model
+from xmodal.pretrained.model_converters import MODELS, ModelConverter, convert_model
 from xmodal.pretrained.model_folder import save_model
 
 
@@ -52,10 +52,9 @@ def _parse() -> argparse.Namespace:
     kind.add_argument("--model", choices=sorted(MODELS))
     parser.add_argument("--source", required=True, help="the published weights, local or gs://")
     parser.add_argument("--output", required=True, help="the new folder")
+    rows: dict[str, Converter | ModelConverter] = {**CONVERTERS, **MODELS}
     variants = "; ".join(
-        f"{name}: {', '.join(row.variants)}"
-        for name, row in (*CONVERTERS.items(), *MODELS.items())
-        if row.variants
+        f"{name}: {', '.join(row.variants)}" for name, row in rows.items() if row.variants
     )
     parser.add_argument("--variant", default="", help=f"of those that have several: {variants}")
     parser.add_argument(

@@ -23,7 +23,7 @@ from data_prep.published import Figure
 _LOG_SECONDS = 10.0
 
 
-class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder whose records can be read by index: ArrayRecord unless another format is asked for.
 
     The order of training examples is a permutation of record numbers, so the format that TFDS

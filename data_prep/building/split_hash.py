@@ -37,7 +37,7 @@ class SplitHash:
         Raises:
           UnicodeEncodeError: a text cannot be written as UTF-8.
         """
-        parts = []
+        parts: list[bytes] = []
         for name, label, encode in self._encoders:
             parts += (label, encode(example[name]))
         digest = hashlib.sha256(b"".join(parts)).digest()

@@ -96,7 +96,8 @@ class Joined:
 
     def __init__(self, name: str, data_dir: str | None) -> None:
         self.name = name
-        builder = open_prepared(*name.split("/"), data_dir)
+        dataset, config = name.split("/")
+        builder = open_prepared(dataset, config, data_dir)
         self.is_part = _is_part(dict(builder.info.metadata or {}))
         self._builder = builder
 

@@ -65,18 +65,20 @@ def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: s
     """
     if figure is None or isinstance(figure, Unknown):
         return Row(name, found, None, NOTED, figure.note if figure else note)
-    verdict, expected = OK, figure.value if isinstance(figure, IfPresent) else figure
+    verdict = OK
     if isinstance(figure, Known):
-        verdict, expected, note = KNOWN, figure.value, figure.note
+        verdict, note = KNOWN, figure.note
+    expected = figure.value if isinstance(figure, (IfPresent, Known)) else figure
     if isinstance(expected, Within):
         is_equal = not isinstance(found, str) and expected.low <= found <= expected.high
-        expected, is_less = str(expected), not isinstance(found, str) and found < expected.low
+        is_less = not isinstance(found, str) and found < expected.low
+        shown: Value = str(expected)
     else:
-        is_equal = found == expected
+        is_equal, shown = found == expected, expected
         is_less = not isinstance(found, str) and not isinstance(expected, str) and found < expected
     if not is_equal:
         verdict = PART if part and is_less else DIFFERS
-    return Row(name, found, expected, verdict, note)
+    return Row(name, found, shown, verdict, note)
 
 
 def missing_rows(figures: Mapping[str, Figure], rows: Iterable[Row], *, part: bool) -> list[Row]:

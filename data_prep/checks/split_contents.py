@@ -11,7 +11,7 @@ import concurrent.futures
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -251,7 +251,7 @@ def _is_text(feature: Any) -> bool:
     return isinstance(getattr(feature, "feature", feature), tfds.features.Text)
 
 
-def _as_list(value: Any) -> Iterable[Any]:
+def _as_list(value: Any) -> list[Any]:
     if isinstance(value, np.ndarray):
         return value.tolist() if value.ndim else [value.item()]
     return value if isinstance(value, list) else [value]

@@ -1,7 +1,7 @@
 """CITE and CITE++: steps of recipes and their pictures, with the discourse relations of the two."""
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
@@ -65,7 +65,7 @@ class Builder(CoherencePairsBuilder):
     }
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         figures = {"*/captions of an image": "1"}
         if not config.startswith("plus"):

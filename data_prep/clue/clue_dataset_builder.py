@@ -68,7 +68,7 @@ class Builder(CoherencePairsBuilder):
             self.min_kept = 0.5
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: the leaks of the released split too."""
         del config
         return count_figures(cls.EXPECTED) | {

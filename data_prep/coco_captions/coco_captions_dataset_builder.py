@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
@@ -90,7 +90,7 @@ class Builder(schema.RandomAccessBuilder):
         return self.builder_config.name.startswith("im2txt")
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: of Karpathy's split, or of im2txt's."""
         if config.startswith("im2txt"):
             # Images only: how many captions each part has is not in the papers.
@@ -170,7 +170,7 @@ def _examples(
             detail = f"image {image_id} has {len(captions)} instead of {most}"
             yield LeftOut(photograph.name, "too few captions", detail)
             continue
-        features = {"categories": categories.of(image_id) if categories else []}
+        features: dict[str, Any] = {"categories": categories.of(image_id) if categories else []}
         if pictures is not None:
             read = functools.partial(pictures.read, image_id)
             features["image"] = ImageFile(photograph.name, read)

@@ -51,7 +51,7 @@ class Builder(LinkedCaptionsBuilder):
     EXPECTED: ClassVar[dict[str, int]] = {"train": 3318333, "validation": 15840}
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: Sharma et al. 2018."""
         del config
         figures: dict[str, Figure] = {

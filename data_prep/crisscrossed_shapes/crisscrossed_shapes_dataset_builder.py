@@ -56,13 +56,15 @@ class Builder(RandomAccessBuilder):
         return {"relations": list(TOPICS)} if self.builder_config.name == "relations" else {}
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         if config == "ratings":
             return {"* score with *": Within(0, 5)}
         if config == "rated_captions":
             return {"*/lowest score *": Within(0, 5), "*/highest score *": Within(0, 5)}
-        sizes = {f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()}
+        sizes: dict[str, Figure] = {
+            f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()
+        }
         return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:

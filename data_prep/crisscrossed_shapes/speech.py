@@ -28,7 +28,7 @@ class Speaker:
 
     def pick(self, options: Sequence[str]) -> str:
         """One of the options, all equally likely."""
-        return options[self._rng.integers(len(options))]
+        return options[int(self._rng.integers(len(options)))]
 
     def shuffled(self, items: Sequence[Item]) -> list[Item]:
         """The items in a random order."""

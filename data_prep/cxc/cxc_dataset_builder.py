@@ -86,7 +86,7 @@ class Builder(schema.RandomAccessBuilder):
         return tfds.features.FeaturesDict({**schema.rating_features(), **added})
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: Parekh et al. 2021, and means of the released files."""
         figures: dict[str, Figure] = {}
         for name, count in cls.EXPECTED.items():

@@ -103,4 +103,5 @@ def _rating(where: str, row: Mapping[str, str], task: str, released: bool) -> Ra
             return LeftOut(where, "score not from 0 to 5", row[SCORE])
     if released and row[METHOD] not in METHODS[task]:
         return LeftOut(where, "unknown sampling method", row[METHOD])
-    return Rating(where, *ids, score, row[METHOD])
+    left, right = ids
+    return Rating(where, left, right, score, row[METHOD])

@@ -89,7 +89,7 @@ class Builder(schema.RandomAccessBuilder):
         )
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         if config == "gallery":
             return {"test/records": 5000, "test/rows with fold=?": 1000}

@@ -54,7 +54,7 @@ class Builder(schema.RandomAccessBuilder):
         return self.builder_config.name != "captions"
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: of Karpathy's split, or of that of Entities."""
         figures: dict[str, Figure] = {"*/captions of an image": "5"}
         sizes = cls.EXPECTED["entities" if config == "entities" else "karpathy"]

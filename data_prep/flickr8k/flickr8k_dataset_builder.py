@@ -65,7 +65,7 @@ class Builder(schema.RandomAccessBuilder):
         return schema.captioned_image_features(schema.PIXELS)
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: Hodosh, Young and Hockenmaier 2013."""
         if config == "ratings":
             return {

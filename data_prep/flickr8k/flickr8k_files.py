@@ -93,13 +93,13 @@ def read_captions(folder: pathlib.Path) -> Captions:
         return _read_tidy_captions(folder / "captions.csv.gz")
     if not (folder / "Flickr8k.token.txt").exists() and has_json(folder, file_name("flickr8k")):
         images = in_splits(read_karpathy(folder, "flickr8k"))
-        texts = {
+        captions = {
             each.name: [text for _, text in each.captions]
             for group in images.values()
             for each in group
         }
         splits = {split: [each.name for each in group] for split, group in images.items()}
-        return Captions(texts, splits, WITHOUT_SPLIT)
+        return Captions(captions, splits, WITHOUT_SPLIT)
     texts: dict[str, list[str]] = {}
     for where, row in _read_original(folder / "Flickr8k.token.txt", "key", "caption"):
         image, number = _caption_key(row["key"], where)

@@ -50,7 +50,7 @@ class Builder(LinkedCaptionsBuilder):
     EXPECTED: ClassVar[dict[str, int]] = {"pin_2016_v1_0000.npy": 49_786}
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         figures: dict[str, Figure] = {
             "*/image also in *": _COPIES,

@@ -5,6 +5,7 @@ list for some shard sizes only, so that a sample is known by its url, which stan
 """
 
 import dataclasses
+import functools
 import gzip
 import itertools
 import json
@@ -134,7 +135,7 @@ def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                             url=_text(meta, "url"),
                             caption=_text(meta, "caption"),
                             error="" if image else _text(meta, "error_message") or "not fetched",
-                            read=lambda image=image: image,
+                            read=functools.partial(_give, image),
                         )
                     row += 1
     except (pyarrow.ArrowException, OSError) as error:
@@ -185,9 +186,13 @@ def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
             )
 
 
+def _give(image: bytes) -> bytes:
+    return image
+
+
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (member := archive.next()) is not None:
-        archive.members.clear()  # else the headers of the whole archive stay in memory
+        archive.members.clear()  # type: ignore[attr-defined]  # else the headers of the whole archive stay in memory
         if member.isfile():
             yield member
 

@@ -105,7 +105,8 @@ def scan_csv(
         if not row:
             continue
         if lines.bad:
-            yield LeftOut(where, *lines.bad.split(": ", 1))
+            reason, _, detail = lines.bad.partition(": ")
+            yield LeftOut(where, reason, detail)
         elif len(row) < len(names) or (header and len(row) > len(names)):
             yield LeftOut(where, "malformed row", f"{len(row)} fields instead of {len(names)}")
         else:

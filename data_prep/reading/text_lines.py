@@ -4,6 +4,7 @@ import codecs
 import mmap
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import overload
 
 import numpy as np
 
@@ -52,7 +53,15 @@ class TextLines(Sequence[bytes]):
         start = self._start(number)
         return self._bytes[start : min(start + size, self._ends[number])]
 
-    def __getitem__(self, number: int) -> bytes:
+    @overload
+    def __getitem__(self, number: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[bytes]: ...
+
+    def __getitem__(self, number: int | slice) -> bytes | list[bytes]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
         return self._bytes[self._start(number) : self._ends[number]].removesuffix(b"\r")
 
     def _start(self, number: int) -> int:

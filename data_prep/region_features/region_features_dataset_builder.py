@@ -108,7 +108,7 @@ class Builder(schema.RandomAccessBuilder):
         return schema.captioned_image_features(schema.feature_vector(*self.builder_config.shape))
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         expected = cls.EXPECTED.get(config, {})
         if cls.builder_configs[config].karpathy:
@@ -167,5 +167,6 @@ def _examples(
         image_id = first_id + number if ids is None else int(ids[number])
         ids = files.caption_ids
         caption_ids = [first_id + line if ids is None else int(ids[line]) for line in lines]
-        numbered = list(zip(caption_ids, captions, strict=True))
+        texts = [caption for caption in captions if isinstance(caption, str)]
+        numbered = list(zip(caption_ids, texts, strict=True))
         yield image_id, schema.captioned_example(image_id, numbered, image=features)

@@ -1,7 +1,7 @@
 """SBU Captioned Photos: a million Flickr images, each with a caption by its owner."""
 
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -50,7 +50,7 @@ class Builder(LinkedCaptionsBuilder):
     HELD_OUT: ClassVar[int] = 50_000
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         del config
         held_out = cls.HELD_OUT
@@ -109,6 +109,8 @@ class _Links(LinkList):
                 for texts in lists
             ):
                 raise UnexpectedFilesError(f"{self.path} has no texts {' and '.join(names)}")
+            self.lines: Sequence[bytes]
+            self._captions: Sequence[bytes]
             self.lines, self._captions = (
                 [text.encode("utf-8", "surrogatepass") for text in texts] for texts in lists
             )

@@ -51,7 +51,7 @@ class Builder(schema.RandomAccessBuilder):
         return {"year_averages": averages}
 
     @classmethod
-    def published_figures(cls, config: str) -> dict[str, Figure]:
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
         del config
         return {

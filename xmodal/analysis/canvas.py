@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +14,9 @@ LIGHT = "#d8d8d8"
 COLORS = ("#2f6fab", "#c4572a", "#4a8f4f", "#8a5aa8", "#a98317", "#3f9aa3")
 
 
-def new_figure(width: float, height: float, *, layout: str | None = "constrained") -> "Figure":
+def new_figure(
+    width: float, height: float, *, layout: Literal["constrained"] | None = "constrained"
+) -> "Figure":
     """Returns an empty figure of a size in inches; see matplotlib for layouts."""
     # The figure is built without pyplot: no global state, and no display is looked for.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -20,7 +20,7 @@ import dataclasses
 import json
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -177,7 +177,7 @@ def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPair
         raise UserError("--word_vectors needs texts: give --texts, or a --dataset that has them.")
     words = load_word_vectors(path, bag_of_words.make_vocabulary(everything))
 
-    def encode(each: list[str]) -> np.ndarray:
+    def encode(each: Sequence[str]) -> np.ndarray:
         vectors, coverage = bag_of_words.embed_texts(each, words)
         print(
             f"{path} knows {coverage.share:.1%} of the words; {coverage.empty_texts:,} of "

@@ -29,6 +29,18 @@ class Ragged(NamedTuple):
         return np.cumsum(self.lengths) - self.lengths
 
 
+def ragged(column: np.ndarray | Ragged) -> Ragged:
+    """Returns a column whose rows differ in length, for type checkers."""
+    assert isinstance(column, Ragged)
+    return column
+
+
+def dense(column: np.ndarray | Ragged) -> np.ndarray:
+    """Returns a column whose rows have one shape, for type checkers."""
+    assert isinstance(column, np.ndarray)
+    return column
+
+
 @dataclasses.dataclass(frozen=True)
 class Column:
     """One feature of a dataset.

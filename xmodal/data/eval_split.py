@@ -9,7 +9,7 @@ from etils import epath
 
 from xmodal.config import UserError
 from xmodal.data.batch_spec import batch_spec
-from xmodal.data.columns import STRING, Ragged
+from xmodal.data.columns import STRING, Ragged, dense, ragged
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
@@ -64,7 +64,7 @@ class EvalSplit:
         if self._has_pairs:
             columns = as_captions(columns)
         self.name, self.split = config.dataset, split
-        self.image_ids = columns["image_id"]
+        self.image_ids = dense(columns["image_id"])
         self._read_captions(columns, max_captions)
         self.labels = _label_columns(columns, config.labels)
         self.label_names = source.label_names
@@ -83,9 +83,9 @@ class EvalSplit:
             self.partial = f"{images:,} images, {captions:,} captions"
 
     def _read_captions(self, columns: Mapping[str, np.ndarray | Ragged], most: int | None) -> None:
-        captions, ids = columns.get("captions"), columns.get("caption_ids")
-        if self._config.text is None or captions is None:
-            captions = ids = Ragged(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
+        captions = ids = Ragged(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
+        if self._config.text is not None and "captions" in columns:
+            captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
         counts = captions.lengths if most is None else np.minimum(captions.lengths, most)
         self.caption_rows = np.repeat(np.arange(len(counts)), counts)
         places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -157,7 +157,8 @@ class EvalSplit:
 
         def make_batch(start: int) -> dict[str, np.ndarray]:
             columns = source.get(["image", "image_id"], wanted[start : start + batch_size])
-            return image_columns(columns["image"], config.image) | {"image_id": columns["image_id"]}
+            ids = {"image_id": dense(columns["image_id"])}
+            return image_columns(columns["image"], config.image) | ids
 
         return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
 

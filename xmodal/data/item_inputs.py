@@ -21,5 +21,5 @@ def image_columns(
         image, mask = pad_rows(rows, config.max_regions)
         return {"image": image, "image_mask": mask}
     if images.dtype == STRING:
-        images = prepare_images(images, config, seeds)
+        images = prepare_images(images.tolist(), config, seeds)
     return {"image": images}

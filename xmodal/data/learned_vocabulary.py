@@ -8,6 +8,7 @@ from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
 from xmodal.atomic import replacing
 from xmodal.config import UserError
+from xmodal.data.columns import ragged
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.sources import Source
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
@@ -43,7 +44,7 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
     source = Source(config, "train", ["captions"])
     path = source.folder / _file_name(config.text)
     if not path.exists():
-        texts = source.get(["captions"])["captions"].values
+        texts = ragged(source.get(["captions"])["captions"]).values
         vocabulary = learn_vocabulary([text.decode() for text in texts], config.text)
         with replacing(path) as file:
             file.write("".join(f"{token}\n" for token in vocabulary).encode())

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.config import UserError
-from xmodal.data.columns import Ragged
+from xmodal.data.columns import Ragged, dense, ragged
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.feature_records import IMAGE_FEATURES, TEXT_FEATURES, FeatureReader
 from xmodal.data.item_inputs import image_columns
@@ -70,7 +70,9 @@ def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> in
     config = parse(config)
     source = Source(config, split, needed_columns(config))
     if config.captions_per_image > 1:
-        _check_enough(source.get(["caption_ids"])["caption_ids"].lengths, config.captions_per_image)
+        _check_enough(
+            ragged(source.get(["caption_ids"])["caption_ids"]).lengths, config.captions_per_image
+        )
     return _num_examples(config, source)
 
 
@@ -94,7 +96,7 @@ class _BatchMaker:
         self._columns = [name for name in needed_columns(config) if name not in replaced]
         self._tokenizer = None if config.text is None else load_tokenizer(config)
         if config.examples == "pairs" or TEXT_FEATURES in self._features:
-            self._first_captions = self._source.get(["caption_ids"])["caption_ids"].starts
+            self._first_captions = ragged(self._source.get(["caption_ids"])["caption_ids"]).starts
         for reader in features:
             _check_count(reader, self._source)
 
@@ -104,8 +106,8 @@ class _BatchMaker:
         if self._config.examples == "pairs":
             records = np.searchsorted(self._first_captions, examples, side="right") - 1
         columns = self._source.get(self._columns, records)
-        batch = {"image_id": columns["image_id"]}
-        batch |= {name: columns[name] for name in self._config.labels}
+        batch = {"image_id": dense(columns["image_id"])}
+        batch |= {name: dense(columns[name]) for name in self._config.labels}
         if reader := self._features.get(IMAGE_FEATURES):
             varies = self._source.columns["image"].is_ragged
             length = self._config.image.max_regions if varies else reader.rows
@@ -125,7 +127,7 @@ class _BatchMaker:
         records: np.ndarray,
         columns: Mapping[str, np.ndarray | Ragged],
     ) -> Batch:
-        captions = columns["captions"]
+        captions = ragged(columns["captions"])
         if self._config.examples == "pairs":
             places = (examples - self._first_captions[records])[:, None]
         else:
@@ -140,7 +142,7 @@ class _BatchMaker:
         shape = (*places.shape, ids.shape[-1])
         batch = {
             "text_mask": mask.reshape(shape),
-            "caption_id": columns["caption_ids"].values[chosen],
+            "caption_id": ragged(columns["caption_ids"]).values[chosen],
         }
         if reader := self._features.get(TEXT_FEATURES):
             items = self._first_captions[records][:, None] + places
@@ -191,7 +193,7 @@ def _check_enough(counts: np.ndarray, wanted: int) -> None:
 def _check_count(reader: FeatureReader, source: Source) -> None:
     count = len(source)
     if reader.name == TEXT_FEATURES:
-        count = len(source.get(["caption_ids"])["caption_ids"].values)
+        count = len(ragged(source.get(["caption_ids"])["caption_ids"]).values)
     if reader.count != count:
         raise UserError(
             f"{reader.folder} has features of {reader.count:,} items, and the split has "
@@ -202,4 +204,4 @@ def _check_count(reader: FeatureReader, source: Source) -> None:
 def _num_examples(config: DataConfig, source: Source) -> int:
     if config.examples == "images":
         return len(source)
-    return len(source.get(["caption_ids"])["caption_ids"].values)
+    return len(ragged(source.get(["caption_ids"])["caption_ids"]).values)

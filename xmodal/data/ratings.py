@@ -7,6 +7,7 @@ from etils import epath
 
 import data_prep
 from xmodal.cxc_files import read_cxc_ratings
+from xmodal.data.columns import dense
 from xmodal.data.config import DataConfig
 from xmodal.data.sources import Source, hashes_of, open_builder
 
@@ -24,12 +25,12 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
     columns = Source(dataclasses.replace(config, config="ratings"), split).get(
         ["task", "left_id", "right_id", "score", "method"]
     )
-    tasks = np.char.decode(columns["task"].astype(bytes), "utf-8")
+    tasks = np.char.decode(dense(columns["task"]).astype(bytes), "utf-8")
     pairs = {
-        "left_ids": columns["left_id"],
-        "right_ids": columns["right_id"],
-        "scores": columns["score"],
-        "methods": np.char.decode(columns["method"].astype(bytes), "utf-8"),
+        "left_ids": dense(columns["left_id"]),
+        "right_ids": dense(columns["right_id"]),
+        "scores": dense(columns["score"]),
+        "methods": np.char.decode(dense(columns["method"]).astype(bytes), "utf-8"),
     }
     return {
         str(task): {name: column[tasks == task] for name, column in pairs.items()}

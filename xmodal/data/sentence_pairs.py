@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from xmodal.data.columns import Ragged
+from xmodal.data.columns import Ragged, dense
 from xmodal.data.config import DataConfig
 from xmodal.data.sources import Source, needed_columns
 
@@ -42,11 +42,11 @@ def as_captions(
     of a pair ("images2014"; no year where it is 0); `average`, the year whose mean the set is part
     of, 0 for none.
     """
-    ids = columns["pair_id"]
-    both = np.stack([columns[name] for name in _SENTENCES], axis=1)
+    ids = dense(columns["pair_id"])
+    both = np.stack([dense(columns[name]) for name in _SENTENCES], axis=1)
     lengths = np.full(len(ids), 2, np.int64)
     numbers = (2 * ids[:, None] + np.arange(2)).astype(np.int32)
-    sets = zip(columns["dataset"], columns["year"], strict=True)
+    sets = zip(dense(columns["dataset"]), dense(columns["year"]), strict=True)
     return {
         "image_id": ids,
         "captions": Ragged(both.ravel(), lengths),

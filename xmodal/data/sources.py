@@ -216,9 +216,13 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
         return builder
     if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and not config.manual_dir:
         raise DatasetMissingError(_remedy(builder))
-    folders = {"data_dir": config.data_dir or None, "manual_dir": config.manual_dir or None}
     try:
-        return build(config.dataset, builder_config, **folders)
+        return build(
+            config.dataset,
+            builder_config,
+            data_dir=config.data_dir or None,
+            manual_dir=config.manual_dir or None,
+        )
     except FileNotFoundError as error:
         raise DatasetMissingError(f"{error}\n{_remedy(builder)}") from error
     except UnexpectedFilesError as error:

@@ -8,7 +8,7 @@ from typing import Any
 from etils import epath
 
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance, with_similarity
-from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
+from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
 from xmodal.evals.reports.compare import Difference, compare, flatten, format_comparison
 from xmodal.evals.reports.files import format_csv, format_json, write_files
 from xmodal.evals.reports.report import format_report
@@ -115,7 +115,7 @@ class Evaluation:
         Raises:
           UserError: the folder cannot be written.
         """
-        contents = {
+        contents: dict[str, str | bytes] = {
             RANKS: pack_ranks(self.boards, name=self.name),
             "boards.json": format_json(
                 {result.name: self._describe(result) for result in self.results}
@@ -134,7 +134,7 @@ class Evaluation:
 
     def _describe(self, result: Result) -> dict[str, Any]:
         """A board for `boards.json`."""
-        facts = {
+        facts: dict[str, Any] = {
             "definition": result.definition,
             "label_hash": result.label_hash,
             "similarity": self.similarity,
@@ -168,15 +168,15 @@ def judge(
     Raises:
       UserError: the source is not enough for a single number, or a value is not finite.
     """
-    ranked_by = {ScoreMatrix: "scores", RankedLists: "rankings"}
     results = evaluator.run(source)
+    ranked_by = "rankings" if isinstance(source, RankedLists) else "scores"
     if isinstance(source, Embeddings):
-        source = with_similarity(source, evaluator.options.similarity)
+        ranked_by = with_similarity(source, evaluator.options.similarity).similarity
     provenance = evaluator.provenance
     return Evaluation(
         name=name,
         results=results,
-        similarity=ranked_by.get(type(source)) or source.similarity,
+        similarity=ranked_by,
         provenance=dataclasses.replace(provenance, notes=[*provenance.notes, *notes]),
         samples=evaluator.options.bootstrap_samples,
         seed=evaluator.options.seed,

@@ -116,7 +116,7 @@ def _rank(
     reranker: Reranker | None,
 ) -> dict[tuple[str, str], TaskAnswer]:
     """Answers all retrieval tasks: one pass over the scores of every two galleries."""
-    answers = {}
+    answers: dict[tuple[str, str], TaskAnswer] = {}
     for (left, right), between in scores.items():
         forward, backward = (
             {

@@ -48,7 +48,8 @@ def fold_block(job: Job, rows: Items, columns: Items, params: Any) -> tuple[Stat
     """Returns name -> state of each row, and name -> state of each column, of one block."""
     logits = job.logits(rows.prepared, columns.prepared, params)
     negative = (rows.ids[:, None] != columns.ids[None, :]) & columns.real[None, :]
-    row_states, column_states = {}, {}
+    row_states: State = {}
+    column_states: State = {}
     for name, term in job.terms.items():
         for states, positives, axis in (
             (row_states, rows.positives[:, None], 1),

@@ -24,7 +24,7 @@ def hash_items(inputs: Mapping[str, jax.Array]) -> jax.Array:
     Returns:
       uint32 [N, 2].
     """
-    total = np.uint32(0)
+    total = jnp.uint32(0)
     for column, mask in _MASKS.items():
         if column in inputs:
             total = total + _hash_column(inputs[column], inputs.get(mask))

@@ -67,7 +67,7 @@ class Tower:
 
     def init(self, key: jax.Array, inputs: Mapping[str, Any]) -> tuple[Tree, Tree]:
         """Returns fresh `(params, model_state)`; only shapes and dtypes of the inputs matter."""
-        variables = self.module.init(key, inputs, Modes())
+        variables = dict(self.module.init(key, inputs, Modes()))
         return variables.pop("params", {}), variables
 
     def apply(
@@ -95,12 +95,16 @@ class Tower:
             raise ValueError(f"frozen={unknown} are no parts of a tower; known: {list(PARTS)}")
         variables = {"params": params, **model_state}
         if not train:
-            return self.module.apply(variables, inputs, Modes()), model_state
+            embedding: Any = self.module.apply(variables, inputs, Modes())
+            return embedding, model_state
         modes = Modes(*(Mode.FROZEN if part in frozen else Mode.TRAIN for part in PARTS))
         if key is None and Mode.TRAIN in modes:
             raise ValueError("a tower with train=True drops at random: pass key=jax.random.key(..)")
         rngs = {} if key is None else dict(zip(_STREAMS, jax.random.split(key), strict=True))
-        return self.module.apply(variables, inputs, modes, rngs=rngs, mutable=list(model_state))
+        applied: Any = self.module.apply(
+            variables, inputs, modes, rngs=rngs, mutable=list(model_state)
+        )
+        return applied
 
     @property
     def feature_column(self) -> str | None:
@@ -121,7 +125,8 @@ class Tower:
         """
         self._check_feature_column()
         variables = {"params": params, **model_state}
-        return self.module.apply(variables, inputs, method="frozen_features")
+        features: Any = self.module.apply(variables, inputs, method="frozen_features")
+        return features
 
     def frozen_paths(self, params: Tree) -> list[str]:
         """Returns the paths (`encoder/stem/kernel`) of the parameters behind frozen features.

@@ -66,14 +66,16 @@ def prepare_images(
     if seeds is None or config.augment is None:
         crop = EVALUATION_CROPS[config.eval_recipe]
 
-        def fill(result: np.ndarray, encoded: bytes, _: np.ndarray | None) -> None:
+        def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray | None) -> None:
+            del seed
             result[:] = crop(decode_image(encoded), config.size, config.eval_crop)
     else:
+        augment = config.augment
 
-        def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray) -> None:
-            result[:] = augmented_crop(decode_image(encoded), seed, config.size, config.augment)
+        def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray | None) -> None:
+            result[:] = augmented_crop(decode_image(encoded), seed, config.size, augment)
 
-    rows = [None] * len(images) if seeds is None else seeds
+    rows: Sequence[np.ndarray | None] = [None] * len(images) if seeds is None else list(seeds)
     for _ in _WORKERS.map(fill, results, images, rows):
         pass  # Raises the error of a worker.
     return results
@@ -122,7 +124,8 @@ def augmented_crop(
       uint8 [size, size, 3].
     """
     result = np.empty([size, size, 3], np.uint8)
-    resample(picture, *draw(seed, *picture.shape[:2], config), result)
+    height, width = picture.shape[:2]
+    resample(picture, *draw(seed, height, width, config), result)
     if config.erase:
         erase(result, seed, config.erase)
     return result

@@ -176,7 +176,7 @@ class Tokenizer:
         bits = _random_bits(seed, len(groups) + sum(map(len, groups)))
         draws = _to_uniform(bits[: len(groups)]) / config.change
         others = iter((bits[len(groups) :] % np.uint64(len(self.vocabulary))).tolist())
-        ids = []
+        ids: list[int] = []
         for draw, group in zip(draws, groups, strict=True):
             replacements = list(itertools.islice(others, len(group)))
             if draw >= 1:

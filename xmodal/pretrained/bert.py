@@ -58,8 +58,10 @@ class _Names:
 
 
 _GOOGLE = _Names(
-    embeddings=tuple(
-        f"bert/embeddings/{kind}_embeddings" for kind in ("word", "position", "token_type")
+    embeddings=(
+        "bert/embeddings/word_embeddings",
+        "bert/embeddings/position_embeddings",
+        "bert/embeddings/token_type_embeddings",
     ),
     norm="bert/embeddings/LayerNorm",
     layer="bert/encoder/layer_{}/",
@@ -78,8 +80,10 @@ _GOOGLE = _Names(
     norms=(("gamma", "beta"),),
 )
 _HUGGING_FACE = _Names(
-    embeddings=tuple(
-        f"embeddings.{kind}_embeddings.weight" for kind in ("word", "position", "token_type")
+    embeddings=(
+        "embeddings.word_embeddings.weight",
+        "embeddings.position_embeddings.weight",
+        "embeddings.token_type_embeddings.weight",
     ),
     norm="embeddings.LayerNorm",
     layer="encoder.layer.{}.",
@@ -191,7 +195,7 @@ class _Part(NamedTuple):
     how: str = ""
 
     def change(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        changes = {
+        changes: dict[str, Callable[[np.ndarray], np.ndarray]] = {
             "transposed": np.transpose,
             "heads joined": lambda array: array.reshape(self.shape),
         }

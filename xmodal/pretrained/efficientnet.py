@@ -64,7 +64,9 @@ def _check_pixels(arrays: Mapping[str, np.ndarray]) -> None:
         if match := re.fullmatch(r"normalization(_\d+)?/(mean|variance|[01])", name):
             is_mean = match[2] in ("mean", "0")
             std = np.array(pixels.STD)
-            known = [np.zeros(3), pixels.MEAN] if is_mean else [np.ones(3), std, np.square(std)]
+            known: list[Any] = (
+                [np.zeros(3), pixels.MEAN] if is_mean else [np.ones(3), std, np.square(std)]
+            )
             if not any(np.allclose(np.ravel(array), values, atol=1e-3) for values in known):
                 raise UserError(
                     f"{name} is {np.ravel(array).tolist()}: the weights were trained with other "

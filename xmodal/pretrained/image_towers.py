@@ -74,7 +74,9 @@ def describe_mobilenet_v2(source: Source, variant: str) -> Description:
 
 
 def _keras_kernel(arrays: Mapping[str, np.ndarray]) -> str:
-    return KerasNames(arrays).find("block_16_project", "kernel").name
+    name = KerasNames(arrays).find("block_16_project", "kernel").name
+    assert isinstance(name, str)
+    return name
 
 
 def _describe(

@@ -112,13 +112,13 @@ class Mapper:
           UserError: the result has another shape, or a number that is not finite.
         """
         stacked = not isinstance(sources, str)
-        sources = tuple(sources) if stacked else (sources,)
-        if absent := tuple(source for source in sources if source not in self._arrays):
+        names = (sources,) if isinstance(sources, str) else tuple(sources)
+        if absent := tuple(source for source in names if source not in self._arrays):
             self._missing[name] = absent
             return
         wanted = tuple(shape)[1:] if stacked and not added else tuple(shape)
         changed = []
-        for source in sources:
+        for source in names:
             array = np.asarray(self._arrays[source])
             try:
                 changed.append(array if change is None else change(array))
@@ -136,10 +136,10 @@ class Mapper:
                 )
         join = np.stack if stacked and not added else sum
         self._flat[name] = np.asarray(join(changed), np.float32, order="C")
-        self._loaded[name] = sources
+        self._loaded[name] = names
         words = [how] if how else []
-        if len(sources) > 1 or join is np.stack:
-            words.append(f"{len(sources)} {'added' if added else 'stacked'}")
+        if len(names) > 1 or join is np.stack:
+            words.append(f"{len(names)} {'added' if added else 'stacked'}")
         if words:
             self._reshaped[name] = ", ".join(words)
 

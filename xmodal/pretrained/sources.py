@@ -148,7 +148,7 @@ def _read_shards(folder: epath.Path, table: str) -> dict[str, np.ndarray]:
             f"{folder} is half downloaded: {table} names {len(files)} files, of which "
             f"{', '.join(absent)} is not there."
         )
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for name in files:
         arrays |= array_files.read_safetensors(folder / name)
     if absent := sorted(set(weights) - set(arrays)):

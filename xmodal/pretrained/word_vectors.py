@@ -7,7 +7,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def load_word_vectors(
                 return _collect(_read_npz(path, raw), keep)
             if magic == b"PK":
                 raise UserError(f"{path} is a zip archive: unpack it and name the file inside.")
-            file = gzip.GzipFile(fileobj=raw) if magic == b"\x1f\x8b" else raw
+            file: Any = gzip.GzipFile(fileobj=raw) if magic == b"\x1f\x8b" else raw
             is_binary = path.removesuffix(".gz").endswith(".bin")
             return _collect((_read_binary if is_binary else _read_text)(path, file, keep), keep)
     except FileNotFoundError as error:

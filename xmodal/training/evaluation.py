@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 from absl import logging
@@ -280,7 +280,7 @@ class RunEvaluation:
     def _split(self, name: str, split: str) -> Items:
         key = (repr(self._sources[name]), split)
         if key not in self._splits:
-            self._splits[key] = self._sources[name].open(split)
+            self._splits[key] = cast(Items, self._sources[name].open(split))
         return self._splits[key]
 
     def _embed(

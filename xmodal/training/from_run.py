@@ -66,7 +66,8 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
       UserError: there is no such run or checkpoint.
     """
     step = checkpoints.resolve_step(source.run, source.step)
-    taken, others = [], []
+    taken: list[str] = []
+    others: list[str] = []
     for folder in (_folder(source.run, step, "params"), _folder(source.run, None, "frozen")):
         if folder.exists():
             with ocp.StandardCheckpointer() as checkpointer:

@@ -78,7 +78,9 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         model_state |= given[1]
     if source.model:
         numbers = read_model(source.model).parameters
-        params |= {f"similarity/{name}": np.float32(value) for name, value in numbers.items()}
+        params |= {
+            f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
+        }
     if source.run:
         both = [path for path in params if any(re.match(p, path) for p in source.include)]
         if both:

@@ -91,7 +91,7 @@ def _key(
     for kind, arrays in weights.items():
         for path, array in sorted(arrays.items()):
             digest.update(f"{kind} {path} {array.shape} {array.dtype}".encode())
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
     settings = parts.settings
     section = settings.data.image
     if side == "text":

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import ml_collections
@@ -223,7 +224,8 @@ def stop_signal() -> Iterator[Callable[[int], bool]]:
     service, so that all of them stop at the same step. A second Ctrl-C stops at once.
     """
     is_single = jax.process_count() == 1
-    received, previous = [], {}
+    received: list[int] = []
+    previous: dict[int, Any] = {}
 
     def stop(number: int, frame: object) -> None:
         received.append(number)

@@ -1,6 +1,7 @@
 """Published towers as a model of their own: their weights and a config, and no training."""
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 
 from xmodal import data
@@ -62,7 +63,9 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated),
         parts.shapes,
     )
-    state = TrainState(step=0, params=params, frozen={}, model_state=model_state, opt_state=())
+    state = TrainState(
+        step=jnp.int32(0), params=params, frozen={}, model_state=model_state, opt_state=()
+    )
     weights = from_towers.load_towers(state, parts.settings.init_from)
     if fresh := sorted(set(flatten(params)) - set(weights.params)):
         raise UserError(

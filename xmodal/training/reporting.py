@@ -59,7 +59,7 @@ def make_writer(folder: str) -> "metric_writers.MetricWriter":
 
 def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """`{"optimizer.learning_rate": 0.001}` from a nested config, values TensorBoard can show."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
             flat |= {f"{key}.{inner}": v for inner, v in flat_config(value).items()}

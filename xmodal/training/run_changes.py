@@ -105,7 +105,7 @@ def _flat(settings: RunConfig) -> dict[str, Any]:
     """Returns path -> value, lists and empty sections included."""
 
     def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        flat = {}
+        flat: dict[str, Any] = {}
         for key, value in section.items():
             is_section = isinstance(value, Mapping) and value
             flat |= flatten(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}

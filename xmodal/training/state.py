@@ -42,7 +42,7 @@ class TrainState:
 
 
 def init_params(
-    model: DualEncoder, tasks: tuple[Task, ...], batch: Mapping[str, jax.Array], seed: int
+    model: DualEncoder, tasks: tuple[Task, ...], batch: Mapping[str, Any], seed: int
 ) -> tuple[Tree, Tree]:
     """Returns the first `(params, model_state)` of a model and its tasks.
 

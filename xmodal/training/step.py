@@ -1,6 +1,8 @@
 """The training step: each side once per view, the tasks' losses, one update."""
 
 import dataclasses
+import functools
+import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 
@@ -139,7 +141,8 @@ def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
     chosen = [leaf for path, leaf in flat.items() if re.search(pattern, path)]
     if not chosen:
         raise UserError(f"config.l2.pattern={pattern!r} matches no trained parameter.")
-    return sum(jnp.sum(jnp.square(leaf)) for leaf in chosen)
+    squares = [jnp.sum(jnp.square(leaf)) for leaf in chosen]
+    return functools.reduce(operator.add, squares)
 
 
 def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> TrainState:
@@ -151,7 +154,7 @@ def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> Tra
     return dataclasses.replace(changed, frozen=state.frozen)
 
 
-def jit_step(step: Step, state: TrainState, mesh: Mesh) -> Step:
+def jit_step(step: Step, state: TrainState, mesh: Mesh) -> jax.stages.Wrapped:
     """Returns the step compiled for the layout of `state`; the old state's memory is reused."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     return jax.jit(step, donate_argnums=0, out_shardings=(shardings, mesh_lib.replicated(mesh)))

@@ -259,7 +259,8 @@ def compute_losses(
     """
     flat = flatten(params)
     total = jnp.zeros((), jnp.float32)
-    states, scalars = {}, {}
+    states: Tree = {}
+    scalars: dict[str, jax.Array] = {}
     for task in tasks:
         own = params.get("tasks", {}).get(task.name, {})
         state = model_state.get("tasks", {}).get(task.name, {})
@@ -311,11 +312,11 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
     Raises:
       UserError: an option, or a similarity that a loss cannot use.
     """
-    vector = jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     item = Embedding(vector, log_sigma=vector, extras={"mean": vector})
 
     def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:
-        params = {"similarity": similarity.init()}
+        params: Tree = {"similarity": similarity.init()}
         params["tasks"] = {
             task.name: task.init(jax.random.key(0), views, {}, {})[0] for task in simple
         }

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -105,7 +105,12 @@ def _draw_markers(
     model: str,
     color: Color,
 ) -> None:
-    style = {"color": "white", "fontweight": "bold", "ha": "center", "va": "center_baseline"}
+    style: dict[str, Any] = {
+        "color": "white",
+        "fontweight": "bold",
+        "ha": "center",
+        "va": "center_baseline",
+    }
     for x, metric in enumerate(ranks):
         if model in ranks[metric]:
             rank, y = ranks[metric][model], places[metric][model]

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -14,7 +15,7 @@ _WORD = re.compile(r"\w+")
 _BLOCK = 65_536  # pairs at a time
 
 
-Matrix = np.ndarray | scipy.sparse.csr_array
+Matrix: TypeAlias = np.ndarray | scipy.sparse.csr_array
 # Makes vectors of texts [N]: [N, D].
 TextEncoder = Callable[[Sequence[str]], Matrix]
 
@@ -93,6 +94,6 @@ def _cosines(
 
 def _dots(left: Matrix, right: Matrix) -> np.ndarray:
     """Products of the rows of two matrices of one form, float64 [P]."""
-    if scipy.sparse.issparse(left):
+    if not isinstance(left, np.ndarray):
         return np.asarray(left.multiply(right).sum(axis=1), np.float64).ravel()
     return np.einsum("pd,pd->p", left, right, dtype=np.float64)

@@ -1,6 +1,6 @@
 """Reads rated pairs and texts of captions from prepared datasets."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _read_builder(builder: "DatasetBuilder", split: str) -> dict[str, RatedPairs
     from data_prep.prepared import read_columns
 
     sentences = next((each for each in _SENTENCES if each[0] in builder.info.features), ())
-    columns = read_columns(builder, split, (*_RATED, *sentences))
+    columns: dict[str, Any] = read_columns(builder, split, (*_RATED, *sentences))
     number = len(columns["score"])
     tasks = _strings(columns, "task", number, builder.name)
     methods = _strings(columns, "method", number, "")

@@ -111,7 +111,7 @@ def draw_positives(
     ]
     figure = new_figure(10, 1.2 + max(0.34 * len(summaries), 1.1 * len(per_item), 1.5))
     figure.suptitle(title, fontsize=12, parse_math=False)
-    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1.25, 1))[0]
     axes = left.subplots()
     places = {task: place for place, task in enumerate(rated)}
     for row, each in enumerate(summaries):

@@ -116,7 +116,7 @@ class _Maker:
         pairs, unreachable = self._pairs(definition, task)
         if not pairs.size:
             return None
-        positives = Ragged.from_pairs(*pairs, len(query.ids))
+        positives = Ragged.from_pairs(pairs[0], pairs[1], len(query.ids))
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
         label_hash.add(task, query.ids[rows], gallery.ids[positives.values])
         folds = None
@@ -165,7 +165,8 @@ class _Maker:
         label_hash.add(rule, self._galleries[kinds[0]].ids, *columns)
         folds = None
         if definition.labeled_gallery:
-            folds = tuple((~rows.any(1)).astype(np.int32) for rows in (query, gallery))
+            of_query, of_gallery = (np.asarray(~rows.any(1), np.int32) for rows in (query, gallery))
+            folds = of_query, of_gallery
         positives = relations[0] if len(relations) == 1 else relations
         return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)
 

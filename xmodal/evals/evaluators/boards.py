@@ -68,8 +68,10 @@ class BoardsOptions(Options):
         return f"{first}/mean_recall@10"
 
 
-class BoardsEvaluator(Evaluator):
+class BoardsEvaluator(Evaluator[Source]):
     """Computes boards, see `Evaluator`."""
+
+    options: BoardsOptions
 
     def __init__(
         self,

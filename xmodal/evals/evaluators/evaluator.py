@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from jax.sharding import Mesh
@@ -12,6 +12,8 @@ from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import Result
 from xmodal.losses.similarity import make_similarity
+
+AnySource = TypeVar("AnySource", bound=Source)
 
 
 class Split(Protocol):
@@ -115,7 +117,7 @@ class Provenance:
     records: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Evaluator:
+class Evaluator(Generic[AnySource]):
     """Judges one source after another on the same labels, whose facts are its `provenance`."""
 
     options: Options
@@ -132,7 +134,7 @@ class Evaluator:
           UserError: labels differ, or there is no board that both have.
         """
 
-    def run(self, source: Source) -> list[Result]:
+    def run(self, source: AnySource) -> Sequence[Result]:
         """Returns all results of a source.
 
         Raises:
@@ -141,7 +143,7 @@ class Evaluator:
         raise NotImplementedError
 
 
-class NumbersEvaluator(Evaluator):
+class NumbersEvaluator(Evaluator[Embeddings]):
     """Judges the splits of prepared datasets by numbers alone, see `Evaluator`."""
 
     def __init__(

@@ -1,7 +1,8 @@
 """Correlation of a model's scores with gold scores of sentence pairs, as in SemEval STS."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -27,6 +28,8 @@ class PairsEvaluator(NumbersEvaluator):
     name of the set; `average`, a year over whose sets correlations are averaged without weights,
     as `avg<year>`, or 0. Correlations are in -1..1, as SemEval prints them.
     """
+
+    options: PairsOptions
 
     def _read(self, sides: Collection[str]) -> None:
         if "text" not in sides:
@@ -95,7 +98,7 @@ def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _correlate(function: object, scores: np.ndarray, gold: np.ndarray) -> float:
+def _correlate(function: Callable[..., Any], scores: np.ndarray, gold: np.ndarray) -> float:
     if len(gold) < 2 or np.ptp(scores) == 0 or np.ptp(gold) == 0:
         return float("nan")
     return float(function(scores, gold).statistic)

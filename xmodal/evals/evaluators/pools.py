@@ -59,6 +59,8 @@ class PoolsEvaluator(NumbersEvaluator):
     ids alone: all models meet the same ones. A median between two ranks stays a half.
     """
 
+    options: PoolsOptions
+
     def _read(self, sides: Collection[str]) -> None:
         if not {"image", "text"} <= set(sides):
             raise UserError(

@@ -39,6 +39,8 @@ class RelationsOptions(Options):
 class RelationsEvaluator(NumbersEvaluator):
     """Average precision per relation over images and their own captions, see `Evaluator`."""
 
+    options: RelationsOptions
+
     def _read(self, sides: Collection[str]) -> None:
         where, split, options = self._where, self._split, self.options
         if not {"image", "text"} <= set(sides):
@@ -55,7 +57,7 @@ class RelationsEvaluator(NumbersEvaluator):
             )
         if options.select:
             known = [known[position] for position in options.select]
-            labels = labels[:, list(options.select)]
+            labels = labels[:, np.array(options.select)]
         self._names = options.names or tuple(known)
         if len(self._names) != labels.shape[1]:
             raise UserError(

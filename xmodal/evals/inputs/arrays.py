@@ -9,6 +9,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -91,12 +92,12 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
         (embeddings.image_ids, embeddings.images),
         (embeddings.caption_ids, embeddings.captions),
     )
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     for names, pair in zip(_EMBEDDING_NAMES, values, strict=True):
         if pair[1] is not None:
             arrays |= zip(names, pair, strict=True)
     arrays[_SIMILARITY] = np.array(embeddings.similarity)
-    arrays |= {key: np.float32(value) for key, value in embeddings.parameters.items()}
+    arrays |= {key: np.asarray(value, np.float32) for key, value in embeddings.parameters.items()}
     for task, predictions in embeddings.predictions.items():
         parts = predictions.split()
         arrays |= {
@@ -318,6 +319,8 @@ def _read_predictions(
                 "row for every image and every caption."
             )
     return {
-        task: Predictions(*(np.asarray(parts[kind], np.float32) for kind in wanted))
+        task: Predictions(
+            np.asarray(parts["images"], np.float32), np.asarray(parts["captions"], np.float32)
+        )
         for task, parts in found.items()
     }

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -58,7 +58,19 @@ def ids_of(source: Embeddings | ScoreMatrix) -> dict[str, np.ndarray]:
     return {kind: each for kind, each in ids.items() if each is not None}
 
 
-def order_embeddings(source: Embeddings, labels: Labels) -> Embeddings:
+class Ids(Protocol):
+    """Items of a split by id: those of `Labels`, or of a prepared dataset."""
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        """Integers [N]."""
+
+    @property
+    def caption_ids(self) -> np.ndarray:
+        """Integers [M]."""
+
+
+def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     """Returns the embeddings in the order of the split; arrays already in it are not copied."""
     at = _find(source, labels)
     arrays = {"image": source.images, "caption": source.captions}
@@ -110,7 +122,7 @@ class ReorderedMatrix:
         return ReorderedMatrix(self._matrix.T, self._columns, self._rows)
 
 
-def _find(source: Embeddings | ScoreMatrix, labels: Labels) -> dict[str, np.ndarray]:
+def _find(source: Embeddings | ScoreMatrix, labels: Ids) -> dict[str, np.ndarray]:
     """Position in the source of every item of the split, by kind."""
     wanted = {"image": np.asarray(labels.image_ids), "caption": np.asarray(labels.caption_ids)}
     return {kind: Positions(kind, ids)(wanted[kind]) for kind, ids in ids_of(source).items()}

@@ -54,8 +54,11 @@ class Predictions:
         Of B images, float32 [B, M, C]; if `transposed`, of B captions, float32 [B, N, C].
         """
         if transposed:
-            return jnp.swapaxes(self.combine(self.images, self.captions[queries]), 0, 1)
-        return self.combine(self.images[queries], self.captions)
+            return jnp.swapaxes(self._combine(self.images, self.captions[queries]), 0, 1)
+        return self._combine(self.images[queries], self.captions)
+
+    def _combine(self, images: np.ndarray, captions: np.ndarray) -> jax.Array:
+        return self.combine(jnp.asarray(images), jnp.asarray(captions))
 
     def split(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns parts of images [N, C] and captions [M, C] whose sums are the logits.
@@ -71,8 +74,8 @@ class Predictions:
         # Of all pairs, those near 1/2 tell the logits best.
         at = np.abs(_logits(sample)).max(axis=1).argmin()
         image, caption = rows[at : at + 1], columns[at : at + 1]
-        of_images = _logits(self.combine(self.images, self.captions[caption]))[:, 0]
-        of_captions = _logits(self.combine(self.images[image], self.captions))[0]
+        of_images = _logits(self._combine(self.images, self.captions[caption]))[:, 0]
+        of_captions = _logits(self._combine(self.images[image], self.captions))[0]
         of_captions = of_captions - _logits(sample[at])
         sums = jax.nn.sigmoid(of_images[rows] + of_captions[columns])
         if np.abs(sample - sums).max() > _TOLERANCE:
@@ -83,7 +86,7 @@ class Predictions:
         return of_images, of_captions
 
 
-def _logits(probabilities: jax.Array) -> np.ndarray:
+def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:
     clipped = np.clip(np.asarray(probabilities, np.float64), _SMALLEST, 1 - _SMALLEST)
     return np.log(clipped / (1 - clipped)).astype(np.float32)
 

@@ -39,7 +39,7 @@ class Best(NamedTuple):
 
     score: np.ndarray  # [Q]
     first: np.ndarray  # int32 [Q], the first item of this score among the positives
-    count: np.ndarray  # [Q], positives of this score
+    number: np.ndarray  # [Q], positives of this score
 
 
 class Asked(NamedTuple):
@@ -60,8 +60,8 @@ class Counts(NamedTuple):
 class Tops(NamedTuple):
     """Lists so far, one per device, of the columns that it has seen."""
 
-    scores: jax.Array  # [devices, Q, depth]
-    items: jax.Array  # int32 [devices, Q, depth]
+    scores: jax.Array | np.ndarray  # [devices, Q, depth]
+    items: jax.Array | np.ndarray  # int32 [devices, Q, depth]
 
 
 class Side(NamedTuple):
@@ -153,7 +153,8 @@ def join(side: Side, mesh: Mesh) -> tuple[list[Counts], Tops]:
     depth = scores.shape[2]
     scores, items = np.concatenate(scores, axis=1), np.concatenate(items, axis=1)
     at = np.lexsort((items, -scores), axis=1)[:, :depth]
-    return counts, Tops(*(np.take_along_axis(each, at, axis=1) for each in (scores, items)))
+    scores, items = (np.take_along_axis(each, at, axis=1) for each in (scores, items))
+    return counts, Tops(scores, items)
 
 
 @functools.partial(jax.jit, static_argnames=("sizes", "exclude_self"))
@@ -261,7 +262,7 @@ def _merge(tops: Tops, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, a
     tile = tile if axis == 0 else tile.T
     depth = tops.scores.shape[1]
 
-    def rows_of(values: jax.Array) -> jax.Array:
+    def rows_of(values: jax.Array | np.ndarray) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(values, query, len(tile))
 
     # Earlier items stand first, and top_k keeps the order of equal scores.

@@ -11,6 +11,7 @@ from xmodal.evals.ranking.from_scores import (
     compute_list_values,
     compute_r,
     has_positives,
+    listed_positives,
 )
 
 
@@ -28,7 +29,7 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer
     values, missing = {}, {}
     rank = None
     if not set(task.metrics) <= set(LIST_METRICS):
-        rank, known = _ranks(table, task.positives, length)
+        rank, known = _ranks(table, listed_positives(task), length)
         complete = length >= (gallery if task.folds is None else _fold_sizes(task))
         known |= complete | ~is_query
         recalls = compute_recall_values(rank, task.metrics)
@@ -73,7 +74,7 @@ def _ranks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Place of the first positive, or the length of a list without one; whether it is known."""
     hits = positives.contains(np.arange(len(table))[:, None], table)
-    found = hits.any(axis=1)
+    found = np.any(hits, axis=1)
     return np.where(found, hits.argmax(axis=1), length).astype(np.int32), found
 
 

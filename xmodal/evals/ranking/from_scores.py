@@ -56,13 +56,14 @@ def answer_tasks(
         return [], []
     both = (forward, backward)
     questions = (
-        [Question(task.positives, task.folds) for task in tasks if _asks_ranks(task)]
+        [Question(listed_positives(task), task.folds) for task in tasks if _asks_ranks(task)]
         for tasks in both
     )
-    depths = tuple(
+    of_forward, of_backward = (
         max((_needed_depth(task) + 1 for task in tasks if _is_listed(task)), default=0)
         for tasks in both
     )
+    depths = of_forward, of_backward
     answers = compute_ranks(scores, *questions, exclude_self=exclude_self, depths=depths)
     found = []
     for tasks, each, side in zip(both, answers, (scores, scores.transpose()), strict=True):
@@ -73,7 +74,13 @@ def answer_tasks(
                 for task in tasks
             ]
         )
-    return tuple(found)
+    return found[0], found[1]
+
+
+def listed_positives(task: RetrievalTask) -> Ragged:
+    """Returns the positives of a task that asks for ranks, which are always listed."""
+    assert isinstance(task.positives, Ragged)
+    return task.positives
 
 
 def has_positives(task: RetrievalTask) -> np.ndarray:
@@ -172,7 +179,7 @@ def _count_r_precision(
             )
     depths = [compute_r(task, relation) for relation in task.relations]
     hits, tied = count_hits(scores, task.relations, depths, task.folds)
-    return 100.0 * np.mean(hits / np.maximum(depths, 1), axis=0), tied.any(axis=0)
+    return 100.0 * np.mean(hits / np.maximum(depths, 1), axis=0), np.any(tied, axis=0)
 
 
 def count_hits(
@@ -208,7 +215,7 @@ def count_hits(
             rising = np.sort(row)  # ten times faster than a stable order of the positions
             for n, (relation, r) in enumerate(zip(relations, depths, strict=True)):
                 first, tied[n, query] = _take_first(row, rising, r[query])
-                counts[n, query] = np.sum(relation.contains(query, theirs[first]))
+                counts[n, query] = np.sum(relation.contains(np.asarray(query), theirs[first]))
     return counts, tied
 
 

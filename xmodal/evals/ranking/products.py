@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.config import UserError
+from xmodal.evals.inputs.galleries import ReorderedMatrix
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.finite import count_not_finite, refuse_not_finite
 from xmodal.losses.similarity import make_similarity
@@ -46,6 +47,9 @@ class Scores(Protocol):
     shape: tuple[int, int]
     tile_shape: tuple[int, int]
     mesh: Mesh
+
+    def is_symmetric(self) -> bool:
+        """Whether scores within one gallery are the same from either end, as far as is known."""
 
     def tile(self, i: int, j: int) -> jax.Array:
         """Scores [B, M] of queries iB.. and items jM..; those of padding are arbitrary."""
@@ -98,7 +102,7 @@ class Gallery:
         for start in starts:
             block = vectors[start : start + self.rows]
             padding = [(0, self.rows - len(block))] + [(0, 0)] * (vectors.ndim - 1)
-            block = prepare(np.pad(np.asarray(block, np.float32), padding))
+            block = prepare(jnp.asarray(np.pad(np.asarray(block, np.float32), padding)))
             if self._prepared is None:
                 padded = len(starts) * self.rows
                 self._prepared = jax.tree.map(
@@ -244,6 +248,10 @@ class _Transposed:
         """See `Scores.check_finite`."""
         self._base.check_finite(asked)
 
+    def is_symmetric(self) -> bool:
+        """See `Scores.is_symmetric`."""
+        return self._base.is_symmetric()
+
     def transpose(self) -> Scores:
         """See `Scores.transpose`."""
         return self._base
@@ -253,7 +261,11 @@ class SavedScores:
     """A score matrix from elsewhere, such as that of a model that reads both items at once."""
 
     def __init__(
-        self, matrix: np.ndarray, *, block_size: int = 1024, mesh: Mesh | None = None
+        self,
+        matrix: np.ndarray | ReorderedMatrix,
+        *,
+        block_size: int = 1024,
+        mesh: Mesh | None = None,
     ) -> None:
         """Wraps a matrix [Q, N] of any float type, in memory or mapped from a file.
 
@@ -262,8 +274,11 @@ class SavedScores:
         """
         self.mesh = mesh = mesh or _one_device()
         group = _GROUP * mesh.shape[BATCH_AXIS]
-        self.shape = matrix.shape
-        self.tile_shape = tuple(_choose_rows(size, block_size, group) for size in matrix.shape)
+        queries, items = self.shape = matrix.shape[0], matrix.shape[1]
+        self.tile_shape = (
+            _choose_rows(queries, block_size, group),
+            _choose_rows(items, block_size, group),
+        )
         self._matrix, self._block_size = matrix, block_size
         self._finite = False
 
@@ -289,7 +304,11 @@ class SavedScores:
         refuse_not_finite(blocks, asked, "the model diverged or the file is damaged.")
         self._finite = True
 
-    def transpose(self) -> "SavedScores":
+    def is_symmetric(self) -> bool:
+        """See `Scores.is_symmetric`."""
+        return False
+
+    def transpose(self) -> "Scores":
         """See `Scores.transpose`."""
         return SavedScores(self._matrix.T, block_size=self._block_size, mesh=self.mesh)
 

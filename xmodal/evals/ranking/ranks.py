@@ -132,16 +132,16 @@ def _collect(
 ) -> Answers:
     ranks = []
     for counted, found in zip(counts, best, strict=True):
-        has_positive, equal = found.count > 0, counted.equal[:size]
-        if (equal[has_positive] < found.count[has_positive]).any():
+        has_positive, equal = found.number > 0, counted.equal[:size]
+        if (equal[has_positive] < found.number[has_positive]).any():
             raise RuntimeError(
                 "This device gives one pair of items different scores in different products, so "
                 "ranks would not be exact. Evaluate on the CPU (JAX_PLATFORMS=cpu), and please "
                 "report the device."
             )
         rank = np.where(has_positive, counted.ahead[:size], -1).astype(np.int32)
-        ranks.append(Ranks(rank, has_positive & (equal > found.count)))
-    return Answers(ranks, tops.items[:size], tops.scores[:size])
+        ranks.append(Ranks(rank, has_positive & (equal > found.number)))
+    return Answers(ranks, np.asarray(tops.items[:size]), np.asarray(tops.scores[:size]))
 
 
 def _rows(positives: Ragged) -> np.ndarray:

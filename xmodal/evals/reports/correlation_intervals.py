@@ -25,7 +25,8 @@ def compute_correlation_interval(result: CorrelationResult) -> tuple[float, floa
         return mean, mean
     half = _compute_half_width(result.images, result.influence, noise)
     limits = np.tanh(np.arctanh(value) + np.array([-1, 1]) * half / 100 / (1 - value * value))
-    return tuple(map(float, 100 * limits))
+    low, high = map(float, 100 * limits)
+    return low, high
 
 
 def compute_difference_interval(

@@ -92,7 +92,7 @@ def format_json(content: Mapping[str, Any]) -> str:
 def format_csv(model: str, metrics: Mapping[str, float]) -> str:
     """CSV with a row per metric: its value, and interval and deviation where it has them."""
     ends = ("low", "high", "std")
-    rows = [("model", "tag", "value", *ends)]
+    rows: list[tuple[str | float, ...]] = [("model", "tag", "value", *ends)]
     for tag, value in metrics.items():
         base, _, end = tag.rpartition("_")
         if end in ends and base in metrics:

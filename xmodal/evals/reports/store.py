@@ -58,7 +58,7 @@ class StoredResults:
 
 def pack_ranks(results: Sequence[BoardResult], *, name: str) -> bytes:
     """Returns the content of `ranks.npz`, see `StoredResults`; equal results give equal bytes."""
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     header = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -158,6 +158,8 @@ def _unpack_board(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> B
             **task,
         )
     for name, counts in packed["correlations"].items():
-        columns = {key: arrays[f"{packed['name']}/{name}/{key}"] for key in _CORRELATION_ARRAYS}
+        columns: dict[str, Any] = {
+            key: arrays[f"{packed['name']}/{name}/{key}"] for key in _CORRELATION_ARRAYS
+        }
         correlations[name] = CorrelationResult(**columns, **counts)
     return BoardResult(**packed | {"tasks": tasks, "correlations": correlations})

@@ -36,7 +36,7 @@ def summarize(
     training selects checkpoints: the mean over i2t and t2i, or t2t on a board without images.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
-    found = {}
+    found: dict[str, float] = {}
     for board in results:
         if isinstance(board, Numbers):
             found |= board.metrics

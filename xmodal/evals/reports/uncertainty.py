@@ -144,7 +144,7 @@ class _MedianWindow:
         for begin in range(0, len(outside), _SAMPLES_PER_CHUNK):
             left = outside[begin : begin + _SAMPLES_PER_CHUNK]
             medians[left] = _find_medians(
-                self._rank, counts[:, left][self._images], np.int32(0), total[left]
+                self._rank, counts[:, left][self._images], np.zeros((), np.int32), total[left]
             )
         return medians
 

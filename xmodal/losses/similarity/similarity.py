@@ -139,7 +139,8 @@ class Similarity:
     def paired(self, left: Prepared, right: Prepared, params: Mapping[str, jax.Array]) -> jax.Array:
         """Returns the logits [B] of item i of `left` with item i of `right`."""
         if self.inner_product:
-            return self._scale(jnp.sum(left * right, axis=-1), params)
+            products = jax.tree.map(jnp.multiply, left, right)
+            return self._scale(jnp.sum(products, axis=-1), params)
         own = self._own(params)
 
         def compare(*pair: Prepared) -> jax.Array:

@@ -61,7 +61,7 @@ def _shifted_backward(
         for before in [_same_padding(length, size, stride)[1][0]]
     ]
     dilated = jax.lax.pad(dy.astype(jnp.float32), 0.0, [(0, 0, 0), *margins, (0, 0, 0)])
-    dx = _sum_windows(dilated, kernel[::-1, ::-1], x.shape[1:3], 1)
+    dx = _sum_windows(dilated, kernel[::-1, ::-1], (x.shape[1], x.shape[2]), 1)
     return dx.astype(x.dtype), dkernel.reshape(kernel.shape).astype(kernel.dtype)
 
 
@@ -117,5 +117,5 @@ NAMES = (*IMPLEMENTATIONS, "auto")
 def choose(name: str, platform: str) -> Depthwise:
     """Returns the implementation called `name`; "auto" is the faster one on the platform."""
     faster = "shifted" if platform == "cpu" else "convolution"
-    table = IMPLEMENTATIONS | {"auto": IMPLEMENTATIONS[faster]}
+    table = {**IMPLEMENTATIONS, "auto": IMPLEMENTATIONS[faster]}
     return lookup("config.model.image.encoder.depthwise", name, table)

@@ -149,6 +149,8 @@ def _run(
         return nn.max_pool(x, (3, 3), strides=(2, 2))
     if step == "average":
         return nn.avg_pool(x, (3, 3), padding="SAME", count_include_pad=False)
+    if isinstance(step, str):
+        raise ValueError(f"unknown pooling {step!r}")
     x = nn.Conv(
         step.channels, step.kernel, strides=step.stride, padding=step.padding,
         use_bias=False, kernel_init=_CONV_INIT, dtype=owner.dtype, name=name,

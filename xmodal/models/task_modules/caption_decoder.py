@@ -6,6 +6,7 @@ The caption generation of VSRN (Li et al. 2019, KunpengLi1994/VSRN), after Venug
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -169,7 +170,7 @@ def shift_captions(
 
 
 def _uniform(bound: float) -> Callable[..., jax.Array]:
-    def init(key: jax.Array, shape: tuple[int, ...], dtype: object = jnp.float32) -> jax.Array:
+    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
         return jax.random.uniform(key, shape, dtype, minval=-bound, maxval=bound)
 
     return init

@@ -51,7 +51,8 @@ class RelationClassifier(nn.Module):
                 "The task module 'relation_classifier' takes one vector per item of two views; "
                 "give the task two views and heads with one embedding."
             )
-        return {"logits": sum(self.halves(left.vector, right.vector))}
+        of_left, of_right = self.halves(left.vector, right.vector)
+        return {"logits": of_left + of_right}
 
     def predict(self, left: jax.Array, right: jax.Array) -> jax.Array:
         """Vectors [L, D] and [R, D] -> probabilities float32 [L, R, relations]."""

@@ -40,7 +40,7 @@ class TaskModule:
           columns: batch columns that the loss reads; text columns [B, T] of the task's caption.
           reads: parameters of a tower that the task shares, by path.
         """
-        variables = self.module.init(key, left, right, columns, reads, Mode.EVALUATE)
+        variables = dict(self.module.init(key, left, right, columns, reads, Mode.EVALUATE))
         return variables.pop("params", {}), variables
 
     def apply(
@@ -58,11 +58,13 @@ class TaskModule:
         """Returns the outputs by name, B rows each, and the new state."""
         variables = {"params": params, **state}
         if not train:
-            return self.module.apply(variables, left, right, columns, reads, Mode.EVALUATE), state
+            outputs: Any = self.module.apply(variables, left, right, columns, reads, Mode.EVALUATE)
+            return outputs, state
         rngs = {} if key is None else {"dropout": key}
-        return self.module.apply(
+        applied: Any = self.module.apply(
             variables, left, right, columns, reads, Mode.TRAIN, rngs=rngs, mutable=list(state)
         )
+        return applied
 
     def predict(self, params: Tree, left: jax.Array, right: jax.Array) -> jax.Array | None:
         """Returns predictions for every pair of two blocks of items.
@@ -77,4 +79,5 @@ class TaskModule:
         """
         if not hasattr(self.module, "predict"):
             return None
-        return self.module.apply({"params": params}, left, right, method="predict")
+        predictions: Any = self.module.apply({"params": params}, left, right, method="predict")
+        return predictions
