@@ -1,6 +1,7 @@
 """Conceptual Captions: 3.3 million web images, each with its cleaned alt text as the caption."""
 
 import pathlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -13,14 +14,23 @@ from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList
 from data_prep.published import Figure, Unknown
 from data_prep.reading.text_lines import TextLines
 
-# Split -> a word in the name of its list, names of the folder of its images, and id of its first
-# row: no two splits share one.
+# Split -> published list, pattern of the names that others give it, names of the folder of its
+# images, and id of its first row: no two splits share one.
 _SPLITS = {
-    "train": ("train", ("training", "train", "cc3m"), 0),
-    "validation": ("val", ("validation", "val"), 10_000_000),
+    "train": (
+        "Train_GCC-training.tsv",
+        # The last as toolkits call the list that they hand to img2dataset.
+        re.compile(r".*train.*\.tsv|cc3m\.tsv", re.IGNORECASE),
+        ("training", "train", "cc3m"),
+        0,
+    ),
+    "validation": (
+        "Validation_GCC-1.1.0-Validation.tsv",
+        re.compile(r".*val.*\.tsv", re.IGNORECASE),
+        ("validation", "val"),
+        10_000_000,
+    ),
 }
-# As the toolkits of the field call the training list that they hand to img2dataset.
-_ALSO_TRAIN = "cc3m.tsv"
 # The line that img2dataset needs on top, and tells its users to put there.
 _COLUMNS = (b"caption", b"url")
 _COPIES = Unknown("a server that lost a picture often sends the same other one in its place")
@@ -68,8 +78,8 @@ class Builder(LinkedCaptionsBuilder):
 
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
         splits = {}
-        for split, (word, names, first_id) in _SPLITS.items():
-            if (path := _find_list(folder, word)) is not None:
+        for split, (published, others, names, first_id) in _SPLITS.items():
+            if (path := _find_list(folder, published, others)) is not None:
                 table = _Table(path, first_id)
                 images = next((name for name in names if (folder / name).is_dir()), names[0])
                 splits[split] = linked_records(table, folder / images)
@@ -80,12 +90,14 @@ class Builder(LinkedCaptionsBuilder):
         return splits
 
 
-def _find_list(folder: pathlib.Path, word: str) -> pathlib.Path | None:
-    found = [
-        path
-        for path in sorted(folder.glob("*.tsv"))
-        if word in path.name.lower() or (word == "train" and path.name == _ALSO_TRAIN)
-    ]
+def _find_list(
+    folder: pathlib.Path, published: str, others: re.Pattern[str]
+) -> pathlib.Path | None:
+    if (folder / published).exists():
+        return folder / published
+    # The labels of images, which Google publishes for a part, are no list of them.
+    paths = (path for path in sorted(folder.glob("*.tsv")) if "labels" not in path.name.lower())
+    found = [path for path in paths if others.fullmatch(path.name)]
     if len(found) > 1:
         names = " and ".join(path.name for path in found)
         raise UnexpectedFilesError(f"{folder} has {names}: keep the list that is meant")

@@ -119,8 +119,9 @@ def test_short_or_missing_files_are_named(loose_images):
     (loose_images / "training").rename(loose_images / "elsewhere")
     with pytest.raises(FileNotFoundError, match="training does not exist"):
         _build(loose_images)
+    (loose_images / _TRAIN).rename(loose_images / "cc3m.tsv")
     (loose_images / "train_too.tsv").touch()
-    with pytest.raises(ValueError, match=r"has Train_GCC-training\.tsv and train_too\.tsv: keep"):
+    with pytest.raises(ValueError, match=r"has cc3m\.tsv and train_too\.tsv: keep the list"):
         _build(loose_images)
 
 
@@ -139,6 +140,7 @@ def test_one_list_alone_under_any_of_its_names_and_packed_shards_below(
     text = "".join(f"{url}\t{caption}\n" for caption, url in [("caption", "url"), *lines])
     (tmp_path / _TRAIN).unlink()
     (tmp_path / name).write_text(text)
+    (tmp_path / "Image_Labels_Subset_Train_GCC-Labels-training.tsv").write_text("dog\t0.9\n")
     rows = [(f"http://x/{n}", "another", jpeg(n + 3)) for n in range(6)]
     img2dataset.write(tmp_path / folder / "shards" / "0", rows[:3], "webdataset")
     img2dataset.write(tmp_path / folder / "shards" / "1", rows[3:], "webdataset")
