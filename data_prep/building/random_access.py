@@ -2,9 +2,9 @@
 
 import contextlib
 import errno
+import inspect
 import os
 import pathlib
-import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -110,7 +110,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         try:
             splits = self._splits(pathlib.Path(folder))
         except FileNotFoundError as error:
-            wanted = textwrap.dedent(self.MANUAL_DOWNLOAD_INSTRUCTIONS or "").strip()
+            wanted = inspect.cleandoc(self.MANUAL_DOWNLOAD_INSTRUCTIONS or "")
             raise FileNotFoundError(f"{error}\n\n{wanted}".strip()) from error
         return {split: self._generate_examples(split, rows) for split, rows in splits.items()}
 

@@ -118,6 +118,18 @@ def test_a_missing_dataset_says_what_to_put_where_and_what_to_run(
     assert error.match(r"data\.manual_dir")
 
 
+def test_missing_files_are_named_once(tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "something").touch()
+    folders = {"data_dir": str(tmp_path), "manual_dir": str(tmp_path / "files")}
+    with pytest.raises(data.DatasetMissingError) as error:
+        data.prepare({"dataset": "flickr30k", "config": "captions", **folders})
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path}/files/dataset_flickr30k.json does not exist")
+    assert message.count("results_20130124.token") == message.count("Put into one folder") == 1
+    assert "python -m data_prep.build --dataset=flickr30k --config=captions" in message
+
+
 def test_a_dataset_with_files_at_hand_is_built(tiny_config, tmp_path, monkeypatch):
     monkeypatch.setattr(tiny.Builder, "MANUAL_DOWNLOAD_INSTRUCTIONS", "Put photos.zip there.")
     (tmp_path / "photos.zip").touch()

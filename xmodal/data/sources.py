@@ -224,7 +224,7 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
             manual_dir=config.manual_dir or None,
         )
     except FileNotFoundError as error:
-        raise DatasetMissingError(f"{error}\n{_remedy(builder)}") from error
+        raise DatasetMissingError(_remedy(builder, str(error))) from error
     except UnexpectedFilesError as error:
         raise UserError(str(error)) from error
     except OSError as error:
@@ -252,13 +252,17 @@ def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
     return {f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)}
 
 
-def _remedy(builder: tfds.core.DatasetBuilder) -> str:
+def _remedy(builder: tfds.core.DatasetBuilder, missing: str = "") -> str:
     name, config = builder.name, builder.builder_config.name
     instructions = inspect.cleandoc(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)
+    if instructions not in missing:  # Builders of data_prep name all files themselves.
+        missing = (
+            f"{missing}\ndataset {name} (config {config}) is not prepared in {builder.data_dir}. "
+            f"Its files have to be fetched by hand:\n\n{instructions}"
+        ).strip()
     return (
-        f"dataset {name} (config {config}) is not prepared in {builder.data_dir}. "
-        f"Its files have to be fetched by hand:\n\n{instructions}"
-        "\n\nThen set config.data.manual_dir to that folder, or prepare the dataset first with\n"
+        f"{missing}\n\nThen set config.data.manual_dir to that folder, or prepare the dataset "
+        "first with\n"
         f"  python -m data_prep.build --dataset={name} --config={config} "
         f"--data_dir={builder.data_dir_root} --manual_dir=FOLDER"
     )
