@@ -293,6 +293,27 @@ def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
     )
 
 
+def test_a_second_run_starts_with_the_words_of_the_first(whole, config, tmp_path):
+    """Its own dataset gave another list of the same size."""
+    folder = tmp_path / "tfds"
+    shutil.copytree(config.data.data_dir, folder)
+    (path,) = folder.rglob("vocabulary-*.txt")
+    special, words = np.split(np.array(path.read_text().split()), [5])
+    path.write_text("".join(f"{word}\n" for word in [*special, *words[::-1]]))
+    second = config.copy_and_resolve_references()
+    second.data.data_dir, second.total_steps = str(folder), 1
+    second.optimizer.schedule.warmup_steps = 0
+    second.init_from.run, second.init_from.step = str(whole[0]), "latest"
+    loop.train(second, str(tmp_path / "run"))
+
+    def metrics(run_dir, step):
+        return json.loads((run_dir / f"checkpoints/{step}/metrics/metrics").read_text())
+
+    assert metrics(tmp_path / "run", 0) == metrics(whole[0], TOTAL_STEPS)
+    before, now = ((each / "vocab.txt").read_text() for each in (whole[0], tmp_path / "run"))
+    assert before == now != path.read_text()
+
+
 def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     config, tmp_path, change_batches
 ):

@@ -227,6 +227,14 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     config = ml_collections.ConfigDict(json.loads(path.read_text()))
     if (folder / VOCABULARY).exists():
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
+    elif config.data.text is not None:
+        logging.log_first_n(
+            logging.WARNING,
+            "%s has no %s, as runs of before: its words are those of its dataset as it is now.",
+            1,
+            run_dir,
+            VOCABULARY,
+        )
     return config
 
 
