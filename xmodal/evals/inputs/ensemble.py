@@ -29,13 +29,13 @@ def average(members: Sequence[Embeddings]) -> Embeddings:
                     f"The models of an ensemble embed other items: {ids} of {first.place} and of "
                     f"{other.place} differ; evaluate them on the same split of the same dataset."
                 )
-    sides = {name: _join(members, name) for name in ("images", "captions")}
     return Embeddings(
         place=first.place,
         image_ids=first.image_ids,
+        images=_join(members, "images"),
         caption_ids=first.caption_ids,
+        captions=_join(members, "captions"),
         similarity="dot",
-        **sides,
     )
 
 
