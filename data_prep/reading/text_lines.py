@@ -1,17 +1,13 @@
 """Lines of a text file by number, for lists that are too long to be held in memory."""
 
+import array
 import codecs
 import mmap
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-import numpy as np
-
 from data_prep.building.records import LeftOut
-
-_CHUNK = 2**24
-_LINE_FEED = 10
 
 
 class TextLines(Sequence[bytes]):
@@ -36,14 +32,13 @@ class TextLines(Sequence[bytes]):
             # An empty file cannot be mapped.
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         self._first = len(codecs.BOM_UTF8) if self._bytes[:3] == codecs.BOM_UTF8 else 0
-        ends = [
-            np.flatnonzero(np.frombuffer(self._bytes[start : start + _CHUNK], np.uint8) == 10)
-            + start
-            for start in range(0, size, _CHUNK)
-        ]
-        self._ends = np.concatenate([np.empty(0, np.int64), *ends])
-        if size > self._first and self._bytes[size - 1] != 10:  # the last line may lack its end
-            self._ends = np.append(self._ends, size)
+        self._ends = array.array("q")
+        end = self._bytes.find(b"\n")
+        while end >= 0:
+            self._ends.append(end)
+            end = self._bytes.find(b"\n", end + 1)
+        if size > self._first and self._bytes[size - 1 : size] != b"\n":
+            self._ends.append(size)  # the last line may lack its end
 
     def __len__(self) -> int:
         return len(self._ends)

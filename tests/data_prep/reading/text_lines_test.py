@@ -3,14 +3,11 @@
 import pytest
 
 from data_prep.building.records import LeftOut
-from data_prep.reading import text_lines
 from data_prep.reading.text_lines import TextLines, read_caption
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 2**20])
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_lines_are_those_of_the_file_however_it_is_read(tmp_path, monkeypatch, chunk, end):
-    monkeypatch.setattr(text_lines, "_CHUNK", chunk)
+def test_lines_are_those_of_the_file(tmp_path, end):
     lines = [b"one", b"", b"two\rhalves", b"na\xefve\ttab", b" spaces ", b"last"]
     path = tmp_path / "list.txt"
     path.write_bytes(b"one\n\ntwo\rhalves\r\nna\xefve\ttab\n spaces \nlast" + end)
