@@ -2,8 +2,12 @@
 
     python -m xmodal.main --config=configs/vse_infinity.py \\
         --config.data.manual_dir=FOLDER --config.init_from.towers.text=weights/bert_base
-    python -m xmodal.main --config=configs/vse_infinity.py:wsl \\
-        --config.init_from.towers.image=weights/resnext101_wsl ...
+    python -m xmodal.convert_weights --tower=resnet --variant=vse_infinity --source=FILE \\
+        --output=weights/resnet152_grids
+    python -m xmodal.main --config=configs/vse_infinity.py:grids \\
+        --config.init_from.towers.image=weights/resnet152_grids ...
+
+The weights are torchvision's; of `wsl`, with --variant=torchvision, those of resnext101_32x8d_wsl.
 
 | variant    | images                         | text  |
 | ---------- | ------------------------------ | ----- |
@@ -19,8 +23,7 @@ in epoch 0, and the weight of the loss rises from 0 to 1 over epoch 1. In traini
 regions is left out, or up to a fifth of the cells, and a fifth of the words is masked, replaced or
 deleted. Batch normalization of the regions' MLP sees the zero rows of regions that are left out.
 Differences: its statistics are those of the whole batch and not of each of four GPUs; an epoch ends
-before a last batch that is not full; the ImageNet CNN has torchvision's strides, not those of
-Caffe.
+before a last batch that is not full.
 
 Paper, COCO test, R@1/5/10, single models:
     regions    1K   I->T 79.7 96.4 98.9   T->I 64.8 91.4 96.3
@@ -86,7 +89,8 @@ def grids(config: ConfigDict) -> ConfigDict:
         "eval_recipe": "cxc",
     }
     head = {"name": "gpo", "width": itm.DIMENSION, "drop": 0.2, "drop_varies": True}
-    config.model.image = {"encoder": itm.resnet(), "head": head, "projection": None}
+    encoder = itm.resnet() | {"variant": "vse_infinity"}
+    config.model.image = {"encoder": encoder, "head": head, "projection": None}
     config.optimizer.groups.cnn = {
         "pattern": "image/encoder/", "rate": 0.1, "frozen_until": "1 epochs"
     }  # fmt: skip
@@ -100,7 +104,9 @@ def grids(config: ConfigDict) -> ConfigDict:
 def wsl(config: ConfigDict) -> ConfigDict:
     """ResNeXt-101 32x8d, trained on hashtags of Instagram, in place of ResNet-152."""
     config = grids(config)
-    config.model.image.encoder.update({"depth": 101, "cardinality": 32, "group_width": 8})
+    config.model.image.encoder.update(
+        {"variant": "torchvision", "depth": 101, "cardinality": 32, "group_width": 8}
+    )
     config.optimizer.groups.cnn.rate = 0.01
     return config
 

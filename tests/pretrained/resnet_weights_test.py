@@ -85,13 +85,21 @@ def test_every_keras_file_gives_the_same_weights(small, tmp_path):
             np.testing.assert_array_equal(array, expected[name])
 
 
-def test_equals_torchvision(small, tmp_path):
+@pytest.mark.parametrize(
+    ("variant", "options", "keywords"),
+    [
+        ("torchvision", {}, {}),
+        ("torchvision", {"groups": 4, "group_width": 32}, {"cardinality": 4, "group_width": 32}),
+        ("vse_infinity", {"like_caffe": True}, {}),
+    ],
+)
+def test_equals_torchvision(small, tmp_path, variant, options, keywords):
     torch = pytest.importorskip("torch")
-    model, forward = make_resnet(torch, SMALL)
+    model, forward = make_resnet(torch, SMALL, **options)
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     save_file(state, tmp_path / "resnet.safetensors")
     arrays = load_source(tmp_path / "resnet.safetensors").arrays
-    flat, report = convert_resnet(arrays, depth=50, variant="torchvision")
+    flat, report = convert_resnet(arrays, depth=50, variant=variant, **keywords)
     assert set(report.unexpected) == {"fc.weight", "fc.bias"}
     report.check(expected_unexpected=EXPECTED_UNEXPECTED)
     assert report.reshaped["params/encoder/stem/kernel"] == "OIHW to HWIO"
@@ -100,7 +108,7 @@ def test_equals_torchvision(small, tmp_path):
     pixels = torch.tensor((images / np.float32(255) - mean) / std).permute(0, 3, 1, 2)
     with torch.no_grad():
         expected = forward(pixels).mean((2, 3)).numpy()
-    parity.check_dtypes("resnet", flat, images, expected, variant="torchvision")
+    parity.check_dtypes("resnet", flat, images, expected, variant=variant, **keywords)
 
 
 def _conv(tf, weights, x, name, norm, names, size, channels, stride):

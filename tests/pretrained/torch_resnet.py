@@ -1,18 +1,25 @@
 """torchvision's ResNet, for parity tests."""
 
 
-def make_resnet(torch, units):
-    """ResNet with the state dict of torchvision, and the function from pixels to its last map."""
+def make_resnet(torch, units, *, groups=1, group_width=64, like_caffe=False):
+    """ResNet or ResNeXt with torchvision's names, and the function from pixels to its last map.
+
+    `like_caffe` has the stride on the first convolution, and pools without padding, rounding up.
+    """
     nn = torch.nn
 
     class Bottleneck(nn.Module):
         def __init__(self, inputs, width, stride):
             super().__init__()
-            self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
-            self.bn1 = nn.BatchNorm2d(width)
-            self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
-            self.bn2 = nn.BatchNorm2d(width)
-            self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+            inner = width * group_width // 64 * groups
+            strides = (stride, 1) if like_caffe else (1, stride)
+            self.conv1 = nn.Conv2d(inputs, inner, 1, strides[0], bias=False)
+            self.bn1 = nn.BatchNorm2d(inner)
+            self.conv2 = nn.Conv2d(
+                inner, inner, 3, strides[1], padding=1, groups=groups, bias=False
+            )
+            self.bn2 = nn.BatchNorm2d(inner)
+            self.conv3 = nn.Conv2d(inner, 4 * width, 1, bias=False)
             self.bn3 = nn.BatchNorm2d(4 * width)
             self.downsample = None
             if inputs != 4 * width:
@@ -37,7 +44,8 @@ def make_resnet(torch, units):
     model.fc = nn.Linear(inputs, 3)
 
     def forward(x):
-        x = nn.functional.max_pool2d(model.bn1(model.conv1(x)).relu(), 3, 2, padding=1)
+        pool = {"padding": 0, "ceil_mode": True} if like_caffe else {"padding": 1}
+        x = nn.functional.max_pool2d(model.bn1(model.conv1(x)).relu(), 3, 2, **pool)
         for stage in range(len(units)):
             x = getattr(model, f"layer{stage + 1}")(x)
         return x

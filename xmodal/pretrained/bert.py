@@ -79,6 +79,8 @@ _GOOGLE = _Names(
     kernel="kernel",
     norms=(("gamma", "beta"),),
 )
+HUGGING_FACE_PARTS = {part: name.replace("/", ".") for part, name in _GOOGLE.parts.items()}
+"""Our name of a part of a layer -> that of `transformers`."""
 _HUGGING_FACE = _Names(
     embeddings=(
         "embeddings.word_embeddings.weight",
@@ -87,7 +89,7 @@ _HUGGING_FACE = _Names(
     ),
     norm="embeddings.LayerNorm",
     layer="encoder.layer.{}.",
-    parts={part: name.replace("/", ".") for part, name in _GOOGLE.parts.items()},
+    parts=HUGGING_FACE_PARTS,
     end=".",
     kernel="weight",
     # The names of the first releases are still in some published files.

@@ -1,13 +1,17 @@
 """What released image-text models share: preprocessing, and sizes read off their arrays."""
 
 import re
+from typing import Any
 
 from xmodal.config import UserError
 from xmodal.models.encoders.resnet import DEPTHS
-from xmodal.pretrained.torch_models import Arrays
+from xmodal.pretrained import torch_models
+from xmodal.pretrained.torch_models import Arrays, LayerRule
 
 IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 0.875}
 """The center of an image whose shorter side is 256; pixels are normalized by the encoder."""
+FEATURES = {"size": 0}
+"""Features of images that are stored with the dataset."""
 SENTENCES = {
     "tokenizer": "nltk",
     "lower_case": True,
@@ -35,3 +39,53 @@ def torchvision_depth(arrays: Arrays, start: str) -> int:
             return int(depth)
     known = ", ".join(DEPTHS)
     raise UserError(f"its CNN has {units} bottlenecks per stage; known are ResNets of {known}.")
+
+
+def torchvision_encoder(arrays: Arrays, start: str, variant: str = "torchvision") -> dict[str, Any]:
+    """Returns the section of torchvision's ResNet or ResNeXt with bottlenecks.
+
+    Args:
+      arrays: of a source.
+      start: of the names of the network.
+      variant: of a ResNet; a ResNeXt is always torchvision's.
+
+    Raises:
+      UserError: see `torchvision_depth`.
+    """
+    encoder = {"name": "resnet", "depth": torchvision_depth(arrays, start)}
+    channels, group_width, *_ = torch_models.array_shape(arrays, f"{start}layer1.0.conv2.weight")
+    if group_width == channels:
+        return encoder | {"variant": variant}
+    encoder |= {"cardinality": channels // group_width, "group_width": group_width}
+    return encoder | {"variant": "torchvision"}
+
+
+def gru_encoder(
+    arrays: Arrays, start: str, **options: Any
+) -> tuple[dict[str, Any], dict[str, LayerRule]]:
+    """Returns the section of a table of word vectors with one layer of GRU, and its rules.
+
+    Args:
+      arrays: of a source, with `embed` and `rnn`.
+      start: of their names.
+      **options: further keywords of the encoder.
+
+    Raises:
+      UserError: the source has no such arrays.
+    """
+    rows, words = torch_models.array_shape(arrays, f"{start}embed.weight")
+    _, width = torch_models.array_shape(arrays, f"{start}rnn.weight_hh_l0")
+    encoder = {
+        "name": "rnn",
+        "cell": "gru",
+        "vocab_size": rows,
+        "embedding_width": words,
+        "width": width,
+        "layers": 1,
+        "bidirectional": f"{start}rnn.weight_hh_l0_reverse" in arrays,
+        **options,
+    }
+    return encoder, {
+        "encoder/table": torch_models.whole(f"{start}embed.weight"),
+        "encoder/recurrent": torch_models.gru(f"{start}rnn"),
+    }

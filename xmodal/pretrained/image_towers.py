@@ -34,6 +34,9 @@ def describe_resnet(source: Source, variant: str) -> Description:
         known = ", ".join(f"{count} (depth {depth})" for depth, count in depths.items())
         raise UserError(f"{source.path} has {convs} convolutions, a ResNet {known}.")
     keywords = {"depth": int(found[0]), "variant": variant}
+    kernel = source.arrays.get("layer1.0.conv2.weight")
+    if kernel is not None and kernel.shape[0] != kernel.shape[1]:  # ResNeXt
+        keywords |= {"cardinality": len(kernel) // kernel.shape[1], "group_width": kernel.shape[1]}
     normalization = resnet.VARIANTS[variant].normalization
     if variant == "slim" and any(name.split("/")[-1] == "mean_rgb" for name in source.arrays):
         # TF-slim's checkpoints of 2016 hold the mean that was taken from their pixels. Others of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from xmodal.config import UserError, lookup
-from xmodal.pretrained import pcme, pvse
+from xmodal.pretrained import pcme, pvse, vse_infinity, vsepp, vsrn
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.report import Mapper, Report
@@ -40,6 +40,13 @@ MODELS: Mapping[str, ModelConverter] = {
         expected_unexpected=pcme.EXPECTED_UNEXPECTED,
     ),
     "pvse": ModelConverter(pvse.describe_pvse, variants=tuple(pvse.VARIANTS)),
+    "vse_infinity": ModelConverter(
+        vse_infinity.describe_vse_infinity,
+        variants=vse_infinity.VARIANTS,
+        expected_unexpected=vse_infinity.EXPECTED_UNEXPECTED,
+    ),
+    "vsepp": ModelConverter(vsepp.describe_vsepp, variants=tuple(vsepp.VARIANTS)),
+    "vsrn": ModelConverter(lambda arrays, variant: vsrn.describe_vsrn(arrays)),
 }
 """By the name of the paper's model."""
 

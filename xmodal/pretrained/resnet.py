@@ -38,7 +38,8 @@ def convert_resnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[F
 
     Args:
       arrays: names and arrays as published: of the Keras files of the variant "keras", the
-        state dict of "torchvision", the checkpoints of "slim" and (TensorFlow 1 or 2) "simclr".
+        state dict of "torchvision" and "vse_infinity", the checkpoints of "slim" and (TensorFlow 1
+        or 2) "simclr".
       **keywords: of the encoder; `depth` and `variant` count.
 
     Returns:
@@ -50,7 +51,7 @@ def convert_resnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[F
     encoder = {"name": "resnet", **keywords}
     depth = str(keywords.get("depth", 50))
     variant = keywords.get("variant", "torchvision")
-    if variant == "torchvision":
+    if variant in ("torchvision", "vse_infinity"):
         return convert(arrays, encoder, rename_torchvision)
     rule = _RULES[variant](arrays, depth)
     return convert(arrays, encoder, lambda layer, role: rule(*_split_layer(layer), role))

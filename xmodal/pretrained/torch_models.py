@@ -9,6 +9,7 @@ import numpy as np
 
 from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
+from xmodal.pretrained.bert import HUGGING_FACE_PARTS
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.renaming import TORCH, Taken, split_name
 from xmodal.pretrained.resnet import rename_torchvision
@@ -111,6 +112,17 @@ def linear(layer: str) -> LayerRule:
     return rule
 
 
+def convolution(layer: str) -> LayerRule:
+    """The rule of `torch.nn.Conv1d` over single positions, which is a linear layer."""
+
+    def rule(leaf: str) -> Taken:
+        if leaf == "kernel":
+            return Taken(f"{layer}.weight", lambda kernel: kernel[:, :, 0].T, "OIL to IO")
+        return Taken(f"{layer}.{leaf}")
+
+    return rule
+
+
 def norm(layer: str) -> LayerRule:
     """The rule of `torch.nn.LayerNorm` and of one `BatchNorm`."""
     return lambda leaf: Taken(f"{layer}.{TORCH[f'norm_{leaf}']}")
@@ -122,6 +134,25 @@ def resnet(module: str) -> LayerRule:
     def rule(leaf: str) -> Taken:
         taken = rename_torchvision(*split_name(f"params/encoder/{leaf}"))
         return taken._replace(name=f"{module}.{taken.name}")
+
+    return rule
+
+
+def bert(module: str, depth: int) -> LayerRule:
+    """The rule of `transformers.BertModel`; our layers are stacked."""
+    names = {"kernel": "weight", "scale": "weight", "bias": "bias"}
+
+    def rule(leaf: str) -> Taken:
+        if leaf.endswith("_embeddings"):
+            return Taken(f"{module}.embeddings.{leaf}.weight")
+        *start, part, array = leaf.split("/")
+        if not start:
+            return Taken(f"{module}.embeddings.LayerNorm.{names[array]}")
+        theirs = f"{HUGGING_FACE_PARTS[part]}.{names[array]}"
+        stacked = tuple(f"{module}.encoder.layer.{number}.{theirs}" for number in range(depth))
+        if array == "kernel":
+            return Taken(stacked, np.transpose, "transposed")
+        return Taken(stacked)
 
     return rule
 

@@ -32,6 +32,13 @@ def test_number_of_parameters(depth, variant, total, tower):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == total
 
 
+def test_number_of_parameters_of_resnext(tower):
+    """torchvision's resnext101_32x8d, without the classifier."""
+    made = tower("resnet", depth=101, cardinality=32, group_width=8)
+    params, _ = jax.eval_shape(made.init, jax.random.key(0), INPUTS)
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 88_791_336 - 2049 * 1000
+
+
 def test_where_the_strides_are():
     assert resnet.unit_strides((2, 1, 3, 2), False) == [[1, 1], [2], [2, 1, 1], [2, 1]]
     assert resnet.unit_strides((2, 1, 3, 2), True) == [[1, 2], [2], [1, 1, 2], [1, 1]]
@@ -89,9 +96,11 @@ def _moved(new, old):
 def test_options_name_what_is_known(tower):
     with pytest.raises(UserError, match="'101', '152', '50'"):
         tower("resnet", depth=34)
-    with pytest.raises(UserError, match="'keras', 'simclr', 'slim', 'torchvision'"):
+    with pytest.raises(UserError, match="'keras', 'simclr', 'slim', 'torchvision', 'vse_inf"):
         tower("resnet", variant="timm")
-    with pytest.raises(UserError, match="'caffe', 'imagenet', 'inception', 'torch', 'unit'"):
+    with pytest.raises(
+        UserError, match="'caffe', 'detector', 'imagenet', 'inception', 'torch', 'unit'"
+    ):
         tower("resnet", normalization="bgr")
     with pytest.raises(ValueError, match=r"uint8 images .* float32"):
         tower("resnet").init(jax.random.key(0), {"image": IMAGES.astype(np.float32)})

@@ -10,6 +10,8 @@ MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 # ImageNet mean of BGR pixels in [0, 255], from the first Caffe models; VGG's is of RGB.
 CAFFE_MEAN = (103.939, 116.779, 123.68)
+# Of the BGR pixels of Faster R-CNN, and of bottom-up attention.
+DETECTOR_MEAN = (102.9801, 115.9465, 122.7717)
 
 
 def _standardize(images: jax.Array) -> jax.Array:
@@ -24,6 +26,10 @@ def _to_caffe(images: jax.Array) -> jax.Array:
     return images[..., ::-1] - jnp.asarray(CAFFE_MEAN)
 
 
+def _to_detector(images: jax.Array) -> jax.Array:
+    return images[..., ::-1] - jnp.asarray(DETECTOR_MEAN)
+
+
 def _to_vgg(images: jax.Array) -> jax.Array:
     return images - jnp.asarray(CAFFE_MEAN[::-1])
 
@@ -34,6 +40,7 @@ def _to_unit(images: jax.Array) -> jax.Array:
 
 NORMALIZATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "caffe": _to_caffe,
+    "detector": _to_detector,
     "imagenet": _standardize,
     "inception": _to_symmetric,
     "torch": _standardize,
@@ -48,7 +55,8 @@ def normalize(images: jax.Array, name: str) -> jax.Array:
     Args:
       images: uint8 [B, H, W, 3], RGB.
       name: "imagenet" or, in another word, "torch" (minus the mean and divided by the standard
-        deviation of ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "vgg" (RGB
+        deviation of ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "detector"
+        (BGR minus that of Faster R-CNN), "vgg" (RGB
         minus the mean), "unit" ([0, 1]).
 
     Returns:

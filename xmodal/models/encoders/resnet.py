@@ -40,7 +40,8 @@ class Variant(NamedTuple):
       stride_conv: the convolution of a unit that takes its stride.
       stride_last: the last unit of a stage takes the stride to the next one; else the first of
         the next stage does.
-      pool_padding: of the stem's max pooling.
+      pool_padding: of the stem's max pooling: "symmetric", TensorFlow's "same", or at the "end"
+        alone, as far as a window needs it (torch's ceil mode).
       bias: whether convolutions have one, though a batch normalization follows.
       epsilon: of the batch normalizations.
       momentum: of the batch normalizations.
@@ -60,6 +61,8 @@ VARIANTS: Mapping[str, Variant] = {
     "slim": Variant("spatial", True, "same", False, 1e-5, 0.997, "inception"),
     "keras": Variant("reduce", False, "symmetric", True, 1.001e-5, 0.99, "caffe"),
     "torchvision": Variant("spatial", False, "symmetric", False, 1e-5, 0.9, "torch"),
+    # Weights of torchvision in a network with the strides and the pooling of Caffe's.
+    "vse_infinity": Variant("reduce", False, "end", False, 1e-5, 0.9, "torch"),
     "simclr": Variant("spatial", False, "same", False, 1e-5, 0.9, "unit"),
 }
 
@@ -159,7 +162,12 @@ class ResNet(ImageEncoder):
         """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 32), ceil(W / 32), 2048]."""
         conv = partial(_conv_norm, self.variant.bias, self.norm, self.dtype, mode)
         x = jax.nn.relu(conv(pixels, "stem", 64, 7, 2))
-        padding = "SAME" if self.variant.pool_padding == "same" else [(1, 1), (1, 1)]
+        paddings = {
+            "same": "SAME",
+            "symmetric": [(1, 1), (1, 1)],
+            "end": [(0, 1 - side % 2) for side in x.shape[1:3]],
+        }
+        padding = paddings[self.variant.pool_padding]
         x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=padding)
         unit = nn.remat(Bottleneck, static_argnums=(2,)) if self.remat else Bottleneck
         for stage, strides in enumerate(unit_strides(self.units, self.variant.stride_last)):
@@ -182,7 +190,8 @@ class ResNetConfig(ImageConfig):
         32.
       group_width: channels of such a group in the first stage; 64 but for ResNeXt, 8 in "32x8d".
       variant: publisher of the weights that fit: "slim" (TF-slim's and TF-Hub's v1), "keras",
-        "torchvision" or "simclr" (SimCLRv2 r50_1x_sk0).
+        "torchvision", "vse_infinity" (torchvision's weights with strides and pooling as in Caffe's
+        networks) or "simclr" (SimCLRv2 r50_1x_sk0).
       normalization: of the pixels, see `pixels.normalize`; None for that of the variant's
         published weights. TF-slim's checkpoints of 2016 want "vgg", TF-Hub's do not.
     """

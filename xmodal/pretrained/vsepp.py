@@ -1,0 +1,57 @@
+"""VSE++, VSE0 and order embeddings as fartashf/vsepp released them: `model_best.pth.tar`."""
+
+from xmodal.config import UserError
+from xmodal.pretrained import torch_models
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.image_text import (
+    FEATURES,
+    IMAGES,
+    SENTENCES,
+    gru_encoder,
+    torchvision_encoder,
+)
+from xmodal.pretrained.torch_models import Arrays, Published
+
+VARIANTS = {
+    "vsepp": ("cosine", {}, {}),
+    "vse0": ("dot", {}, {"normalize": True}),
+    "order": ("order", {"normalize": True}, {"normalize": True}),
+    "order0": (
+        "order",
+        {"normalize": True, "absolute": True},
+        {"normalize": True, "absolute": True},
+    ),
+}
+"""What the arrays do not tell: the similarity, and the last steps of the image and the text."""
+
+_IMAGE, _TEXT = "0.fc.weight", "1.embed.weight"
+
+
+def describe_vsepp(arrays: Arrays, variant: str) -> Published:
+    """Returns the model of a checkpoint; its CNN is a ResNet, or its features are stored ones.
+
+    Raises:
+      UserError: the CNN is a VGG, or the source is no such checkpoint.
+    """
+    similarity, of_image, of_text = VARIANTS[variant]
+    image = torch_models.find_prefix(arrays, _IMAGE) + "0."
+    text = torch_models.find_prefix(arrays, _TEXT) + "1."
+    width, inputs = torch_models.array_shape(arrays, f"{image}fc.weight")
+    projection = {"width": width, **of_image}
+    layers = {"projection": torch_models.linear(f"{image}fc")}
+    encoder, preprocessing = {"name": "precomputed", "features": inputs}, FEATURES
+    if any(name.startswith(f"{image}cnn.") for name in arrays):
+        if f"{image}cnn.module.conv1.weight" not in arrays:
+            raise UserError("its CNN is no ResNet; VGG is not supported.")
+        encoder = torchvision_encoder(arrays, f"{image}cnn.module.")
+        layers["encoder"] = torch_models.resnet(f"{image}cnn.module")
+        projection["normalize_input"], preprocessing = True, IMAGES
+    words, text_layers = gru_encoder(arrays, text)
+    return Published(
+        sides={
+            "image": Description(encoder, {"name": "mean"}, preprocessing, projection=projection),
+            "text": Description(words, {"name": "last"}, SENTENCES, projection=of_text or None),
+        },
+        similarity={"name": similarity},
+        layers={"image": layers, "text": text_layers},
+    )
