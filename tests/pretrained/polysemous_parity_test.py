@@ -10,7 +10,6 @@ import numpy as np
 import parity
 import pytest
 from published_polysemous import make_pcme, make_pvse, torch_pixels
-from torch_import import import_torch
 from torch_resnet import make_resnet
 
 from tests.losses.conftest import Embedding
@@ -42,7 +41,7 @@ PVSE_TASKS = [
 @pytest.fixture
 def torch(monkeypatch):
     monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
-    return import_torch()
+    return pytest.importorskip("torch")
 
 
 @pytest.fixture

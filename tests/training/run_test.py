@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from configs import cxc
+from configs import cxc, vsrn
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
@@ -233,6 +233,17 @@ def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
         assemble(config)
     config.model.text.encoder.vocab_size = rows + 5
     assert assemble(config).config.model.text.encoder.vocab_size == rows + 5
+
+
+@pytest.mark.parametrize("rows", [0, 5000])
+def test_task_modules_over_words_follow_the_vocabulary(few_shapes, rows):
+    """Also where the text tower has rows already, as in a run that goes on."""
+    config = vsrn.get_config("quick")
+    config.data.data_dir, config.model.text.encoder.vocab_size = few_shapes, rows
+    found = assemble(config).config
+    entries = data.vocabulary_size(config.data)
+    assert found.tasks.generation.loss.module.vocab_size == entries
+    assert found.model.text.encoder.vocab_size == (rows or entries)
 
 
 def test_evaluating_elsewhere_needs_no_divisible_batch(text_config):

@@ -166,8 +166,9 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
     mesh_lib.check_batch_size(settings.batch_size, mesh)
     for where, metric in settings.awaited_metrics.items():
         lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
-    if config.model.text is not None and not _vocabulary_rows(config):
-        draft = _with_rows(draft, _SOME_ROWS, _SOME_ROWS)
+    if config.model.text is not None:
+        rows = _vocabulary_rows(config) or _SOME_ROWS
+        draft = _with_rows(draft, rows, rows)
     trained = build(draft, mesh).trained
     # Groups that start late fit a run of unknown length.
     given, in_steps = config.to_dict(), draft.to_dict()

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from torch_gru import check_gradients, make_gru
-from torch_import import import_torch
 
 from xmodal.models import Features, Mode
 from xmodal.models.heads import gpo, make_head
@@ -61,7 +60,7 @@ def make(config, features, seed=0, mode=Mode.TRAIN):
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_equals_torch_with_every_gradient(masked):
-    torch = import_torch()
+    torch = pytest.importorskip("torch")
     features = Features(TOKENS, MASK if masked else None)
     head, variables = make({}, features)
     target = np.random.default_rng(1).normal(size=(4, 6)).astype(np.float32)
@@ -99,7 +98,7 @@ def test_equals_torch_with_every_gradient(masked):
 
 @pytest.mark.parametrize("norm_padding", [True, False])
 def test_regions_equal_torch_with_statistics_over_padding_or_without(norm_padding):
-    torch = import_torch()
+    torch = pytest.importorskip("torch")
     config = {"width": 8, "mlp": 4, "norm_padding": norm_padding}
     # Regions of an item need not stand together; torch's batch ends with its longest item.
     holes = np.random.default_rng(3).permuted(MASK, axis=1)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from torch_gru import check, check_gradients, make_gru
-from torch_import import import_torch
 
 from xmodal.config import UserError
 from xmodal.losses import LOSSES
@@ -101,7 +100,7 @@ def as_torch(torch, params, regions, ids, mask, max_length):
     ("lengths", "columns", "max_length"), [((3, 8, 7, 6, 2), 9, 7), ((3, 5, 2), 5, 20)]
 )
 def test_equals_torch_with_every_gradient(lengths, columns, max_length):
-    torch = import_torch()
+    torch = pytest.importorskip("torch")
     module, params, image, inputs = problem(lengths, columns, max_length=max_length)
     given = torch.tensor(image.extras["regions"], requires_grad=True)
     nll, leaves, encoder, decoder = as_torch(
