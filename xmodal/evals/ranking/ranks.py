@@ -9,6 +9,7 @@ from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting
 from xmodal.evals.ranking.counting import Best, Question
 from xmodal.evals.ranking.products import Scores
+from xmodal.progress import progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +78,9 @@ def compute_ranks(
         counting.make_side(forward, best[0], padded, depths[0], scores.mesh),
         counting.make_side(backward, best[1], padded[::-1], depths[1], scores.mesh),
     )
-    for i in range(row_tiles):
-        for j in range(i if mirrored else 0, column_tiles):
+    tiles = [(i, j) for i in range(row_tiles) for j in range(i if mirrored else 0, column_tiles)]
+    with progress(f"Ranking {items:,} items for {queries:,} queries", len(tiles)) as advance:
+        for i, j in tiles:
             sides = counting.count(
                 sides,
                 scores.tile(i, j),
@@ -88,6 +90,7 @@ def compute_ranks(
                 mirrored=mirrored and i != j,
                 mesh=scores.mesh,
             )
+            advance(1)
     forward_side, backward_side = (counting.join(side, scores.mesh) for side in sides)
     return (
         _collect(*forward_side, best[0], queries),
