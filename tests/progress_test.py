@@ -1,6 +1,12 @@
 """Progress of long work, under a clock that the tests turn."""
 
+import fcntl
 import logging
+import os
+import struct
+import subprocess
+import sys
+import termios
 import types
 
 import pytest
@@ -35,3 +41,27 @@ def test_long_work_gives_rate_and_remaining_time(clock, caplog):
     assert len(lines) == 33
     assert lines[0] == "Reading: 1 % (20 of 2,000), 2 per second, 16:30 left"
     assert lines[-1] == "Reading: 97 % (1,940 of 2,000), 2 per second, 00:30 left"
+
+
+PROGRAM = """
+import time
+from xmodal import progress
+
+progress._QUIET_SECONDS = 0.0
+with progress.progress("Reading", 5) as advance:
+    for _ in range(5):
+        time.sleep(0.12)
+        advance(1)
+"""
+
+
+def test_a_terminal_has_a_bar(tmp_path):
+    own, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.run([sys.executable, "-c", PROGRAM], stderr=terminal)
+    os.close(terminal)
+    assert process.returncode == 0
+    shown = os.read(own, 100_000).decode()
+    os.close(own)
+    assert "Reading:  40%|" in shown
+    assert "Reading" not in shown.splitlines()[-1].rpartition("\r")[2]  # removed at the end

@@ -221,11 +221,11 @@ class Reporter:
             perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, means | perf)
         logging.info(
-            "step %d/%d  loss %.4f  %.3g examples/s  %s left  data wait %.0f %%",
+            "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
             done,
             self._total_steps,
             means["train/loss"],
-            perf["perf/examples_per_second"],
+            f"{rate:,.0f}" if (rate := perf["perf/examples_per_second"]) >= 10 else f"{rate:.2g}",
             tqdm.format_interval(perf["perf/eta_seconds"]),
             100 * perf["perf/data_wait_share"],
         )
