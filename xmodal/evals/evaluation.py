@@ -13,8 +13,8 @@ from xmodal.evals.reports.compare import Difference, compare, flatten, format_co
 from xmodal.evals.reports.files import format_csv, format_json, write_files
 from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
-from xmodal.evals.reports.summary import summarize
-from xmodal.evals.results import BoardResult, Numbers, Result, TaskResult, evaluator_tag
+from xmodal.evals.reports.summary import count_queries, summarize
+from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
 
 _DIGITS = 16  # of a hash in the report; all of it is in boards.json
 _COMPARISON = ("comparison.json", "comparison.md")
@@ -141,7 +141,7 @@ class Evaluation:
         }
         if isinstance(result, BoardResult):
             facts["bootstrap"] = {"samples": self.samples, "seed": self.seed}
-            facts["galleries"] = {task: _count(each) for task, each in result.tasks.items()}
+            facts["galleries"] = {task: count_queries(each) for task, each in result.tasks.items()}
             facts["skipped"] = dict(result.skipped)
             facts["missing"] = {
                 f"{task}/{metric}": reason
@@ -191,13 +191,3 @@ def _name_records(verb: str, hashes: Mapping[str, str]) -> list[str]:
         return []
     named = ", ".join(f"{name} `{digits[:_DIGITS]}`" for name, digits in hashes.items())
     return [f"{verb}: {named} (hash of the records)."]
-
-
-def _count(result: TaskResult) -> dict[str, int | None]:
-    """Sizes of a task; ties are null where they are unknown."""
-    return {
-        "queries": len(result.query_ids),
-        "gallery": int(result.gallery),
-        "skipped_queries": int(result.skipped),
-        "tied_queries": None if result.tied is None else int(result.tied.sum()),
-    }

@@ -8,9 +8,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.config import UserError, setting, suggest
+from xmodal.evals.boards.ids import LabelHash
 from xmodal.evals.inputs.sources import Embeddings, Source
 from xmodal.evals.reports.store import StoredResults
-from xmodal.evals.results import Result
+from xmodal.evals.results import Numbers, Result
 from xmodal.losses.similarity import make_similarity
 
 AnySource = TypeVar("AnySource", bound=Source)
@@ -144,7 +145,13 @@ class Evaluator(Generic[AnySource]):
 
 
 class NumbersEvaluator(Evaluator[Embeddings]):
-    """Judges the splits of prepared datasets by numbers alone, see `Evaluator`."""
+    """Judges the splits of prepared datasets by numbers alone, see `Evaluator`.
+
+    `_read` reads the labels, adds them to `_label_hash` and says in `_definition` what `_compute`
+    computes.
+    """
+
+    _definition: str
 
     def __init__(
         self,
@@ -157,10 +164,21 @@ class NumbersEvaluator(Evaluator[Embeddings]):
         """Reads the labels, see `make_evaluator`."""
         self.options, self.provenance = options, describe_split(split)
         self._where, self._split, self._mesh = where, split, mesh
+        self._label_hash = LabelHash()
         self._read(sides)
+
+    def run(self, source: Embeddings) -> list[Numbers]:
+        """See `Evaluator`."""
+        metrics = self._compute(with_similarity(source, self.options.similarity))
+        name, digits = self.options.type, self._label_hash.digits()
+        return [Numbers(name, self._definition, digits, metrics)]
 
     def _read(self, sides: Collection[str]) -> None:
         """Reads the labels, or refuses them or the sides."""
+        raise NotImplementedError
+
+    def _compute(self, source: Embeddings) -> dict[str, float]:
+        """Metrics of a source by tag."""
         raise NotImplementedError
 
     def _column(self, name: str) -> np.ndarray:

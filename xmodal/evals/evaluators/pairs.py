@@ -8,12 +8,11 @@ import numpy as np
 from scipy import stats
 
 from xmodal.config import UserError
-from xmodal.evals.boards.ids import LabelHash, Positions
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split, with_similarity
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.products import open_scores
-from xmodal.evals.results import Numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +36,11 @@ class PairsEvaluator(NumbersEvaluator):
         self._gold = self._column("score").astype(np.float64)
         self._sets, self._average = self._column("set"), self._column("average")
         self._ends = _find_pairs(self._split)
+        self._label_hash.add("pairs", np.asarray(self._split.image_ids), self._gold)
+        self._definition = (
+            "Correlation of scores with gold scores of sentence pairs, set by set; averages over "
+            "the sets of a year have no weights."
+        )
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -50,9 +54,7 @@ class PairsEvaluator(NumbersEvaluator):
         years = sorted(set(self._average) - {0})
         return sets + [f"avg{int(year)}/{metric}" for year in years for metric in correlations]
 
-    def run(self, source: Embeddings) -> list[Numbers]:
-        """See `Evaluator`."""
-        source = with_similarity(source, self.options.similarity)
+    def _compute(self, source: Embeddings) -> dict[str, float]:
         source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
         scores = open_scores(order_embeddings(source, self._split), mesh=self._mesh)
         scores["text", "text"].check_finite(self._where)
@@ -71,17 +73,7 @@ class PairsEvaluator(NumbersEvaluator):
             for metric in ("pearson", "spearman"):
                 each = [metrics[f"{name}/{metric}"] for name in names]
                 metrics[f"avg{number}/{metric}"] = float(np.mean(each))
-        label_hash = LabelHash()
-        label_hash.add("pairs", np.asarray(self._split.image_ids), self._gold)
-        return [
-            Numbers(
-                "pairs",
-                "Correlation of scores with gold scores of sentence pairs, set by set; averages "
-                "over the sets of a year have no weights.",
-                label_hash.digits(),
-                metrics,
-            )
-        ]
+        return metrics
 
 
 def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from xmodal.config import UserError, setting
-from xmodal.evals.boards.ids import LabelHash, Positions
+from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split, with_similarity
+from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.ranks import Question, compute_ranks
 from xmodal.evals.ranking.rerank import make_reranker, rerank
-from xmodal.evals.results import Numbers
 
 _DEPTHS = (1, 5, 10)
 
@@ -69,6 +68,14 @@ class PoolsEvaluator(NumbersEvaluator):
         self._reranker = make_reranker(f"{self._where}.reranker", self.options.reranker)
         repeats = range(self.options.repeats)
         self._pools = [_draw_pool(self._split, self.options, repeat) for repeat in repeats]
+        ids = np.asarray(self._split.image_ids), np.asarray(self._split.caption_ids)
+        for images, captions in self._pools:
+            self._label_hash.add("pool", ids[0][images], ids[1][captions])
+        self._definition = (
+            f"Median rank and recalls in {len(self._pools)} random pools of "
+            f"{len(self._pools[0][0])} pairs: mean and population standard deviation; seed "
+            f"{self.options.seed}."
+        )
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -81,9 +88,8 @@ class PoolsEvaluator(NumbersEvaluator):
             for deviation in ("", "_std")
         ]
 
-    def run(self, source: Embeddings) -> list[Numbers]:
-        """See `Evaluator`."""
-        source = with_similarity(order_embeddings(source, self._split), self.options.similarity)
+    def _compute(self, source: Embeddings) -> dict[str, float]:
+        source = order_embeddings(source, self._split)
         if self._reranker is not None and self.options.task not in source.predictions:
             raise UserError(
                 f"{source.place} has no predictions of task {self.options.task!r} to rerank by."
@@ -94,23 +100,7 @@ class PoolsEvaluator(NumbersEvaluator):
             values = [each[tag] for each in repeats]
             metrics[tag] = float(np.mean(values))
             metrics[f"{tag}_std"] = float(np.std(values))
-        label_hash = LabelHash()
-        for images, captions in self._pools:
-            label_hash.add(
-                "pool",
-                np.asarray(self._split.image_ids)[images],
-                np.asarray(self._split.caption_ids)[captions],
-            )
-        size = len(self._pools[0][0])
-        return [
-            Numbers(
-                "pools",
-                f"Median rank and recalls in {len(self._pools)} random pools of {size} pairs: mean "
-                f"and population standard deviation; seed {self.options.seed}.",
-                label_hash.digits(),
-                metrics,
-            )
-        ]
+        return metrics
 
     def _judge_pool(
         self, source: Embeddings, images: np.ndarray, captions: np.ndarray

@@ -6,12 +6,11 @@ from collections.abc import Collection
 import numpy as np
 
 from xmodal.config import UserError, setting
-from xmodal.evals.boards.ids import LabelHash, Positions
+from xmodal.evals.boards.ids import Positions
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.metrics import compute_average_precision
-from xmodal.evals.results import Numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +65,15 @@ class RelationsEvaluator(NumbersEvaluator):
             )
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
+        self._label_hash.add("relations", np.asarray(split.caption_ids), *self._labels.T)
+        self._definition = "Average precision of every relation over images and their own captions."
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
         return [f"{name}/average_precision" for name in (*self._names, "mean")]
 
-    def run(self, source: Embeddings) -> list[Numbers]:
-        """See `Evaluator`."""
+    def _compute(self, source: Embeddings) -> dict[str, float]:
         source = order_embeddings(source, self._split)
         if self.options.task not in source.predictions:
             raise UserError(
@@ -95,14 +95,4 @@ class RelationsEvaluator(NumbersEvaluator):
             f"{name}/average_precision": 100.0 * value
             for name, value in zip(self._names, precisions, strict=True)
         }
-        metrics["mean/average_precision"] = float(np.mean(list(metrics.values())))
-        label_hash = LabelHash()
-        label_hash.add("relations", np.asarray(self._split.caption_ids), *self._labels.T)
-        return [
-            Numbers(
-                "relations",
-                "Average precision of every relation over images and their own captions.",
-                label_hash.digits(),
-                metrics,
-            )
-        ]
+        return metrics | {"mean/average_precision": float(np.mean(list(metrics.values())))}

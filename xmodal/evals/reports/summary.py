@@ -8,7 +8,7 @@ import numpy as np
 from xmodal.evals.metrics import MEDIAN_RANK, compute_median_rank
 from xmodal.evals.reports.correlation_intervals import compute_correlation_interval
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import RSUM, BoardResult, Numbers, Result, metric_tag
+from xmodal.evals.results import RSUM, BoardResult, Numbers, Result, TaskResult, metric_tag
 
 MEAN = "mean"  # stands in tags where a task would
 _MEAN_OF = ("i2t", "t2i")
@@ -97,17 +97,21 @@ def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
     return means
 
 
+def count_queries(task: TaskResult) -> dict[str, int | None]:
+    """Sizes of a task; ties are None where they are unknown."""
+    return {
+        "queries": len(task.query_ids),
+        "skipped_queries": int(task.skipped),
+        "tied_queries": None if task.tied is None else int(task.tied.sum()),
+        "gallery": int(task.gallery),
+    }
+
+
 def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str, float]:
     """Counts, the deviation of correlations and the metric of selection: no intervals."""
     extras = {}
     for name, task in board.tasks.items():
-        counts = {
-            "queries": len(task.query_ids),
-            "skipped_queries": task.skipped,
-            "tied_queries": None if task.tied is None else task.tied.sum(),
-            "gallery": task.gallery,
-        }
-        for count, number in counts.items():
+        for count, number in count_queries(task).items():
             if number is not None:
                 extras[f"{board.name}/{name}/{count}"] = float(number)
     for name, correlation in board.correlations.items():
