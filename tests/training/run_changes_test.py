@@ -135,10 +135,13 @@ def test_other_words_cannot_be_allowed(run_dir, tmp_path):
     assert "data.text.lower_case: True -> False" in str(e.value)
 
 
-def test_an_unknown_path_is_named(run_dir):
-    message = "'optimizer.learning_rat' in --allow_changes; .*mean 'optimizer.learning_rate'"
-    with pytest.raises(UserError, match=message):
-        check(run_dir, make_config(), ["optimizer.learning_rat"])
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [("optimizer.learning_rat", "optimizer.learning_rate"), ("optimzer", "optimizer")],
+)
+def test_an_unknown_path_is_named(run_dir, path, near):
+    with pytest.raises(UserError, match=f"--allow_changes={path} is no path .*mean '{near}'"):
+        check(run_dir, make_config(), [path])
     assert check(run_dir, make_config(), ["records", "optimizer.learning_rate", "data"]) == []
 
 

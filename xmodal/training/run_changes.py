@@ -1,12 +1,13 @@
 """Changes of a run's config between two of its starts."""
 
 import dataclasses
+import difflib
 import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from xmodal.config import UserError, suggest
+from xmodal.config import UserError
 from xmodal.training import checkpoints
 from xmodal.training.run import RunConfig, read_settings
 from xmodal.training.schedules import read_schedule
@@ -82,7 +83,14 @@ def check_paths(allowed: Collection[str], known: Collection[str]) -> None:
     """Refuses a path in `--allow_changes` that is neither one of a config nor a section of it."""
     for path in allowed:
         if path != "records" and not any(is_allowed(each, [path]) for each in known):
-            raise UserError(f"Unknown path {path!r} in --allow_changes; {suggest([path], known)}")
+            sections = {
+                each.rsplit(".", n)[0] for each in known for n in range(each.count(".") + 1)
+            }
+            near = difflib.get_close_matches(path, sorted(sections), n=1)
+            raise UserError(
+                f"--allow_changes={path} is no path or section of the config, and not 'records'."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
 
 
 def is_allowed(path: str, allowed: Collection[str]) -> bool:
