@@ -58,7 +58,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     ) -> None:
         super().__init__(file_format=file_format or "array_record", **kwargs)
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
-        self._report: BuildReport | None = None
+        self._report: BuildReport
         self._claims = contextlib.ExitStack()
 
     @classmethod

@@ -98,7 +98,7 @@ class Builder(schema.RandomAccessBuilder):
             figures[f"{split}/mean score {kind}"] = _MEANS[method][split == "test"]
             figures[f"{split}/* score {kind}"] = Within(0, 5)
             if task != "sits":
-                twice = _RATED_TWICE.get(split) if task == "sis" else 0
+                twice = _RATED_TWICE[split] if task == "sis" else 0
                 figures[f"{split}/pairs in both orders {kind}"] = twice
         return figures
 

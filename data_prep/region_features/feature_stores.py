@@ -211,7 +211,7 @@ class _Lmdb(FeatureStore):
 
     def read(self, place: bytes) -> np.ndarray:
         with self._env.begin() as transaction:
-            item = load_plain(io.BytesIO(transaction.get(place)))
+            item = load_plain(io.BytesIO(transaction.get(place, b"")))
         # Pickles of Python 2 have bytes for names.
         names = {key.decode() if isinstance(key, bytes) else key: key for key in item}
         return _of_item({name: item[key] for name, key in names.items()})
@@ -249,16 +249,17 @@ class _Arrays(FeatureStore):
 
 def _of_item(item: Mapping[str, Any]) -> np.ndarray:
     """`features` of a dict: an array, of which `num_boxes` rows count, or float32 in base64."""
-    features, count = item["features"], item.get("num_boxes")
+    features = item["features"]
+    count = int(item["num_boxes"]) if "num_boxes" in item else None
     if isinstance(features, bytes | str):
         text = features.encode() if isinstance(features, str) else features
         # Some writers of Python 3 left the marks of a bytes literal around it.
         text = text.removeprefix(b"b'").removesuffix(b"'")
         numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
-        if int(count) < 1 or len(numbers) % int(count):
-            raise ValueError(f"{len(numbers):,} numbers of {int(count)} regions")
-        return numbers.reshape(int(count), -1)
+        if not count or count < 0 or len(numbers) % count:
+            raise ValueError(f"{len(numbers):,} numbers of {count} regions")
+        return numbers.reshape(count, -1)
     features = np.asarray(features)
-    if count is not None and len(features) < int(count):
-        raise ValueError(f"{len(features)} regions instead of {int(count)}")
-    return features if count is None else features[: int(count)]
+    if count is not None and len(features) < count:
+        raise ValueError(f"{len(features)} regions instead of {count}")
+    return features[:count]

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -102,18 +102,8 @@ class _Links(LinkList):
         if not self.path.exists() and (folder / _JSON).exists():
             self.path = folder / _JSON
             content = read_json(self.path)
-            names = ("image_urls", "captions")
-            lists = [content.get(name) if isinstance(content, dict) else None for name in names]
-            if not all(
-                isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-                for texts in lists
-            ):
-                raise UnexpectedFilesError(f"{self.path} has no texts {' and '.join(names)}")
-            self.lines: Sequence[bytes]
-            self._captions: Sequence[bytes]
-            self.lines, self._captions = (
-                [text.encode("utf-8", "surrogatepass") for text in texts] for texts in lists
-            )
+            self.lines: Sequence[bytes] = _texts(content, "image_urls", self.path)
+            self._captions: Sequence[bytes] = _texts(content, "captions", self.path)
         else:
             self.lines, self._captions = TextLines(self.path), TextLines(folder / _CAPTIONS)
         if len(self.lines) != len(self._captions):
@@ -134,3 +124,10 @@ class _Links(LinkList):
         )
         captions = [(number, self._captions[number])]
         return LinkedRow(where, number, url, captions, url.rpartition(b"/")[2])
+
+
+def _texts(content: Any, name: str, path: pathlib.Path) -> list[bytes]:
+    texts = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise UnexpectedFilesError(f"{path} has no list of texts {name}")
+    return [text.encode("utf-8", "surrogatepass") for text in texts]
