@@ -99,4 +99,4 @@ def test_hands_config_and_flags_to_the_loop(command, monkeypatch):
     ((config, workdir), options) = called[0]
     assert config.seed == 3
     assert re.fullmatch(r"runs.quickstart_t2t", workdir)
-    assert options == {"dry_run": True}
+    assert options == {"dry_run": True, "allow_changes": []}

@@ -1,5 +1,6 @@
 """Every value of every config can be set on the command line."""
 
+import keyword
 import sys
 
 import pytest
@@ -44,6 +45,12 @@ def value_at(config, path):
     return tuple(config) if isinstance(config, list) else config
 
 
+def spell(path):
+    """A path as a flag; a key that is no name, such as a step, stands in brackets."""
+    is_name = {key: key.isidentifier() and not keyword.iskeyword(key) for key in path}
+    return "config" + "".join(f".{key}" if is_name[key] else f'["{key}"]' for key in path)
+
+
 def another(value):
     """A value of the same type that stands nowhere in a config, or any for None."""
     if isinstance(value, bool):
@@ -66,7 +73,7 @@ def test_every_leaf_can_be_set(name, argument, change):
         path: another(value) if isinstance(value, bool) else change(value)
         for path, value in before.items()
     }
-    overrides = [f"--config.{'.'.join(path)}={value}" for path, value in wanted.items()]
+    overrides = [f"--{spell(path)}={value}" for path, value in wanted.items()]
     config = load(name, argument, overrides)
     assert len(wanted) > 50
     for path, value in wanted.items():
