@@ -75,6 +75,11 @@ def gru(width: int, **options: object) -> dict:
     } | options
 
 
+def frozen_words(width: int) -> dict:
+    """`encoder` of PVSE and PCME: a bidirectional GRU, and N(0, 1) for words that GloVe lacks."""
+    return gru(width, bidirectional=True, init="normal", init_scale=1.0)
+
+
 def hinge(mining: str | dict = "hardest", margin: float = 0.2, reduction: str = "sum") -> dict:
     """The task of all these papers; captions of the same image count as negatives."""
     return base.task(

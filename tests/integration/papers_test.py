@@ -22,7 +22,8 @@ PAPERS = {
     "vse_infinity:quick_grids": ["shapes/i2t/recall@10"],
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
     "cmcm_clue": ["pools/t2i/median_rank", "relations/count/average_precision"],
-    "pcme": ["shapes/i2t/recall@10"],
+    "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],
+    "pvse": ["shapes/i2t/recall@10"],
 }
 
 

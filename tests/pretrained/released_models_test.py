@@ -2,15 +2,17 @@
 
 import argparse
 import pickle
+import sys
 import types
 
 import jax
 import numpy as np
 import parity
 import pytest
-from published_polysemous import make_pcme, torch_pixels
+from published_polysemous import make_pcme, make_pvse, torch_pixels
 from torch_resnet import make_resnet
 
+from xmodal import convert_weights
 from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import resnet
@@ -127,6 +129,37 @@ def test_a_model_without_words_asks_for_them(torch, tmp_path):
         "pcme", tmp_path / "model.pth", vocabulary=str(tmp_path / "vocab.txt")
     )
     assert description.parameters == {}
+
+
+def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
+    cnn, forward = make_resnet(torch, SMALL)
+    model, _ = make_pvse(torch, cnn, forward, channels=CHANNELS, rows=len(WORDS), embeddings=2)
+    weights = {n: array for n, array in model.state_dict().items() if ".cnn.fc." not in n}
+    # As train.py of that code saves it, from several GPUs.
+    weights = {f"module.{name}": array for name, array in weights.items()}
+    checkpoint = {"args": argparse.Namespace(num_embeds=2), "epoch": 3, "model": weights}
+    torch.save(checkpoint, tmp_path / "model_best.pth.tar")
+    words = {"word2idx": {word: number for number, word in enumerate(WORDS)}}
+    (tmp_path / "coco_vocab.pkl").write_bytes(pickle.dumps(words))
+    command = ["--model=pvse", f"--source={tmp_path}/model_best.pth.tar"]
+    command += [f"--vocabulary={tmp_path}/coco_vocab.pkl", f"--output={tmp_path}/made"]
+    monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
+    convert_weights.main()
+    assert "missing: 0" in capsys.readouterr().out
+    made = read_model(tmp_path / "made")
+    assert made.similarity == {"name": "max_cosine"}
+    assert made.parameters == {}
+    assert made.sides["text"].head["source"] == "last"
+    assert made.sides["image"].head["embeddings"] == 2
+    assert read_words(tmp_path / "made/text/vocab.txt") == WORDS
+    for command in (["--vocabulary=x", "--tower=bert"], ["--tower=bert", "--model=pvse"], []):
+        monkeypatch.setattr(sys, "argv", ["c", *command, "--source=x", "--output=y"])
+        with pytest.raises(SystemExit, match="2"):
+            convert_weights.main()
+    command = ["--model=pvse", "--variant=new", "--source=x", f"--output={tmp_path}/y"]
+    monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
+    with pytest.raises(SystemExit, match="'new' is none of pvse; known: legacy, final"):
+        convert_weights.main()
 
 
 @pytest.mark.parametrize("legacy", [False, True])

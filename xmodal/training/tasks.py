@@ -313,7 +313,8 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
       UserError: an option, or a similarity that a loss cannot use.
     """
     vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
-    item = Embedding(vector, log_sigma=vector, extras={"mean": vector})
+    residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
+    item = Embedding(vector, log_sigma=vector, extras={"mean": vector, "residuals": residuals})
 
     def compute(views: Mapping[str, Embedding], ids: jax.Array) -> jax.Array:
         params: Tree = {"similarity": similarity.init()}

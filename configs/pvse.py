@@ -1,0 +1,110 @@
+"""PVSE: K embeddings of every image and caption; a pair scores by the most similar two.
+
+    python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
+        --output=weights/resnet152
+    python -m xmodal.main --config=configs/pvse.py \\
+        --config.init_from.towers.image=weights/resnet152 \\
+        --config.init_from.word_vectors.file=glove.840B.300d.txt
+
+The default has K = 2; `k1` has one embedding and no regularizers. Both take the hardest negative of
+a batch; `none` and `k1_none` take all of them, `semi_hard` and `k1_semi_hard` the hardest of those
+below the partner.
+
+Song and Soleymani, "Polysemous Visual-Semantic Embedding for Cross-Modal Retrieval" (CVPR 2019),
+and yalesong/pvse, as its README trains. Quirks of that code, each a value below:
+    text.head.source    "last": the backward direction of the sentence state has read one word
+                        (`--legacy`, as the released checkpoints); "state" has read them all
+    encoder.batch_norm  "batch_frozen": the frozen CNN normalizes by the batch and updates the
+                        running statistics; "running" leaves them alone
+    mmd.distance        "norm": the kernel takes the distance; "squared" its square
+    plateau.mode        "min" of a recall: the rate is halved about every 11 epochs, whatever
+                        happens; "max" halves it when the recall stops rising
+Not taken over: the authors choose the checkpoint on the test images and learn the vocabulary from
+them, too; here both are of other images.
+
+Paper and README, COCO test, R@1/5/10:
+    1K   K=1   I->T 66.7 91.0 96.2   T->I 53.5 85.1 92.7
+         K=2   I->T 69.2 91.6 96.6   T->I 55.2 86.5 93.7
+    5K   K=1   I->T 41.7 73.0 82.9   T->I 30.6 61.4 73.6
+         K=2   I->T 45.2 74.3 84.5   T->I 32.4 63.0 75.0
+"""
+
+from functools import partial
+
+from ml_collections import ConfigDict
+
+from configs import base, itm
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """`k1`, `none`, `semi_hard`, `k1_none`, `k1_semi_hard`; `quick` on the embedded dataset."""
+    config = itm.experiment("pvse")
+    config.batch_size = 256
+    head = {"name": "pie", "width": itm.DIMENSION, "embeddings": 2, "dropout": 0.0}
+    config.model.image = {
+        "encoder": itm.resnet(batch_norm="batch_frozen"),
+        "head": head | {"source": "mean", "linear": True},
+        "projection": None,
+    }
+    config.model.text = {
+        "encoder": itm.frozen_words(itm.DIMENSION // 2),
+        "head": head | {"source": "last", "linear": False},
+        "projection": None,
+    }
+    config.model.similarity = {"name": "max_cosine"}
+    config.freeze = ("image/encoder/", "text/encoder/table")
+    config.init_from.published = config.freeze
+    views = ("image", "caption_0")
+    config.tasks = {
+        "i2t": itm.hinge(margin=0.1, reduction="mean"),
+        "diversity": base.task(*views, "diversity", weight=0.1, negatives="none"),
+        "mmd": base.task(*views, "mmd", weight=0.01, negatives="none", distance="norm"),
+    }
+    config.data.text.min_count = 1
+    config.optimizer = base.adam(2e-4, amsgrad=True)
+    config.optimizer["clip_norm"] = 2.0
+    config.optimizer["plateau"] = {
+        "metric": config.select.metric,
+        "mode": "min",
+        "factor": 0.5,
+        "patience": 10,
+        "min_rate": 1e-10,
+    }
+    return base.variant(
+        config,
+        argument,
+        k1=one_embedding,
+        none=partial(mine, "all"),
+        semi_hard=partial(mine, "semi_hard"),
+        k1_none=lambda config: mine("all", one_embedding(config)),
+        k1_semi_hard=lambda config: mine("semi_hard", one_embedding(config)),
+        quick=quick,
+        quick_k1=lambda config: quick(one_embedding(config)),
+    )
+
+
+def one_embedding(config: ConfigDict) -> ConfigDict:
+    """K = 1, compared by the cosine; that code leaves out both regularizers then."""
+    config.name += "_k1"
+    for side in ("image", "text"):
+        config.model[side].head.embeddings = 1
+    config.model.similarity = {"name": "cosine"}
+    config.tasks = {"i2t": config.tasks.i2t.to_dict()}
+    return config
+
+
+def mine(mining: str, config: ConfigDict) -> ConfigDict:
+    """Other negatives; with all of them the loss is the mean over B x B entries."""
+    config.name += f"_{mining}"
+    config.tasks.i2t.loss.options.mining = mining
+    return config
+
+
+def quick(config: ConfigDict) -> ConfigDict:
+    """Stored maps of a small random CNN, small heads, and word vectors that train."""
+    config = itm.quick(config)
+    config.model.text.encoder.update({"embedding_width": 32, "width": 32})
+    for side in ("image", "text"):
+        config.model[side].head.width = 64
+    config.optimizer.plateau.metric = config.select.metric
+    return config

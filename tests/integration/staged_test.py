@@ -1,0 +1,70 @@
+"""A second run that starts from the first: PCME's stages, killed in the middle of the second."""
+
+import jax
+import numpy as np
+import pytest
+
+from configs import pcme
+from tests.integration.papers_test import read_state, stop_at_step_2
+from xmodal import mesh as mesh_lib
+from xmodal.training import checkpoints, loop
+
+
+@pytest.fixture(autouse=True)
+def _one_device(monkeypatch):
+    mesh = mesh_lib.make_mesh(jax.devices()[:1])
+    monkeypatch.setattr(mesh_lib, "make_mesh", lambda chosen=None: mesh)
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def make_config(stage, data_dir, steps):
+    config = pcme.get_config(stage)
+    config.total_steps, config.log_every, config.batch_size = steps, 1, 16
+    config.data.data_dir = data_dir
+    config.evals = {"shapes": config.evals.shapes.to_dict()}
+    config.evals.shapes.update({"every": 4, "batch_size": 32})
+    config.checkpoint.every = 2
+    return config
+
+
+@pytest.mark.slow
+def test_the_second_stage_starts_from_the_last_weights_and_resumes(
+    few_shapes, tmp_path, monkeypatch
+):
+    first = tmp_path / "first"
+    loop.train(make_config("quick", few_shapes, 2), str(first))
+
+    def train(folder):
+        config = make_config("quick_finetuned", few_shapes, 4)
+        config.init_from.run = str(first)
+        loop.train(config, str(tmp_path / folder))
+        return tmp_path / folder
+
+    whole = train("whole")
+    # At step 0 it has the weights of the first run's last step, those of the similarity, too.
+    old, new = read_state(first, 2), read_state(whole, 0)
+    frozen = {path for path in new if path.startswith("params/image/encoder")}
+    assert {"params/similarity/match_scale", "params/text/encoder/table"} <= old.keys()
+    assert old["params/similarity/match_scale"] != 15
+    for path, value in old.items():
+        if path.startswith(("params/", "model_state/")):
+            np.testing.assert_array_equal(new[path], value, err_msg=path)
+    # The CNN trains now, with a fresh optimizer.
+    assert frozen
+    assert not frozen & old.keys()
+    moments = [value for path, value in new.items() if "opt_state/moments" in path]
+    assert moments
+    assert all(not np.any(value) for value in moments)
+    last = read_state(whole, 4)
+    assert any(np.any(last[path] != new[path]) for path in frozen)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "stop_signal", stop_at_step_2)
+        train("stopped")
+    assert checkpoints.steps(str(tmp_path / "stopped"))[-1] == 2
+    resumed = read_state(train("stopped"), 4)
+    assert resumed.keys() == last.keys()
+    for path, value in resumed.items():
+        np.testing.assert_array_equal(value, last[path], err_msg=path)
