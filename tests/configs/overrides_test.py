@@ -30,7 +30,8 @@ def own_command_line(own_flags, monkeypatch):
 
 def leaves(config, path=()):
     for key, value in config.items():
-        if isinstance(value, ConfigDict) and len(value):
+        # ml_collections takes a section called `values` for the method of that name.
+        if isinstance(value, ConfigDict) and len(value) and not hasattr(ConfigDict, key):
             yield from leaves(value, (*path, key))
         else:
             yield (*path, key), value
