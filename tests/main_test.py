@@ -94,9 +94,13 @@ def test_hands_config_and_flags_to_the_loop(command, monkeypatch):
     monkeypatch.setattr(
         "xmodal.training.loop.train", lambda *args, **kwargs: called.append((args, kwargs))
     )
-    code, _ = command(QUICKSTART + ":t2t", "--config.seed=3", "--dry_run")
+    changes = "--allow_changes=optimizer.learning_rate,records"
+    code, _ = command(QUICKSTART + ":t2t", "--config.seed=3", "--dry_run", changes)
     assert code == 0
     ((config, workdir), options) = called[0]
     assert config.seed == 3
     assert re.fullmatch(r"runs.quickstart_t2t", workdir)
-    assert options == {"dry_run": True, "allow_changes": []}
+    assert options == {
+        "dry_run": True,
+        "allow_changes": ["optimizer.learning_rate", "records"],
+    }
