@@ -16,7 +16,6 @@ STEPS = 4
 # Config, with its variant unless that is `quick` -> a metric of each of its evaluators.
 PAPERS = {
     "vsepp": ["shapes/i2t/recall@10"],
-    "order": ["shapes/i2t/recall@10"],
     "vsrn": ["shapes/i2t/recall@10"],
     "vse_infinity": ["shapes/i2t/recall@10"],
     "vse_infinity:quick_grids": ["shapes/i2t/recall@10"],
