@@ -23,7 +23,7 @@ in epoch 0, and the weight of the loss rises from 0 to 1 over epoch 1. In traini
 regions is left out, or up to a fifth of the cells, and a fifth of the words is masked, replaced or
 deleted. Batch normalization of the regions' MLP sees the zero rows of regions that are left out.
 Differences: its statistics are those of the whole batch and not of each of four GPUs; an epoch ends
-before a last batch that is not full.
+before a last batch that is not full; BERT attends to a [PAD] that a replaced word drew.
 
 Paper, COCO test, R@1/5/10, single models:
     regions    1K   I->T 79.7 96.4 98.9   T->I 64.8 91.4 96.3
@@ -126,6 +126,7 @@ def use_bert(config: ConfigDict) -> ConfigDict:
     }
     head = {"name": "gpo", "width": itm.DIMENSION, "init": "torch"}
     config.model.text = {"encoder": encoder, "head": head, "projection": None}
+    config.init_from.published = ("image/encoder/", "text/encoder/")
     config.init_from.published += ("text/encoder/",)
     config.optimizer.groups.bert = {"pattern": "text/encoder/", "rate": 0.1}
     config.data.text = base.wordpiece(vocabulary_size=29_000, max_length=64)
@@ -145,6 +146,7 @@ def use_gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
         "head": {"name": "gpo", "width": None},
         "projection": None,
     }
+    config.init_from.published = ("image/encoder/",)
     del config.optimizer.groups.bert
     config.optimizer.weight_decay.rate = decay
     config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
