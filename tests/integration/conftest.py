@@ -91,8 +91,14 @@ def read_arrays():
     return read
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """Folder of compiled functions, which runs of one test share as a user's runs do."""
+    return tmp_path_factory.mktemp("compiled")
+
+
 @pytest.fixture
-def start():
+def start(compiled):
     """Function that starts `python -m xmodal.main`; what still runs at the end is killed."""
     processes = []
 
@@ -101,6 +107,8 @@ def start():
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             # These runs are over before any optimization pays.
             "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            "JAX_ENABLE_COMPILATION_CACHE": "true",
+            "JAX_COMPILATION_CACHE_DIR": str(compiled),
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "xmodal.main", *map(str, arguments)],
