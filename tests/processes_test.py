@@ -1,6 +1,7 @@
 """What processes tell each other, in real processes connected by JAX's coordination service."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -131,3 +132,36 @@ def test_process_0_waits_for_no_dead_process_either(run_two):
     assert codes == [1, 1], said
     assert "Error: Process 1 ended before it could start." in said[0]
     assert "no dataset" in said[0]
+
+
+ASSEMBLE = """
+from configs import quickstart
+from xmodal.data.sources import Source
+from xmodal.training.run import assemble
+
+read = Source.read
+
+
+def tell(self, rows):
+    time.sleep(1)  # The other process would find no file, and read as well.
+    print("Reads", len(rows), "records")
+    return read(self, rows)
+
+
+Source.read = tell
+config = quickstart.get_config("t2t")
+config.data.data_dir = {folder!r}
+config.batch_size = 16
+print("Entries", assemble(config).config.model.text.encoder.vocab_size)
+"""
+
+
+def test_one_process_reads_the_captions_for_all(run_two, few_shapes, tmp_path):
+    learned = shutil.ignore_patterns("*.parquet", "vocabulary-*")
+    shutil.copytree(few_shapes, tmp_path / "tfds", ignore=learned)
+    codes, said = run_two("{}", ASSEMBLE.format(folder=str(tmp_path / "tfds")))
+    assert codes == [0, 0], said
+    assert [each.count("Reads 150 ") for each in said] == [1, 0]
+    assert ["Learning the vocabulary" in each for each in said] == [True, False]
+    entries = [each.partition("Entries ")[2] for each in said]
+    assert int(entries[0]) == int(entries[1]) > 20

@@ -151,7 +151,7 @@ def gather(what: str, own: str) -> list[str]:
     return [_wait(f"gather/{what}/{each}", each, what) for each in range(count())]
 
 
-def first_does(what: str, function: Callable[[], None]) -> None:
+def first_does(what: str, function: Callable[[], object]) -> None:
     """Runs a function in process 0, while the others wait; every process calls it.
 
     Args:

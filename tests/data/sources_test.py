@@ -1,6 +1,7 @@
 """Prepared datasets: found, built, missing; interrupted builds and racing processes."""
 
 import errno
+import logging
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import tiny_captions_dataset_builder as tiny
 from etils import epath
 
 import data_prep
-from xmodal import data
+from xmodal import data, progress
 from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.data import column_cache, sources
@@ -67,6 +68,20 @@ def test_records_are_read_once_for_the_columns_without_images(tiny_config, tmp_p
         for names in (["captions"], ["image_id", "caption_ids"]):
             sources.Source(config, "train").get(names)
     assert read == [37]
+
+
+def test_reading_a_whole_split_tells_how_far_it_is(tiny_config, tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "_BLOCK", 10)
+    source = sources.Source(parse(tiny_config | {"data_dir": str(tmp_path)}), "train")
+    assert len(source.get(["captions"])["captions"].lengths) == 37
+    lines = [line for line in caplog.messages if "Reading the columns without images" in line]
+    assert [line.partition("(")[2].partition(")")[0] for line in lines] == [
+        f"{count} of 37" for count in (10, 20, 30)
+    ]
+    assert "tiny_captions train" in lines[0]
 
 
 def test_a_folder_that_cannot_be_written_changes_nothing(tiny_config, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
 from xmodal.atomic import replacing
@@ -45,6 +46,7 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
     path = source.folder / _file_name(config.text)
     if not path.exists():
         texts = ragged(source.get(["captions"])["captions"]).values
+        logging.info("Learning the vocabulary from %s captions.", f"{len(texts):,}")
         vocabulary = learn_vocabulary([text.decode() for text in texts], config.text)
         with replacing(path) as file:
             file.write("".join(f"{token}\n" for token in vocabulary).encode())

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from xmodal.config import UserError, lookup
 from xmodal.data import column_cache
 from xmodal.data import columns as columns_lib
 from xmodal.data.config import DataConfig, parse
+from xmodal.progress import progress
 
 UNKNOWN_HASH = "unknown"
 """Hash of a dataset that was prepared before hashes were kept."""
@@ -136,13 +137,16 @@ class Source:
     @functools.cached_property
     def _table(self) -> pa.Table:
         path = self.folder / f"columns-{self._split}.parquet"
-        blocks = (
-            columns_lib.parse(
-                self.read(np.arange(start, min(start + _BLOCK, len(self)))), self._small_columns
-            )
-            for start in range(0, len(self), _BLOCK)
-        )
-        return column_cache.load_table(path, self._small_columns, blocks)
+        return column_cache.load_table(path, self._small_columns, self._small_blocks())
+
+    def _small_blocks(self) -> Iterator[column_cache.Block]:
+        # A record holds its image as well, so this takes long: once per dataset.
+        what = f"Reading the columns without images of {self._config.dataset} {self._split}"
+        with progress(what, len(self)) as advance:
+            for start in range(0, len(self), _BLOCK):
+                rows = np.arange(start, min(start + _BLOCK, len(self)))
+                yield columns_lib.parse(self.read(rows), self._small_columns)
+                advance(len(rows))
 
 
 def needed_columns(config: DataConfig) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from xmodal import data
+from xmodal import data, processes
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, lookup, read, setting
 from xmodal.evals import read_options
@@ -177,7 +177,10 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
     if settings.data.text is not None and settings.data.text.vocabulary:
         data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])
-    examples = data.num_train_examples(settings.data, settings.train_split)
+    read = functools.partial(_read_training_data, settings)
+    # What is read and learned here is kept beside the dataset, where the others find it.
+    processes.first_does("read the captions of the training split", read)
+    examples = read()
     if settings.batch_size > examples:
         raise UserError(
             f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
@@ -185,6 +188,14 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
         )
     config = _in_steps(config, examples // settings.batch_size)
     return build(fill_vocabulary(config), mesh)
+
+
+def _read_training_data(settings: RunConfig) -> int:
+    """Returns the examples of an epoch; learns the vocabulary if it has not been learned yet."""
+    examples = data.num_train_examples(settings.data, settings.train_split)
+    if settings.data.text is not None:
+        data.load_vocabulary(settings.data)
+    return examples
 
 
 def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:

@@ -236,6 +236,20 @@ def test_block_size_and_devices_do_not_matter_in_real_numbers(width):
         assert_equal_ranks(other, (expected.rank, expected.tied))
 
 
+@pytest.mark.parametrize("width", [8, 16, 24, 30, 50])
+def test_block_size_does_not_matter_to_scaled_copies(width):
+    """Copies of another length nearly tie: one other bit of a unit vector moves a rank."""
+    generator = np.random.default_rng(width)
+    base = generator.standard_normal((150, width), dtype=np.float32)
+    items = np.concatenate([base, base * np.float32(3.3), base * np.float32(0.7)])
+    labels = random_labels(generator, 450, 450, exclude_self=True)
+    expected, *others = (
+        rank_within(items, labels, block_size=size, similarity="cosine") for size in (64, 192, 1024)
+    )
+    for other in others:
+        assert_equal_ranks(other, (expected.rank, expected.tied))
+
+
 def test_many_tiles_on_eight_devices():
     """Collectives of several tiles under way would wait for each other's threads forever."""
     generator = np.random.default_rng(6)
