@@ -232,7 +232,7 @@ def evaluate_files(kind: str) -> None:
     from xmodal.evals.reports.store import load_ranks
     from xmodal.training.results import Judged, write_model, write_results
 
-    model = Judged.of_file(flags.FLAGS[kind].value)
+    model = Judged.of_file(flags.FLAGS[kind].value, SIMILARITY.value)
     _check_output(model)
     # Read before any work, since it may be unreadable.
     other = load_ranks(COMPARE.value) if COMPARE.value else None

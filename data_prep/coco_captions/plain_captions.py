@@ -19,7 +19,7 @@ FIRST_NEW_ID = 2**30
 
 def has_plain_captions(folder: pathlib.Path) -> bool:
     """Whether a folder has files of captions with ids."""
-    return bool(_find(folder, "csv"))
+    return any(_find(folder, ending) for ending in ("csv", "jsonl"))
 
 
 def read_plain_captions(folder: pathlib.Path) -> Photographs:

@@ -30,3 +30,10 @@ def test_a_file_has_one_token_per_line(tmp_path):
     assert read_vocabulary(tmp_path / "vocab.txt") == ["dog", "", "café"]
     with pytest.raises(UserError, match="vocabulary names .*absent.*does not exist"):
         read_vocabulary(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("content", [b'{"one": "line"}\n', b"\xff\xd8\xff\xe0"])
+def test_a_file_that_is_no_vocabulary(tmp_path, content):
+    (tmp_path / "captions.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"captions\.json is no vocab\.txt"):
+        read_vocabulary(tmp_path / "captions.json")

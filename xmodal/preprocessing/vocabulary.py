@@ -19,7 +19,7 @@ def read_vocabulary(path: epath.PathLike) -> list[str]:
     """Returns the tokens of a vocab.txt: one per line, the id is the line number from 0.
 
     Raises:
-      UserError: the file does not exist.
+      UserError: the file does not exist, or is no list of tokens.
     """
     path = epath.Path(path)
     if not path.exists():
@@ -27,7 +27,14 @@ def read_vocabulary(path: epath.PathLike) -> list[str]:
             f"config.data.text.vocabulary names {path}, which does not exist. Give the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
-    return [token.strip() for token in path.read_text(encoding="utf-8").rstrip("\n").split("\n")]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no vocab.txt: {error}") from error
+    tokens = [token.strip() for token in text.rstrip("\n").split("\n")]
+    if len(tokens) < 2:
+        raise UserError(f"{path} is no vocab.txt, which has one token per line: it has one line.")
+    return tokens
 
 
 def learn_words(

@@ -48,14 +48,14 @@ class Judged:
     hash: str
 
     @classmethod
-    def of_file(cls, path: str) -> "Judged":
-        """Returns the model that a file holds."""
-        digest = hashlib.sha256()
+    def of_file(cls, path: str, similarity: str | None) -> "Judged":
+        """Returns the model that a file holds, under a similarity."""
+        digest = hashlib.sha256((similarity or "").encode())
         with contextlib.suppress(OSError), epath.Path(path).open("rb") as file:
             # Its reader says what is wrong with a file that cannot be read.
             while block := file.read(_BLOCK):
                 digest.update(block)
-        return cls(path, digest.hexdigest())
+        return cls(f"{path} ({similarity})" if similarity else path, digest.hexdigest())
 
     @classmethod
     def of_config(cls, config: ml_collections.ConfigDict) -> "Judged":

@@ -55,6 +55,14 @@ def _build(folder):
     return builder
 
 
+def test_lines_alone(tmp_path):
+    _write(tmp_path, _rows(), lines=[*_LINES, (73, "val", 5), (74, "test", 5)])
+    (tmp_path / "captions_known.csv.gz").unlink()
+    builder = _build(tmp_path)
+    assert set(_read(builder, "train")) == {9, 25, 26}
+    assert list(_read(builder, "test")) == [74]
+
+
 @pytest.fixture
 def built(tmp_path):
     _write(tmp_path, _rows())
