@@ -21,8 +21,10 @@ from xmodal.evals.metrics import (
 )
 from xmodal.evals.ranking.from_lists import answer_lists
 from xmodal.evals.ranking.from_scores import TaskAnswer, answer_tasks, has_positives
-from xmodal.evals.ranking.products import SavedScores, Scores, open_scores
+from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.rerank import rerank
+from xmodal.evals.ranking.saved_scores import SavedScores
+from xmodal.evals.ranking.scores import Scores
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 
 Modalities = tuple[str, str]

@@ -10,7 +10,7 @@ from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.metrics import compute_recall_values
 from xmodal.evals.ranking import from_scores
 from xmodal.evals.ranking.from_lists import answer_lists
-from xmodal.evals.ranking.products import SavedScores
+from xmodal.evals.ranking.saved_scores import SavedScores
 
 RECALLS = ("recall@1", "recall@5", "recall@10")
 QUERIES, ITEMS = 61, 90

@@ -11,8 +11,9 @@ from xmodal.config import UserError
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting, ranks
 from xmodal.evals.ranking import products as products_module
-from xmodal.evals.ranking.products import Gallery, Products, SavedScores
+from xmodal.evals.ranking.products import Gallery, Products
 from xmodal.evals.ranking.ranks import Question
+from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.losses.similarity import SIMILARITIES, make_similarity
 
 

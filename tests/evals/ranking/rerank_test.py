@@ -7,7 +7,7 @@ import pytest
 from xmodal.config import UserError
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking import rerank
-from xmodal.evals.ranking.products import SavedScores
+from xmodal.evals.ranking.saved_scores import SavedScores
 
 
 def random_case(images=70, captions=131, relations=3):

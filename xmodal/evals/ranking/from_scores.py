@@ -8,8 +8,8 @@ import numpy as np
 from xmodal.evals.boards.positives import Ragged, Relation
 from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.metrics import compute_map_at_r, compute_r_precision
-from xmodal.evals.ranking.products import Scores, complete_rows
 from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
+from xmodal.evals.ranking.scores import Scores, complete_rows
 
 # Metrics of the top of a list, and the function of each.
 LIST_METRICS = {

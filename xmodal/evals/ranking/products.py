@@ -9,7 +9,7 @@ this fails.
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,50 +18,18 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.config import UserError
-from xmodal.evals.inputs.galleries import ReorderedMatrix
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.finite import count_not_finite, refuse_not_finite
+from xmodal.evals.ranking.scores import GROUP, Scores, choose_rows, complete_rows, one_device
 from xmodal.losses.similarity import make_similarity
-from xmodal.mesh import BATCH_AXIS, make_mesh, to_host
+from xmodal.mesh import BATCH_AXIS, to_host
 
 Score = Callable[[Any, Any], jax.Array]
 
-_GROUP = 64
 # Single pairs are looked up on the diagonals of products. A CPU, where small products have the bits
 # of large ones, takes small ones; many of them at a time keep it busy.
-_CPU_PAIRS = _GROUP
+_CPU_PAIRS = GROUP
 _PAIRS_AT_A_TIME = 2048
-# Counts of one tile share an int32, half of it each; see `counting`.
-_MOST_ROWS = 1 << 14
-
-
-class Scores(Protocol):
-    """Float32 scores of Q queries and N items.
-
-    Attributes:
-      shape: (Q, N).
-      tile_shape: (B, M), of every tile; the last ones are padded.
-      mesh: devices over which the columns of every tile are spread.
-    """
-
-    shape: tuple[int, int]
-    tile_shape: tuple[int, int]
-    mesh: Mesh
-
-    def is_symmetric(self) -> bool:
-        """Whether scores within one gallery are the same from either end, as far as is known."""
-
-    def tile(self, i: int, j: int) -> jax.Array:
-        """Scores [B, M] of queries iB.. and items jM..; those of padding are arbitrary."""
-
-    def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Scores [P] of single pairs, with the bits they have in their tiles."""
-
-    def check_finite(self, asked: str = "") -> None:
-        """Raises a `UserError` if a score is not finite; `asked` says which numbers need it."""
-
-    def transpose(self) -> "Scores":
-        """The scores of the items as queries."""
 
 
 class Gallery:
@@ -93,9 +61,9 @@ class Gallery:
                 f"{bad:,} of {len(vectors):,} {name} embeddings are not finite: the model diverged "
                 "or the file is damaged."
             )
-        self.mesh = mesh = mesh or _one_device()
+        self.mesh = mesh = mesh or one_device()
         self.size = len(vectors)
-        self.rows = _choose_rows(self.size, block_size, _GROUP * mesh.shape[BATCH_AXIS])
+        self.rows = choose_rows(self.size, block_size, GROUP * mesh.shape[BATCH_AXIS])
         self.width, self.largest = vectors.shape[-1], 0.0
         starts = range(0, self.size, self.rows)
         self._prepared = None
@@ -257,62 +225,6 @@ class _Transposed:
         return self._base
 
 
-class SavedScores:
-    """A score matrix from elsewhere, such as that of a model that reads both items at once."""
-
-    def __init__(
-        self,
-        matrix: np.ndarray | ReorderedMatrix,
-        *,
-        block_size: int = 1024,
-        mesh: Mesh | None = None,
-    ) -> None:
-        """Wraps a matrix [Q, N] of any float type, in memory or mapped from a file.
-
-        Tiles have at most `block_size` queries and items; their columns are spread over the `data`
-        axis of `mesh`.
-        """
-        self.mesh = mesh = mesh or _one_device()
-        group = _GROUP * mesh.shape[BATCH_AXIS]
-        queries, items = self.shape = matrix.shape[0], matrix.shape[1]
-        self.tile_shape = (
-            _choose_rows(queries, block_size, group),
-            _choose_rows(items, block_size, group),
-        )
-        self._matrix, self._block_size = matrix, block_size
-        self._finite = False
-
-    def tile(self, i: int, j: int) -> jax.Array:
-        """See `Scores.tile`."""
-        rows, columns = self.tile_shape
-        block = self._matrix[i * rows : (i + 1) * rows, j * columns : (j + 1) * columns]
-        tile = np.zeros(self.tile_shape, np.float32)
-        tile[: block.shape[0], : block.shape[1]] = _flush(block)
-        sharding = NamedSharding(self.mesh, P(None, BATCH_AXIS))
-        return jax.make_array_from_callback(tile.shape, sharding, lambda at: tile[at])
-
-    def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """See `Scores.pairs`."""
-        return _flush(self._matrix[rows, columns])
-
-    def check_finite(self, asked: str = "") -> None:
-        """See `Scores.check_finite`."""
-        if self._finite:
-            return
-        rows = self.tile_shape[0]
-        blocks = (self._matrix[at : at + rows, :] for at in range(0, self.shape[0], rows))
-        refuse_not_finite(blocks, asked, "the model diverged or the file is damaged.")
-        self._finite = True
-
-    def is_symmetric(self) -> bool:
-        """See `Scores.is_symmetric`."""
-        return False
-
-    def transpose(self) -> "Scores":
-        """See `Scores.transpose`."""
-        return SavedScores(self._matrix.T, block_size=self._block_size, mesh=self.mesh)
-
-
 def open_scores(
     embeddings: Embeddings, *, block_size: int = 1024, mesh: Mesh | None = None
 ) -> dict[tuple[str, str], Scores]:
@@ -340,17 +252,6 @@ def open_scores(
     }
 
 
-def complete_rows(scores: Scores, i: int) -> np.ndarray:
-    """Returns the scores of the queries of row i of tiles with all items, [b, N], on the host."""
-    (queries, items), (rows, columns) = scores.shape, scores.tile_shape
-    tiles = [to_host(scores.tile(i, j), scores.mesh) for j in range(-(-items // columns))]
-    return np.concatenate(tiles, axis=1)[: queries - i * rows, :items]
-
-
-def _one_device() -> Mesh:
-    return make_mesh(jax.local_devices()[:1])
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _compute(score: Score, mesh: Mesh, queries: Any, items: Any) -> jax.Array:
     """Every device scores its own items, see `counting`."""
@@ -368,16 +269,6 @@ def _compute_diagonals(score: Score, left: Any, right: Any) -> jax.Array:
     return jax.lax.map(lambda block: jnp.diagonal(score(*block)), (left, right))
 
 
-def _flush(scores: np.ndarray) -> np.ndarray:
-    """Float32 with one zero: for -0.0 and for numbers so small that XLA compares them as zeros.
-
-    A sort by the bits, such as top_k, would tell them apart.
-    """
-    scores = np.array(scores, np.float32)
-    scores[np.abs(scores) < np.finfo(np.float32).tiny] = 0.0
-    return scores
-
-
 def _fill(start: int) -> Callable[[np.ndarray, jax.Array], None]:
     def fill(whole: np.ndarray, block: jax.Array) -> None:
         whole[start : start + len(block)] = block
@@ -388,17 +279,3 @@ def _fill(start: int) -> Callable[[np.ndarray, jax.Array], None]:
 def _largest(values: jax.Array) -> float:
     values = np.asarray(values)
     return max(float(values.max()), -float(values.min()))
-
-
-def _choose_rows(size: int, block_size: int, group: int) -> int:
-    """Rows per tile: whole groups, at most `block_size` if that is one, and little padding."""
-    most = max(1, min(block_size, _MOST_ROWS) // group)
-    choices = range(-(-3 * most // 4), most + 1)
-    needed = -(-size // group)
-    if needed <= most:
-        return needed * group
-    return group * min(choices, key=lambda groups: (_round_up(needed, groups), -groups))
-
-
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple

@@ -8,7 +8,7 @@ import numpy as np
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting
 from xmodal.evals.ranking.counting import Best, Question
-from xmodal.evals.ranking.products import Scores
+from xmodal.evals.ranking.scores import Scores
 from xmodal.progress import progress
 
 
