@@ -156,14 +156,17 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
         loop.train(config, str(tmp_path))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "last"),
+    [(signal.SIGTERM, 17), (signal.SIGINT, 17), (signal.SIGINT, TOTAL_STEPS - 1)],
+)
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
-    whole, config, tmp_path, change_batches, number
+    whole, config, tmp_path, change_batches, number, last
 ):
     folder, _ = whole
 
     def stop(step, batch):
-        if step == 17:
+        if step == last:
             os.kill(os.getpid(), number)
         return batch
 
@@ -172,13 +175,13 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     loop.train(config, str(tmp_path))
     assert signal.getsignal(number) is handler
     # The step of the signal is finished first.
-    assert checkpoints.steps(str(tmp_path))[-1] == 18
+    assert checkpoints.steps(str(tmp_path))[-1] == last + 1
     assert not (tmp_path / "test").exists()
 
     drawn = []
     change_batches(lambda step, batch: (drawn.append(step), batch)[1])
     loop.train(config, str(tmp_path))
-    assert drawn == list(range(18, TOTAL_STEPS))
+    assert drawn == list(range(last + 1, TOTAL_STEPS))
     found, expected = load_state(config, tmp_path), load_state(config, folder)
     tiny.assert_identical(found, expected)
     for part in (found.model_state, found.opt_state["outliers"], found.params["tasks"]):

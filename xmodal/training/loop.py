@@ -135,13 +135,13 @@ def _train(
                         state = observe(state, settings.optimizer, metrics)
                         saver.save(state, metrics)
                         reporter.log_evaluation(step, metrics, settings.select, saver.best_step)
-                if step == settings.total_steps:
-                    break
                 if stop_requested(step):
                     check_lock()
                     saver.save(state)
                     logging.warning("Stopped and saved at step %d; the same command goes on.", step)
                     return False
+                if step == settings.total_steps:
+                    break
                 with reporter.waiting():
                     local = next(batches)
                 batch = mesh_lib.global_batch(local, parts.mesh)
@@ -167,6 +167,7 @@ def compile_step(
         mesh=parts.mesh,
         l2=parts.settings.l2,
     )
+    logging.info("Compiling the training step; later starts read it from the cache.")
     started = time.monotonic()
     batch = abstract_batch(parts, features)
     number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
