@@ -42,7 +42,7 @@ def problem(lengths, columns, count=REGIONS, **config):
         lambda key: module.init(key, image, image, inputs, {}), jax.random.key(0)
     )
     assert state == {}
-    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+    params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), shapes)
     return module, params, image, inputs
 
 
