@@ -23,6 +23,9 @@ ENCODER_OPTIONS = {
 }
 HEAD_OPTIONS = {
     "gaussian": {"width": 6},
+    "gpo": {"width": 6},
+    "graph": {"width": 6},
+    "pie": {"width": 6},
     "transformer": {"width": 6, "heads": 2, "mlp_dim": 8, "depth": 2},
 }
 
@@ -48,7 +51,8 @@ def test_every_head_follows_every_encoder(encoder):
             return tower.apply(params, state, inputs, train=True, key=key)
 
         embedding, new_state = jax.eval_shape(train, params, state, jax.random.key(0))
-        shape = {"gaussian": (2, 7, 6), "transformer": (2, 6)}.get(head, (2, width))
+        several = {"gaussian": (2, 7, 6), "pie": (2, 2, 6)}
+        shape = several.get(head, (2, HEAD_OPTIONS.get(head, {}).get("width", width)))
         assert (embedding.vector.shape, embedding.vector.dtype) == (shape, np.float32)
         assert jax.tree.structure(new_state) == jax.tree.structure(state)
         assert set(params) <= {"encoder", "head"}
