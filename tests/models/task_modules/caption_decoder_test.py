@@ -42,7 +42,8 @@ def problem(lengths, columns, count=REGIONS, **config):
         lambda key: module.init(key, image, image, inputs, {}), jax.random.key(0)
     )
     assert state == {}
-    params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), shapes)
+    draw = lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32)  # noqa: E731
+    params = jax.tree.map(draw, shapes)
     return module, params, image, inputs
 
 
