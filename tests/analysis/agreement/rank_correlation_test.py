@@ -7,16 +7,40 @@ import numpy as np
 import pytest
 
 from xmodal.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
-from xmodal.evals.published import (
-    ECCV_PRINTED_1K,
-    ECCV_TABLE_4,
-    ECCV_TABLE_5,
-    ECCV_TABLE_5_METRICS,
-)
+from xmodal.evals.published import ECCV_TABLE_4, ECCV_TABLE_5, ECCV_TABLE_5_METRICS
 
 ECCV_R1, PMRP, IN_1K = "eccv/mean/recall@1", "pmrp/mean", "coco1k/mean/recall@1"
 # Table 4 has six of the eleven metrics of table 5 for all its models.
 WHOLE = [tag for tag in ECCV_TABLE_5_METRICS if all(tag in row for row in ECCV_TABLE_4.values())]
+# The column "1K R@1" of table 4 as the first revision prints it: the mean of image-to-text within
+# 1K and text-to-image within 5K (VinVL excepted).
+PRINTED_1K = {
+    "VSE0": 34.14,
+    "VSE++": 48.46,
+    "PVSE K=1": 48.67,
+    "PVSE K=2": 50.29,
+    "PCME": 50.29,
+    "PCME CutMix": 51.35,
+    "VSRN": 58.33,
+    "VSRN+AOQ": 59.32,
+    "CVSE": 55.37,
+    "SGR": 58.87,
+    "SAF": 59.09,
+    "VSE-inf BUTD region": 61.03,
+    "VSE-inf BUTD grid": 62.26,
+    "VSE-inf WSL grid": 68.07,
+    "CLIP ViT-B/32": 49.84,
+    "CLIP ViT-B/16": 52.32,
+    "CLIP ViT-L/14": 55.38,
+    "VinVL zero-shot": 43.51,
+    "VinVL": 82.38,
+    "ViLT zero-shot": 58.83,
+    "ViLT": 61.81,
+    "BLIP": 78.30,
+    "PVSE K=1 no NM": 43.28,
+    "PVSE K=1 semi-hard": 48.49,
+    "PVSE K=1 hardest": 49.12,
+}
 
 
 def reference_tau_b(left, right):
@@ -60,8 +84,7 @@ def test_fifteen_pairs_of_table_5_are_recomputed():
 )
 def test_table_5_was_not_made_from_the_printed_1k_column(other, from_faulty, printed):
     models = {
-        model: row | {"1K as printed": ECCV_PRINTED_1K[model]}
-        for model, row in ECCV_TABLE_4.items()
+        model: row | {"1K as printed": PRINTED_1K[model]} for model, row in ECCV_TABLE_4.items()
     }
     found = tau(models, "1K as printed", other)
     assert f"{found:.3f}" == from_faulty
