@@ -236,7 +236,7 @@ def _join_images(
 
     def rows_of_file(path: str) -> Sequence[int]:
         file = pathlib.PurePosixPath(path)
-        return rows_of.get(file.name) or rows_of.get(file.stem, ())
+        return rows_of.get(file.name, ()) or rows_of.get(file.stem, ())
 
     joined = join_rows(
         read_fetched(folder),

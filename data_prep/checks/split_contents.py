@@ -138,7 +138,7 @@ class SplitContents:
             for name, feature in features.items()
             if name == "image" or isinstance(feature, tfds.features.Image)
         ]
-        self._sides = next((s for s in _LEFT_RIGHT if all(name in features for name in s)), None)
+        self._sides = next((s for s in _LEFT_RIGHT if all(name in features for name in s)), ())
 
     def add(self, example: Mapping[str, Any]) -> None:
         """Adds a record as it is stored, its image still encoded."""

@@ -67,22 +67,22 @@ def _mention(
     """The part of an item that is said, given the probability of each attribute."""
     # Nobody says that a thing is of medium size unless pressed.
     says_size = speaker.chance(size * (0.15 if item.size == "medium" else 1))
-    row, column = (item.row, item.column) if speaker.chance(place) else (None, None)
+    row, column = (item.row, item.column) if speaker.chance(place) else ("", "")
     if speaker.chance(0.4) and (row, column) != ("middle", "center"):
         drop_row = row == "middle" or (column != "center" and speaker.chance(0.5))
-        row, column = (None, column) if drop_row else (row, None)
+        row, column = ("", column) if drop_row else (row, "")
     return Item(
         row,
         column,
         shape=item.shape,
-        color=item.color if speaker.chance(color) else None,
-        size=item.size if says_size else None,
+        color=item.color if speaker.chance(color) else "",
+        size=item.size if says_size else "",
     )
 
 
 def _said_background(scene: Scene, speaker: Speaker) -> Background:
-    pattern = scene.background.pattern if speaker.chance(0.7) else None
-    color = scene.background.color if speaker.chance(0.8) or not pattern else None
+    pattern = scene.background.pattern if speaker.chance(0.7) else ""
+    color = scene.background.color if speaker.chance(0.8) or not pattern else ""
     return Background(pattern, color)
 
 

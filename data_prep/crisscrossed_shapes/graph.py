@@ -17,21 +17,21 @@ OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "be
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Item:
-    """One object of a scene, or a caption's mention of it: an attribute not said is None."""
+    """One object of a scene, or a caption's mention of it: an attribute not said is ""."""
 
-    row: str | None = None
-    column: str | None = None
-    shape: str | None = None
-    color: str | None = None
-    size: str | None = None
+    row: str = ""
+    column: str = ""
+    shape: str = ""
+    color: str = ""
+    size: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Background:
-    """The background of the objects; an attribute that a caption leaves out is None."""
+    """The background of the objects; an attribute that a caption leaves out is ""."""
 
-    pattern: str | None = None
-    color: str | None = None
+    pattern: str = ""
+    color: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ NOUNS = {
     "ring": ("ring", "hoop", "donut", "loop"),
     "moon": ("moon", "crescent", "half moon", "sickle"),
     "diamond": ("diamond", "rhombus", "lozenge", "kite"),
-    None: ("shape", "figure", "object", "thing"),
+    "": ("shape", "figure", "object", "thing"),
 }
 COLORS = {
     "red": ("red", "crimson", "scarlet"),
@@ -50,7 +50,7 @@ PATTERNS = {
 BACKDROPS = ("background", "backdrop", "surface", "wall")
 NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 
-# By (row, column); None is the part that the phrase leaves open.
+# By (row, column); "" is the part that the phrase leaves open.
 PLACES = {
     ("top", "left"): ("in the top left corner", "at the upper left", "top left"),
     ("top", "center"): ("at the top in the middle", "at the top centre", "centred near the top"),
@@ -61,10 +61,10 @@ PLACES = {
     ("bottom", "left"): ("in the bottom left corner", "at the lower left", "bottom left"),
     ("bottom", "center"): ("at the bottom in the middle", "at the bottom centre", "low down in the centre"),  # noqa: E501
     ("bottom", "right"): ("in the bottom right corner", "at the lower right", "bottom right"),
-    ("top", None): ("at the top", "near the upper edge", "high up"),
-    ("bottom", None): ("at the bottom", "near the lower edge", "low down"),
-    (None, "left"): ("on the left", "on the left side", "towards the left"),
-    (None, "right"): ("on the right", "on the right side", "towards the right"),
+    ("top", ""): ("at the top", "near the upper edge", "high up"),
+    ("bottom", ""): ("at the bottom", "near the lower edge", "low down"),
+    ("", "left"): ("on the left", "on the left side", "towards the left"),
+    ("", "right"): ("on the right", "on the right side", "towards the right"),
 }  # fmt: skip
 
 # The relation of the first item of a pair to the second, and the word for the opposite.

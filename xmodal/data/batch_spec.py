@@ -12,7 +12,7 @@ from xmodal.data.columns import STRING, Column
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.feature_records import FeatureReader
 from xmodal.data.sources import check_columns, describe_builder, needed_columns
-from xmodal.preprocessing.images import check_size
+from xmodal.preprocessing.images import ImageConfig, check_size
 
 BatchSpec = dict[str, jax.ShapeDtypeStruct]
 
@@ -43,7 +43,7 @@ def batch_spec(
     check_columns(config, columns, needed_columns(config))
     spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
     if config.image is not None:
-        spec |= _image_spec(config, columns["image"], batch_size)
+        spec |= _image_spec(config, config.image, columns["image"], batch_size)
     if config.text is not None:
         captions = (batch_size, config.captions_per_image)
         tokens = _struct((*captions, config.text.max_length), np.int32)
@@ -56,27 +56,29 @@ def batch_spec(
                 f"config.data.labels names {name!r}, whose values are texts, vary in number or are "
                 f"in every batch; columns of numbers: {', '.join(n for n in fixed if n != 'image')}"
             )
-        spec[name] = _struct((batch_size, *column.shape), column.dtype)
+        spec[name] = _struct((batch_size, *column.fixed_shape), column.dtype)
     for reader in features or ():
         spec = reader.replace_spec(spec)
     return spec
 
 
-def _image_spec(config: DataConfig, column: Column, batch_size: int) -> BatchSpec:
-    check_size(config.image, column.is_picture)
+def _image_spec(
+    config: DataConfig, image: ImageConfig, column: Column, batch_size: int
+) -> BatchSpec:
+    check_size(image, column.is_picture)
     if column.is_picture:
-        size = config.image.size
+        size = image.size
         return {"image": _struct((batch_size, size, size, 3), np.uint8)}
     if not column.is_ragged:
-        return {"image": _struct((batch_size, *column.shape), column.dtype)}
-    regions = config.image.max_regions
+        return {"image": _struct((batch_size, *column.fixed_shape), column.dtype)}
+    regions = image.max_regions
     if not regions:
         raise UserError(
             f"the number of regions of dataset {config.dataset} (config {config.config}) varies; "
             "set config.data.image.max_regions to the number of rows of a padded image"
         )
     return {
-        "image": _struct((batch_size, regions, *column.shape[1:]), column.dtype),
+        "image": _struct((batch_size, regions, *column.fixed_shape), column.dtype),
         "image_mask": _struct((batch_size, regions), np.bool_),
     }
 

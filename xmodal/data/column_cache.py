@@ -4,6 +4,7 @@ Captions and labels are a thousandth of the bytes of a dataset with images. Voca
 counts, evaluation splits and text-only training read this file.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -71,7 +72,7 @@ def _to_arrow(values: np.ndarray | Ragged, column: Column) -> pa.Array:
         return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.values, kind))
     array = pa.array(values.reshape(-1), kind)
     if column.shape:
-        return pa.FixedSizeListArray.from_arrays(array, int(np.prod(column.shape)))
+        return pa.FixedSizeListArray.from_arrays(array, math.prod(column.fixed_shape))
     return array
 
 

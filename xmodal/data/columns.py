@@ -62,6 +62,11 @@ class Column:
         """Whether records differ in length."""
         return None in self.shape
 
+    @property
+    def fixed_shape(self) -> tuple[int, ...]:
+        """The dimensions that do not vary: the shape of one record, or of one of its rows."""
+        return tuple(length for length in self.shape if length is not None)
+
     def spec(self) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
         """Returns the description that `tf.io.parse_example` takes."""
         if self.dtype == STRING or self.is_raw:
@@ -75,8 +80,8 @@ class Column:
     def decode(self, parsed: tf.Tensor | tf.RaggedTensor) -> np.ndarray | Ragged:
         """Returns a parsed column as [N, *shape], or `Ragged` where the length varies."""
         if isinstance(parsed, tf.RaggedTensor):
-            values = parsed.flat_values.numpy().astype(self.dtype).reshape(-1, *self.shape[1:])
-            return Ragged(values, parsed.row_lengths().numpy() // math.prod(self.shape[1:]))
+            values = parsed.flat_values.numpy().astype(self.dtype).reshape(-1, *self.fixed_shape)
+            return Ragged(values, parsed.row_lengths().numpy() // math.prod(self.fixed_shape))
         if not self.is_raw:
             return parsed.numpy().astype(self.dtype)
         row_shape = [-1 if length is None else length for length in self.shape]

@@ -53,6 +53,16 @@ class DataConfig:
                 "examples='images'"
             )
 
+    def require_text(self) -> TextConfig:
+        """Returns `text`.
+
+        Raises:
+          UserError: it is None.
+        """
+        if self.text is None:
+            raise UserError("config.data.text is None: this config has no vocabulary")
+        return self.text
+
 
 def parse(
     config: Mapping[str, Any] | ml_collections.ConfigDict | DataConfig, where: str = "config.data"

@@ -123,7 +123,7 @@ class EvalSplit:
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
         """Length T that holds all tokens of a caption, int32 [M]; one of three at most."""
-        longest = self._config.text.max_length
+        longest = self._config.require_text().max_length
         steps = [-(-longest // (_LENGTH_STEP * share)) * _LENGTH_STEP for share in (4, 2, 1)]
         lengths = np.unique(np.minimum(steps, longest)).astype(np.int32)
         tokens = [batch["text_mask"].sum(axis=1) for batch in self.captions(_TOKENIZED_AT_A_TIME)]
@@ -145,8 +145,8 @@ class EvalSplit:
         Raises:
           UserError: the config leaves the image out.
         """
-        config, source = self._config, self._source
-        if "image" not in self.sides:
+        config, source, image = self._config, self._source, self._config.image
+        if image is None or self._has_pairs:
             raise UserError(
                 f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
                 "or its records are sentence pairs"
@@ -158,7 +158,7 @@ class EvalSplit:
         def make_batch(start: int) -> dict[str, np.ndarray]:
             columns = source.get(["image", "image_id"], wanted[start : start + batch_size])
             ids = {"image_id": dense(columns["image_id"])}
-            return image_columns(columns["image"], config.image) | ids
+            return image_columns(columns["image"], image) | ids
 
         return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
 

@@ -8,7 +8,6 @@ from absl import logging
 from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
 from xmodal.atomic import replacing
-from xmodal.config import UserError
 from xmodal.data.columns import ragged
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.sources import Source
@@ -26,7 +25,7 @@ def vocabulary_size(config: Mapping[str, Any] | DataConfig) -> int:
 def load_tokenizer(config: Mapping[str, Any] | DataConfig) -> Tokenizer:
     """Returns the tokenizer of `config.text` with its vocabulary."""
     config = parse(config)
-    return make_tokenizer(config.text, load_vocabulary(config))
+    return make_tokenizer(config.require_text(), load_vocabulary(config))
 
 
 def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
@@ -38,16 +37,15 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
       UserError: the config has no text, its file does not exist, or the dataset has no captions.
     """
     config = parse(config)
-    if config.text is None:
-        raise UserError("config.data.text is None: this config has no vocabulary")
-    if config.text.vocabulary:
-        return read_vocabulary(config.text.vocabulary)
+    text = config.require_text()
+    if text.vocabulary:
+        return read_vocabulary(text.vocabulary)
     source = Source(config, "train", ["captions"])
-    path = source.folder / _file_name(config.text)
+    path = source.folder / _file_name(text)
     if not path.exists():
-        texts = ragged(source.get(["captions"])["captions"]).values
-        logging.info("Learning the vocabulary from %s captions.", f"{len(texts):,}")
-        vocabulary = learn_vocabulary([text.decode() for text in texts], config.text)
+        captions = ragged(source.get(["captions"])["captions"]).values
+        logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
+        vocabulary = learn_vocabulary([caption.decode() for caption in captions], text)
         with replacing(path) as file:
             file.write("".join(f"{token}\n" for token in vocabulary).encode())
     return read_vocabulary(path)

@@ -14,6 +14,7 @@ from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.order import Order
 from xmodal.data.read_ahead import Batch, read_ahead
 from xmodal.data.sources import Source, needed_columns
+from xmodal.preprocessing import Tokenizer
 
 
 def train_batches(
@@ -108,20 +109,22 @@ class _BatchMaker:
         columns = self._source.get(self._columns, records)
         batch = {"image_id": dense(columns["image_id"])}
         batch |= {name: dense(columns[name]) for name in self._config.labels}
-        if reader := self._features.get(IMAGE_FEATURES):
-            varies = self._source.columns["image"].is_ragged
-            length = self._config.image.max_regions if varies else reader.rows
-            batch[reader.name], mask = reader.read(records, length)
-            batch |= {"image_mask": mask} if varies else {}
-        elif self._config.image is not None:
-            seeds = self._order.augmentation_seeds(step)[self._block]
-            batch |= image_columns(columns["image"], self._config.image, seeds)
+        if (image := self._config.image) is not None:
+            if reader := self._features.get(IMAGE_FEATURES):
+                varies = self._source.columns["image"].is_ragged
+                length = image.max_regions if varies else reader.rows
+                batch[reader.name], mask = reader.read(records, length)
+                batch |= {"image_mask": mask} if varies else {}
+            else:
+                seeds = self._order.augmentation_seeds(step)[self._block]
+                batch |= image_columns(columns["image"], image, seeds)
         if self._tokenizer is not None:
-            batch |= self._text_columns(step, examples, records, columns)
+            batch |= self._text_columns(self._tokenizer, step, examples, records, columns)
         return batch
 
     def _text_columns(
         self,
+        tokenizer: Tokenizer,
         step: int,
         examples: np.ndarray,
         records: np.ndarray,
@@ -136,9 +139,9 @@ class _BatchMaker:
         chosen = captions.starts[:, None] + places
         texts = [text.decode("utf-8", "ignore") for text in captions.values[chosen.ravel()]]
         seeds = None
-        if self._config.text.augment is not None:
+        if self._config.require_text().augment is not None:
             seeds = self._order.text_seeds(step, places.shape[1])[self._block].reshape(-1, 2)
-        ids, mask = self._tokenizer.encode(texts, seeds)
+        ids, mask = tokenizer.encode(texts, seeds)
         shape = (*places.shape, ids.shape[-1])
         batch = {
             "text_mask": mask.reshape(shape),

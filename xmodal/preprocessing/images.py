@@ -63,17 +63,14 @@ def prepare_images(
       ValueError: an image is damaged or of an unknown format.
     """
     results = np.empty([len(images), config.size, config.size, 3], np.uint8)
-    if seeds is None or config.augment is None:
-        crop = EVALUATION_CROPS[config.eval_recipe]
+    crop = EVALUATION_CROPS[config.eval_recipe]
 
-        def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray | None) -> None:
-            del seed
-            result[:] = crop(decode_image(encoded), config.size, config.eval_crop)
-    else:
-        augment = config.augment
-
-        def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray | None) -> None:
-            result[:] = augmented_crop(decode_image(encoded), seed, config.size, augment)
+    def fill(result: np.ndarray, encoded: bytes, seed: np.ndarray | None) -> None:
+        picture = decode_image(encoded)
+        if seed is None or config.augment is None:
+            result[:] = crop(picture, config.size, config.eval_crop)
+        else:
+            result[:] = augmented_crop(picture, seed, config.size, config.augment)
 
     rows: Sequence[np.ndarray | None] = [None] * len(images) if seeds is None else list(seeds)
     for _ in _WORKERS.map(fill, results, images, rows):

@@ -149,13 +149,16 @@ class Tokenizer:
         Returns:
           Ids int32 [N, T] and a mask int32 [N, T] that is 1 on real tokens.
         """
-        if seeds is None or self._augment is None:
+        augment = self._augment
+        if seeds is None or augment is None:
             rows = [self._marked(self._ids_of(text)) for text in texts]
-        elif self._augment.change:
-            rows = [self._changed(text, seed) for text, seed in zip(texts, seeds, strict=True)]
+        elif augment.change:
+            rows = [
+                self._changed(text, seed, augment) for text, seed in zip(texts, seeds, strict=True)
+            ]
         else:
             rows = [
-                self._marked(self._augmented(self._ids_of(text), seed))
+                self._marked(self._augmented(self._ids_of(text), seed, augment))
                 for text, seed in zip(texts, seeds, strict=True)
             ]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
@@ -168,9 +171,9 @@ class Tokenizer:
         most = self._length - len(self._start) - len(self._end)
         return [*self._start, *ids[:most], *self._end]
 
-    def _changed(self, text: str, seed: np.ndarray) -> list[int]:
+    def _changed(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
         """Returns the ids of a text with words masked, replaced or deleted; the seed decides."""
-        config, groups = self._augment, list(self._groups_of(text))
+        groups = list(self._groups_of(text))
         if config.change_markers:
             groups = [[token] for token in self._marked(list(itertools.chain(*groups)))]
         bits = _random_bits(seed, len(groups) + sum(map(len, groups)))
@@ -187,13 +190,13 @@ class Tokenizer:
                 ids += replacements
         return ids if config.change_markers else self._marked(ids)
 
-    def _augmented(self, ids: list[int], seed: np.ndarray) -> list[int]:
+    def _augmented(self, ids: list[int], seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
         """Returns ids with some made unknown and some deleted; the seed decides."""
         replaced, order = _random_bits(seed, 2 * len(ids)).reshape(2, -1)
         uniform = _to_uniform(replaced)
-        deleted = set(np.argsort(order)[: int(self._augment.delete * len(ids))].tolist())
+        deleted = set(np.argsort(order)[: int(config.delete * len(ids))].tolist())
         return [
-            self._unknown if uniform[place] < self._augment.unknown else token
+            self._unknown if uniform[place] < config.unknown else token
             for place, token in enumerate(ids)
             if place not in deleted
         ]

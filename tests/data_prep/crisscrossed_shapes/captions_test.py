@@ -66,12 +66,12 @@ def test_the_words_of_a_caption_say_what_its_content_says(described):
         for caption in group:
             found, content = read(caption.text), caption.content
             for kind in ("shape", "color", "size"):
-                stated = {getattr(item, kind) for item in content.items} - {None}
-                assert set(found[kind]) - {None} == stated, (kind, caption)
-            places = {(item.row, item.column) for item in content.items} - {(None, None)}
+                stated = {getattr(item, kind) for item in content.items} - {""}
+                assert set(found[kind]) - {""} == stated, (kind, caption)
+            places = {(item.row, item.column) for item in content.items} - {("", "")}
             assert set(found["place"]) == places, caption
-            assert set(found["pattern"]) == {content.background.pattern} - {None}, caption
-            assert set(found["background"]) == {content.background.color} - {None}, caption
+            assert set(found["pattern"]) == {content.background.pattern} - {""}, caption
+            assert set(found["background"]) == {content.background.color} - {""}, caption
             assert sum(found["relation"].values()) == len(content.relations), caption
 
 

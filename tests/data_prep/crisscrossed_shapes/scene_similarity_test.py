@@ -16,7 +16,7 @@ def slow_shared_weight(left, right):
     """The definition, one pair and one matching at a time."""
 
     def same(a, b, name):
-        return getattr(a, name) is not None and getattr(a, name) == getattr(b, name)
+        return getattr(a, name) not in ("", None) and getattr(a, name) == getattr(b, name)
 
     def stated(content):
         return {*content.relations, *((j, OPPOSITE[r], i) for i, r, j in content.relations)}
