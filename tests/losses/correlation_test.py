@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.config import UserError
-from xmodal.losses.correlation import pearson
+from xmodal.losses.correlation import pearson, soft_kendall
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -41,6 +40,11 @@ def test_equal_scores_have_no_correlation_and_no_nan(make_pairs, make_context):
     assert all(np.all(np.isfinite(gradient.vector)) for gradient in gradients)
 
 
-def test_unknown_statistics_list_the_known_ones(make_pairs, make_context):
-    with pytest.raises(UserError, match="'spearman'.*'pearson'"):
-        pearson(*make_pairs(6), make_context(IDS), statistic="spearman")
+def test_the_largest_soft_kendall(make_pairs, make_context):
+    # All partners above all shuffled pairs, without a fixed point: every sign is 1.
+    example, _ = make_pairs(6)
+    views = [dataclasses.replace(example, vector=np.eye(6, dtype=np.float32))] * 2
+    keys = map(jax.random.key, range(20))
+    key = next(k for k in keys if not np.any(np.asarray(jax.random.permutation(k, 6)) == IDS))
+    loss, _ = soft_kendall(*views, make_context(IDS, "cosine", key=key), alpha=20.0)
+    np.testing.assert_allclose(loss, -12 / 11, rtol=1e-6)

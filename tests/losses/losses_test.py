@@ -30,8 +30,11 @@ ROWS = [
     ("triplet", {"mining": "semi_hard", "margin": 1.5}, "dot"),
     ("distance_triplet", {"margin": 1.0}, "euclidean"),
     ("pearson", {}, "cosine"),
-    ("pearson", {"statistic": "covariance"}, "dot"),
+    ("covariance", {}, "dot"),
+    ("soft_kendall", {"alpha": 0.2}, "cosine"),
+    ("soft_kendall", {"alpha": 5.0}, "cosine"),
 ]
+SHUFFLED = {"pearson": {}, "covariance": {}, "soft_kendall": {"alpha": 1.0}}
 IDS = [f"{name}-{'-'.join(map(str, options.values()))}-{sim}" for name, options, sim in ROWS]
 
 
@@ -50,9 +53,9 @@ def compute_reference(name, options, similarity, views, ids):
     if name == "distance_triplet":
         return references.distance_triplet(similarity, *vectors, ids, **options)
     scores = references.score_pairs(similarity, *vectors)
-    if name == "pearson":
+    if name in SHUFFLED:
         order = np.asarray(jax.random.permutation(KEY, len(ids)))
-        return references.pearson(scores, order, **options)
+        return getattr(references, name)(scores, order, **options)
     kl_weight = options.pop("kl_weight", 1e-5)
     loss = getattr(references, name)(scores, ids, **options)
     if name == "soft_contrastive":
@@ -131,13 +134,32 @@ def test_a_ring_of_devices_equals_the_dense_engine(make_pairs, make_context, nam
         np.testing.assert_allclose(got, wanted, rtol=5e-4, atol=2e-6 * scale)
 
 
+@pytest.mark.parametrize("name", sorted(SHUFFLED))
+def test_statistics_are_those_of_the_global_batch(make_pairs, make_context, name):
+    views, ids = make_pairs(16), np.arange(16, dtype=np.int32)
+
+    @jax.jit
+    @jax.value_and_grad
+    def loss(views):
+        context = make_context(ids, "cosine", key=KEY)
+        return LOSSES[name].function(*views, context, **SHUFFLED[name])[0]
+
+    expected = loss(views)
+    found = loss(jax.device_put(views, mesh_lib.batch_sharded(mesh_lib.make_mesh())))
+    assert len(jax.tree.leaves(found[1])[0].sharding.device_set) == 8
+    for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
+
+
 def test_the_table_names_what_a_loss_needs():
     assert {name for name, row in LOSSES.items() if not row.negatives} == {
         "caption_generation",
+        "covariance",
         "diversity",
         "mmd",
         "pearson",
         "relation_bce",
+        "soft_kendall",
         "uniformity",
     }
     assert LOSSES["relation_bce"].module == "relation_classifier"

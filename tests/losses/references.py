@@ -104,14 +104,30 @@ def distance_triplet(name, left, right, ids, margin=0.3):
     return total / len(items)
 
 
-def pearson(scores, order, statistic="pearson"):
+def shuffled_pairs(scores, order):
+    """The 2B scores and labels of VETE's losses."""
     size = len(scores)
     x = [scores[i, i] for i in range(size)] + [scores[i, order[i]] for i in range(size)]
-    y = [1.0] * size + [-1.0] * size
-    covariance = np.mean(np.multiply(x, y)) - np.mean(x) * np.mean(y)
-    if statistic == "covariance":
-        return -covariance
-    return -covariance / np.sqrt(np.var(x) + 1e-8)
+    return x, [1.0] * size + [-1.0] * size
+
+
+def covariance(scores, order):
+    x, y = shuffled_pairs(scores, order)
+    return -(np.mean(np.multiply(x, y)) - np.mean(x) * np.mean(y))
+
+
+def pearson(scores, order):
+    x, y = shuffled_pairs(scores, order)
+    return covariance(scores, order) / np.sqrt(np.var(x) + 1e-8) / np.std(y)
+
+
+def soft_kendall(scores, order, alpha):
+    x, y = shuffled_pairs(scores, order)
+    n, total = len(x), 0.0
+    for i in range(n):
+        for j in range(n):
+            total += np.tanh(alpha * (x[i] - x[j]) * (y[i] - y[j]))
+    return -total / (n * (n - 1) / 2)
 
 
 def relation_bce(logits, labels, weights):

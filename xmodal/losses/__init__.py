@@ -4,7 +4,7 @@ import dataclasses
 
 from xmodal.losses.captioning import caption_generation
 from xmodal.losses.context import ChunkSize, Context, LossFunction, NonNegative
-from xmodal.losses.correlation import pearson
+from xmodal.losses.correlation import covariance, pearson, soft_kendall
 from xmodal.losses.regularizers import diversity, mmd, uniformity
 from xmodal.losses.relations import relation_bce
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
@@ -35,6 +35,7 @@ class Loss:
 
 LOSSES: dict[str, Loss] = {
     "caption_generation": Loss(caption_generation, module="caption_decoder", negatives=False),
+    "covariance": Loss(covariance, negatives=False),
     "distance_triplet": Loss(distance_triplet),
     "diversity": Loss(diversity, negatives=False),
     "mmd": Loss(mmd, negatives=False),
@@ -42,6 +43,7 @@ LOSSES: dict[str, Loss] = {
     "relation_bce": Loss(relation_bce, module="relation_classifier", negatives=False),
     "sigmoid": Loss(sigmoid),
     "soft_contrastive": Loss(soft_contrastive),
+    "soft_kendall": Loss(soft_kendall, negatives=False),
     "softmax": Loss(softmax),
     "triplet": Loss(triplet),
     "uniformity": Loss(uniformity, negatives=False),

@@ -103,6 +103,9 @@ class Context:
 NonNegative = Annotated[float | jax.Array, Bounds(at_least=0)]
 """An option that may change with the step."""
 
+Positive = Annotated[float | jax.Array, Bounds(above=0)]
+"""The same, larger than 0."""
+
 ChunkSize = Annotated[int, Bounds(at_least=1)]
 
 LossFunction = Callable[..., tuple[jax.Array, dict[str, jax.Array]]]

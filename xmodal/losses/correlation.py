@@ -1,43 +1,78 @@
-"""Losses that correlate the scores of pairs with whether they match (VETE)."""
+"""Losses that correlate the scores of pairs with whether they match (VETE).
+
+"Better Text Understanding Through Image-To-Text Transfer" (arXiv:1705.08386), section 3. A batch of
+B pairs gives 2B scores: those of the B partners, with the label +1, and those of B shuffled pairs,
+with the label -1. The shuffled pairs come from one random permutation of the right items. Its fixed
+points stay: on average one pair of the batch is called wrong although it is right. Each loss is
+minus a statistic of scores and labels over the whole batch, so its size is a part of the loss.
+"""
 
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import lookup
-from xmodal.losses.context import Context, Embedding
+from xmodal.losses.context import Context, Embedding, Positive
 
 # Under the root of the variance, as in VETE.
 _SMALLEST_VARIANCE = 1e-8
 
 
 def pearson(
-    left: Embedding, right: Embedding, context: Context, *, statistic: str = "pearson"
+    left: Embedding, right: Embedding, context: Context
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns minus the correlation of 2B scores with the labels +1 (partners) and -1 (shuffled).
-
-    "Better Text Understanding Through Image-To-Text Transfer" (arXiv:1705.08386), section 3. The
-    B shuffled pairs come from one random permutation of the right items. Its fixed points stay:
-    on average one pair of the batch is called wrong although it is right.
+    """Returns minus the correlation of 2B scores with their labels.
 
     Args:
       left: embedding of the left view, B items; item i matches item i of `right`.
       right: embedding of the right view.
       context: similarity (VETE's is `cosine`) and key.
-      statistic: `pearson`, or `covariance` without the division by the standard deviation.
 
     Returns:
       The scalar loss, and `positive` and `shuffled`, the mean scores of both kinds of pairs.
-
-    Raises:
-      UserError: unknown statistic.
     """
-    compute = lookup("config.tasks.*.loss.options.statistic", statistic, STATISTICS)
-    left, right = context.similarity.prepare(left), context.similarity.prepare(right)
+    positive, shuffled = _score(left, right, context)
+    variance = jnp.var(jnp.concatenate([positive, shuffled]))
+    correlation = _covariance(positive, shuffled) / jnp.sqrt(variance + _SMALLEST_VARIANCE)
+    return -correlation, _means(positive, shuffled)
+
+
+def covariance(
+    left: Embedding, right: Embedding, context: Context
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns minus the covariance of 2B scores with their labels; see `pearson`."""
+    positive, shuffled = _score(left, right, context)
+    return -_covariance(positive, shuffled), _means(positive, shuffled)
+
+
+def soft_kendall(
+    left: Embedding, right: Embedding, context: Context, *, alpha: Positive
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Returns minus VETE's SKT, Kendall's correlation of 2B scores with a soft sign.
+
+    The sum of tanh(alpha (x_i - x_j) (y_i - y_j)) over all i and j, divided by n (n - 1) / 2 with
+    n = 2B. Labels are equal within both kinds of pairs, which leaves B x B terms that come twice.
+    The largest value is 2B / (2B - 1).
+
+    Args:
+      left: see `pearson`.
+      right: see `pearson`.
+      context: see `pearson`.
+      alpha: sharpness of the sign; VETE compares 0.2, 1 and 5.
+
+    Returns:
+      See `pearson`.
+    """
+    positive, shuffled = _score(left, right, context)
+    signs = jnp.tanh(2 * alpha * (positive[:, None] - shuffled[None, :]))
+    size = positive.shape[0]
+    return -2 * jnp.sum(signs) / (size * (2 * size - 1)), _means(positive, shuffled)
+
+
+def _score(left: Embedding, right: Embedding, context: Context) -> tuple[jax.Array, jax.Array]:
+    """The scores of partners and of shuffled pairs, [B] each."""
+    prepared = [context.similarity.prepare(side) for side in (left, right)]
     order = jax.random.permutation(context.key, context.left_ids.shape[0])
-    shuffled = context.paired(left, jax.tree.map(lambda x: x[order], right))
-    positive = context.paired(left, right)
-    scalars = {"positive": jnp.mean(positive), "shuffled": jnp.mean(shuffled)}
-    return -compute(positive, shuffled), scalars
+    shuffled = jax.tree.map(lambda x: x[order], prepared[1])
+    return context.paired(*prepared), context.paired(prepared[0], shuffled)
 
 
 def _covariance(positive: jax.Array, shuffled: jax.Array) -> jax.Array:
@@ -45,9 +80,5 @@ def _covariance(positive: jax.Array, shuffled: jax.Array) -> jax.Array:
     return 0.5 * (jnp.mean(positive) - jnp.mean(shuffled))
 
 
-def _pearson(positive: jax.Array, shuffled: jax.Array) -> jax.Array:
-    variance = jnp.var(jnp.concatenate([positive, shuffled]))
-    return _covariance(positive, shuffled) / jnp.sqrt(variance + _SMALLEST_VARIANCE)
-
-
-STATISTICS = {"pearson": _pearson, "covariance": _covariance}
+def _means(positive: jax.Array, shuffled: jax.Array) -> dict[str, jax.Array]:
+    return {"positive": jnp.mean(positive), "shuffled": jnp.mean(shuffled)}

@@ -1,9 +1,11 @@
 """Initializers of parameters, by name."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 LINEAR: Mapping[str, Callable] = {
     "xavier": nn.initializers.xavier_uniform(),
@@ -29,7 +31,7 @@ def initialize_words(name: str, scale: float | None, width: int) -> Callable:
     if name == "normal":
         return nn.initializers.normal(scale)
 
-    def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return jax.random.uniform(key, shape, minval=-scale, maxval=scale)
+    def uniform(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+        return jax.random.uniform(key, shape, dtype, minval=-scale, maxval=scale)
 
     return uniform

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ POOLS = {
     "sum": lambda tokens: tokens.sum(0),
     "first": lambda tokens: tokens[0],
     "last": lambda tokens: tokens[-1],
+    "max": lambda tokens: tokens.max(0),
 }
 
 
@@ -38,3 +40,22 @@ def test_a_row_of_padding_gives_no_nan(name):
     head = make_head("head", {"name": name})
     vector = head.apply({}, Features(TOKENS, np.zeros((3, 5), bool)), Mode.EVALUATE).vector
     assert np.all(np.isfinite(vector))
+
+
+def test_values_of_the_maximum_drop_out_in_training():
+    head, features = make_head("head", {"name": "max", "dropout": 0.5}), Features(TOKENS, MASK)
+    full = head.apply({}, features, Mode.EVALUATE).vector
+    rngs = {"dropout": jax.random.key(0)}
+    dropped = np.asarray(head.apply({}, features, Mode.TRAIN, rngs=rngs).vector)
+    kept = dropped != 0
+    assert 0 < kept.sum() < kept.size
+    np.testing.assert_allclose(dropped[kept], 2 * full[kept])
+
+
+def test_the_gradient_of_the_maximum_has_no_nan():
+    head = make_head("head", {"name": "max"})
+
+    def total(tokens):
+        return head.apply({}, Features(tokens, np.zeros((3, 5), bool)), Mode.EVALUATE).vector.sum()
+
+    np.testing.assert_array_equal(jax.grad(total)(TOKENS), 0)

@@ -14,6 +14,7 @@ from xmodal.models.encoders import (
     precomputed,
     resnet,
     rnn,
+    textcnn,
     words,
 )
 from xmodal.models.table import Row, make_part
@@ -26,6 +27,7 @@ ENCODERS: Mapping[str, Row] = {
     "precomputed": Row(precomputed.PrecomputedConfig, precomputed.make_precomputed),
     "resnet": Row(resnet.ResNetConfig, resnet.make_resnet),
     "rnn": Row(rnn.RnnConfig, rnn.make_rnn),
+    "textcnn": Row(textcnn.TextCnnConfig, textcnn.make_textcnn),
     "words": Row(words.WordsConfig, words.make_words),
 }
 """An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.

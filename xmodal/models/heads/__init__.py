@@ -15,6 +15,7 @@ HEADS: Mapping[str, Row] = {
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
     "graph": Row(graph.GraphConfig, graph.Graph),
     "last": Row(pooling.LastConfig, lambda config: pooling.Last(config.source)),
+    "max": Row(pooling.MaxConfig, lambda config: pooling.Max(config.dropout)),
     "mean": Row(pooling.NoConfig, lambda config: pooling.Mean()),
     "pie": Row(pie.PieConfig, pie.Pie),
     "sum": Row(pooling.NoConfig, lambda config: pooling.Sum()),

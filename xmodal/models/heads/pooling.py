@@ -28,6 +28,15 @@ def mean_tokens(features: Features) -> jax.Array:
     return sum_tokens(features) / features.lengths()[:, None]
 
 
+def max_tokens(features: Features) -> jax.Array:
+    """Returns the float32 maximum [N, W] of the real tokens; zeros where there are none."""
+    tokens = features.tokens.astype(jnp.float32)
+    if features.mask is None:
+        return jnp.max(tokens, axis=1)
+    largest = jnp.max(tokens, axis=1, where=features.mask[..., None], initial=-jnp.inf)
+    return jnp.where(jnp.any(features.mask, axis=1, keepdims=True), largest, 0)
+
+
 def last_token(features: Features) -> jax.Array:
     """Returns the last real token [N, W]; the first of an item without any."""
     positions = features.lengths() - 1
@@ -62,6 +71,17 @@ class LastConfig:
     source: str = setting("tokens", one_of=("tokens", "state"))
 
 
+@dataclasses.dataclass(frozen=True)
+class MaxConfig:
+    """Settings of the head "max".
+
+    Attributes:
+      dropout: of the values of the maximum.
+    """
+
+    dropout: float = setting(0.0, at_least=0, below=1)
+
+
 class Mean(nn.Module):
     """The mean of the real tokens."""
 
@@ -76,6 +96,18 @@ class Sum(nn.Module):
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, W]."""
         return Embedding(sum_tokens(features))
+
+
+class Max(nn.Module):
+    """The largest value of the real tokens, channel by channel."""
+
+    dropout: float
+
+    @nn.compact
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, W]."""
+        dropout = nn.Dropout(self.dropout, deterministic=not mode.drops)
+        return Embedding(dropout(max_tokens(features)))
 
 
 class First(nn.Module):

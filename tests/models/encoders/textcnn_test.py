@@ -1,0 +1,96 @@
+"""The convolutional encoder of texts against loops, and against torch's convolutions."""
+
+import jax
+import numpy as np
+import pytest
+
+from xmodal.config import UserError
+
+LENGTHS = (9, 1, 4, 5)
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(0, 11, (4, 9), np.int32)
+MASK = np.int32(np.arange(9) < np.array(LENGTHS)[:, None])
+INPUTS = {"text_ids": IDS, "text_mask": MASK}
+KEYWORDS = {"vocab_size": 11, "maps": 6, "embedding_width": 3}
+HEAD = {"name": "max"}
+
+
+@pytest.fixture
+def params():
+    arrays = {"table": RNG.normal(size=(11, 3)).astype(np.float32)}
+    for window in (3, 4, 5):
+        kernel, bias = RNG.normal(size=(window, 3, 6)), RNG.normal(size=6)
+        convolution = {"kernel": kernel.astype(np.float32), "bias": bias.astype(np.float32)}
+        arrays[f"window{window}"] = convolution
+    return {"encoder": arrays}
+
+
+def encode(ids, arrays):
+    """The maximum over time of one text, with zero vectors up to the largest window."""
+    words = [arrays["table"][i] for i in ids]
+    words += [np.zeros(3)] * (5 - len(words))
+    largest = []
+    for window in (3, 4, 5):
+        kernel, bias = arrays[f"window{window}"].values()
+        starts = range(min(len(ids), len(words) - window + 1))
+        values = [np.einsum("we,wem->m", words[t : t + window], kernel) + bias for t in starts]
+        largest.append(np.maximum(values, 0).max(axis=0))
+    return np.concatenate(largest)
+
+
+def test_equals_the_loop_for_texts_of_any_length(tower, params):
+    made = tower("textcnn", head=HEAD, **KEYWORDS)
+    vector = made.apply(params, {}, INPUTS)[0].vector
+    expected = [
+        encode(row[:length], params["encoder"]) for row, length in zip(IDS, LENGTHS, strict=True)
+    ]
+    np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
+    # Neither other padding nor other ids in it change a text, nor ids outside of the table.
+    ids = np.pad(np.where(MASK, IDS, 99), ((0, 0), (0, 4)), constant_values=5)
+    longer = {"text_ids": ids, "text_mask": np.pad(MASK, ((0, 0), (0, 4)))}
+    np.testing.assert_allclose(made.apply(params, {}, longer)[0].vector, vector, rtol=1e-6)
+    short = {name: column[1:3, :4] for name, column in INPUTS.items()}
+    np.testing.assert_allclose(made.apply(params, {}, short)[0].vector, vector[1:3], rtol=1e-6)
+
+
+def test_equals_torch(tower, params):
+    torch = pytest.importorskip("torch")
+    arrays = params["encoder"]
+    words = torch.tensor(arrays["table"][IDS[:1]]).transpose(1, 2)
+    parts = []
+    for window in (3, 4, 5):
+        kernel, bias = map(torch.tensor, arrays[f"window{window}"].values())
+        maps = torch.nn.functional.conv1d(words, kernel.permute(2, 1, 0), bias)
+        parts.append(maps.relu().amax(2))
+    first = {name: column[:1] for name, column in INPUTS.items()}
+    vector = tower("textcnn", head=HEAD, **KEYWORDS).apply(params, {}, first)[0].vector
+    np.testing.assert_allclose(vector, torch.cat(parts, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_and_initial_values(tower):
+    made = tower(
+        "textcnn", head=HEAD, vocab_size=50, embedding_width=128, kernel_scale=0.01, projection=128
+    )
+    params, _ = made.init(jax.random.key(0), INPUTS)
+    encoder = params["encoder"]
+    # Three windows of 100 maps with a bias each.
+    filters = sum(window * 128 * 100 + 100 for window in (3, 4, 5))
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert total == 50 * 128 + filters + 300 * 128 + 128
+    assert 0.0099 < np.abs(encoder["window3"]["kernel"]).max() <= 0.01
+    assert not encoder["window5"]["bias"].any()
+
+
+def test_words_drop_out_in_training_only(tower):
+    made = tower("textcnn", head=HEAD, dropout=0.5, **KEYWORDS)
+    params, _ = made.init(jax.random.key(0), INPUTS)
+    plain, again = (made.apply(params, {}, INPUTS)[0].vector for _ in range(2))
+    np.testing.assert_array_equal(plain, again)
+    trained = made.apply(params, {}, INPUTS, train=True, key=jax.random.key(1))[0].vector
+    assert np.any(trained != plain)
+
+
+@pytest.mark.parametrize("windows", [(), (3, 3), (0,)])
+def test_windows_that_are_none(windows, tower):
+    with pytest.raises(UserError, match="windows is"):
+        tower("textcnn", windows=windows, **KEYWORDS)
