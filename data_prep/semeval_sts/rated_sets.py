@@ -1,4 +1,4 @@
-"""The English sets of pairs of SemEval's STS tasks, 2012 to 2016."""
+"""The English sets of pairs of SemEval's STS tasks, 2012 to 2016, the STS benchmark, and SICK."""
 
 import dataclasses
 
@@ -8,9 +8,9 @@ class RatedSet:
     """One set.
 
     Attributes:
-      year: of the task.
+      year: of the task; 0 for the STS benchmark and SICK, which belong to none.
       name: as in the names of the files.
-      split: `train` or `test`; only 2012 had pairs to train on.
+      split: `train`, `validation` or `test`; of the tasks only 2012 had pairs to train on.
       pairs: how many have a score. From 2015 on the files list more: they were handed to the
         participants, but never rated.
       is_optional: whether people who have the other sets often lack this one.
@@ -24,11 +24,12 @@ class RatedSet:
 
     @property
     def average(self) -> int:
-        """The year whose average the set belongs to, as in VETE (Kurach et al. 2017), or 0."""
-        return self.year if self.year >= 2014 else 0
+        """The year whose average the set belongs to, 0 for none."""
+        return self.year
 
     def __str__(self) -> str:
-        return f"{self.year} {self.name} ({self.split})"
+        year = f"{self.year} " if self.year else ""
+        return f"{year}{self.name} ({self.split})"
 
 
 # The place in this table is a part of the ids of the pairs: new sets go to the end.
@@ -63,6 +64,14 @@ SETS = (
     RatedSet(2016, "plagiarism", "test", 230),
     RatedSet(2016, "postediting", "test", 244),
     RatedSet(2016, "question-question", "test", 209),
+    # A selection of the pairs above and of MSRvid, with a split of its own (Cer et al. 2017).
+    RatedSet(0, "stsbenchmark", "train", 5749, is_optional=True),
+    RatedSet(0, "stsbenchmark", "validation", 1500, is_optional=True),
+    RatedSet(0, "stsbenchmark", "test", 1379, is_optional=True),
+    # Marelli et al. 2014; some sentences are rewritten captions of Flickr8k.
+    RatedSet(0, "sick", "train", 4500, is_optional=True),
+    RatedSet(0, "sick", "validation", 500, is_optional=True),
+    RatedSet(0, "sick", "test", 4927, is_optional=True),
 )
 
 

@@ -1,11 +1,11 @@
-"""Finds and reads the sets of SemEval's STS tasks in the layouts that people have them in."""
+"""Finds and reads the sets of sentence pairs in the layouts that people have them in."""
 
 import collections
 import dataclasses
 import filecmp
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
@@ -20,6 +20,14 @@ _YEAR = re.compile(r"(?:20|STS)(1[2-6])(?!\d)")
 _OFFICIAL = re.compile(r"STS(?:2016)?\.input\.(?:surprise\.)?(.+)\.txt")
 _PASTED = re.compile(r"(.+)\.(train|test)\.tsv")
 _ALIASES = {"image": "images"}
+_BENCHMARK = {"train": "sts-train.csv", "validation": "sts-dev.csv", "test": "sts-test.csv"}
+_BENCHMARK_COLUMNS = ("genre", "file", "year", "index", "score", *_SENTENCES)
+_SICK = {
+    "train": "SICK_train.txt",
+    "validation": "SICK_trial.txt",
+    "test": "SICK_test_annotated.txt",
+}
+_SICK_COLUMNS = {"sentence_A": "sentence1", "sentence_B": "sentence2", "relatedness_score": "score"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +45,16 @@ class Scored:
     sentences: tuple[str, str]
 
 
-def find_sets(folder: pathlib.Path) -> dict[RatedSet, list[Scored | LeftOut]]:
+Sets = dict[RatedSet, list[Scored | LeftOut]]
+
+
+def find_sets(folder: pathlib.Path) -> Sets:
     """Reads every set that a folder has, anywhere below it.
 
     Of several layouts the first of these counts: the official `STS.input.*.txt` and
     `STS.gs.*.txt`; `<set>.<train or test>.tsv` with the score first; one table `semeval_sts*.csv`,
-    packed or not. In the first two, folders say the year (`2014`, `STS14-en-test`) and `train`.
+    packed or not. In the first two, folders say the year (`2014`, `STS14-en-test`) and `train`. The
+    STS benchmark and SICK stand beside any of them.
 
     Returns:
       Set -> its scored pairs in the order of the file, and the rows that are damaged.
@@ -51,6 +63,20 @@ def find_sets(folder: pathlib.Path) -> dict[RatedSet, list[Scored | LeftOut]]:
       FileNotFoundError: there are none, or scores are missing.
       UnexpectedFilesError: a set comes twice, or scores and sentences do not belong together.
     """
+    found = _find_tasks(folder)
+    for name, files, read in (
+        ("stsbenchmark", _BENCHMARK, _read_benchmark),
+        ("sick", _SICK, _read_sick),
+    ):
+        found |= {
+            rated_set: list(read(path))
+            for rated_set, path in _files_of_splits(folder, name, files).items()
+        }
+    return found
+
+
+def _find_tasks(folder: pathlib.Path) -> Sets:
+    """The sets of 2012 to 2016."""
     for pattern, name in (("*.input.*.txt", _OFFICIAL), ("*.tsv", _PASTED)):
         files = _files_of_sets(folder, pattern, name)
         if files:
@@ -82,12 +108,28 @@ def _files_of_sets(
         rated_set = known.get((2000 + int(year[1]), title, split))
         if rated_set is None:
             continue
-        first = found.setdefault(rated_set, path)
-        if not filecmp.cmp(first, path, shallow=False):
-            raise UnexpectedFilesError(
-                f"{first} and {path} are both {rated_set} and differ: keep the one that is meant."
-            )
+        _add_file(found, rated_set, path)
     return found
+
+
+def _files_of_splits(
+    folder: pathlib.Path, name: str, files: Mapping[str, str]
+) -> dict[RatedSet, pathlib.Path]:
+    """The files of a set that has one of a fixed name for every split."""
+    found: dict[RatedSet, pathlib.Path] = {}
+    for each in SETS:
+        if each.name == name:
+            for path in files_below(folder, files[each.split]):
+                _add_file(found, each, path)
+    return found
+
+
+def _add_file(found: dict[RatedSet, pathlib.Path], rated_set: RatedSet, path: pathlib.Path) -> None:
+    first = found.setdefault(rated_set, path)
+    if not filecmp.cmp(first, path, shallow=False):
+        raise UnexpectedFilesError(
+            f"{first} and {path} are both {rated_set} and differ: keep the one that is meant."
+        )
 
 
 def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
@@ -117,9 +159,22 @@ def _read_pasted(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
             yield _scored(row)
 
 
-def _read_table(path: pathlib.Path) -> dict[RatedSet, list[Scored | LeftOut]]:
+def _read_benchmark(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
+    rows = scan_csv(path, columns=_BENCHMARK_COLUMNS, delimiter="\t", header=False, quotes=False)
+    return map(_scored, rows)
+
+
+def _read_sick(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
+    for row in scan_csv(path, columns=tuple(_SICK_COLUMNS), delimiter="\t", quotes=False):
+        if not isinstance(row, LeftOut):
+            where, fields = row
+            row = where, {ours: fields[theirs] for theirs, ours in _SICK_COLUMNS.items()}
+        yield _scored(row)
+
+
+def _read_table(path: pathlib.Path) -> Sets:
     known = {(str(each.year), each.name, each.split): each for each in SETS}
-    found: dict[RatedSet, list[Scored | LeftOut]] = collections.defaultdict(list)
+    found: Sets = collections.defaultdict(list)
     # A row that cannot be read may be of any set.
     for where, fields in read_csv(path, columns=_TABLE_COLUMNS):
         key = tuple(fields[column] for column in _TABLE_COLUMNS[:3])

@@ -1,4 +1,4 @@
-"""SemEval STS 2012 to 2016: English pairs of sentences with human similarity, 0 to 5."""
+"""SemEval STS 2012 to 2016, the STS benchmark and SICK: sentence pairs with human similarity."""
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,11 @@ class Builder(schema.RandomAccessBuilder):
     rated are not in the dataset.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
+    RELEASE_NOTES: ClassVar[dict[str, str]] = {
+        "1.1.0": "The STS benchmark and SICK; averages of 2012 and 2013.",
+        "1.0.0": "Initial release.",
+    }
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="pairs", description="Sentences and their similarity."),
     ]
@@ -34,8 +38,10 @@ class Builder(schema.RandomAccessBuilder):
       - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
       - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
         year,dataset,split,score,sentence1,sentence2
+    Beside them, anywhere below it, sts-train.csv, sts-dev.csv and sts-test.csv of the STS benchmark
+    (Stsbenchmark.tar.gz) and SICK_train.txt, SICK_trial.txt and SICK_test_annotated.txt of SICK.
     MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often left out:
-    without them the dataset holds the others. All the rest must be there.
+    without them, the benchmark or SICK the dataset holds the others. All the rest must be there.
     """
     HOMEPAGE = "https://alt.qcri.org/semeval2016/task1/"
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}
@@ -74,7 +80,7 @@ class Builder(schema.RandomAccessBuilder):
             split: _examples(
                 {each: found[each] for each in SETS if each in found and each.split == split}
             )
-            for split in ("train", "test")
+            for split in ("train", "validation", "test")
             if any(each.split == split for each in found)
         }
 

@@ -268,3 +268,14 @@ def test_a_full_disk_is_an_error_of_one_sentence(tiny_config, tmp_path, monkeypa
     config = parse(tiny_config | {"data_dir": str(tmp_path)})
     with pytest.raises(UserError, match=f"{tmp_path}.*cannot be written: .*No space left"):
         sources.open_builder(config, "images")
+
+
+def test_a_sum_of_splits_is_read_as_one(tiny_config):
+    config = parse(tiny_config)
+    parts = [sources.Source(config, split) for split in ("train", "validation")]
+    both = sources.Source(config, "train+validation")
+    ids = [part.get(["image_id"])["image_id"].tolist() for part in parts]
+    assert both.get(["image_id"])["image_id"].tolist() == ids[0] + ids[1]
+    assert both.hashes == parts[0].hashes | parts[1].hashes
+    with pytest.raises(UserError, match="no split 'dev'; known: "):
+        sources.Source(config, "train+dev")

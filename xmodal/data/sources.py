@@ -42,7 +42,7 @@ class Source:
 
         Args:
           config: names the dataset and its folders.
-          split: as TFDS writes it: `train`, `train[:10%]`.
+          split: as TFDS writes it: `train`, `train[:10%]`, `train+validation`.
           needs: columns that the caller reads, see `check`.
 
         Raises:
@@ -51,9 +51,9 @@ class Source:
         """
         self._builder = open_builder(config, config.config)
         known = self._builder.info.splits
-        if split.split("[")[0] not in known:
+        if unknown := [name for name in whole_splits(split) if name not in known]:
             raise UserError(
-                f"dataset {config.dataset} has no split {split!r}; known: {', '.join(known)}"
+                f"dataset {config.dataset} has no split {unknown[0]!r}; known: {', '.join(known)}"
             )
         self._config, self._split = config, split
         self.columns = columns_lib.describe(self._builder.info.features)
@@ -79,7 +79,7 @@ class Source:
     def left_out(self) -> int:
         """Records of the whole split that could not be used when the dataset was prepared."""
         reasons = self._metadata.get("left_out", {})
-        return sum(reasons.get(self._split.partition("[")[0], {}).values())
+        return sum(sum(reasons.get(name, {}).values()) for name in whole_splits(self._split))
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -240,7 +240,7 @@ def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str
 
     Args:
       config: see `DataConfig`.
-      split: its name; of a part of it, the hash of the whole is given.
+      split: its name; of a part of it, the hash of the whole is given, of a sum those of all.
 
     Returns:
       `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
@@ -251,9 +251,16 @@ def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str
 
 def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
     """Returns `split_hashes` of an open dataset."""
-    whole = split.partition("[")[0]
     known = (builder.info.metadata or {}).get("split_hashes", {})
-    return {f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)}
+    return {
+        f"{builder.info.full_name} {whole}": known.get(whole, UNKNOWN_HASH)
+        for whole in whole_splits(split)
+    }
+
+
+def whole_splits(split: str) -> list[str]:
+    """Returns the splits that a split in the notation of TFDS names or takes a part of."""
+    return [part.partition("[")[0].strip() for part in split.split("+")]
 
 
 def _remedy(builder: tfds.core.DatasetBuilder, missing: str = "") -> str:

@@ -8,8 +8,9 @@ from data_prep.building.records import LeftOut
 from data_prep.semeval_sts import semeval_sts_dataset_builder
 from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 from data_prep.semeval_sts.semeval_files import find_sets
-from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder
+from data_prep.semeval_sts.semeval_sts_dataset_builder import Builder, first_id
 
+_SPLITS = ("train", "validation", "test")
 # Set -> its listed pairs; those without a score are not in the dataset.
 _LISTED = {
     RatedSet(2012, "MSRpar", "train", 1, is_optional=True): [
@@ -83,7 +84,7 @@ def test_the_official_layout(official):
     assert pair["sentence2"].decode() == "differ"
     (train,) = builder.as_data_source("train")
     assert (train["sentence1"], train["sentence2"]) == (b"A dog ran .", b'He said "yes" .')
-    assert (train["pair_id"], train["year_average"]) == (0, 0)
+    assert (train["pair_id"], train["year_average"]) == (0, 2012)
     assert builder.info.metadata["absent"] == ["2012 SMT (train)"]
 
 
@@ -136,7 +137,7 @@ def test_files_that_are_short_missing_or_twice_are_named(official):
 
 
 def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_path):
-    pasted = find_sets(real_data / "sts")
+    pasted = find_sets(real_data / "sts" / "semeval")
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "semeval_sts.csv.gz").symlink_to(
         (real_data / "sts" / "semeval_sts_2012_2016.csv.gz").resolve()
@@ -148,6 +149,7 @@ def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_p
         "2012 MSRvid (train)",
         "2012 MSRvid (test)",
         "2013 SMT (test)",
+        *(f"{name} ({split})" for name in ("stsbenchmark", "sick") for split in _SPLITS),
     ]
     assert len(pasted) == 25
     known = {
@@ -166,7 +168,66 @@ def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_p
             assert (texts, example["score"]) == (pair.sentences, np.float32(pair.score))
     assert sum(len(pairs) for each, pairs in pasted.items() if each.year == 2014) == 3750
     averages = {k: len(v) for k, v in builder.info.metadata["year_averages"].items()}
-    assert averages == {"2014": 6, "2015": 5, "2016": 5}
+    assert averages == {"2012": 8, "2013": 4, "2014": 6, "2015": 5, "2016": 5}
+
+
+def test_the_benchmark_and_sick_hold_what_was_published(real_data, tmp_path):
+    builder = _build(real_data / "sts", tmp_path)
+    counts = {split: info.num_examples for split, info in builder.info.splits.items()}
+    assert counts == {
+        "train": 1484 + 5749 + 4500,
+        "validation": 1500 + 500,
+        "test": 11_794 + 1379 + 4927,
+    }
+    for name, split, score, first, second in (
+        # The first rows of the files.
+        (
+            "stsbenchmark",
+            "test",
+            2.5,
+            "A girl is styling her hair.",
+            "A girl is brushing her hair.",
+        ),
+        (
+            "sick",
+            "train",
+            4.5,
+            "A group of kids is playing",
+            "A group of boys in a yard is playing",
+        ),
+    ):
+        rated_set = next(each for each in SETS if (each.name, each.split) == (name, split))
+        (pair,) = (
+            example
+            for example in builder.as_data_source(split)
+            if example["pair_id"] == first_id(rated_set)
+        )
+        assert (pair["dataset"].decode(), pair["year"], pair["year_average"]) == (name, 0, 0)
+        assert pair["score"] == np.float32(score)
+        assert pair["sentence1"].decode().startswith(first)
+        assert pair["sentence2"].decode().startswith(second)
+
+
+def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatch):
+    benchmark, sick = RatedSet(0, "stsbenchmark", "test", 1), RatedSet(0, "sick", "test", 1)
+    sets = (*_LISTED, benchmark, sick)
+    for module in ("rated_sets", "semeval_files", "semeval_sts_dataset_builder"):
+        monkeypatch.setattr(f"data_prep.semeval_sts.{module}.SETS", sets)
+    (official / "sts-test.csv").write_text('g\tf\t2015\t7\t3.5\tHe said "no\tyes\tnote\ng\tf\n')
+    (official / "SICK_test_annotated.txt").write_text(
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        "6\ta\tb\t3.3\tNEUTRAL\n8\tc\td\tgood\tNEUTRAL\n"
+    )
+    found = find_sets(official)
+    assert found[benchmark][0].sentences == ('He said "no', "yes")
+    assert found[benchmark][1].reason == "malformed row"
+    assert found[sick][0].score == "3.3"
+    assert found[sick][0].where == "SICK_test_annotated.txt line 2"
+    copy = official / "copy"
+    copy.mkdir()
+    (copy / "sts-test.csv").write_text("other")
+    with pytest.raises(ValueError, match=r"are both stsbenchmark \(test\) and differ"):
+        find_sets(official)
 
 
 def test_every_set_has_room_for_its_ids():
