@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.coco_captions.caption_splits import read_im2txt_split, read_karpathy_split
 from data_prep.coco_captions.categories import Categories, read_categories
 from data_prep.coco_captions.pictures import Pictures
@@ -47,6 +48,10 @@ class Builder(schema.RandomAccessBuilder):
             name="im2txt_one_caption",
             description="The split of im2txt, with the first caption of every image, as VETE has.",
         ),
+        tfds.core.BuilderConfig(
+            name="im2txt_test_pairs",
+            description="Pairs of captions of the same and of other test images of im2txt.",
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
@@ -56,14 +61,15 @@ class Builder(schema.RandomAccessBuilder):
         file dataset_coco.json in it: Karpathy's split; or coco_train_ids.npy, coco_restval_ids.npy,
         coco_dev_ids.npy and coco_test_ids.npy, as VSE++ and PCME have them, beside
         annotations_trainval2014.zip or annotations_trainval2017.zip
-      - for the configs im2txt and im2txt_one_caption, annotations_trainval2014.zip from
-        cocodataset.org, or captions_train2014.json and captions_val2014.json in it. Its
-        instances_*.json, if present, name the objects in the images of every config.
-    The config `captions` reads no images. Without Karpathy's file it takes as many captions as
-    there are in plain caption files, and `images` as many as there are images of those
-    (data_prep/coco_captions/README.md has their form).
+      - for the configs im2txt*, annotations_trainval2014.zip from cocodataset.org, or
+        captions_train2014.json and captions_val2014.json in it. Its instances_*.json, if present,
+        name the objects in the images of every config.
+    The configs `captions` and `im2txt_test_pairs` read no images. Without Karpathy's file
+    `captions` takes as many captions as there are in plain caption files, and `images` as many as
+    there are images of those (data_prep/coco_captions/README.md has their form).
     """
     HOMEPAGE = "https://cocodataset.org"
+    UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
     EXPECTED: ClassVar[dict[str, int]] = {
         "train": 82783,
         "restval": 30504,
@@ -75,6 +81,8 @@ class Builder(schema.RandomAccessBuilder):
     }
 
     def _features(self) -> tfds.features.FeaturesDict:
+        if self.builder_config.name == "im2txt_test_pairs":
+            return schema.sentence_pair_features()
         pixels = schema.PIXELS if self._with_images else None
         return schema.captioned_image_features(pixels, categories=True)
 
@@ -92,6 +100,8 @@ class Builder(schema.RandomAccessBuilder):
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`: of Karpathy's split, or of im2txt's."""
+        if config == "im2txt_test_pairs":
+            return pair_figures()
         if config.startswith("im2txt"):
             # Images only: how many captions each part has is not in the papers.
             images = {"train": 117_211, "validation": 2_025, "test": 4_051}
@@ -114,6 +124,11 @@ class Builder(schema.RandomAccessBuilder):
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record | LeftOut]]:
         splits = self._read_im2txt(folder) if self._is_im2txt else self._read_karpathy(folder)
+        if self.builder_config.name == "im2txt_test_pairs":
+            images = [
+                (each.image_id, [text for _, text in each.captions]) for each in splits["test"]
+            ]
+            return {"test": caption_pairs("coco_test", images)}
         pictures = None
         if self._with_images:
             pictures = Pictures(folder, partial=not self.info.metadata["complete"])

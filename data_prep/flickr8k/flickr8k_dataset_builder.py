@@ -11,10 +11,13 @@ import tensorflow_datasets as tfds
 
 from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.errors import UnexpectedFilesError
 from data_prep.flickr8k import flickr8k_files
 from data_prep.published import Figure, Within
 from data_prep.reading.image_files import open_images
+from data_prep.same_text import text_key
+from data_prep.semeval_sts.semeval_files import find_sets
 
 # The release and its misspelled folder, Kaggle's copy, and a smaller copy.
 _IMAGES = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Images", "images_160")
@@ -35,6 +38,19 @@ class Builder(schema.RandomAccessBuilder):
         tfds.core.BuilderConfig(name="images", description="Photographs and captions."),
         tfds.core.BuilderConfig(name="features", description="MobileNetV2 features and captions."),
         tfds.core.BuilderConfig(name="ratings", description="Human judgments of test pairs."),
+        tfds.core.BuilderConfig(
+            name="features_one_caption",
+            description="MobileNetV2 features and the first caption of every image, as VETE trains "
+            "on COCO; `train` has all images but those of `test`.",
+        ),
+        tfds.core.BuilderConfig(
+            name="features_one_caption_unseen",
+            description="`features_one_caption` without training images of which a caption is a "
+            "sentence of semeval_sts.",
+        ),
+        tfds.core.BuilderConfig(
+            name="test_pairs", description="Pairs of captions of the same and of other test images."
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Flickr8k is handed out for research and education. Put into one folder
@@ -44,11 +60,13 @@ class Builder(schema.RandomAccessBuilder):
         Flickr_8k.devImages.txt and Flickr_8k.testImages.txt; or Karpathy's dataset_flickr8k.json,
         also in caption_datasets.zip
       - for ratings, ExpertAnnotations.txt and CrowdFlowerAnnotations.txt of Flickr8k_text.zip
-      - mobilenet_v2_features.npz with `files` and `features` (for features).
+      - mobilenet_v2_features.npz with `files` and `features` (for features)
+      - for features_one_caption_unseen, a folder sts with the files of semeval_sts.
     The same content as captions.csv.gz, images_160.zip, expert_annotations.csv and
     crowdflower_annotations.csv.gz is read too.
     """
     HOMEPAGE = "https://doi.org/10.1613/jair.3994"
+    UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
     EXPECTED: ClassVar[dict[str, int]] = {
         "images": 8091,
         "train": 6000,
@@ -60,7 +78,9 @@ class Builder(schema.RandomAccessBuilder):
     def _features(self) -> tfds.features.FeaturesDict:
         if self.builder_config.name == "ratings":
             return schema.rating_features()
-        if self.builder_config.name == "features":
+        if self.builder_config.name == "test_pairs":
+            return schema.sentence_pair_features()
+        if self.builder_config.name.startswith("features"):
             return schema.captioned_image_features(schema.feature_vector(_CHANNELS))
         return schema.captioned_image_features(schema.PIXELS)
 
@@ -75,6 +95,12 @@ class Builder(schema.RandomAccessBuilder):
                 "* score with task=expert, method=expert": Within(1, 4),
                 "* score with task=crowd, method=crowd": Within(0, 1),
             }
+        if config == "test_pairs":
+            return pair_figures()
+        if config.startswith("features_one_caption"):
+            # The images of training, validation and no split.
+            train = {"train/records": 7091} if config == "features_one_caption" else {}
+            return {"*/captions of an image": "1", "test/records": 1000} | train
         figures: dict[str, Figure] = {"*/captions of an image": "5"}
         for split in ("train", "validation", "test"):
             images = cls.EXPECTED[split]
@@ -105,13 +131,41 @@ class Builder(schema.RandomAccessBuilder):
             return {"test": _rating_examples(ratings, image_ids)}
         expected = {name: count for name, count in self.EXPECTED.items() if name != "expert"}
         schema.check_counts(found, expected, str(folder))
+        if self.builder_config.name == "test_pairs":
+            images = [(image_ids[name], captions.texts[name]) for name in captions.splits["test"]]
+            return {"test": caption_pairs("flickr8k_test", images)}
+        splits, texts = captions.splits, captions.texts
+        if self.builder_config.name.startswith("features_one_caption"):
+            splits = self._training_and_test(captions, folder)
+            texts = {name: five[:1] for name, five in texts.items()}
         image_of = _open_images(folder, self.builder_config.name)
         return {
-            split: _captioned_images(
-                {name: captions.texts[name] for name in names}, image_ids, image_of
-            )
-            for split, names in captions.splits.items()
+            split: _captioned_images({name: texts[name] for name in names}, image_ids, image_of)
+            for split, names in splits.items()
         }
+
+    def _training_and_test(
+        self, captions: flickr8k_files.Captions, folder: pathlib.Path
+    ) -> dict[str, list[str]]:
+        """The images of `test`, and all others for training; of `unseen` only unseen ones."""
+        test = set(captions.splits["test"])
+        train = [name for name in captions.texts if name not in test]
+        if self.builder_config.name == "features_one_caption_unseen":
+            seen = {
+                text_key(sentence)
+                for pairs in find_sets(folder / "sts").values()
+                for pair in pairs
+                if not isinstance(pair, LeftOut)
+                for sentence in pair.sentences
+            }
+            known = [
+                name
+                for name in train
+                if any(text_key(text) in seen for text in captions.texts[name])
+            ]
+            self.info.metadata["images_of_semeval_sts"] = len(known)
+            train = sorted(set(train) - set(known))
+        return {"train": train, "test": captions.splits["test"]}
 
 
 def _captioned_images(
@@ -130,7 +184,7 @@ def _captioned_images(
 
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
     """Returns a function from a file name to the image, or to the features that a config stores."""
-    if config == "features":
+    if config.startswith("features"):
         return _read_features(folder / "mobilenet_v2_features.npz").get
     return open_images(folder, *_IMAGES).image
 

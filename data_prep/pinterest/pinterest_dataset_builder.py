@@ -1,14 +1,17 @@
 """The released part of Pinterest40M: five million images with the sentences of several people."""
 
+import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
 
+from data_prep import schema
 from data_prep.building.records import LeftOut, Record
+from data_prep.caption_pairs import caption_pairs, pair_figures
 from data_prep.linked_captions import LinkedCaptionsBuilder, linked_records
-from data_prep.pinterest.pins import Pins
+from data_prep.pinterest.pins import Pins, read_pins
 from data_prep.published import Figure, Unknown
 
 _LISTS = "pinterest_multimodal_2016_v1"
@@ -29,6 +32,10 @@ class Builder(LinkedCaptionsBuilder):
         tfds.core.BuilderConfig(
             name="one_caption", description="The first sentence of every pin, as VETE trains."
         ),
+        tfds.core.BuilderConfig(
+            name="test_pairs",
+            description="Pairs of sentences of the same and of other test pins; reads no images.",
+        ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
     Put into one folder
@@ -39,6 +46,7 @@ class Builder(LinkedCaptionsBuilder):
         names (pin_image_001004887.jpg), or the output of img2dataset (any of webdataset, parquet
         and files).
     """
+    UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
     HOMEPAGE = "https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox"
     # Split -> numbers of the published files.
     FILES: ClassVar[dict[str, range]] = {
@@ -49,9 +57,16 @@ class Builder(LinkedCaptionsBuilder):
     # All that was published about the size: the toolbox prints the pins of the first file.
     EXPECTED: ClassVar[dict[str, int]] = {"pin_2016_v1_0000.npy": 49_786}
 
+    def _features(self) -> tfds.features.FeaturesDict:
+        if self.builder_config.name == "test_pairs":
+            return schema.sentence_pair_features()
+        return super()._features()
+
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
         """See `RandomAccessBuilder`."""
+        if config == "test_pairs":
+            return pair_figures()
         figures: dict[str, Figure] = {
             "*/image also in *": _COPIES,
             "*/image and caption also in *": _COPIES,
@@ -71,8 +86,23 @@ class Builder(LinkedCaptionsBuilder):
             p for files in paths.values() for p in files.values() if p.name not in present
         ]:
             raise FileNotFoundError(f"{missing[0]} does not exist ({len(missing)} are missing)")
+        if self.builder_config.name == "test_pairs":
+            return {"test": _test_pairs(paths["test"])}
         most = 1 if self.builder_config.name == "one_caption" else None
         return {
             split: linked_records(Pins(files, self.EXPECTED), folder / "images", most_captions=most)
             for split, files in paths.items()
         }
+
+
+def _test_pairs(paths: Mapping[int, pathlib.Path]) -> Iterator[Record | LeftOut]:
+    """The pairs, and the entries that are no pins."""
+    images: dict[int, list[str]] = {}
+    for number, path in paths.items():
+        for entry in read_pins(path, number):
+            if isinstance(entry, LeftOut):
+                # Pairs are the records here.
+                yield dataclasses.replace(entry, is_record=False)
+            else:
+                images[entry.image_id] = [str(text) for _, text in entry.captions]
+    yield from caption_pairs("pin_test", images.items())

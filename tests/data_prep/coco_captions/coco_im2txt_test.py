@@ -155,3 +155,19 @@ def test_a_table_of_categories_is_read_where_there_are_no_instances(tmp_path):
     np.savez(path, image_ids=np.array([7]), labels=labels, category_names=["a", "b"])
     with pytest.raises(UnexpectedFilesError, match="labels have the shape"):
         categories.read_categories(tmp_path)
+
+
+def test_pairs_of_test_captions_come_from_all_captions(manual_dir, monkeypatch):
+    monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
+    for part in ("train2014", "val2014"):
+        (manual_dir / f"{part}.zip").unlink()  # no pictures are needed
+    builder = _build(manual_dir, "im2txt_test_pairs")
+    assert list(builder.info.splits) == ["test"]
+    pairs = list(builder.as_data_source("test"))
+    assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]
+    test = {str(image) for image in _VAL[18:]}
+    for pair in pairs:
+        assert pair["dataset"] == b"coco_test"
+        images = [pair[f"sentence{k}"].decode().split()[-1] for k in (1, 2)]
+        assert set(images) <= test
+        assert (images[0] == images[1]) == (pair["score"] == 1)

@@ -227,3 +227,58 @@ def test_the_real_ratings_are_of_test_images_and_test_captions(real_data):
     test = set(captions.splits["test"])
     assert {r.image for r in ratings} | {r.caption_image for r in ratings} <= test
     assert {min(r.score for r in experts), max(r.score for r in experts)} == {1, 4}
+
+
+def _names(builder, split):
+    return "".join(sorted("abcdef"[e["image_id"]] for e in builder.as_data_source(split)))
+
+
+def test_one_caption_per_image_and_training_on_all_but_the_test_images(manual_dir):
+    features = _write_features(manual_dir)
+    builder = _build(manual_dir, "features_one_caption")
+    assert {split: _names(builder, split) for split in builder.info.splits} == {
+        "train": "bdef",  # f is in no split
+        "test": "ac",
+    }
+    for example in builder.as_data_source("train"):
+        image_id = example["image_id"]
+        assert [x.decode() for x in example["captions"]] == [_caption(_NAMES[image_id], 0)]
+        assert list(example["caption_ids"]) == [5 * image_id]
+        np.testing.assert_array_equal(example["image"], features[image_id])
+
+
+def test_images_of_which_any_caption_is_a_sentence_of_a_test_are_left_out(manual_dir):
+    _write_features(manual_dir)
+    with pytest.raises(FileNotFoundError, match="sts"):
+        _build(manual_dir, "features_one_caption_unseen")
+    # The fourth caption of b in another spelling, the first of c, which is a test image, and a
+    # part of one of d.
+    sentences = ["caption 3 of b.jpg naïve 3", _caption("c.jpg", 0), "Caption 1 of d.jpg"]
+    folder = manual_dir / "sts" / "2014"
+    folder.mkdir(parents=True)
+    (folder / "images.test.tsv").write_text("".join(f"3\t{s}\tanother\n" for s in sentences))
+    builder = _build(manual_dir, "features_one_caption_unseen")
+    assert _names(builder, "train") == "def"
+    assert _names(builder, "test") == "ac"
+    assert builder.info.metadata["images_of_semeval_sts"] == 1
+
+
+def test_pairs_of_test_captions(manual_dir, monkeypatch):
+    monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
+    builder = _build(manual_dir, "test_pairs")
+    pairs = list(builder.as_data_source("test"))
+    assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]
+    for pair in pairs:
+        owners = [pair[f"sentence{k}"].decode().split()[3] for k in (1, 2)]
+        assert set(owners) <= {"a.jpg", "c.jpg"}
+        assert (owners[0] == owners[1]) == (pair["score"] == 1)
+
+
+def test_the_real_training_images_without_those_of_sts(real_data, tmp_path):
+    for path in [*(real_data / "flickr8k").iterdir(), real_data / "sts"]:
+        (tmp_path / path.name).symlink_to(path)
+    builder = Builder(config="features_one_caption_unseen", data_dir=tmp_path / "tfds")
+    captions = flickr8k_files.read_captions(tmp_path)
+    splits = builder._training_and_test(captions, tmp_path)
+    assert (len(splits["train"]), len(splits["test"])) == (7091 - 1061, 1000)
+    assert builder.info.metadata["images_of_semeval_sts"] == 1061

@@ -148,3 +148,14 @@ def test_arrays_of_python_3_are_read_and_cut_ones_refused(tmp_path):
     path.write_bytes(whole[:128] + pickle.dumps([1, 2]))
     with pytest.raises(UnexpectedFilesError, match=r"no array of the shape \(2,\)"):
         read_objects(path)
+
+
+def test_pairs_of_test_sentences_need_no_images(manual_dir, monkeypatch):
+    monkeypatch.setattr("data_prep.caption_pairs.PAIRS", 2)
+    builder = _build(manual_dir, "test_pairs")
+    pairs = list(builder.as_data_source("test"))
+    assert sorted(pair["score"] for pair in pairs) == [0, 0, 1, 1]
+    sentences = {sentence for place in range(_PINS) for sentence in _pin(3, place)["sentences"]}
+    for pair in pairs:
+        assert pair["dataset"] == b"pin_test"
+        assert {pair["sentence1"].decode(), pair["sentence2"].decode()} <= sentences

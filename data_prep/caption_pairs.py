@@ -1,0 +1,75 @@
+"""Pairs of captions of the same and of different images: a test of sentence similarity.
+
+COCO-Test and Pin-Test of VETE (Kurach et al. 2017): 1,000 pairs of captions of one image, score 1,
+and 1,000 of two images, score 0. They are drawn from all captions of the test images, before any
+rule that leaves one caption per image. The authors give neither the draws nor a seed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from data_prep.building.records import Record
+from data_prep.errors import UnexpectedFilesError
+from data_prep.published import Figure
+
+PAIRS = 1000
+"""Of each kind."""
+_SEED = 0
+
+
+def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Record]:
+    """Yields pairs with the features of `schema.sentence_pair_features`, always the same draws.
+
+    Positives are two different captions of `PAIRS` different images, negatives two different
+    captions of two images; no pair comes twice.
+
+    Args:
+      name: of the set.
+      images: id of every test image, and its captions.
+
+    Raises:
+      UnexpectedFilesError: fewer images than `PAIRS` have two different captions.
+    """
+    captions = {image: list(dict.fromkeys(texts)) for image, texts in sorted(images)}
+    described = [image for image, texts in captions.items() if len(texts) > 1]
+    if len(described) < PAIRS:
+        raise UnexpectedFilesError(
+            f"{name} has {len(described):,} test images with two different captions; its pairs "
+            f"need {PAIRS:,}"
+        )
+    # Raw bits: NumPy promises that their stream stays the same between versions.
+    bits = np.random.Philox(key=_SEED)
+    chosen = np.argsort(bits.random_raw(len(described)), kind="stable")[:PAIRS]
+    for number, place in enumerate(chosen):
+        texts = captions[described[place]]
+        first = int(bits.random_raw() % len(texts))
+        second = int(bits.random_raw() % (len(texts) - 1))
+        yield _record(number, name, texts[first], texts[second + (second >= first)], 1)
+    everyone, seen = list(captions), set()
+    while len(seen) < PAIRS:
+        pair = [everyone[int(bits.random_raw() % len(everyone))] for _ in range(2)]
+        first_text, second_text = (
+            captions[image][int(bits.random_raw() % len(captions[image]))] for image in pair
+        )
+        both = (first_text, second_text)
+        if pair[0] != pair[1] and first_text != second_text and both not in seen:
+            yield _record(PAIRS + len(seen), name, first_text, second_text, 0)
+            seen.add(both)
+
+
+def pair_figures() -> Mapping[str, Figure]:
+    """Returns the published figures of a config of such pairs."""
+    return {"test/records": 2 * PAIRS, "*/lowest score *": 0, "*/highest score *": 1}
+
+
+def _record(pair_id: int, name: str, first: str, second: str, score: int) -> Record:
+    return pair_id, {
+        "pair_id": pair_id,
+        "year": 0,
+        "dataset": name,
+        "year_average": 0,
+        "sentence1": first.strip(),
+        "sentence2": second.strip(),
+        "score": score,
+    }

@@ -1,0 +1,61 @@
+"""Pairs of captions of the same and of different images."""
+
+import collections
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from data_prep import caption_pairs as pairs_lib
+from data_prep.caption_pairs import caption_pairs
+from data_prep.errors import UnexpectedFilesError
+
+
+def images_of(count, seed=0):
+    """Images with one to five captions; some captions of an image are equal."""
+    generator = np.random.default_rng(seed)
+    return [
+        (10 * n + 3, [f"caption {k % 4} of {n} " for k in range(generator.integers(1, 6))])
+        for n in range(count)
+    ]
+
+
+def draw(images):
+    return [example for _, example in caption_pairs("a_test", images)]
+
+
+def test_half_of_the_pairs_are_of_one_image():
+    images = images_of(1600)
+    found = draw(images)
+    owner = {text.strip(): image for image, texts in images for text in texts}
+    assert [pair["pair_id"] for pair in found] == list(range(2000))
+    assert {pair["dataset"] for pair in found} == {"a_test"}
+    same = [owner[p["sentence1"]] == owner[p["sentence2"]] for p in found]
+    assert same == [True] * 1000 + [False] * 1000
+    assert [pair["score"] for pair in found] == [1] * 1000 + [0] * 1000
+    assert all(pair["sentence1"] != pair["sentence2"] for pair in found)
+    positive = [owner[pair["sentence1"]] for pair in found[:1000]]
+    assert len(set(positive)) == 1000
+    # All places of an image are drawn, and both orders.
+    places = collections.Counter(
+        (p["sentence1"].split()[1], p["sentence2"].split()[1]) for p in found[:1000]
+    )
+    assert {("0", "1"), ("1", "0"), ("3", "2"), ("0", "3")} <= set(places)
+    assert len({(p["sentence1"], p["sentence2"]) for p in found[1000:]}) == 1000
+
+
+def test_the_draws_are_always_the_same():
+    images = images_of(1600)
+    found = draw(images)
+    assert draw(images[::-1]) == found
+    digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    assert digest.startswith("70c2597465379609")
+
+
+def test_too_few_images(monkeypatch):
+    monkeypatch.setattr(pairs_lib, "PAIRS", 3)
+    images = [(1, ["a", "b"]), (2, ["c", "c"]), (3, ["d"]), (4, ["e", "f", "g"])]
+    with pytest.raises(UnexpectedFilesError, match="a_test has 2 test images with two different"):
+        draw(images)
+    assert len(draw([*images, (5, ["h", "i"])])) == 6
