@@ -65,7 +65,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.freeze = ("image/encoder/",)
     config.init_from.published = ("image/encoder/",)
     config.frozen_features.sides = ("image",)
-    config.tasks = {"i2t": base.task("image", "caption_0", "pearson", negatives="none")}
+    config.tasks = {"i2t": shuffled("pearson")}
     config.data = base.dataset("coco_captions", "im2txt_one_caption")
     config.data.image.size = 300
     config.data.text = base.words(
@@ -138,14 +138,12 @@ def cnn(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def loss(
-    label: str, name: str, negatives: str = "none", **options: object
-) -> Callable[[ConfigDict], ConfigDict]:
+def task(label: str, settings: dict) -> Callable[[ConfigDict], ConfigDict]:
     """Another loss of the same pairs."""
 
     def change(config: ConfigDict) -> ConfigDict:
         config.name += f"_{label}"
-        config.tasks.i2t = base.task("image", "caption_0", name, negatives=negatives, **options)
+        config.tasks.i2t = settings
         return config
 
     return change
@@ -168,16 +166,24 @@ def quick(config: ConfigDict) -> ConfigDict:
     return config
 
 
+def shuffled(loss: str, **options: float) -> dict:
+    """A task of images and captions whose loss is of B true and B shuffled pairs."""
+    return base.task("image", "caption_0", loss, negatives="none", **options)
+
+
+RANK = base.task(
+    "image", "caption_0", "triplet", negatives="pair", margin=0.2, mining="all", reduction="sum"
+)
 VARIANTS = {
     "bow": bow,
     "gru": recurrent("gru"),
     "lstm": recurrent("lstm"),
     "cnn": cnn,
-    "pearson": loss("pearson", "pearson"),
-    "covariance": loss("covariance", "covariance"),
-    "rank": loss("rank", "triplet", "pair", margin=0.2, mining="all", reduction="sum"),
-    "skt_0.2": loss("skt_0.2", "soft_kendall", alpha=0.2),
-    "skt_1": loss("skt_1", "soft_kendall", alpha=1.0),
-    "skt_5": loss("skt_5", "soft_kendall", alpha=5.0),
+    "pearson": task("pearson", shuffled("pearson")),
+    "covariance": task("covariance", shuffled("covariance")),
+    "rank": task("rank", RANK),
+    "skt_0.2": task("skt_0.2", shuffled("soft_kendall", alpha=0.2)),
+    "skt_1": task("skt_1", shuffled("soft_kendall", alpha=1.0)),
+    "skt_5": task("skt_5", shuffled("soft_kendall", alpha=5.0)),
     "quick": quick,
 }

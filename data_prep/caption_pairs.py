@@ -46,7 +46,8 @@ def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Ite
         first = int(bits.random_raw() % len(texts))
         second = int(bits.random_raw() % (len(texts) - 1))
         yield _record(number, name, texts[first], texts[second + (second >= first)], 1)
-    everyone, seen = list(captions), set()
+    everyone = list(captions)
+    seen: set[tuple[str, str]] = set()
     while len(seen) < PAIRS:
         pair = [everyone[int(bits.random_raw() % len(everyone))] for _ in range(2)]
         first_text, second_text = (

@@ -67,7 +67,11 @@ class BoardResult:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """Results that are numbers only; `<tag>_std` is a deviation that belongs to `<tag>`."""
+    """Results that are numbers only.
+
+    `<tag>_std` is a deviation that belongs to `<tag>`, `<tag>_low` and `<tag>_high` are the limits
+    of its interval.
+    """
 
     name: str
     definition: str

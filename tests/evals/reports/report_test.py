@@ -140,9 +140,23 @@ def test_rsum_stands_behind_the_recalls():
 
 
 def test_numbers_without_boards_name_the_model():
-    numbers = Numbers("pools", "Any.", "0", {"t2i/recall@1": 20.0, "t2i/recall@1_std": 1.5})
-    text = report.format_report("ours", numbers.metrics, title="t", numbers=[numbers])
-    assert rows_of(text) == [["Metric", "ours"], ["t2i/recall@1", "20 ± 1.5"]]
+    metrics = {
+        "t2i/recall@1": 20.0,
+        "t2i/recall@1_std": 1.5,
+        "sts/pearson": 0.5,
+        "sts/pearson_low": 0.412,
+        "sts/pearson_high": 0.5777,
+        "t2i/pairs": 3.0,
+        "old/pearson": math.nan,
+    }
+    numbers = Numbers("pools", "Any.", "0", metrics)
+    text = report.format_report("ours", metrics, title="t", numbers=[numbers])
+    assert rows_of(text) == [
+        ["ours", "recall@1", "pairs", "pearson"],
+        ["t2i", "20 ± 1.5", "3", ""],
+        ["sts", "", "", "0.5000 [0.412, 0.578]"],
+        ["old", "", "", "-"],
+    ]
 
 
 def test_every_table_is_rectangular():

@@ -25,6 +25,7 @@ class Split(Protocol):
       image_ids: int [N].
       caption_ids: int [M].
       caption_image_ids: int [M], the image of every caption.
+      caption_texts: M texts.
       ratings: see `boards.types.Labels`.
       categories: see `boards.types.Labels`; so for `caption_categories` and `partial`.
       split: name of the split.
@@ -38,6 +39,7 @@ class Split(Protocol):
     image_ids: np.ndarray
     caption_ids: np.ndarray
     caption_image_ids: np.ndarray
+    caption_texts: Sequence[str]
     ratings: Mapping[str, Mapping[str, np.ndarray]]
     categories: np.ndarray | None
     caption_categories: np.ndarray | None
@@ -178,7 +180,7 @@ class NumbersEvaluator(Evaluator[Embeddings]):
         raise NotImplementedError
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
-        """Metrics of a source by tag."""
+        """Metrics of a source by tag, with `_low` and `_high` behind those that have intervals."""
         raise NotImplementedError
 
     def _column(self, name: str) -> np.ndarray:

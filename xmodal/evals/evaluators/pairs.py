@@ -1,7 +1,7 @@
 """Correlation of a model's scores with gold scores of sentence pairs, as in SemEval STS."""
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from xmodal.evals.boards.ids import Positions
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.metrics import compute_influence, compute_pearson_influence
 from xmodal.evals.ranking.products import open_scores
+from xmodal.evals.reports.correlation_intervals import compute_pairs_interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +22,29 @@ class PairsOptions(Options):
     """Options of correlations over sentence pairs: those of every type."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Correlation:
+    """A correlation, or a mean of several.
+
+    Attributes:
+      value: in -1..1; NaN where it is undefined.
+      rows: int [R], its pairs.
+      influence: float [R], of each of them.
+    """
+
+    value: float
+    rows: np.ndarray
+    influence: np.ndarray
+
+
 class PairsEvaluator(NumbersEvaluator):
-    """Pearson and Spearman correlations per set, see `Evaluator`.
+    """Pearson and Spearman correlations per set with their intervals, see `Evaluator`.
 
     The two captions of a record are its pair. Label columns: `score`, the gold score; `set`, the
-    name of the set; `average`, a year over whose sets correlations are averaged without weights,
-    as `avg<year>`, or 0. Correlations are in -1..1, as SemEval prints them.
+    name of the set; `average`, the year of the set, or 0. For every year there are `avg<year>`, the
+    mean of the correlations of its sets without weights, as SemEval and VETE report, and
+    `all<year>`, the correlation over the pairs of all its sets, as sentence encoders are compared.
+    Correlations are in -1..1, as SemEval prints them.
     """
 
     options: PairsOptions
@@ -34,46 +53,74 @@ class PairsEvaluator(NumbersEvaluator):
         if "text" not in sides:
             raise UserError(f"{self._where} compares sentences, but the model has no text side.")
         self._gold = self._column("score").astype(np.float64)
-        self._sets, self._average = self._column("set"), self._column("average")
+        sets, years = self._column("set"), self._column("average")
+        self._sets = {name: np.flatnonzero(sets == name) for name in dict.fromkeys(sets)}
+        self._years = {
+            int(year): [name for name, rows in self._sets.items() if year in years[rows]]
+            for year in sorted(set(years) - {0})
+        }
         self._ends = _find_pairs(self._split)
+        texts = np.unique(np.asarray(self._split.caption_texts, object), return_inverse=True)[1]
+        self._texts = np.stack([texts[end] for end in self._ends])
         self._label_hash.add("pairs", np.asarray(self._split.image_ids), self._gold)
         self._definition = (
-            "Correlation of scores with gold scores of sentence pairs, set by set; averages over "
-            "the sets of a year have no weights."
+            "Correlation of scores with gold scores of sentence pairs, set by set. avg: the mean "
+            "over the sets of a year, without weights; all: over the pairs of its sets together. "
+            "Intervals: 95 %, other sentences in place of these."
         )
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
-        correlations = ("pearson", "spearman")
-        sets = [
-            f"{name}/{metric}"
-            for name in dict.fromkeys(self._sets)
-            for metric in (*correlations, "pairs")
-        ]
-        years = sorted(set(self._average) - {0})
-        return sets + [f"avg{int(year)}/{metric}" for year in years for metric in correlations]
+        years = [f"{kind}{year}" for year in self._years for kind in ("avg", "all")]
+        names = [f"{name}/{metric}" for name in (*self._sets, *years) for metric in _CORRELATIONS]
+        return names + [f"{name}/pairs" for name in self._sets]
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = dataclasses.replace(source, image_ids=None, images=None, predictions={})
         scores = open_scores(order_embeddings(source, self._split), mesh=self._mesh)
         scores["text", "text"].check_finite(self._where)
-        values = scores["text", "text"].pairs(*self._ends)
+        values = scores["text", "text"].pairs(*self._ends).astype(np.float64)
+        of_metric = {
+            metric: self._correlate(values, *functions)
+            for metric, functions in _CORRELATIONS.items()
+        }
         metrics: dict[str, float] = {}
-        averaged: dict[int, list[str]] = {}
-        for name in dict.fromkeys(self._sets):
-            rows = self._sets == name
-            gold, found = self._gold[rows], values[rows].astype(np.float64)
-            metrics[f"{name}/pearson"] = _correlate(stats.pearsonr, found, gold)
-            metrics[f"{name}/spearman"] = _correlate(stats.spearmanr, found, gold)
-            metrics[f"{name}/pairs"] = float(rows.sum())
-            for number in set(self._average[rows]) - {0}:
-                averaged.setdefault(int(number), []).append(name)
-        for number, names in sorted(averaged.items()):
-            for metric in ("pearson", "spearman"):
-                each = [metrics[f"{name}/{metric}"] for name in names]
-                metrics[f"avg{number}/{metric}"] = float(np.mean(each))
+        for name in next(iter(of_metric.values())):
+            for metric, found in of_metric.items():
+                each, tag = found[name], f"{name}/{metric}"
+                items = self._texts[:, each.rows]
+                metrics[tag] = each.value
+                limits = compute_pairs_interval(each.value, items, each.influence)
+                metrics[f"{tag}_low"], metrics[f"{tag}_high"] = limits
+            if name in self._sets:
+                metrics[f"{name}/pairs"] = float(len(self._sets[name]))
         return metrics
+
+    def _correlate(
+        self, values: np.ndarray, function: Callable[..., Any], influence: Callable[..., np.ndarray]
+    ) -> dict[str, _Correlation]:
+        """One kind of correlation by set, year average and whole year."""
+
+        def correlate(rows: np.ndarray) -> _Correlation:
+            found, gold = values[rows], self._gold[rows]
+            if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
+                return _Correlation(float("nan"), rows, np.full(len(rows), np.nan))
+            return _Correlation(
+                float(function(found, gold).statistic), rows, influence(found, gold)
+            )
+
+        results = {name: correlate(rows) for name, rows in self._sets.items()}
+        for year, names in self._years.items():
+            sets = [results[name] for name in names]
+            rows = np.concatenate([each.rows for each in sets])
+            results[f"avg{year}"] = _Correlation(
+                float(np.mean([each.value for each in sets])),
+                rows,
+                np.concatenate([each.influence for each in sets]) / len(sets),
+            )
+            results[f"all{year}"] = correlate(rows)
+        return results
 
 
 def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +137,12 @@ def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _correlate(function: Callable[..., Any], scores: np.ndarray, gold: np.ndarray) -> float:
-    if len(gold) < 2 or np.ptp(scores) == 0 or np.ptp(gold) == 0:
-        return float("nan")
-    return float(function(scores, gold).statistic)
+def _spearman_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return compute_influence(x, y, np.full(len(x), 1 / len(x)))
+
+
+# Metric -> the function of scipy, and that of influences.
+_CORRELATIONS: Mapping[str, tuple[Callable[..., Any], Callable[..., np.ndarray]]] = {
+    "pearson": (stats.pearsonr, compute_pearson_influence),
+    "spearman": (stats.spearmanr, _spearman_influence),
+}

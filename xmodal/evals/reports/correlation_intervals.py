@@ -20,13 +20,31 @@ _LEVEL = 0.975  # both tails leave 5 %
 def compute_correlation_interval(result: CorrelationResult) -> tuple[float, float]:
     """Returns the limits in percent, by Fisher's transform; NaN where there is no correlation."""
     mean, noise = _average(result.samples)
-    value = mean / 100
+    low, high = _limit(
+        mean / 100, _compute_half_width(result.images, result.influence, noise) / 100
+    )
+    return 100 * low, 100 * high
+
+
+def compute_pairs_interval(
+    value: float, items: np.ndarray, influence: np.ndarray
+) -> tuple[float, float]:
+    """Returns the limits of a correlation of pairs in -1..1, or of a mean of several.
+
+    Args:
+      value: the number itself.
+      items: ids [2, P] of both items of every pair.
+      influence: float [P], of every pair on the number.
+    """
+    return _limit(value, _compute_half_width(items, influence, 0.0))
+
+
+def _limit(value: float, half: float) -> tuple[float, float]:
+    """Limits around a value in -1..1, by Fisher's transform."""
     if abs(value) >= 1:  # nothing varies
-        return mean, mean
-    half = _compute_half_width(result.images, result.influence, noise)
-    limits = np.tanh(np.arctanh(value) + np.array([-1, 1]) * half / 100 / (1 - value * value))
-    low, high = map(float, 100 * limits)
-    return low, high
+        return value, value
+    low, high = np.tanh(np.arctanh(value) + np.array([-1, 1]) * half / (1 - value * value))
+    return float(low), float(high)
 
 
 def compute_difference_interval(
@@ -50,7 +68,7 @@ def _compute_half_width(images: np.ndarray, influence: np.ndarray, noise: float)
     """Half of the width of an interval; `noise` is the variance of the draws of the protocol.
 
     Args:
-      images: ids [2, P] of the images of every pair.
+      images: ids [2, P] of the images, or other items, of every pair.
       influence: float [P].
       noise: a variance.
     """

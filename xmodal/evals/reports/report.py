@@ -222,16 +222,27 @@ def _format_counts(board: str, metrics: Mapping[str, float]) -> str:
 
 
 def _format_numbers(model: str, metrics: Mapping[str, float]) -> str:
-    """A table with a row per metric, its deviation behind it where there is one."""
-    rows = [["Metric", model]]
-    for tag, value in metrics.items():
-        if tag.endswith("_std") and tag.removesuffix("_std") in metrics:
-            continue
-        cell = "-" if math.isnan(value) else f"{value:.6g}"
-        if f"{tag}_std" in metrics:
-            cell += f" ± {metrics[f'{tag}_std']:.3g}"
-        rows.append([tag, cell])
-    return format_table(rows)
+    """A table with a row per name before the last slash of the tags, and a column per metric."""
+    rows: dict[str, dict[str, str]] = {}
+    for tag in metrics:
+        base, _, end = tag.rpartition("_")
+        if end not in ("std", "low", "high") or base not in metrics:
+            name, _, metric = tag.rpartition("/")
+            rows.setdefault(name, {})[metric] = _format_number(tag, metrics)
+    columns = list(dict.fromkeys(metric for cells in rows.values() for metric in cells))
+    body = [[name, *(cells.get(metric, "") for metric in columns)] for name, cells in rows.items()]
+    return format_table([[model, *columns], *body])
+
+
+def _format_number(tag: str, metrics: Mapping[str, float]) -> str:
+    """A number with its deviation or interval."""
+    value = metrics[tag]
+    if math.isnan(value):
+        return "-"
+    if f"{tag}_std" in metrics:
+        return f"{value:.6g} ± {metrics[f'{tag}_std']:.3g}"
+    low, high = (metrics.get(f"{tag}_{end}", math.nan) for end in ("low", "high"))
+    return f"{value:.6g}" if math.isnan(low) else f"{value:.4f} [{low:.3f}, {high:.3f}]"
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> str:

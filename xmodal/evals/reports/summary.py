@@ -39,7 +39,11 @@ def summarize(
     found: dict[str, float] = {}
     for board in results:
         if isinstance(board, Numbers):
-            found |= board.metrics
+            found |= {
+                tag: value
+                for tag, value in board.metrics.items()
+                if intervals or tag.removesuffix("_low").removesuffix("_high") == tag
+            }
             continue
         limits = _compute_intervals(board, bootstrap) if intervals else {}
         for tag, value in compute_values(board).items():
