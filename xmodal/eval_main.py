@@ -7,11 +7,14 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
         --config.data.ratings_dir=DIR --output=OUT
     python -m xmodal.eval_main --embeddings=FILE.npz --annotations=DIR --similarity=cosine \
         --boards=coco5k,coco1k,cxc,eccv,pmrp --split=test --output=OUT
+    python -m xmodal.eval_main --embeddings=FILE.npz --config=configs/sts.py --similarity=cosine \
+        --config.data.manual_dir=DIR --output=OUT
 
 Prints the tables and writes to --output: `metrics.json`, `report.md`, `boards.json`, `ranks.npz`
 and TensorBoard scalars. `--compare=OUT1` adds `comparison.md` and `comparison.json`.
 
-A run and published towers are evaluated by every evaluator of `config.evals`. Each has a folder of
+A run, published towers, and embeddings with a config are evaluated by every evaluator of
+`config.evals`. Each has a folder of
 its own in --output; `metrics.json` holds the numbers of all, EVALUATOR/BOARD/DIRECTION/METRIC, of a
 run those of the checkpoint evaluated last, and `steps/STEP.json` those of every one.
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
@@ -54,7 +57,10 @@ FOLLOW = flags.DEFINE_bool(
 TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds without a new checkpoint.")
 
 EMBEDDINGS = flags.DEFINE_string(
-    "embeddings", None, "npz: image_ids, image_embeddings, caption_ids, caption_embeddings."
+    "embeddings",
+    None,
+    "npz: image_ids, image_embeddings, caption_ids, caption_embeddings; with --config also "
+    "sentences, sentence_embeddings.",
 )
 SCORES = flags.DEFINE_string("scores", None, "npy or npz of scores, images by captions.")
 IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
@@ -85,6 +91,9 @@ _MODES = {
     "scores": _LABELED | {"ids", "partial"},
     "rankings": _LABELED,
 }
+# Embeddings on the datasets of a config.
+_BOTH = "embeddings and --config"
+_OF_BOTH = _WRITTEN | {"embeddings", "evaluators", "name", "similarity"}
 _NEEDED = ("annotations", "output")
 
 
@@ -96,11 +105,12 @@ def main(argv: list[str]) -> None:
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
 
-    config = binary.read_config() if mode == "config" else None
-    settings = {f"--{name}": flags.FLAGS[name].value for name in _MODES[mode] | {mode}}
+    config = binary.read_config() if mode in ("config", _BOTH) else None
+    allowed = _OF_BOTH if mode == _BOTH else _MODES[mode] | {mode}
+    settings = {f"--{name}": flags.FLAGS[name].value for name in allowed - {"config"}}
     settings |= {"--config": config.to_dict()} if config else {}
     use_compilation_cache()
-    if mode in ("run", "config"):
+    if mode in ("run", "config", _BOTH):
         with binary.quietly():
             import xmodal.training.evaluation  # noqa: F401
     with processes.connected(settings):
@@ -110,6 +120,8 @@ def main(argv: list[str]) -> None:
             evaluate_run()
         elif mode == "config":
             evaluate_config(config)
+        elif mode == _BOTH:
+            evaluate_embeddings(config)
         else:
             evaluate_files(mode)
 
@@ -225,6 +237,26 @@ def evaluate_config(config: ConfigDict) -> None:
     write_all(evaluations, OUTPUT.value, others=others)
 
 
+def evaluate_embeddings(config: ConfigDict) -> None:
+    """Evaluates a file of embeddings on the datasets of `config.evals`."""
+    from xmodal.training.file_evaluation import judge_embeddings
+    from xmodal.training.results import Judged, write_all, write_model
+
+    model = Judged.of_file(EMBEDDINGS.value, SIMILARITY.value)
+    _check_output(model)
+    evaluations, others = judge_embeddings(
+        EMBEDDINGS.value,
+        config,
+        names=EVALUATORS.value,
+        split=SPLIT.value,
+        similarity=SIMILARITY.value,
+        name=NAME.value,
+        compare=COMPARE.value,
+    )
+    write_model(OUTPUT.value, model)
+    write_all(evaluations, OUTPUT.value, others=others)
+
+
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
     from xmodal import mesh as mesh_lib
@@ -267,22 +299,29 @@ def _output() -> str:
 
 
 def _check_flags() -> str:
-    """Returns the flag of the source, after a check that all other flags go with it."""
+    """Returns the flag of the source, or `_BOTH`, after a check that all others go with it."""
     given_flags = flags.FLAGS
     modes = [mode for mode in _MODES if given_flags[mode].value is not None]
+    if set(modes) == {"embeddings", "config"}:
+        return _check_others(_BOTH, _OF_BOTH)
     if len(modes) != 1:
         wanted = ", ".join(f"--{mode}" for mode in _MODES)
         given = " and ".join(f"--{mode}" for mode in modes) or "none"
         raise UserError(f"Give one of {wanted}; given: {given}.")
     (mode,) = modes
+    return _check_others(mode, _MODES[mode])
+
+
+def _check_others(mode: str, allowed: set[str]) -> str:
+    """Returns the mode, after a check that the other flags go with it and none is missing."""
     given = {
-        name for name in set().union(*_MODES.values()) if not given_flags[name].using_default_value
+        name for name in set().union(*_MODES.values()) if not flags.FLAGS[name].using_default_value
     }
-    if strange := sorted(f"--{name}" for name in given - _MODES[mode]):
+    if strange := sorted(f"--{name}" for name in given - allowed):
         raise UserError(f"{', '.join(strange)} cannot be given with --{mode}.")
     for name in _NEEDED:
-        if mode != "run" and name in _MODES[mode] and not given_flags[name].value:
-            raise UserError(f"--{mode} needs --{name}: {given_flags[name].help}")
+        if mode != "run" and name in allowed and not flags.FLAGS[name].value:
+            raise UserError(f"--{mode} needs --{name}: {flags.FLAGS[name].help}")
     return mode
 
 

@@ -89,7 +89,7 @@ def evaluate(
     )
     if other is not None:
         evaluator.check_comparable(other)
-    return judge(evaluator, source, name=name or _name_of(given[kind]))
+    return judge(evaluator, source, name=name or name_of(given[kind]))
 
 
 def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:
@@ -104,11 +104,15 @@ def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:
         return lists.load_rankings(source)
     if similarity is not None:
         lookup("similarity", str(similarity), SIMILARITIES)  # before a long file is read
-    return _choose_similarity(arrays.load_embeddings(source), similarity)
+    return choose_similarity(arrays.load_embeddings(source), similarity)
 
 
-def _choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embeddings:
-    """The embeddings with the similarity asked for, else with that of the file."""
+def choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embeddings:
+    """Returns the embeddings with the similarity asked for, else with that of the file.
+
+    Raises:
+      UserError: there is none, or it lacks a number.
+    """
     name = similarity or embeddings.similarity
     if not name:
         raise UserError(
@@ -123,5 +127,6 @@ def _choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embedd
     return dataclasses.replace(embeddings, similarity=name, parameters=parameters)
 
 
-def _name_of(source: Any) -> str:
+def name_of(source: Any) -> str:
+    """Returns the name of a model's row from its file."""
     return "model" if isinstance(source, Mapping) else os.path.splitext(os.path.basename(source))[0]

@@ -246,9 +246,7 @@ class RunEvaluation:
         for name in self.options:
             evaluator = self.evaluator(name, self.split_of(name, split))
             if folder is not None:
-                own = os.path.join(folder, name)
-                others[name] = load_ranks(own if os.path.isdir(own) else folder)
-                evaluator.check_comparable(others[name])
+                others[name] = load_results(folder, name, evaluator)
         return others
 
     def evaluator(self, name: str, split: str) -> Evaluator:
@@ -306,6 +304,18 @@ class RunEvaluation:
                 params, model_state, items, options.batch_size, field=field
             )
         return embedded[key]
+
+
+def load_results(folder: str, name: str, evaluator: Evaluator) -> StoredResults:
+    """Returns the stored results of an evaluator in a folder of all or of itself alone.
+
+    Raises:
+      UserError: there are none, or results of `evaluator` could not be compared with them.
+    """
+    own = os.path.join(folder, name)
+    results = load_ranks(own if os.path.isdir(own) else folder)
+    evaluator.check_comparable(results)
+    return results
 
 
 def _predictions(tasks: Iterable[Task]) -> dict[str, Predict]:

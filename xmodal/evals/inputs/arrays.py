@@ -41,12 +41,12 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     Raises:
       UserError: the file cannot be read, or its arrays do not fit together.
     """
-    place, arrays = _open_arrays(source, "embeddings")
+    place, arrays = open_arrays(source, "embeddings")
     found = {}
     for ids_name, name in _EMBEDDING_NAMES:
         if ids_name in arrays and name in arrays:
             ids = _check_ids(arrays[ids_name], place, ids_name)
-            found[name] = ids, _check_embeddings(arrays[name], ids, place, ids_name, name)
+            found[name] = ids, check_embeddings(arrays[name], ids, place, ids_name, name)
         elif ids_name in arrays or name in arrays:
             has, lacks = (ids_name, name) if ids_name in arrays else (name, ids_name)
             raise UserError(f"{place} has {has!r} but no {lacks!r}; save both or neither.")
@@ -71,12 +71,9 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
         if number.size != 1 or not numeric or not np.isfinite(number).all():
             raise UserError(f"{name} in {place} is {number.tolist()}; give one number.")
         parameters[name] = float(number.reshape(()))
-    similarity = arrays.get(_SIMILARITY, np.array(""))
-    if similarity.shape != () or similarity.dtype.kind != "U":
-        raise UserError(f"{_SIMILARITY} in {place} is {similarity.tolist()}; give one name.")
     predictions = _read_predictions(arrays, place, image_ids, caption_ids)
     sides = (image_ids, image, caption_ids, captions)
-    return Embeddings(place, *sides, str(similarity), parameters, predictions)
+    return Embeddings(place, *sides, read_similarity(arrays, place), parameters, predictions)
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
@@ -131,11 +128,11 @@ def load_scores(
                 f"{place} is a bare matrix: name the npz file of its image_ids (rows) and "
                 "caption_ids (columns) by --ids."
             )
-        ids_place, arrays = _open_arrays(ids, "ids")
+        ids_place, arrays = open_arrays(ids, "ids")
     else:
         if ids is not None:
             raise UserError(f"--ids belongs to a matrix in a .npy file; {place} holds its own ids.")
-        _, arrays = _open_arrays(source, "scores")
+        _, arrays = open_arrays(source, "scores")
         ids_place = place
         matrix = _require(arrays, "scores", place)
     image_ids, caption_ids = (
@@ -162,10 +159,14 @@ def place_of(source: object, name: str) -> str:
     return os.fspath(source)
 
 
-def _open_arrays(
+def open_arrays(
     source: str | os.PathLike | Mapping, name: str
 ) -> tuple[str, Mapping[str, np.ndarray]]:
-    """The place of some arrays for messages, and the arrays by name."""
+    """Returns the place of some arrays for messages, and the arrays by name.
+
+    Raises:
+      UserError: the file cannot be read.
+    """
     place = place_of(source, name)
     if isinstance(source, Mapping):
         return place, {key: np.asarray(array) for key, array in source.items()}
@@ -174,7 +175,7 @@ def _open_arrays(
         raise UserError(f"{place} is no npz file, or was cut short; write it by numpy.savez.")
     arrays = {}
     known = {name for pair in _EMBEDDING_NAMES for name in pair}
-    known |= {"scores", _SIMILARITY, *_PARAMETERS}
+    known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS}
     try:
         with np.load(place, allow_pickle=False) as file:
             for key in file.files:
@@ -187,6 +188,18 @@ def _open_arrays(
             "plain arrays of numbers."
         ) from error
     return place, arrays
+
+
+def read_similarity(arrays: Mapping[str, np.ndarray], place: str) -> str:
+    """Returns the name of the similarity in some arrays, "" where there is none.
+
+    Raises:
+      UserError: it is no name.
+    """
+    similarity = arrays.get(_SIMILARITY, np.array(""))
+    if similarity.shape != () or similarity.dtype.kind != "U":
+        raise UserError(f"{_SIMILARITY} in {place} is {similarity.tolist()}; give one name.")
+    return str(similarity)
 
 
 def _map_matrix(path: str) -> np.ndarray:
@@ -233,9 +246,14 @@ def _check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
     return ids.astype(np.int64)
 
 
-def _check_embeddings(
+def check_embeddings(
     array: np.ndarray, ids: np.ndarray, place: str, ids_name: str, name: str
 ) -> np.ndarray:
+    """Returns embeddings as float32, one row for each of `ids`.
+
+    Raises:
+      UserError: they have another shape or type, or a value is not finite.
+    """
     if array.dtype == np.dtype("V2"):
         array = array.view(ml_dtypes.bfloat16)  # npz files do not remember its name
     if array.dtype != ml_dtypes.bfloat16 and not np.issubdtype(array.dtype, np.floating):

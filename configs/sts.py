@@ -1,0 +1,49 @@
+"""Sentence similarity of any text encoder: SemEval 2012 to 2016, the STS benchmark and SICK.
+
+Sentence embeddings of any model, from a file with the arrays `sentences` (texts) and
+`sentence_embeddings`:
+
+    python -m xmodal.eval_main --config=configs/sts.py --config.data.manual_dir=STS_DIR \\
+        --embeddings=FILE.npz --similarity=cosine --output=OUT
+
+A converted text tower, `bow` of word vectors or `sentence_encoder` of a BERT:
+
+    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal.eval_main --config=configs/sts.py:sentence_encoder \\
+        --config.init_from.towers.text=weights/minilm --config.data.manual_dir=STS_DIR --output=OUT
+
+`--config.evals.sts.final_split=train+validation+test` evaluates SICK on all of its 9,927 pairs, as
+MTEB does.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+ENCODERS = {
+    "bow": {"name": "words", "vocab_size": 0},
+    "sentence_encoder": {"name": "bert", "dtype": "float32"},
+}
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    """Takes the kind of a text tower, or nothing for a file of embeddings."""
+    if argument not in ("", *ENCODERS):
+        raise ValueError(f"Unknown tower {argument!r} of sts.py; known: {tuple(ENCODERS)} or none.")
+    config = base.base("sts")
+    config.model.similarity = {"name": "cosine"}
+    config.data = base.dataset("semeval_sts", "pairs")
+    config.data.image = None
+    config.evals = {"sts": pairs()}
+    config.select.metric = "sts/avg2016/pearson"
+    if argument:
+        # Keywords and pooling that are not set here come from the folder of the weights.
+        config.model.text = {"encoder": ENCODERS[argument], "head": None, "projection": None}
+        config.data.text.tokenizer = "words" if argument == "bow" else "wordpiece"
+        config.data.text.max_length = 256
+    return config
+
+
+def pairs() -> dict:
+    """An evaluator of sentence pairs; those of a run name their dataset in `data`."""
+    return {"type": "pairs", "data": None, "split": "test", "final_split": "test", "every": 0}

@@ -1,0 +1,108 @@
+"""A file of sentence embeddings: vectors by text, for any split of sentences or captions."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from xmodal.config import UserError
+from xmodal.evals.inputs.arrays import check_embeddings, open_arrays, read_similarity
+from xmodal.evals.inputs.sources import Embeddings
+
+SENTENCES, EMBEDDINGS = "sentences", "sentence_embeddings"
+
+
+class Captions(Protocol):
+    """The captions of a split.
+
+    Attributes:
+      name: of its dataset.
+      caption_ids: int [M].
+      caption_texts: M texts.
+    """
+
+    name: str
+    caption_ids: np.ndarray
+    caption_texts: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentences:
+    """Embeddings of sentences.
+
+    Attributes:
+      place: names the source in messages.
+      rows: text -> its row in `vectors`.
+      vectors: float32 [N, D] or [N, K, D].
+      similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" for none.
+    """
+
+    place: str
+    rows: Mapping[str, int]
+    vectors: np.ndarray
+    similarity: str = ""
+
+    def of_split(self, split: Captions) -> Embeddings:
+        """Returns the embeddings of the captions of a split, found by their texts.
+
+        Raises:
+          UserError: a caption has no embedding.
+        """
+        rows = [self.rows.get(text.strip(), -1) for text in split.caption_texts]
+        if missing := [
+            text for text, row in zip(split.caption_texts, rows, strict=True) if row < 0
+        ]:
+            raise UserError(
+                f"{self.place} has no embedding of {len(missing):,} of the {len(rows):,} sentences "
+                f"of {split.name}, the first is {missing[0]!r}; embed all of them."
+            )
+        captions = self.vectors[np.array(rows, np.int64)]
+        return Embeddings(
+            self.place, None, None, np.asarray(split.caption_ids), captions, self.similarity
+        )
+
+
+def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sentences:
+    """Reads `sentences`, texts [N], and `sentence_embeddings` [N, D] or [N, K, D].
+
+    Args:
+      source: npz file, or its arrays in a mapping; `similarity`, a name, is optional.
+
+    Raises:
+      UserError: the file cannot be read, its arrays do not fit together, or a sentence has two
+        different embeddings.
+    """
+    place, arrays = open_arrays(source, "sentences")
+    for name in (SENTENCES, EMBEDDINGS):
+        if name not in arrays:
+            raise UserError(
+                f"{place} holds {sorted(arrays)}; sentence embeddings are {SENTENCES!r}, texts "
+                f"[N], and {EMBEDDINGS!r} [N, D]."
+            )
+    texts = arrays[SENTENCES]
+    if texts.ndim != 1 or texts.dtype.kind != "U" or not len(texts):
+        raise UserError(
+            f"{SENTENCES} in {place} are {texts.dtype} {list(texts.shape)}; they are texts [N] "
+            "(numpy.array of a list of str)."
+        )
+    numbers = np.arange(len(texts))
+    vectors = check_embeddings(arrays[EMBEDDINGS], numbers, place, SENTENCES, EMBEDDINGS)
+    rows: dict[str, int] = {}
+    for row, text in enumerate(texts.tolist()):
+        first = rows.setdefault(text.strip(), row)
+        if not np.array_equal(vectors[first], vectors[row]):
+            raise UserError(
+                f"{place} has two different embeddings of {text.strip()!r}; keep one of them."
+            )
+    return Sentences(place, rows, vectors, read_similarity(arrays, place))
+
+
+def has_sentences(source: str | os.PathLike) -> bool:
+    """Returns whether a file is one of sentence embeddings.
+
+    Raises:
+      UserError: it cannot be read.
+    """
+    return SENTENCES in open_arrays(source, "embeddings")[1]

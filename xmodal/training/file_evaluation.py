@@ -1,0 +1,63 @@
+"""Evaluates a file of embeddings on the datasets of a config, without a model."""
+
+from collections.abc import Collection
+from typing import cast
+
+import ml_collections
+
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.evals import Evaluation, judge, load_embeddings, make_evaluator, read_options
+from xmodal.evals.embed import Items
+from xmodal.evals.from_files import choose_similarity, name_of
+from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
+from xmodal.evals.reports.store import StoredResults
+from xmodal.training.eval_splits import SplitSource
+from xmodal.training.evaluation import load_results
+from xmodal.training.schedules import resolve_epochs
+
+
+def judge_embeddings(
+    path: str,
+    config: ml_collections.ConfigDict,
+    *,
+    names: Collection[str] | None = None,
+    split: str | None = None,
+    similarity: str | None = None,
+    name: str | None = None,
+    compare: str | None = None,
+) -> tuple[list[Evaluation], dict[str, StoredResults]]:
+    """Returns one evaluation per evaluator of `config.evals`, and other results to compare with.
+
+    Args:
+      path: npz file of embeddings by id or of sentences, see `load_embeddings` and
+        `load_sentences`.
+      config: of a run; only its sections `data` and `evals` count.
+      names: evaluators to use; None for all.
+      split: see `RunEvaluation.judge`.
+      similarity: see `choose_similarity`.
+      name: of the model's row; None for that of the file.
+      compare: see `RunEvaluation.load_others`.
+
+    Raises:
+      UserError: the file cannot be used, or lacks a caption of a split; an unknown evaluator; a
+        dataset that is missing.
+    """
+    sections = read_options(resolve_epochs(config.to_dict(), 1)["evals"])
+    if unknown := sorted(set(names or ()) - set(sections)):
+        raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(sections)}.")
+    source = load_sentences(path) if has_sentences(path) else load_embeddings(path)
+    mesh, evaluations, others = mesh_lib.make_mesh(), [], {}
+    for each, options in sections.items():
+        if names and each not in names:
+            continue
+        dataset = SplitSource.of(config.data.to_dict(), each, options)
+        chosen = options.final_split if split is None or options.data is not None else split
+        items = cast(Items, dataset.open(chosen))
+        found = source.of_split(items) if isinstance(source, Sentences) else source
+        found = choose_similarity(found, similarity)
+        evaluator = make_evaluator(each, options, items, found.sides, mesh)
+        if compare is not None:
+            others[each] = load_results(compare, each, evaluator)
+        evaluations.append(judge(evaluator, found, name=name or name_of(path), evaluator_name=each))
+    return evaluations, others
