@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from absl import flags
 
-from xmodal import binary, eval_main
+from xmodal import binary, data, eval_main
 from xmodal.evals import Embedder
 from xmodal.evals.reports.store import load_ranks, pack_ranks
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import save_tower
 
+STS = pathlib.Path(__file__).parents[1] / "configs" / "sts.py"
 CONFIG = pathlib.Path(__file__).parents[1] / "configs" / "baselines.py"
 # Of the captions of crisscrossed_shapes.
 WORDS = ("a", "red", "green", "blue", "circle", "square", "triangle", "left", "right", "the")
@@ -138,6 +139,75 @@ def test_mistakes_end_with_a_message(command, arguments, tmp_path, changed, mess
     code, _ = command(*arguments, *changed)
     assert message in str(code)
     assert not (tmp_path / "out").exists()
+
+
+def on_rated_captions(few_shapes, out):
+    return [
+        "--config.data.dataset=crisscrossed_shapes",
+        "--config.data.config=rated_captions",
+        f"--config.data.data_dir={few_shapes}",
+        f"--output={out}",
+    ]
+
+
+def test_sentence_embeddings_are_judged_as_the_tower_that_made_them(
+    command, tower, few_shapes, tmp_path
+):
+    """By id from `--save_embeddings`, and by text, with an unused sentence."""
+    out = tmp_path / "tower"
+    arguments = on_rated_captions(few_shapes, out)
+    saved = tmp_path / "saved.npz"
+    code, said = command(
+        f"--config={STS}:bow", f"--config.init_from.towers.text={tower}",
+        f"--save_embeddings={saved}", *arguments,
+    )  # fmt: skip
+    assert not code, said
+    expected = json.loads((out / "metrics.json").read_text())
+    assert expected["sts/c2c_isim/pearson_low"] < expected["sts/c2c_isim/pearson"]
+    settings = {"dataset": "crisscrossed_shapes", "config": "rated_captions", "image": None}
+    split = data.eval_split(settings | {"data_dir": few_shapes, "text": {}}, split="test")
+    with np.load(saved) as arrays:
+        np.testing.assert_array_equal(arrays["caption_ids"], split.caption_ids)
+        texts, first = np.unique(split.caption_texts, return_index=True)
+        sentences = {
+            "sentences": np.array([*texts, "unused"]),
+            "sentence_embeddings": arrays["caption_embeddings"][[*first, 0]],
+        }
+    by_text = tmp_path / "by_text.npz"
+    np.savez(by_text, **sentences)
+    for path in (saved, by_text):
+        out = tmp_path / path.stem
+        code, _ = command(
+            f"--config={STS}", f"--embeddings={path}", "--similarity=cosine", "--name=mine",
+            *arguments[:-1], f"--output={out}",
+        )  # fmt: skip
+        assert not code
+        assert json.loads((out / "metrics.json").read_text()) == pytest.approx(expected, abs=1e-6)
+        assert "| mine " in (out / "sts/report.md").read_text()
+        assert json.loads((out / "model.json").read_text())["name"] == f"{path} (cosine)"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--annotations=a"], "--annotations cannot be given with --embeddings and --config"),
+        (["--output="], "--embeddings and --config needs --output"),
+        (["--similarity="], "Name the similarity that the model ranks by"),
+        (["--split=test2014"], "has no split 'test2014'"),
+        (["--evaluators=sick"], "Unknown evaluator(s) ['sick']; config.evals has ['sts']"),
+        (["--embeddings=none.npz"], "There is no file 'none.npz'"),
+        ([], "no embedding of "),
+    ],
+)
+def test_mistakes_with_embeddings_and_a_config(command, few_shapes, tmp_path, changed, message):
+    path, out = tmp_path / "file.npz", tmp_path / "out"
+    np.savez(path, sentences=np.array(["a dog"]), sentence_embeddings=np.ones((1, 3)))
+    code, _ = command(
+        f"--config={STS}", f"--embeddings={path}", "--similarity=cosine",
+        *on_rated_captions(few_shapes, out), *changed,
+    )  # fmt: skip
+    assert message in str(code)
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from xmodal.training import checkpoints, loop, run, schedules, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.
-OTHERS = {"base", "cxc", "itm", "baselines", "finetune", "released"}
+OTHERS = {"base", "cxc", "itm", "baselines", "finetune", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
     "cxc_text_text": ["", "minilm", "quick"],

@@ -9,6 +9,7 @@ from xmodal.data.feature_records import FeatureReader, open_features, write_feat
 from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, vocabulary_size
 from xmodal.data.pipeline import num_train_examples, train_batches
 from xmodal.data.preparation import prepare
+from xmodal.data.seen_sentences import count_seen
 from xmodal.data.sources import UNKNOWN_HASH, DatasetMissingError, split_hashes
 
 # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
@@ -22,6 +23,7 @@ __all__ = [
     "EvalSplit",
     "FeatureReader",
     "batch_spec",
+    "count_seen",
     "eval_split",
     "load_tokenizer",
     "load_vocabulary",

@@ -11,7 +11,8 @@ from xmodal.data import columns as columns_lib
 from xmodal.data.columns import STRING, Column
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.feature_records import FeatureReader
-from xmodal.data.sources import check_columns, describe_builder, needed_columns
+from xmodal.data.sentence_pairs import evaluated_columns
+from xmodal.data.sources import check_columns, describe_builder
 from xmodal.preprocessing.images import ImageConfig, check_size
 
 BatchSpec = dict[str, jax.ShapeDtypeStruct]
@@ -40,7 +41,8 @@ def batch_spec(
     """
     config = parse(config)
     columns = columns_lib.describe(describe_builder(config, config.config).info.features)
-    check_columns(config, columns, needed_columns(config))
+    # The two sentences of a pair are evaluated as captions; `pipeline` refuses to train on them.
+    check_columns(config, columns, evaluated_columns(config, columns))
     spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
     if config.image is not None:
         spec |= _image_spec(config, config.image, columns["image"], batch_size)

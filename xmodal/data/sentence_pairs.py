@@ -20,11 +20,13 @@ def open_captions(config: DataConfig, split: str) -> Source:
       UserError: the dataset has no such split, or lacks a column that the config asks for.
     """
     source = Source(config, split)
-    if has_pairs(source.columns):
-        source.check(_COLUMNS)
-    else:
-        source.check(needed_columns(config))
+    source.check(evaluated_columns(config, source.columns))
     return source
+
+
+def evaluated_columns(config: DataConfig, columns: Collection[str]) -> Collection[str]:
+    """Returns the columns that an evaluation split of a config reads, of a dataset with these."""
+    return _COLUMNS if has_pairs(columns) else needed_columns(config)
 
 
 def has_pairs(columns: Collection[str]) -> bool:

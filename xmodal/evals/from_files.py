@@ -10,7 +10,7 @@ evaluation.save("results")
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jax.sharding import Mesh
@@ -20,11 +20,13 @@ from xmodal.evals.evaluation import Evaluation, judge
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs import arrays, lists
 from xmodal.evals.inputs.galleries import ids_of
+from xmodal.evals.inputs.sentences import Sentences
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
 from xmodal.evals.reports.store import StoredResults
 from xmodal.losses.similarity import SIMILARITIES, make_similarity
 
 PathLike = str | os.PathLike
+Vectors = TypeVar("Vectors", Embeddings, Sentences)
 
 
 def evaluate(
@@ -107,7 +109,7 @@ def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:
     return choose_similarity(arrays.load_embeddings(source), similarity)
 
 
-def choose_similarity(embeddings: Embeddings, similarity: str | None) -> Embeddings:
+def choose_similarity(embeddings: Vectors, similarity: str | None) -> Vectors:
     """Returns the embeddings with the similarity asked for, else with that of the file.
 
     Raises:

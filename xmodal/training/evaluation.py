@@ -13,6 +13,7 @@ from typing import Any, cast
 import jax
 from absl import logging
 
+from xmodal import data
 from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
 from xmodal.evals.embed import Items, Predict
@@ -160,6 +161,7 @@ class RunEvaluation:
                     model_state,
                     name=f"{self._parts.config.name} step {step}",
                     split=split,
+                    notes=self._describe_overlap,
                     trained_on=trained_on,
                     save_embeddings=save_embeddings,
                 )
@@ -266,6 +268,20 @@ class RunEvaluation:
         """Returns the split to evaluate: an evaluator with its own dataset keeps its final one."""
         options = self.options[name]
         return options.final_split if split is None or options.data is not None else split
+
+    def _describe_overlap(self, split: Items) -> list[str]:
+        """How many sentences of every set of pairs training has seen."""
+        settings = self._parts.settings
+        if "set" not in split.labels or "text" not in self._parts.model.towers:
+            return []
+        try:
+            counts = data.count_seen(
+                settings.data, settings.train_split, cast(data.EvalSplit, split)
+            )
+        except data.DatasetMissingError:
+            return ["Whether the sentences occur among the training captions is not known."]
+        named = [f"{name} {n.seen:,} of {n.sentences:,}" for name, n in counts.items() if n.seen]
+        return [f"Different sentences that are training captions: {', '.join(named) or 'none'}."]
 
     def _due(self, step: int) -> list[str]:
         last = step == self._parts.settings.total_steps

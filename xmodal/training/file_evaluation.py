@@ -7,7 +7,14 @@ import ml_collections
 
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.evals import Evaluation, judge, load_embeddings, make_evaluator, read_options
+from xmodal.evals import (
+    Embeddings,
+    Evaluation,
+    judge,
+    load_embeddings,
+    make_evaluator,
+    read_options,
+)
 from xmodal.evals.embed import Items
 from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
@@ -46,7 +53,11 @@ def judge_embeddings(
     sections = read_options(resolve_epochs(config.to_dict(), 1)["evals"])
     if unknown := sorted(set(names or ()) - set(sections)):
         raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(sections)}.")
-    source = load_sentences(path) if has_sentences(path) else load_embeddings(path)
+    source: Sentences | Embeddings
+    if has_sentences(path):
+        source = choose_similarity(load_sentences(path), similarity)
+    else:
+        source = choose_similarity(load_embeddings(path), similarity)
     mesh, evaluations, others = mesh_lib.make_mesh(), [], {}
     for each, options in sections.items():
         if names and each not in names:
@@ -55,7 +66,6 @@ def judge_embeddings(
         chosen = options.final_split if split is None or options.data is not None else split
         items = cast(Items, dataset.open(chosen))
         found = source.of_split(items) if isinstance(source, Sentences) else source
-        found = choose_similarity(found, similarity)
         evaluator = make_evaluator(each, options, items, found.sides, mesh)
         if compare is not None:
             others[each] = load_results(compare, each, evaluator)

@@ -37,12 +37,14 @@ class Sentences:
       rows: text -> its row in `vectors`.
       vectors: float32 [N, D] or [N, K, D].
       similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" for none.
+      parameters: learned numbers of the similarity; a file of sentences has none.
     """
 
     place: str
     rows: Mapping[str, int]
     vectors: np.ndarray
     similarity: str = ""
+    parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def of_split(self, split: Captions) -> Embeddings:
         """Returns the embeddings of the captions of a split, found by their texts.

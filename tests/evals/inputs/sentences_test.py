@@ -1,0 +1,56 @@
+"""Files of sentence embeddings: joined to a split by their texts."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xmodal.config import UserError
+from xmodal.evals.inputs.sentences import has_sentences, load_sentences
+
+TEXTS = ["a dog", "a cat ", "no dog", "a dog"]
+VECTORS = np.float32([[1, 0], [0, 1], [1, 1], [1, 0]])
+FILE = {"sentences": np.array(TEXTS), "sentence_embeddings": VECTORS}
+SPLIT = SimpleNamespace(
+    name="semeval_sts", caption_ids=np.array([7, 9, 4]), caption_texts=["a cat", " no dog", "a dog"]
+)
+
+
+def test_captions_are_found_by_their_texts(tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez(path, **FILE, similarity="cosine", other=np.zeros(3))
+    assert has_sentences(path)
+    found = load_sentences(path).of_split(SPLIT)
+    np.testing.assert_array_equal(found.caption_ids, [7, 9, 4])
+    np.testing.assert_array_equal(found.captions, VECTORS[[1, 2, 0]])
+    assert (found.images, found.similarity, found.place) == (None, "cosine", str(path))
+    split = dataclasses.replace(load_sentences(FILE), vectors=VECTORS[:, None])
+    assert split.of_split(SPLIT).captions.shape == (3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sentences": None}, "holds .'sentence_embeddings'.; sentence embeddings are"),
+        ({"sentences": np.array([1, 2, 3, 4])}, "sentences in .* are int64 .4.; they are texts"),
+        ({"sentence_embeddings": VECTORS[:3]}, "has 3 rows of sentence_embeddings and 4 sentences"),
+        ({"sentence_embeddings": VECTORS * np.nan}, "4 of 4 rows hold NaN"),
+        (
+            {"sentence_embeddings": np.float32([[1, 0], [0, 1], [1, 1], [0, 0]])},
+            "two different embeddings of 'a dog'; keep one",
+        ),
+        ({"similarity": np.array([1])}, "similarity in .* give one name"),
+    ],
+)
+def test_files_that_do_not_fit(changed, message):
+    arrays = {name: each for name, each in (FILE | changed).items() if each is not None}
+    with pytest.raises(UserError, match=message):
+        load_sentences(arrays)
+
+
+def test_a_sentence_without_an_embedding():
+    split = SimpleNamespace(**vars(SPLIT) | {"caption_texts": ["a cat", "a cow", "two cows"]})
+    message = "no embedding of 2 of the 3 sentences of semeval_sts, the first is 'a cow'"
+    with pytest.raises(UserError, match=message):
+        load_sentences(FILE).of_split(split)

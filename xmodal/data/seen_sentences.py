@@ -1,0 +1,47 @@
+"""Test sentences that also occur among the training captions."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data_prep.same_text import text_key
+from xmodal.data.columns import ragged
+from xmodal.data.config import DataConfig, parse
+from xmodal.data.eval_split import EvalSplit
+from xmodal.data.sources import Source
+
+
+class Seen(NamedTuple):
+    """Different sentences of a set, and how many of them are training captions."""
+
+    seen: int
+    sentences: int
+
+
+def count_seen(
+    config: Mapping[str, Any] | DataConfig, train_split: str, split: EvalSplit
+) -> dict[str, Seen]:
+    """Returns the sentences of every set of a split of sentence pairs that training has seen.
+
+    Two texts are the same if their words are, in any case and with any punctuation.
+
+    Args:
+      config: `config.data` of the training captions.
+      train_split: their split.
+      split: of sentence pairs, with the label column `set`.
+
+    Raises:
+      DatasetMissingError: the training dataset is not there.
+    """
+    captions = ragged(
+        Source(parse(config), train_split, ["captions"]).get(["captions"])["captions"]
+    )
+    known = {text_key(text.decode("utf-8", "ignore")) for text in captions.values}
+    sets = np.asarray(split.labels["set"])[split.caption_rows]
+    keys = np.array([text_key(text) for text in split.caption_texts], object)
+    found = {}
+    for name in dict.fromkeys(sets):
+        sentences = set(keys[sets == name])
+        found[name] = Seen(len(sentences & known), len(sentences))
+    return found
