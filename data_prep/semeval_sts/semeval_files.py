@@ -72,6 +72,11 @@ def find_sets(folder: pathlib.Path) -> Sets:
             rated_set: list(read(path))
             for rated_set, path in _files_of_splits(folder, name, files).items()
         }
+    if not found:
+        raise FileNotFoundError(
+            f"{folder} has no STS.input.*.txt, <set>.test.tsv or semeval_sts*.csv, no sts-test.csv "
+            "and no SICK_test_annotated.txt"
+        )
     return found
 
 
@@ -83,13 +88,9 @@ def _find_tasks(folder: pathlib.Path) -> Sets:
             read = _read_official if name is _OFFICIAL else _read_pasted
             return {rated_set: list(read(path)) for rated_set, path in files.items()}
     tables = files_below(folder, "semeval_sts*.csv", "semeval_sts*.csv.gz")
-    if not tables:
-        raise FileNotFoundError(
-            f"{folder} has no STS.input.*.txt, no <set>.test.tsv and no semeval_sts*.csv"
-        )
     if len(tables) > 1:
         raise UnexpectedFilesError(f"{folder} has several tables: {', '.join(map(str, tables))}")
-    return _read_table(tables[0])
+    return _read_table(tables[0]) if tables else {}
 
 
 def _files_of_sets(

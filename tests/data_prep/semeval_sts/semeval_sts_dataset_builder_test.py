@@ -223,6 +223,15 @@ def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatc
     assert found[benchmark][1].reason == "malformed row"
     assert found[sick][0].score == "3.3"
     assert found[sick][0].where == "SICK_test_annotated.txt line 2"
+    # They need none of the other sets.
+    alone = official / "alone"
+    alone.mkdir()
+    (alone / "SICK_test_annotated.txt").write_text(
+        "sentence_A\tsentence_B\trelatedness_score\na\tb\t3.3\n"
+    )
+    monkeypatch.setattr(Builder, "EXPECTED", {str(sick): 1})
+    assert [example["score"] for _, example in _splits(alone)["test"]] == [3.3]
+    (alone / "SICK_test_annotated.txt").unlink()
     copy = official / "copy"
     copy.mkdir()
     (copy / "sts-test.csv").write_text("other")
