@@ -2,6 +2,7 @@
 
 import pytest
 
+from xmodal.preprocessing import treebank
 from xmodal.preprocessing.treebank import split_nltk, split_ptb
 
 
@@ -38,3 +39,13 @@ def test_the_two_tokenizers_differ_in_unicode_quotation_marks():
     text = "a “red” ball"
     assert split_ptb(text) == ["a", "“red”", "ball"]
     assert split_nltk(text) == ["a", "“", "red", "”", "ball"]
+
+
+@pytest.mark.parametrize("split", [split_ptb, split_nltk])
+def test_a_text_of_before_is_not_split_again(split, monkeypatch):
+    text = "Nobody else's words, said twice"
+    words = split(text)
+    expected = list(words)
+    words.append("of the caller")
+    monkeypatch.setattr(treebank, "_tokenizers", lambda: pytest.fail("split again"))
+    assert split(text) == expected

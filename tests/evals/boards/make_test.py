@@ -174,6 +174,8 @@ def test_flickr8k_ratings_correlate_but_do_not_merge():
     (board,) = make.make_boards(labels)
     assert board.name == "flickr8k"
     assert set(board.graded) == {"expert", "crowd"}
+    # Five captions of an image are worth a metric of the whole list.
+    assert "map@r" in board.tasks["i2t"].metrics
     assert board.graded["expert"].pairs_of_query.lengths.tolist() == [1, 2]
     assert id_pairs(labels, "t2i", board.tasks["t2i"].positives) == mirrored(OWN)
     assert board.tasks["t2t"].positives.lengths.tolist() == [0, 1, 0, 1]

@@ -162,6 +162,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition(
             "flickr8k",
             "A caption and its own image, and captions of one image.",
+            metrics=(*_RECALLS, "median_rank", "map@r"),
             correlations=("expert", "crowd"),
         ),
     ),
