@@ -22,6 +22,17 @@ NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
+    "flickr8k_itm": [
+        "vse0",
+        "vsepp",
+        "softmax",
+        "pvse_k1",
+        "pvse_k1_semi_hard",
+        "pvse_k1_none",
+        "pvse_k2",
+        "pcme",
+        "vse_infinity",
+    ],
     "order": ["", "order0", "quick"],
     "pcme": ["", "finetuned", "clipped", "finetuned_clipped", "quick", "quick_finetuned"],
     "pvse": ["", "k1", "none", "semi_hard", "k1_none", "k1_semi_hard", "quick", "quick_k1"],

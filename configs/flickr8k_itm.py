@@ -1,0 +1,112 @@
+"""Image-text matching models on Flickr8k, small and under one protocol.
+
+    python -m xmodal.main --config=configs/flickr8k_itm.py:pvse_k1 --config.data.manual_dir=DIR \\
+        --config.init_from.word_vectors.file=glove.6B.200d.txt \\
+        --config.optimizer.learning_rate=1e-3 --config.seed=1 --workdir=RUN
+    python -m xmodal.eval_main --run=RUN --compare=OTHER/test --output=COMPARED
+
+DIR holds Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz.
+
+| variant       | model                                                                          |
+| ------------- | ------------------------------------------------------------------------------ |
+| vsepp (or none), vse0 | VSE++, hardest negatives; all negatives and images of any length       |
+| softmax       | VSE++'s towers under a softmax over the batch, temperature 0.07                |
+| pvse_k1, pvse_k2 | PVSE with one embedding and with two, hardest negatives                     |
+| pvse_k1_semi_hard, pvse_k1_none | PVSE with one embedding, other negatives                     |
+| pcme          | PCME, ranked by match probability                                              |
+| vse_infinity  | VSE-infinity with a BiGRU                                                      |
+
+Heads, losses with their quirks, and clipping are those of the papers' files. All else is shared:
+pooled MobileNetV2 features, one vocabulary, word vectors of GloVe that train, embeddings and GRUs
+of 128 dimensions, two passes over the 30,000 training pairs in batches of 128 (468 steps), Adam
+with a cosine schedule, no augmentation, the last checkpoint. VSE-infinity takes all negatives for
+a fifth of the steps; its authors do for one epoch of 25.
+
+An image is one vector here, so the heads of PVSE, PCME and VSE-infinity have words alone to choose
+from: what they gain from regions or cells does not show. Maps of 4 x 4 cells were tried and cost
+too much for one CPU core: at 256 dimensions a step of pvse_k1 took 0.30 s of CPU time where vectors
+take 0.20, and two evaluations 37 s where those of vsepp on vectors take 11.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from ml_collections import ConfigDict
+
+from configs import base, cxc, pcme, pvse, vse0, vse_infinity, vsepp
+
+DIMENSION = 128
+WORDS = 200
+
+
+def get_config(argument: str = "vsepp") -> ConfigDict:
+    """One of `MODELS`."""
+    variants = {name: partial(_make, name) for name in MODELS}
+    return base.variant(base.base("flickr8k_itm"), argument, **variants)
+
+
+def _make(name: str, _: ConfigDict) -> ConfigDict:
+    return share(name, MODELS[name]())
+
+
+def share(name: str, config: ConfigDict) -> ConfigDict:
+    """A paper's towers, loss and clipping, narrow, with the data and schedule of all the models."""
+    config.name = f"flickr8k_{name}"
+    config.total_steps, config.batch_size, config.log_every = "2 epochs", 128, 50
+    config.model.image.encoder = {"name": "precomputed", "features": 1280}
+    config.model.text.encoder.embedding_width = WORDS
+    narrow(config.model)
+    config.freeze = ()
+    config.init_from.published = ("text/encoder/table",)
+    config.data = base.dataset("flickr8k", "features")
+    config.data.examples, config.data.image.size = "pairs", 0
+    config.data.text = base.words("nltk", min_count=4, max_length=16, markers="sentence")
+    clip = config.optimizer.clip_norm
+    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": 20})
+    config.optimizer.clip_norm = clip
+    # Nothing is chosen by checkpoint: the last one counts.
+    config.evals = {"flickr8k": base.boards(every=0)}
+    config.select.metric = "flickr8k/mean_recall@10"
+    config.checkpoint.every = 0
+    return config
+
+
+def narrow(model: ConfigDict) -> None:
+    """`DIMENSION` in place of every paper's 1024."""
+    for side in ("image", "text"):
+        for part in ("head", "projection"):
+            section = model[side][part]
+            if section is not None and section.get("width"):
+                section.width = DIMENSION
+    # Two directions that are joined have half of it each.
+    text = model.text.encoder
+    text.width = DIMENSION // 2 if text.bidirectional and text.directions == "joined" else DIMENSION
+
+
+def softmax() -> ConfigDict:
+    """VSE++'s towers under a softmax over the batch."""
+    config = vsepp.get_config()
+    config.model.similarity = {"name": "cosine", "temperature": 0.07}
+    config.tasks = {"i2t": cxc.image_text()}
+    return config
+
+
+def grids_gru() -> ConfigDict:
+    """VSE-infinity with a BiGRU; all negatives count for a fifth of the steps, not for 1 of 25."""
+    config = vse_infinity.get_config("grids_gru")
+    config.tasks.i2t.weight = 1.0
+    config.tasks.i2t.loss.options.mining["values"] = {"0": "all", "94": "hardest"}
+    return config
+
+
+MODELS: Mapping[str, Callable[[], ConfigDict]] = {
+    "vse0": vse0.get_config,
+    "vsepp": vsepp.get_config,
+    "softmax": softmax,
+    "pvse_k1": partial(pvse.get_config, "k1"),
+    "pvse_k1_semi_hard": partial(pvse.get_config, "k1_semi_hard"),
+    "pvse_k1_none": partial(pvse.get_config, "k1_none"),
+    "pvse_k2": pvse.get_config,
+    "pcme": pcme.get_config,
+    "vse_infinity": grids_gru,
+}

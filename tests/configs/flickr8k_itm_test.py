@@ -1,0 +1,81 @@
+"""The models of flickr8k_itm.py have their papers' parts and share all else."""
+
+import jax
+import numpy as np
+import pytest
+
+from configs import cxc, flickr8k_itm, pcme, pvse, vse0, vse_infinity, vsepp
+from tests.configs.configs_test import build
+
+# Model -> its paper's config.
+PAPERS = {
+    "vse0": (vse0, ""),
+    "vsepp": (vsepp, ""),
+    "pvse_k1": (pvse, "k1"),
+    "pvse_k1_semi_hard": (pvse, "k1_semi_hard"),
+    "pvse_k1_none": (pvse, "k1_none"),
+    "pvse_k2": (pvse, ""),
+    "pcme": (pcme, ""),
+    "vse_infinity": (vse_infinity, "grids_gru"),
+}
+# Sections in which the models differ, beside the clipping.
+OWN = {"name", "model", "tasks"}
+
+
+def make(model):
+    return flickr8k_itm.get_config(model).to_dict()
+
+
+def without_widths(section):
+    """Keywords of a head or a projection, or None."""
+    return section and {key: value for key, value in section.items() if key != "width"}
+
+
+@pytest.mark.parametrize("model", flickr8k_itm.MODELS)
+def test_the_protocol_is_one(model):
+    own, other = make(model), make("vsepp")
+    assert own["name"] == f"flickr8k_{model}"
+    own["optimizer"]["clip_norm"] = other["optimizer"]["clip_norm"]
+    assert {key: own[key] for key in set(own) - OWN} == {key: other[key] for key in set(own) - OWN}
+    assert own["model"]["image"]["encoder"] == other["model"]["image"]["encoder"]
+
+
+@pytest.mark.parametrize("model", PAPERS)
+def test_heads_and_loss_are_the_papers(model):
+    module, argument = PAPERS[model]
+    own, paper = make(model), module.get_config(argument).to_dict()
+    for side in ("image", "text"):
+        for part in ("head", "projection"):
+            found, wanted = (each["model"][side][part] for each in (own, paper))
+            assert without_widths(found) == without_widths(wanted)
+    assert own["model"]["similarity"] == paper["model"]["similarity"]
+    assert own["optimizer"]["clip_norm"] == paper["optimizer"]["clip_norm"]
+    if model == "vse_infinity":
+        # The first of 25 epochs has all negatives there, and the loss waits for a CNN that trains.
+        for each in (own, paper):
+            values = each["tasks"]["i2t"]["loss"]["options"]["mining"].pop("values")
+            assert list(values.values()) == ["all", "hardest"]
+            each["tasks"]["i2t"].pop("weight")
+    assert own["tasks"] == paper["tasks"]
+
+
+def test_softmax_differs_from_vsepp_in_its_loss():
+    softmax, vsepp_ = make("softmax"), make("vsepp")
+    assert softmax["model"].pop("similarity")["temperature"] == 0.07
+    assert vsepp_["model"].pop("similarity") == {"name": "cosine"}
+    assert softmax["model"] == vsepp_["model"]
+    assert softmax["tasks"] == {"i2t": cxc.image_text()}
+
+
+@pytest.mark.parametrize("model", ["vsepp", "pvse_k2", "pcme", "vse_infinity"])
+def test_embeddings_are_equally_wide(model):
+    parts, _ = build("flickr8k_itm", model)
+    ids = np.ones((2, 16), np.int32)
+    columns = {
+        "image": {"image": np.zeros((2, 1280), np.float16)},
+        "text": {"text_ids": ids, "text_mask": ids},
+    }
+    for side, tower in parts.model.towers.items():
+        params, state = (tree[side] for tree in parts.shapes)
+        embedding, _ = jax.eval_shape(tower.apply, params, state, columns[side])
+        assert embedding.vector.shape[-1] == flickr8k_itm.DIMENSION
