@@ -2,7 +2,6 @@
 
 import pickle
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import parity
@@ -13,11 +12,9 @@ from torch_resnet import make_resnet
 
 from xmodal.config import UserError
 from xmodal.losses import LOSSES, Context
-from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import resnet
-from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
-from xmodal.pretrained.model_folder import read_model, save_model
+from xmodal.pretrained.model_folder import save_model
 
 SMALL, CHANNELS, ROWS = (2, 2), 512, 11
 LENGTHS = (7, 1, 4, 2)
@@ -49,16 +46,7 @@ def save(torch, modules, path, prefix=""):
 
 def check(torch, folder, functions, images):
     """Embeddings, scores and the loss of hardest negatives, to 1e-4 of the largest number."""
-    description = read_model(folder)
-    model = make_dual_encoder(description.model())
-    columns = {
-        "image": {"image": images},
-        "text": {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)},
-    }
-    found = {}
-    for side, inputs in columns.items():
-        params, state = parity.nest(read_weights(folder / side))
-        found[side], _ = jax.jit(model.towers[side].apply)(params, state, inputs)
+    model, description, found = parity.embed_converted(folder, images, IDS, MASK)
     with torch.no_grad():
         given = torch_pixels(torch, images) if images.dtype == np.uint8 else torch.tensor(images)
         expected = {

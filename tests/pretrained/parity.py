@@ -1,4 +1,4 @@
-"""Helpers of the parity tests of image encoders."""
+"""Helpers of the parity tests of encoders and of converted models."""
 
 import os
 import pathlib
@@ -8,7 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from xmodal.models import make_tower
+from xmodal.models import make_dual_encoder, make_tower
+from xmodal.pretrained.folder import read_weights
+from xmodal.pretrained.model_folder import read_model
 
 
 def real_file(name):
@@ -50,6 +52,21 @@ def embed(tower, flat, pixels, jit=True):
     """Without `jit`, op by op: layers of one shape, also of other towers, compile once."""
     apply = jax.jit(tower.apply) if jit else tower.apply
     return np.asarray(apply(*nest(flat), {"image": pixels})[0].vector)
+
+
+def embed_converted(folder, images, ids, mask):
+    """The model of a converted folder, its description, and the embeddings of both sides."""
+    description = read_model(folder)
+    model = make_dual_encoder(description.model())
+    inputs = {
+        "image": {"image": images},
+        "text": {"text_ids": ids.astype(np.int32), "text_mask": mask.astype(np.int32)},
+    }
+    found = {}
+    for side, columns in inputs.items():
+        params, state = nest(read_weights(folder / side))
+        found[side], _ = jax.jit(model.towers[side].apply)(params, state, columns)
+    return model, description, found
 
 
 def check_dtypes(encoder, flat, pixels, expected, **keywords):

@@ -5,7 +5,6 @@ import pickle
 import sys
 import types
 
-import jax
 import numpy as np
 import parity
 import pytest
@@ -14,9 +13,7 @@ from torch_resnet import make_resnet
 
 from xmodal import convert_weights
 from xmodal.config import UserError
-from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import resnet
-from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, save_model
 from xmodal.pretrained.sources import load_source
@@ -36,22 +33,6 @@ IMAGES = parity.images(len(LENGTHS), 75)
 def torch(monkeypatch):
     monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
     return pytest.importorskip("torch")
-
-
-def embed(folder):
-    """Embeddings of `IMAGES` and `IDS` by the model in a folder."""
-    description = read_model(folder)
-    model = make_dual_encoder(description.model())
-    inputs = {
-        "image": {"image": IMAGES},
-        "text": {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)},
-    }
-    found = {}
-    for side, columns in inputs.items():
-        params, state = parity.nest(read_weights(folder / side))
-        embedding, _ = jax.jit(model.towers[side].apply)(params, state, columns)
-        found[side] = embedding
-    return description, found
 
 
 def pcme(torch):
@@ -81,7 +62,7 @@ def test_pcme_equals_torch(torch, tmp_path, form):
     torch.save(checkpoint, source, _use_new_zipfile_serialization=form != "legacy")
     save_model(tmp_path / "made", *convert_model("pcme", source))
 
-    description, found = embed(tmp_path / "made")
+    _, description, found = parity.embed_converted(tmp_path / "made", IMAGES, IDS, MASK)
     assert description.parameters == pytest.approx({"match_scale": 0.7, "match_shift": 1.3})
     assert description.similarity == {"name": "match_probability"}
     assert read_words(tmp_path / "made/text/vocab.txt") == WORDS

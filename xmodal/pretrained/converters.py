@@ -108,9 +108,7 @@ def convert(
         accounted for, or not finite.
     """
     converter = lookup("--tower", tower, CONVERTERS)
-    if variant not in (converter.variants or ("",)):
-        known = ", ".join(converter.variants) or "none"
-        raise UserError(f"--variant={variant!r} is none of {tower}; known: {known}.")
+    check_variant(tower, variant, converter.variants)
     source = converter.load(path)
     description = converter.describe(source, variant)
     keywords = {key: value for key, value in description.encoder.items() if key != "name"}
@@ -127,3 +125,10 @@ def convert(
     except UserError as error:
         raise UserError(f"{source.path}: {error}") from error
     return arrays, description, report
+
+
+def check_variant(name: str, variant: str, known: Collection[str]) -> None:
+    """Refuses a variant that a converter does not know; "" is that of a converter without any."""
+    if variant not in (known or ("",)):
+        listed = ", ".join(known) or "none"
+        raise UserError(f"--variant={variant!r} is none of {name}; known: {listed}.")

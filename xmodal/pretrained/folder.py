@@ -7,10 +7,11 @@ report.txt            the use of every array of the source
 vocab.txt             of text towers
 """
 
+import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,14 @@ class Description:
         if self.projection is not None:
             side["projection"] = dict(self.projection)
         return side
+
+
+def model_section(
+    sides: Mapping[str, Description], similarity: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the section `config.model` of two towers and a similarity."""
+    towers = {side: description.side() for side, description in sides.items()}
+    return {**towers, "similarity": dict(similarity)}
 
 
 def save_tower(
@@ -116,16 +125,23 @@ def read_description(folder: str | os.PathLike) -> Description:
             f"{folder} is no converted tower: {path} is missing. Make one by `python -m "
             "xmodal.convert_weights`."
         )
-    try:
+    with damage(path):
         content = json.loads(path.read_text())
         encoder, head = content["encoder"], content["head"]
         preprocessing = content["preprocessing"]
         encoder["name"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
     vocabulary = root / "vocab.txt"
     files = {"vocab.txt": vocabulary.read_text(encoding="utf-8")} if vocabulary.exists() else {}
     return Description(encoder, head, preprocessing, files, content.get("projection"))
+
+
+@contextlib.contextmanager
+def damage(path: epath.Path) -> Iterator[None]:
+    """Reports JSON that is cut off or lacks a field as damage of its file."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
 
 
 def check_weights(folder: str | os.PathLike) -> None:

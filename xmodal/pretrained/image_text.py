@@ -1,4 +1,4 @@
-"""What released image-text models share: preprocessing, and sizes read off their arrays."""
+"""Preprocessing, image encoders and text encoders common to released image-text models."""
 
 import re
 from typing import Any

@@ -8,6 +8,7 @@ import numpy as np
 
 from xmodal.config import UserError, lookup
 from xmodal.pretrained import pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.report import Mapper, Report
@@ -80,11 +81,8 @@ def convert_model(
         not accounted for, or not finite.
     """
     converter = lookup("--model", model, MODELS)
-    variants = converter.variants or ("",)
-    variant = variant or variants[0]
-    if variant not in variants:
-        known = ", ".join(converter.variants) or "none"
-        raise UserError(f"--variant={variant!r} is none of {model}; known: {known}.")
+    variant = variant or next(iter(converter.variants), "")
+    check_variant(model, variant, converter.variants)
     source = load_source(path)
     try:
         published = converter.describe(source.arrays, variant)

@@ -16,7 +16,14 @@ from etils import epath
 
 from xmodal.atomic import new_folder
 from xmodal.config import UserError
-from xmodal.pretrained.folder import Description, check_new, read_description, write_tower
+from xmodal.pretrained.folder import (
+    Description,
+    check_new,
+    damage,
+    model_section,
+    read_description,
+    write_tower,
+)
 from xmodal.pretrained.report import Report
 
 SIDES = ("image", "text")
@@ -38,8 +45,7 @@ class ModelDescription:
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
-        sides = {side: description.side() for side, description in self.sides.items()}
-        return {**sides, "similarity": dict(self.similarity)}
+        return model_section(self.sides, self.similarity)
 
 
 def save_model(
@@ -91,10 +97,8 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
             "xmodal.convert_weights --model=...`; a folder of one tower goes to "
             "config.init_from.towers."
         )
-    try:
+    with damage(path):
         content = json.loads(path.read_text())
         similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): convert the weights again.") from error
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
     return ModelDescription(sides, similarity, parameters)

@@ -2,7 +2,7 @@
 
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.image_text import IMAGES, SENTENCES, torchvision_depth
+from xmodal.pretrained.image_text import IMAGES, SENTENCES, gru_encoder, torchvision_encoder
 from xmodal.pretrained.pvse import attention_rules, pie_rules
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
@@ -20,30 +20,15 @@ def describe_pcme(arrays: Arrays) -> Published:
     """
     start = torch_models.find_prefix(arrays, _ANCHOR)
     width, _ = torch_models.array_shape(arrays, start + _ANCHOR)
-    rows, words = torch_models.array_shape(arrays, f"{start}txt_enc.embed.weight")
+    words, word_rules = gru_encoder(arrays, f"{start}txt_enc.")
     head = {"name": "gaussian", "width": width}
-    text_head = {**head, "source": "last", "linear": False, "recurrent": True}
     image = Description(
-        {
-            "name": "resnet",
-            "depth": torchvision_depth(arrays, f"{start}img_enc.cnn."),
-            "variant": "torchvision",
-        },
+        torchvision_encoder(arrays, f"{start}img_enc.cnn."),
         {**head, "source": "mean", "linear": True, "recurrent": False},
         IMAGES,
     )
     text = Description(
-        {
-            "name": "rnn",
-            "cell": "gru",
-            "vocab_size": rows,
-            "embedding_width": words,
-            "width": width // 2,
-            "layers": 1,
-            "bidirectional": True,
-        },
-        text_head,
-        SENTENCES,
+        words, {**head, "source": "last", "linear": False, "recurrent": True}, SENTENCES
     )
     criterion = {"match_scale": "criterion.negative_scale", "match_shift": "criterion.shift"}
     return Published(
@@ -57,8 +42,7 @@ def describe_pcme(arrays: Arrays) -> Published:
                 "head/log_sigma/summary": torch_models.linear(f"{start}img_enc.uncertain_net.fc2"),
             },
             "text": {
-                "encoder/table": torch_models.whole(f"{start}txt_enc.embed.weight"),
-                "encoder/recurrent": torch_models.gru(f"{start}txt_enc.rnn"),
+                **word_rules,
                 **_branches(f"{start}txt_enc."),
                 "head/log_sigma/recurrent": torch_models.gru(f"{start}txt_enc.uncertain_net.rnn"),
             },

@@ -2,7 +2,7 @@
 
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.folder import Description
-from xmodal.pretrained.image_text import IMAGES, SENTENCES, torchvision_depth
+from xmodal.pretrained.image_text import IMAGES, SENTENCES, gru_encoder, torchvision_encoder
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
 VARIANTS = {"legacy": "last", "final": "state"}
@@ -17,30 +17,14 @@ def describe_pvse(arrays: Arrays, variant: str) -> Published:
     start = torch_models.find_prefix(arrays, _ANCHOR)
     embeddings, _ = torch_models.array_shape(arrays, start + _ANCHOR)
     width, _ = torch_models.array_shape(arrays, f"{start}img_enc.fc.weight")
-    rows, words = torch_models.array_shape(arrays, f"{start}txt_enc.embed.weight")
+    words, word_rules = gru_encoder(arrays, f"{start}txt_enc.")
     head = {"name": "pie", "width": width, "embeddings": embeddings}
     image = Description(
-        {
-            "name": "resnet",
-            "depth": torchvision_depth(arrays, f"{start}img_enc.cnn."),
-            "variant": "torchvision",
-        },
+        torchvision_encoder(arrays, f"{start}img_enc.cnn."),
         {**head, "source": "mean", "linear": True},
         IMAGES,
     )
-    text = Description(
-        {
-            "name": "rnn",
-            "cell": "gru",
-            "vocab_size": rows,
-            "embedding_width": words,
-            "width": width // 2,
-            "layers": 1,
-            "bidirectional": True,
-        },
-        {**head, "source": VARIANTS[variant], "linear": False},
-        SENTENCES,
-    )
+    text = Description(words, {**head, "source": VARIANTS[variant], "linear": False}, SENTENCES)
     return Published(
         sides={"image": image, "text": text},
         similarity={"name": "cosine" if embeddings == 1 else "max_cosine"},
@@ -51,8 +35,7 @@ def describe_pvse(arrays: Arrays, variant: str) -> Published:
                 **pie_rules("head", f"{start}img_enc.pie_net"),
             },
             "text": {
-                "encoder/table": torch_models.whole(f"{start}txt_enc.embed.weight"),
-                "encoder/recurrent": torch_models.gru(f"{start}txt_enc.rnn"),
+                **word_rules,
                 **pie_rules("head", f"{start}txt_enc.pie_net"),
             },
         },

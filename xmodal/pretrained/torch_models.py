@@ -10,7 +10,7 @@ import numpy as np
 from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.bert import HUGGING_FACE_PARTS
-from xmodal.pretrained.folder import Description
+from xmodal.pretrained.folder import Description, model_section
 from xmodal.pretrained.renaming import TORCH, Taken, split_name
 from xmodal.pretrained.resnet import rename_torchvision
 
@@ -36,14 +36,9 @@ class Published:
     layers: Mapping[str, Mapping[str, LayerRule]]
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def model(self) -> dict[str, Any]:
-        """Returns the section `config.model`."""
-        sides = {side: description.side() for side, description in self.sides.items()}
-        return {**sides, "similarity": dict(self.similarity)}
-
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shape of every array by its name, `SIDE/params/...`."""
-        model = make_dual_encoder(self.model())
+        model = make_dual_encoder(model_section(self.sides, self.similarity))
         inputs = {side: _example(description) for side, description in self.sides.items()}
         params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
         params.pop("similarity", None)
