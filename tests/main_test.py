@@ -11,7 +11,7 @@ QUICKSTART = "--config=configs/quickstart.py"
     ("arguments", "message"),
     [
         ([], "--config"),
-        (["--config=configs/none.py"], "configs/none.py"),
+        (["--config=configs/none.py"], "--config: No such file or directory: 'configs/none.py'"),
         (["--cofnig=configs/quickstart.py"], "config"),
         (
             [QUICKSTART + ":t2i"],
@@ -26,6 +26,7 @@ QUICKSTART = "--config=configs/quickstart.py"
             [QUICKSTART, "--config.total_steps=many"],
             "config.total_steps is 'many'; it has to be a whole number.",
         ),
+        ([QUICKSTART, "--config.dataset.x=1"], "Unknown key in --config.dataset.x: 'dataset'"),
         ([QUICKSTART, "--config.freeze.x=1"], "Unknown key in --config: "),
         ([QUICKSTART, "--config.freeze[0]=x"], "Unknown key in --config: "),
         (
@@ -89,14 +90,18 @@ def test_mistakes_end_with_a_message(command, tmp_path, arguments, message):
     assert not workdir.exists()
 
 
-def test_hands_config_and_flags_to_the_loop(command, monkeypatch):
+@pytest.mark.parametrize(("is_done", "exit_code"), [(True, 0), (False, 143)])
+def test_hands_config_and_flags_to_the_loop(command, monkeypatch, is_done, exit_code):
     called = []
-    monkeypatch.setattr(
-        "xmodal.training.loop.train", lambda *args, **kwargs: called.append((args, kwargs))
-    )
+
+    def train(*args, **kwargs):
+        called.append((args, kwargs))
+        return is_done
+
+    monkeypatch.setattr("xmodal.training.loop.train", train)
     changes = "--allow_changes=optimizer.learning_rate,records"
     code, _ = command(QUICKSTART + ":t2t", "--config.seed=3", "--dry_run", changes)
-    assert code == 0
+    assert code == exit_code
     ((config, workdir), options) = called[0]
     assert config.seed == 3
     assert re.fullmatch(r"runs.quickstart_t2t", workdir)

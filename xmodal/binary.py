@@ -1,16 +1,14 @@
-"""What both binaries share: --config, a readable log, and errors that are for the user."""
+"""Parts of both binaries: --config, a readable log, and errors that are for the user."""
 
 import ast
-import contextlib
 import io
 import logging as log
 import os
 import pathlib
 import re
 import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from absl import app, flags, logging
@@ -95,7 +93,8 @@ def read_config() -> ConfigDict:
     try:
         return config.lock()  # The flag keeps a file it could not open until the first use.
     except OSError as error:
-        raise UserError(f"--config: {str(error).splitlines()[-1].strip()}") from error
+        message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
+        raise UserError(f"--config: {message}") from error
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
@@ -113,13 +112,16 @@ def _parse_flags(argv: list[str]) -> list[str]:
         message: object = error
         while isinstance(message, Exception):
             message = message.args[0]
-        sys.exit(f"\nError: {_explain_override(' '.join(str(message).split()))}")
+        sys.exit(f"\nError: {_explain_override(argv, ' '.join(str(message).split()))}")
 
 
-def _explain_override(message: str) -> str:
+def _explain_override(argv: list[str], message: str) -> str:
     inside_none = re.match(r'Override (\S+)\.(\w+) can not .* field "(\w+)" is None', message)
     if inside_none is None:
-        return f"Unknown key in --config: {message}"
+        # A KeyError has the key alone.
+        key = re.match(r"'\w+'", message)
+        flag = next((each for each in argv if key and f".{key[0][1:-1]}." in each), "--config")
+        return f"Unknown key in {flag.partition('=')[0]}: {message}"
     path, key, missing = inside_none.groups()
     parents = path.split(".")
     section = ".".join(["config", *parents[: parents.index(missing) + 1]])
@@ -138,28 +140,6 @@ def _make_log_readable() -> None:
     handler.addFilter(_is_for_users)
     handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
     handler.python_handler.setStream(_AboveBars())
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Keeps off the console what TensorFlow and CUDA print at their import, unless it fails.
-
-    TF_CPP_MIN_LOG_LEVEL does not reach all of these lines.
-    """
-    sys.stderr.flush()
-    console = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            os.dup2(console, 2)
-            file.seek(0)
-            os.write(2, file.read())
-            raise
-        finally:
-            os.dup2(console, 2)
-            os.close(console)
 
 
 class _AboveBars(io.TextIOBase):

@@ -29,6 +29,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 Section = TypeVar("Section", bound="DataclassInstance")
 
+_LONG = 20  # names
+
 
 class UserError(ValueError):
     """The user gave something wrong; the commands print it without a stack trace."""
@@ -36,7 +38,7 @@ class UserError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """What a value, or each item of a list, has to be besides its type.
+    """Conditions on a value, or on each item of a list, besides its type.
 
     A field of a section takes the same keywords through `setting`; a keyword-only argument that
     becomes an option has them in its hint: `margin: Annotated[float, Bounds(at_least=0)]`.
@@ -206,10 +208,16 @@ def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
 
 
 def suggest(names: Iterable[str], known: Collection[str]) -> str:
-    """Returns `known: [...].` and, where known names are near the given ones, a question."""
+    """Returns `known: [...].` and, where known names are near the given ones, a question.
+
+    The question stands before a list so long that it would be overlooked behind it.
+    """
     near = [difflib.get_close_matches(str(name), list(known), n=1) for name in names]
     found = " and ".join(repr(match[0]) for match in near if match)
-    return f"known: {sorted(known)}." + (f" Did you mean {found}?" if found else "")
+    question = f"Did you mean {found}?" if found else ""
+    if question and len(known) > _LONG:
+        return f"{question} Known: {sorted(known)}."
+    return f"known: {sorted(known)}. {question}".rstrip()
 
 
 def check_pattern(where: str, pattern: str) -> None:
@@ -263,7 +271,7 @@ def check_value(where: str, hint: Any, value: Any) -> None:
     """Refuses a value that is not of a type, or out of the `Bounds` of an `Annotated` one.
 
     Raises:
-      UserError: names the place, the value and what it has to be.
+      UserError: names the place, the value and its type or bound.
     """
     converted = _convert(alternatives(hint), where, value)
     for each in [*getattr(hint, "__metadata__", ()), Bounds()]:

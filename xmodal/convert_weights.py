@@ -69,6 +69,8 @@ def _parse() -> argparse.Namespace:
             help=f"{kind} arrays that are no error, by {whose} names",
         )
     args = parser.parse_args()
+    if not args.source or not args.output:
+        parser.error("--source and --output need a path")
     if args.vocabulary and not args.model:
         parser.error("--vocabulary goes with --model")
     return args

@@ -29,6 +29,7 @@ from ml_collections import ConfigDict
 
 from xmodal import binary
 from xmodal.config import UserError
+from xmodal.console import quietly
 
 if TYPE_CHECKING:
     from xmodal.training.results import Judged
@@ -111,7 +112,7 @@ def main(argv: list[str]) -> None:
     settings |= {"--config": config.to_dict()} if config else {}
     use_compilation_cache()
     if mode in ("run", "config", _BOTH):
-        with binary.quietly():
+        with quietly():
             import xmodal.training.evaluation  # noqa: F401
     with processes.connected(settings):
         if mode == "run" and "," in RUN.value:

@@ -1,13 +1,16 @@
 """Trains a dual encoder: `python -m xmodal.main --config=configs/quickstart.py`.
 
-The same command continues a run that was stopped or killed.
+The same command continues a run that was stopped or killed. Exit code: 0 for a finished run, 143
+for one that a signal stopped and that is saved, 1 for an error.
 """
 
 import os
+import sys
 
 from absl import flags, logging
 
 from xmodal import binary
+from xmodal.console import quietly
 
 flags.adopt_module_key_flags(binary)
 WORKDIR = flags.DEFINE_string(
@@ -16,13 +19,14 @@ WORKDIR = flags.DEFINE_string(
 DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Check everything, compile, print parameters, memory and FLOPs, then stop."
 )
-
 ALLOW_CHANGES = flags.DEFINE_list(
     "allow_changes",
     [],
     "Paths of the config (optimizer.learning_rate,data.image) in which a run that goes on may "
     "differ from its start; 'records' for those of its training split.",
 )
+
+_STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops start such a job again
 
 
 def main(argv: list[str]) -> None:
@@ -39,13 +43,17 @@ def main(argv: list[str]) -> None:
         print(*(report.read_text() for report in reports), sep="\n")
         print(where_to_look(workdir, list(config.evals)))
         return
-    with binary.quietly():
+    with quietly():
         from xmodal.training import loop  # This takes seconds.
 
     use_compilation_cache()
     with processes.connected({"config": config.to_dict(), "--workdir": workdir}):
         logging.info("Workdir: %s", workdir)
-        loop.train(config, workdir, dry_run=DRY_RUN.value, allow_changes=ALLOW_CHANGES.value)
+        is_done = loop.train(
+            config, workdir, dry_run=DRY_RUN.value, allow_changes=ALLOW_CHANGES.value
+        )
+    if not is_done:
+        sys.exit(_STOPPED)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The processes of a run: how they find each other, and what they tell each other on the host.
+"""The processes of a run: how they find each other, and their messages on the host.
 
 Their words go through the key-value store of JAX's coordination service, which needs no device, so
 processes that disagree end with a sentence before the first collective, which would abort or hang.

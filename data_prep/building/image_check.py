@@ -98,7 +98,7 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 
 def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
-    """Decodes as `xmodal.preprocessing.decode_image` does, so that training can read what is kept.
+    """Decodes as `xmodal.preprocessing.decode_image` does: training can read the images kept.
 
     Nothing of xmodal is imported here: a test compares the two on damaged files.
     """

@@ -208,7 +208,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         if short := short_splits(counts, self.min_kept):
             raise UnexpectedFilesError(
                 f"{self._title} keeps less than {self.min_kept:.4g} of the records of "
-                f"{', '.join(short)}; fetch what is missing, or accept it with --min_kept of "
+                f"{', '.join(short)}; fetch the rest, or accept it with --min_kept of "
                 "data_prep.build"
             )
         if counts["kept"]:

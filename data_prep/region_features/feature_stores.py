@@ -80,7 +80,7 @@ class FeatureStores:
             first.read(first_place), store.read(place)
         ):
             raise UnexpectedFilesError(
-                f"{path}: image {number} comes twice with other features: keep what is meant"
+                f"{path}: image {number} comes twice with other features: keep one of them"
             )
 
     def __contains__(self, number: int) -> bool:

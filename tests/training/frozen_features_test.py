@@ -222,10 +222,11 @@ def test_other_features_have_a_folder_of_their_own(config, changes):
 
 def test_trained_parameters_are_no_part_of_the_features(config, monkeypatch):
     parts, state = start_run(config)
-    frozen_features.open_or_compute(parts, state)
+    (first,) = frozen_features.open_or_compute(parts, state)
     monkeypatch.setattr(data, "write_features", lambda *args: pytest.fail("computed twice"))
     moved = jax.tree.map(lambda leaf: leaf + 1, state.params)
-    frozen_features.open_or_compute(parts, dataclasses.replace(state, params=moved))
+    (again,) = frozen_features.open_or_compute(parts, dataclasses.replace(state, params=moved))
+    assert again.folder == first.folder
 
 
 @pytest.mark.parametrize("image_config", ["pictures"], indirect=True)

@@ -172,7 +172,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
 
     change_batches(stop)
     handler = signal.getsignal(number)
-    loop.train(config, str(tmp_path))
+    assert not loop.train(config, str(tmp_path))
     assert signal.getsignal(number) is handler
     # The step of the signal is finished first.
     assert checkpoints.steps(str(tmp_path))[-1] == last + 1
@@ -180,7 +180,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
 
     drawn = []
     change_batches(lambda step, batch: (drawn.append(step), batch)[1])
-    loop.train(config, str(tmp_path))
+    assert loop.train(config, str(tmp_path))
     assert drawn == list(range(last + 1, TOTAL_STEPS))
     found, expected = load_state(config, tmp_path), load_state(config, folder)
     tiny.assert_identical(found, expected)

@@ -76,7 +76,7 @@ class Unpickler(pickle.Unpickler):
         self._inert = type("Inert", (Inert,), {})
 
     def find_class(self, module: str, name: str) -> Any:
-        """Returns what stands for a global name."""
+        """Returns the stand-in of a global name."""
         return self._known.get((module, name), self._inert)
 
     def persistent_load(self, pid: Any) -> Any:

@@ -69,7 +69,7 @@ def _example(description: Description) -> dict[str, np.ndarray]:
 
 
 def find_prefix(arrays: Arrays, name: str) -> str:
-    """Returns what stands before the name of an array in a source, as `model.module.`.
+    """Returns the prefix of the name of an array in a source, as `model.module.`.
 
     Raises:
       UserError: there is no array of this name, or several.

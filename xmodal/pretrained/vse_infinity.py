@@ -15,7 +15,7 @@ EXPECTED_UNEXPECTED = (
     r"(.*\.)?bert\.(pooler\.|embeddings\.position_ids)",
 )
 VARIANTS = ("imagenet", "detector")
-"""What the arrays of a ResNet do not tell: the pixels it takes, those of torchvision or those of
+"""Not to be read off the arrays of a ResNet: the pixels it takes, those of torchvision or those of
 bottom-up attention."""
 
 _GRIDS = {"size": 512, "eval_recipe": "cxc", "eval_crop": 1.0}

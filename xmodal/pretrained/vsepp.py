@@ -22,7 +22,7 @@ VARIANTS = {
         {"normalize": True, "absolute": True},
     ),
 }
-"""What the arrays do not tell: the similarity, and the last steps of the image and the text."""
+"""Not to be read off the arrays: the similarity, and the last steps of the image and the text."""
 
 _IMAGE, _TEXT = "0.fc.weight", "1.embed.weight"
 

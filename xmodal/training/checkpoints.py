@@ -90,7 +90,7 @@ class Checkpoints:
         logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
 
     def close(self) -> None:
-        """Waits for the writes under way; removes what is left of one that failed."""
+        """Waits for the writes under way; removes the remains of one that failed."""
         try:
             self._manager.wait_until_finished()
         finally:

@@ -28,8 +28,8 @@ def inherit(
 
     Args:
       config: the root.
-      run_dir: the run's folder. A run with checkpoints goes on as it was started, and needs nothing
-        of what it was started from. None for a model that is not trained.
+      run_dir: the run's folder. A run with checkpoints goes on as it was started, and needs
+        no other folder. None for a model that is not trained.
 
     Raises:
       UserError: a run, tower or file is missing, incomplete or damaged, or contradicts the config.
@@ -75,7 +75,7 @@ def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
 
 
 def _fill(config: ml_collections.ConfigDict, origin: Origin) -> None:
-    """Sets what the config leaves unset."""
+    """Sets the values that the config leaves unset."""
     filled = []
     with config.unlocked():
         for part in origin.parts:

@@ -40,7 +40,7 @@ def train(
     *,
     dry_run: bool = False,
     allow_changes: Collection[str] = (),
-) -> None:
+) -> bool:
     """Trains one run, or goes on with it, evaluates as it goes and once more at the end.
 
     Evaluation and checkpoint of step s come before batch s is drawn: a killed run starts again
@@ -52,6 +52,9 @@ def train(
       dry_run: stop after compiling; parameters, memory and FLOPs are logged, nothing is written.
       allow_changes: paths of the config in which a run that goes on may differ from its start;
         `records` are those of the training split.
+
+    Returns:
+      False where a signal stopped the run before its last step; it is saved.
 
     Raises:
       UserError: the config is wrong, or not that of the run that is there.
@@ -65,14 +68,15 @@ def train(
     if dry_run:
         state = starting_state(parts, run_dir)
         compile_step(parts, state, frozen_features.open_or_compute(parts, state, compute=False))
-        return
+        return True
     with folder_lock.hold(run_dir) as check_lock, disk_errors(run_dir, _NO_ROOM):
         if not _train(parts, run_dir, records, evaluation, check_lock):
-            return
+            return False
         evaluation.run_final(run_dir)
         mark_finished(config, run_dir)
     if processes.index() == 0:
         print(where_to_look(run_dir, list(evaluation.options)), flush=True)
+    return True
 
 
 def _prepare(
@@ -152,6 +156,9 @@ def _train(
             failure.save(run_dir)
             saver.save(state)
             raise
+        if saver.best_step == 0 < settings.total_steps:
+            metric = settings.select.metric
+            logging.warning("%s was best at step 0: training has not helped.", metric)
     return True
 
 

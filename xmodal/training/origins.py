@@ -1,4 +1,4 @@
-"""What the weights that a run starts from say about its config."""
+"""Settings of a config that follow from the weights a run starts from."""
 
 import dataclasses
 import os
@@ -47,7 +47,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What the weights that a run starts from say about its config.
+    """Settings that follow from the weights of one folder.
 
     Attributes:
       name: of the folder, as an error gives it.
@@ -67,7 +67,7 @@ class Origin:
 
 
 def model_origin(folder: str) -> Origin:
-    """Returns what a folder of `xmodal.convert_weights --model` says beside its towers.
+    """Returns the settings of a folder of `xmodal.convert_weights --model` beside its towers.
 
     Raises:
       UserError: it is missing or damaged.
@@ -76,7 +76,7 @@ def model_origin(folder: str) -> Origin:
 
 
 def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
-    """Returns what a folder of `xmodal.convert_weights` says about a config.
+    """Returns the settings that follow from a folder of `xmodal.convert_weights`.
 
     Args:
       side: "image" or "text".
@@ -116,7 +116,7 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
 
 
 def run_origin(source: InitConfig) -> Origin:
-    """Returns what another run says about the config of one that takes weights of it.
+    """Returns the settings that follow from weights of another run.
 
     Args:
       source: `config.init_from`; only parts with a parameter that `include` names count.
@@ -181,7 +181,7 @@ def own_origin(run_dir: str) -> Origin:
 
 
 def _part_of(where: str, section: Mapping[str, Any], table: Mapping[str, Row]) -> dict[str, Any]:
-    """Returns the name of an encoder or head and the keywords that change what its weights mean."""
+    """Returns the name of an encoder or head and the keywords that its weights depend on."""
     name = section["name"]
     keywords = {key: value for key, value in section.items() if key != "name"}
     row = lookup(f"config.{where}.name", name, table)

@@ -15,6 +15,7 @@ from etils import epath
 from jax.experimental import multihost_utils
 from tqdm import tqdm
 
+from xmodal.console import quietly
 from xmodal.training.sections import SelectConfig
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ def make_writer(folder: str) -> "metric_writers.MetricWriter":
 
     tensorflow is imported here and not above: training needs it for nothing else.
     """
-    from clu import metric_writers
+    with quietly():
+        from clu import metric_writers
 
-    writers = [metric_writers.SummaryWriter(folder)] if jax.process_index() == 0 else []
+        writers = [metric_writers.SummaryWriter(folder)] if jax.process_index() == 0 else []
     return metric_writers.AsyncMultiWriter(writers)
 
 

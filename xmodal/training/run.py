@@ -178,7 +178,7 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
         data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])
     read = functools.partial(_read_training_data, settings)
-    # What is read and learned here is kept beside the dataset, where the others find it.
+    # Columns and vocabularies go beside the dataset, where the other processes find them.
     processes.first_does("read the captions of the training split", read)
     examples = read()
     if settings.batch_size > examples:

@@ -24,7 +24,7 @@ _FREE = (
     r"model\.\w+\.encoder\.(remat|depthwise)$",
     r"tasks\..+\.loss\.options\.(engine|chunk_size)$",
 )
-# What the ids of a text mean to the weights.
+# The ids of a text, which the weights depend on.
 _IDS = r"data\.text\.(tokenizer|vocabulary|lower_case|unknown|markers)$"
 
 
@@ -34,7 +34,7 @@ def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = 
     Args:
       run_dir: the run's folder, which may be empty or missing.
       settings: of the run, with everything filled in.
-      allowed: paths or sections of the config that may differ from what the run was started with.
+      allowed: paths or sections of the config that may differ from those at the start of the run.
 
     Returns:
       The changes that were allowed, one text each.
@@ -76,7 +76,13 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
         for path in dict.fromkeys([*one, *other])
         if not any(re.match(pattern, path) for pattern in free)
     }
-    return {path: values for path, values in pairs.items() if values[0] != values[1]}
+    # A section that was None has lines of its own keys instead.
+    sections = {path.rsplit(".", n)[0] for path in pairs for n in range(1, path.count(".") + 1)}
+    return {
+        path: values
+        for path, values in pairs.items()
+        if values[0] != values[1] and path not in sections
+    }
 
 
 def check_paths(allowed: Collection[str], known: Collection[str]) -> None:

@@ -161,7 +161,7 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
     if warmup >= total_steps:
         raise UserError(
             f"config.optimizer.schedule.warmup_steps={warmup} leaves nothing of "
-            f"config.total_steps={total_steps}."
+            f"config.total_steps={total_steps}; set it below, or train longer."
         )
 
     def rate(step: jax.Array | int) -> jax.Array:

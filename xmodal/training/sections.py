@@ -23,7 +23,7 @@ class WordVectorsConfig:
       file: of GloVe, word2vec or fastText, see `pretrained.word_vectors`; "" for none.
       misses: a word that the file lacks as written. "shorten" looks it up again without hyphens,
         periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random" does not.
-        What is found in neither way keeps its random vector.
+        Words found in neither way keep their random vectors.
     """
 
     file: str = ""

@@ -3,11 +3,18 @@
 import dataclasses
 import re
 
-import jax
 import numpy as np
 import pytest
+from slow_ranks import (
+    assert_equal_ranks,
+    mesh_of,
+    products,
+    random_labels,
+    rank_within,
+    slow_ranks,
+    whole_numbers,
+)
 
-from xmodal.config import UserError
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.ranking import counting, ranks
 from xmodal.evals.ranking import products as products_module
@@ -15,71 +22,6 @@ from xmodal.evals.ranking.products import Gallery, Products
 from xmodal.evals.ranking.ranks import Question
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.losses.similarity import SIMILARITIES, make_similarity
-
-
-def slow_order(scores, i, *, exclude_self, folds):
-    """Items that query i meets, by a stable descending sort of its row."""
-    order = np.argsort(-scores[i], kind="stable")
-    return [
-        j
-        for j in order
-        if not (exclude_self and i == j) and (folds is None or folds[0][i] == folds[1][j])
-    ]
-
-
-def slow_ranks(scores, question, exclude_self=False):
-    """Position of the first positive, query by query; whether another item ties with it."""
-    positives, rank, tied = question.positives, [], []
-    for i, row in enumerate(scores):
-        own = positives.values[positives.offsets[i] : positives.offsets[i + 1]]
-        order = slow_order(scores, i, exclude_self=exclude_self, folds=question.folds)
-        hits = [place for place, j in enumerate(order) if j in own]
-        rank.append(hits[0] if hits else -1)
-        best = max((row[j] for j in own), default=None)
-        tied.append(any(row[j] == best and j not in own for j in order))
-    return np.array(rank), np.array(tied)
-
-
-def whole_numbers(generator, rows, width):
-    """Small integers: products are exact in float32 in any order, and ties are everywhere."""
-    return generator.integers(-2, 3, (rows, width)).astype(np.float32)
-
-
-def random_labels(generator, num_queries, num_items, *, exclude_self=False):
-    """0 to 6 positives per query."""
-    rows = np.repeat(np.arange(num_queries), generator.integers(0, 7, num_queries))
-    values = generator.integers(0, num_items, len(rows))
-    keep = (rows != values) | (not exclude_self)
-    return Ragged.from_pairs(rows[keep], values[keep], num_queries)
-
-
-def mesh_of(devices):
-    if devices is None:
-        return None
-    auto = (jax.sharding.AxisType.Auto,)
-    return jax.make_mesh((devices,), ("data",), devices=jax.devices()[:devices], axis_types=auto)
-
-
-def products(queries, items, *, block_size=1024, mesh=None, similarity="dot"):
-    chosen = make_similarity({"name": similarity})
-    prepare, score = chosen.scorer(chosen.init())
-    left, right = (
-        Gallery(vectors, prepare, block_size=block_size, mesh=mesh) for vectors in (queries, items)
-    )
-    return Products(left, left if queries is items else right, score)
-
-
-def rank_within(items, labels, **options):
-    (answers, _) = ranks.compute_ranks(
-        products(items, items, **options), [Question(labels)], exclude_self=True
-    )
-    return answers.ranks[0]
-
-
-def assert_equal_ranks(found, expected):
-    np.testing.assert_array_equal(found.rank, expected[0])
-    np.testing.assert_array_equal(found.tied, expected[1])
-
 
 TILINGS = [(None, 64), (None, 128), (None, 1024), (1, 64), (2, 64), (4, 1024), (8, 64)]
 
@@ -322,36 +264,6 @@ def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
         assert not re.search(r" (all-|collective-|reduce-scatter)\S*\(", program)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_saved_scores(tmp_path, dtype):
-    generator = np.random.default_rng(4)
-    matrix = generator.integers(-9, 9, (83, 130)).astype(dtype)
-    np.save(tmp_path / "scores.npy", matrix)
-    mapped = np.load(tmp_path / "scores.npy", mmap_mode="r")
-    forward = Question(random_labels(generator, 83, 130))
-    backward = Question(random_labels(generator, 130, 83))
-    for devices in (None, 2):
-        scores = SavedScores(mapped, block_size=64, mesh=mesh_of(devices))
-        found = ranks.compute_ranks(scores, [forward], [backward])
-        assert_equal_ranks(found[0].ranks[0], slow_ranks(matrix, forward))
-        assert_equal_ranks(found[1].ranks[0], slow_ranks(matrix.T, backward))
-
-
-@pytest.mark.parametrize("small", [0.0, 1e-60, 1e-42])
-def test_the_zeros_of_saved_scores_tie(small):
-    """Also where they come from rounding, and in lists, which are sorted by bits."""
-    generator = np.random.default_rng(5)
-    matrix = generator.integers(-1, 2, (70, 130)).astype(np.float64)
-    at_zero = (matrix == 0) & (generator.random(matrix.shape) < 0.5)
-    question = Question(random_labels(generator, 70, 130))
-    lists = np.argsort(-matrix, axis=1, kind="stable")[:, :90]
-    expected = slow_ranks(matrix, question)
-    matrix[at_zero] = -small
-    found, _ = ranks.compute_ranks(SavedScores(matrix, block_size=64), [question], depths=(90, 0))
-    assert_equal_ranks(found.ranks[0], expected)
-    np.testing.assert_array_equal(found.lists, lists)
-
-
 def test_one_compilation_for_all_tiles_and_calls():
     generator = np.random.default_rng(2)
     queries, items = whole_numbers(generator, 150, 3), whole_numbers(generator, 140, 3)
@@ -383,44 +295,3 @@ ONE = Ragged.from_pairs(np.array([0]), np.array([1]), 3)
 def test_bad_labels(shape, questions, exclude_self, message):
     with pytest.raises(ValueError, match=message):
         ranks.compute_ranks(SavedScores(np.ones(shape)), *questions, exclude_self=exclude_self)
-
-
-def test_values_that_are_not_finite():
-    prepare, _ = make_similarity({"name": "dot"}).scorer()
-    items = np.ones((4, 2), np.float32)
-    items[2, 1] = np.nan
-    with pytest.raises(UserError, match="1 of 4 image embeddings are not finite"):
-        Gallery(items, prepare, name="image")
-    message = "Scores of cxc/i2t are not finite in 1 of 4 rows and 1 of 2 columns: the model"
-    with pytest.raises(UserError, match=message):
-        SavedScores(items).check_finite("cxc/i2t")
-    with pytest.raises(UserError, match="not finite in 1 of 4 rows"):
-        ranks.compute_ranks(SavedScores(items), [])
-    SavedScores(np.full((4, 2), 3e38)).check_finite()  # a sum may overflow where no value does
-
-
-@pytest.mark.parametrize("devices", [None, 2])
-def test_scores_that_overflow(devices):
-    generator = np.random.default_rng(8)
-    left, right = (generator.uniform(1, 2, (n, 3)).astype(np.float32) for n in (150, 200))
-    left[[3, 70, 149]] *= -1e18
-    right[[5, 199]] *= 1e18
-
-    def scores(similarity="dot"):
-        mesh = mesh_of(devices)
-        return products(left, right, block_size=64, mesh=mesh, similarity=similarity)
-
-    scores().check_finite()  # large, yet within the range
-    left[[3, 70, 149]] *= 100
-    right[[5, 199]] *= 100
-    message = (
-        r"Scores of x are not finite in 3 of 150 rows and 2 of 200 columns: numbers up to .e\+20"
-    )
-    with pytest.raises(UserError, match=message):
-        scores().check_finite("x")
-    with pytest.raises(UserError, match="Scores are not finite .* compare by cosine"):
-        ranks.compute_ranks(scores(), [])
-    for similarity in ("euclidean", "order"):
-        with pytest.raises(UserError, match="Scores of x are not finite"):
-            scores(similarity).check_finite("x")
-    scores("cosine").check_finite()

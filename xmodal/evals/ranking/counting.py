@@ -65,7 +65,7 @@ class Tops(NamedTuple):
 
 
 class Side(NamedTuple):
-    """All questions of one direction, with what is counted so far."""
+    """All questions of one direction, with the counts so far."""
 
     questions: tuple[Asked, ...]
     counts: tuple[Counts, ...]

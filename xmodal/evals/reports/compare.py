@@ -17,7 +17,7 @@ from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import BoardResult, TaskResult
 
 _HOW_TO_READ = (
-    "Both models meet the same images, so what is hard for both cancels. Intervals are not "
+    "Both models meet the same images, so items that are hard for both cancel. Intervals are not "
     "corrected for the number of comparisons: of two equally good models, about 5 % of these rows "
     "would say yes."
 )

@@ -1,0 +1,83 @@
+"""Ranks of saved scores, and scores that are not finite."""
+
+import numpy as np
+import pytest
+from slow_ranks import assert_equal_ranks, mesh_of, products, random_labels, slow_ranks
+
+from xmodal.config import UserError
+from xmodal.evals.ranking import ranks
+from xmodal.evals.ranking.products import Gallery
+from xmodal.evals.ranking.ranks import Question
+from xmodal.evals.ranking.saved_scores import SavedScores
+from xmodal.losses.similarity import make_similarity
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_saved_scores(tmp_path, dtype):
+    generator = np.random.default_rng(4)
+    matrix = generator.integers(-9, 9, (83, 130)).astype(dtype)
+    np.save(tmp_path / "scores.npy", matrix)
+    mapped = np.load(tmp_path / "scores.npy", mmap_mode="r")
+    forward = Question(random_labels(generator, 83, 130))
+    backward = Question(random_labels(generator, 130, 83))
+    for devices in (None, 2):
+        scores = SavedScores(mapped, block_size=64, mesh=mesh_of(devices))
+        found = ranks.compute_ranks(scores, [forward], [backward])
+        assert_equal_ranks(found[0].ranks[0], slow_ranks(matrix, forward))
+        assert_equal_ranks(found[1].ranks[0], slow_ranks(matrix.T, backward))
+
+
+@pytest.mark.parametrize("small", [0.0, 1e-60, 1e-42])
+def test_the_zeros_of_saved_scores_tie(small):
+    """Also where they come from rounding, and in lists, which are sorted by bits."""
+    generator = np.random.default_rng(5)
+    matrix = generator.integers(-1, 2, (70, 130)).astype(np.float64)
+    at_zero = (matrix == 0) & (generator.random(matrix.shape) < 0.5)
+    question = Question(random_labels(generator, 70, 130))
+    lists = np.argsort(-matrix, axis=1, kind="stable")[:, :90]
+    expected = slow_ranks(matrix, question)
+    matrix[at_zero] = -small
+    found, _ = ranks.compute_ranks(SavedScores(matrix, block_size=64), [question], depths=(90, 0))
+    assert_equal_ranks(found.ranks[0], expected)
+    np.testing.assert_array_equal(found.lists, lists)
+
+
+def test_values_that_are_not_finite():
+    prepare, _ = make_similarity({"name": "dot"}).scorer()
+    items = np.ones((4, 2), np.float32)
+    items[2, 1] = np.nan
+    with pytest.raises(UserError, match="1 of 4 image embeddings are not finite"):
+        Gallery(items, prepare, name="image")
+    message = "Scores of cxc/i2t are not finite in 1 of 4 rows and 1 of 2 columns: the model"
+    with pytest.raises(UserError, match=message):
+        SavedScores(items).check_finite("cxc/i2t")
+    with pytest.raises(UserError, match="not finite in 1 of 4 rows"):
+        ranks.compute_ranks(SavedScores(items), [])
+    SavedScores(np.full((4, 2), 3e38)).check_finite()  # a sum may overflow where no value does
+
+
+@pytest.mark.parametrize("devices", [None, 2])
+def test_scores_that_overflow(devices):
+    generator = np.random.default_rng(8)
+    left, right = (generator.uniform(1, 2, (n, 3)).astype(np.float32) for n in (150, 200))
+    left[[3, 70, 149]] *= -1e18
+    right[[5, 199]] *= 1e18
+
+    def scores(similarity="dot"):
+        mesh = mesh_of(devices)
+        return products(left, right, block_size=64, mesh=mesh, similarity=similarity)
+
+    scores().check_finite()  # large, yet within the range
+    left[[3, 70, 149]] *= 100
+    right[[5, 199]] *= 100
+    message = (
+        r"Scores of x are not finite in 3 of 150 rows and 2 of 200 columns: numbers up to .e\+20"
+    )
+    with pytest.raises(UserError, match=message):
+        scores().check_finite("x")
+    with pytest.raises(UserError, match="Scores are not finite .* compare by cosine"):
+        ranks.compute_ranks(scores(), [])
+    for similarity in ("euclidean", "order"):
+        with pytest.raises(UserError, match="Scores of x are not finite"):
+            scores(similarity).check_finite("x")
+    scores("cosine").check_finite()
