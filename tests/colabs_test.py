@@ -31,4 +31,4 @@ def test_quickstart_trains_evaluates_and_searches(few_shapes, tmp_path, monkeypa
     assert "i2t R@1 " in printed
     assert names["nearest"].shape == (4, 5)
     for place in names["nearest"].flatten():
-        assert f" {names['test'].caption_texts[place]}\n" in printed
+        assert f" {names['captions'][place]}\n" in printed

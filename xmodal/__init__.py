@@ -1,3 +1,37 @@
-"""Image-text dual encoders: trained with a loss over the whole global batch, judged exactly."""
+"""Image-text dual encoders: trained with a loss over the whole global batch, judged exactly.
+
+    model = xmodal.load("runs/quickstart")
+    texts = model.embed_texts(["a dog on a beach"])
+    images = model.embed_images(["beach.jpg", "street.jpg"])
+    model.similarity(texts, images)
+
+Public are the names below; all else may change.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xmodal.api import Model, evaluate, load
+    from xmodal.config import UserError
 
 __version__ = "0.1.0"
+__all__ = ["Model", "UserError", "__version__", "evaluate", "load"]
+
+# Imported when they are used: `import xmodal` is quick, and starts no JAX.
+_HOMES = {
+    "Model": "xmodal.api",
+    "UserError": "xmodal.config",
+    "evaluate": "xmodal.api",
+    "load": "xmodal.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'xmodal' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -162,6 +162,10 @@ class EvalSplit:
 
         return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
 
+    def pictures(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the images at `rows` as they are stored: encoded pictures, bytes [R]."""
+        return dense(self._source.get(["image"], rows)["image"])
+
     def captions(
         self, batch_size: int, rows: np.ndarray | None = None, length: int | None = None
     ) -> Iterator[dict[str, np.ndarray]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import ml_collections
+import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
@@ -176,6 +177,25 @@ def restore_model(
     )
     state = restore_items(run_dir, step, state, ("params", "model_state"))
     return merge(state.params, state.frozen), state.model_state
+
+
+def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
+    """Returns an item of a checkpoint as it was saved, in NumPy arrays; {} where there is none.
+
+    Args:
+      run_dir: the run that wrote the checkpoint.
+      step: one of `steps(run_dir)`; None for items that all steps share, such as `frozen`.
+      item: its name.
+    """
+    folder = _folder(run_dir) / str(step) / item
+    if step is None:
+        folder = epath.Path(run_dir).absolute() / item
+    if not folder.exists():
+        return {}
+    with ocp.StandardCheckpointer() as checkpointer:
+        tree = checkpointer.metadata(folder).item_metadata.tree
+        host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
+        return checkpointer.restore(folder, host)
 
 
 def save_config(

@@ -79,13 +79,7 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
 
 
 def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
-    folder = _folder(run, step, item)
-    if not folder.exists():
-        return {}
-    with ocp.StandardCheckpointer() as checkpointer:
-        tree = checkpointer.metadata(folder).item_metadata.tree
-        host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
-        return flatten(checkpointer.restore(folder, host))
+    return flatten(checkpoints.read_tree(run, step, item))
 
 
 def _folder(run: str, step: int | None, item: str) -> epath.Path:

@@ -1,0 +1,87 @@
+"""Models of any framework, by two functions or by their files."""
+
+import numpy as np
+import pytest
+
+import xmodal
+from xmodal import data
+from xmodal.evals import Embeddings, judge, make_evaluator, read_options
+
+SHAPES = "crisscrossed_shapes"
+
+
+def embed_images(images):
+    """Mean colors of the four quarters."""
+    pixels = np.stack([np.asarray(image, np.float64) for image in images])
+    half = pixels.shape[1] // 2
+    quarters = [pixels[:, i : i + half, j : j + half] for i in (0, half) for j in (0, half)]
+    return np.concatenate([quarter.mean(axis=(1, 2)) for quarter in quarters], axis=1)
+
+
+def embed_texts(texts):
+    """Counts of some letters."""
+    return [[text.count(letter) for letter in "abcdefghijkl"] for text in texts]
+
+
+def test_two_functions_are_judged_as_their_embeddings(few_shapes):
+    sizes = []
+
+    def counting(images):
+        sizes.append(len(images))
+        return embed_images(images)
+
+    found = xmodal.evaluate(
+        embed_images=counting,
+        embed_texts=embed_texts,
+        dataset=SHAPES,
+        data_dir=few_shapes,
+        similarity="cosine",
+        batch_size=10,
+        name="colors",
+    )
+    assert sizes == [10, 10, 5]
+    section = {
+        "dataset": SHAPES,
+        "config": "images",
+        "data_dir": few_shapes,
+        "image": {"size": 64, "eval_crop": 1.0},
+    }
+    split = data.eval_split(section | {"text": {}}, split="test")
+    pictures = np.concatenate([batch["image"] for batch in split.images(7)])
+    source = Embeddings(
+        "reference",
+        np.asarray(split.image_ids, np.int64),
+        np.float32(embed_images(pictures)),
+        np.asarray(split.caption_ids, np.int64),
+        np.float32(embed_texts(split.caption_texts)),
+        similarity="cosine",
+    )
+    options = read_options({SHAPES: {"type": "boards"}})[SHAPES]
+    evaluator = make_evaluator(SHAPES, options, split, ["image", "text"])
+    assert found.metrics == judge(evaluator, source, name="colors").metrics
+    assert "| colors " in found.report()
+
+
+def test_texts_alone(few_shapes):
+    found = xmodal.evaluate(
+        embed_texts=embed_texts, dataset=SHAPES, data_dir=few_shapes, similarity="dot"
+    )
+    directions = {tag.split("/")[1] for tag in found.metrics if tag.startswith("shapes/")}
+    assert "t2t" in directions
+    assert "i2t" not in directions
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embed_texts": None}, "Give embed_images and embed_texts, or one of embeddings"),
+        ({"dataset": ""}, "dataset is empty"),
+        ({"similarity": "cosin"}, "similarity is 'cosin'.*Did you mean 'cosine'"),
+        ({"scores": "scores.npy"}, r"\['scores'\] cannot be given with functions"),
+        ({"embed_texts": lambda texts: np.ones(3)}, r"embed_texts returned the shape \[3\] for 64"),
+    ],
+)
+def test_mistakes_are_named(few_shapes, changes, message):
+    given = {"embed_texts": embed_texts, "dataset": SHAPES, "similarity": "cosine"}
+    with pytest.raises(xmodal.UserError, match=message):
+        xmodal.evaluate(**given | {"data_dir": few_shapes} | changes)

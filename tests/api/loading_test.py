@@ -1,0 +1,127 @@
+"""Runs and converted weights open to the model that they hold."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from tiny_model import SECTION, TEXT, WORDS, make_texts, make_weights
+
+import xmodal
+from xmodal.pretrained.folder import Description, save_tower
+from xmodal.pretrained.model_folder import ModelDescription, save_model
+from xmodal.pretrained.report import Report
+from xmodal.training import checkpoints
+from xmodal.training.sections import CheckpointConfig, SelectConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import flatten, split
+
+TEXTS = make_texts(9)
+NO_REPORT = Report({}, {}, [], {})
+FILES = {"vocab.txt": "".join(f"{word}\n" for word in WORDS)}
+
+
+def reference(params):
+    table = params["text"]["encoder"]["table"]
+    rows = [[WORDS.index(w if w in WORDS else "<unk>") for w in text.split()] for text in TEXTS]
+    return np.stack([table[each].mean(axis=0) for each in rows])
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A run with a frozen table, parameters of a task, and checkpoints 3 (best) and 5."""
+    folder = str(tmp_path_factory.mktemp("run"))
+    config = {
+        "name": "tiny",
+        "model": SECTION,
+        "data": {"image": {"size": 0}, "text": TEXT | {"vocabulary": ""}},
+        "select": {"metric": "m", "mode": "max"},
+    }
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
+    for step, score in ((3, 0.9), (5, 0.1)):
+        params, model_state = make_weights(seed=0)
+        params["image"]["projection"]["bias"] += step
+        params["tasks"] = {"t": {"module": {"kernel": np.ones((2, 2), np.float32)}}}
+        trained, frozen = split(params, lambda path: path.startswith("text/"))
+        state = TrainState(np.int32(step), trained, frozen, model_state, {"count": np.int32(0)})
+        saver.save(jax.tree.map(np.asarray, state), {"m": score})
+    saver.close()
+    checkpoints.save_config(folder, ConfigDict(config), WORDS)
+    return folder
+
+
+def test_a_run_at_its_best_step_or_another(run_dir):
+    params, _ = make_weights(seed=0)
+    features = np.zeros((2, 5), np.float32)
+    for options, step in (({}, 3), ({"step": "latest"}, 5), ({"step": 3}, 3)):
+        model = xmodal.load(run_dir, **options)
+        assert model.name.endswith(f"step {step}")
+        np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)
+        bias = params["image"]["projection"]["bias"] + step
+        np.testing.assert_allclose(model.embed_images(features), [bias, bias], rtol=1e-6)
+    assert repr(model) == f"<xmodal.Model {run_dir} step 3: image and text, cosine>"
+    with pytest.raises(xmodal.UserError, match="no checkpoint of step 4; it has"):
+        xmodal.load(run_dir, step=4)
+
+
+def arrays_of(params, side):
+    return {f"params/{path}": array for path, array in flatten(params[side]).items()}
+
+
+def test_a_converted_tower(tmp_path):
+    params, _ = make_weights()
+    text = Description(SECTION["text"]["encoder"], {"name": "mean"}, TEXT, FILES)
+    save_tower(tmp_path / "tower", arrays_of(params, "text"), text, NO_REPORT)
+    model = xmodal.load(tmp_path / "tower")
+    assert model.sides == ("text",)
+    np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)
+    with pytest.raises(xmodal.UserError, match="has no image side, only text"):
+        model.embed_images(np.ones((1, 5), np.float32))
+
+
+def test_a_converted_model(tmp_path):
+    params, _ = make_weights()
+    text = Description(SECTION["text"]["encoder"], {"name": "mean"}, TEXT, FILES)
+    of_image = SECTION["image"]
+    image = Description(
+        of_image["encoder"], of_image["head"], {"size": 0}, projection=of_image["projection"]
+    )
+    description = ModelDescription({"image": image, "text": text}, {"name": "dot"}, {})
+    arrays = {
+        f"{side}/{name}": array
+        for side in ("image", "text")
+        for name, array in arrays_of(params, side).items()
+    }
+    save_model(tmp_path / "model", arrays, description, NO_REPORT)
+    model = xmodal.load(tmp_path / "model")
+    assert model.similarity_name == "dot"
+    np.testing.assert_allclose(model.embed_texts(TEXTS), reference(params), rtol=1e-5)
+    bias = params["image"]["projection"]["bias"]
+    np.testing.assert_allclose(model.embed_images(np.zeros((1, 5), np.float32)), [bias], rtol=1e-6)
+
+
+def test_other_folders_are_refused(tmp_path):
+    with pytest.raises(xmodal.UserError, match="neither config.json, model.json nor tower.json"):
+        xmodal.load(tmp_path)
+
+
+def test_the_import_is_quick_and_names_what_is_public():
+    code = (
+        "import sys, xmodal\n"
+        "heavy = ('jax', 'flax', 'tensorflow', 'numpy')\n"
+        "loaded = [name for name in heavy if name in sys.modules]\n"
+        "import json; print(json.dumps([loaded, xmodal.__all__, dir(xmodal)]))\n"
+        "xmodal.load, xmodal.evaluate, xmodal.Model, xmodal.UserError\n"
+        "try:\n    xmodal.laod\nexcept AttributeError as error:\n    print(error)"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    first, second = output.stdout.splitlines()
+    loaded, public, listed = json.loads(first)
+    assert loaded == []
+    assert set(public) <= set(listed)
+    assert second == "module 'xmodal' has no attribute 'laod'"

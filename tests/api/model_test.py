@@ -1,0 +1,142 @@
+"""A loaded model against its formulas, item by item."""
+
+import io
+
+import numpy as np
+import PIL.Image
+import pytest
+from tiny_model import FEATURES, WIDTH, WORDS, make_model, make_texts
+
+from xmodal.api import items
+from xmodal.api import model as model_module
+from xmodal.config import UserError
+from xmodal.preprocessing import ImageConfig, prepare_images
+
+
+def mean_of_words(text, params):
+    """The text tower, spelled out."""
+    table = params["text"]["encoder"]["table"]
+    rows = [WORDS.index(word if word in WORDS else "<unk>") for word in text.split()]
+    return table[rows].mean(axis=0)
+
+
+def encode(pixels, kind="PNG"):
+    file = io.BytesIO()
+    PIL.Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("count", "batch_size", "devices"), [(1, 256, 8), (37, 5, 8), (37, 8, 1)])
+def test_texts_come_back_in_their_order(count, batch_size, devices):
+    model, params = make_model(devices)
+    texts = make_texts(count)
+    found = model.embed_texts(texts, batch_size=batch_size)
+    assert found.dtype == np.float32
+    expected = np.stack([mean_of_words(text, params) for text in texts])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_iterators_are_read_in_parts(monkeypatch):
+    monkeypatch.setattr(model_module, "_AT_A_TIME", 7)
+    model, _ = make_model()
+    texts = make_texts(30)
+    read = []
+
+    def iterator():
+        for text in texts:
+            read.append(text)
+            yield text
+
+    np.testing.assert_allclose(
+        model.embed_texts(iterator()), model.embed_texts(texts), rtol=1e-6, atol=1e-6
+    )
+    assert read == texts
+
+
+def test_features_and_similarities():
+    model, params = make_model()
+    features = np.random.default_rng(1).normal(size=(11, FEATURES)).astype(np.float32)
+    images = model.embed_images(features, batch_size=3)
+    projection = params["image"]["projection"]
+    expected = features @ projection["kernel"] + projection["bias"]
+    np.testing.assert_allclose(images, expected, rtol=1e-4, atol=1e-5)
+    texts = model.embed_texts(make_texts(6))
+    cosines = [
+        [image @ text / np.linalg.norm(image) / np.linalg.norm(text) for text in texts]
+        for image in images
+    ]
+    np.testing.assert_allclose(model.similarity(images, texts), cosines, rtol=1e-5, atol=1e-6)
+    assert model.similarity_name == "cosine"
+
+
+def test_learned_numbers_of_the_similarity_count():
+    model, params = make_model(name="dot")
+    pair = np.ones((1, WIDTH), np.float32)
+    assert model.similarity(pair, pair) == pytest.approx(WIDTH)
+    del params
+
+
+def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
+    model, _ = make_model()
+    ids, mask = model.tokenize(["the red star", "zebra"])
+    assert ids[0, : mask[0].sum()].tolist() == [10, 5, 7]
+    assert ids[1, : mask[1].sum()].tolist() == [3]
+    pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 3)).astype(np.uint8)
+    (tmp_path / "picture.png").write_bytes(encode(pixels))
+    config = ImageConfig(size=16, eval_recipe="torchvision", eval_crop=0.875)
+    forms = [
+        str(tmp_path / "picture.png"),
+        tmp_path / "picture.png",
+        encode(pixels),
+        PIL.Image.fromarray(pixels),
+        pixels,
+    ]
+    (expected,) = prepare_images([encode(pixels)], config)
+    for form in forms:
+        np.testing.assert_array_equal(items.prepare_image(form, config), expected)
+    gray = pixels[..., 0]
+    for form in (gray, gray[..., None], PIL.Image.fromarray(gray)):
+        np.testing.assert_array_equal(
+            items.prepare_image(form, config), prepare_images([encode(gray)], config)[0]
+        )
+
+
+def test_images_are_read_batch_by_batch_in_order(tmp_path):
+    rng = np.random.default_rng(3)
+    paths = []
+    for number in range(7):
+        paths.append(tmp_path / f"{number}.png")
+        paths[-1].write_bytes(encode(rng.integers(0, 256, (9, 9, 3)).astype(np.uint8)))
+    config = ImageConfig(size=8)
+    given = items.GivenItems(images=paths, config=config)
+    rows = np.array([6, 0, 5, 1, 2])
+    batches = list(given.images(2, rows))
+    assert [batch["image_id"].tolist() for batch in batches] == [[6, 0], [5, 1], [2]]
+    expected = prepare_images([paths[row].read_bytes() for row in rows], config)
+    np.testing.assert_array_equal(np.concatenate([b["image"] for b in batches]), expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.embed_texts("a star"), r"for one, give \['a star'\]"),
+        (lambda model: model.embed_texts(["a", 3]), "3 is no text"),
+        (lambda model: model.embed_texts([]), "no text was given"),
+        (lambda model: model.embed_texts(["a"], batch_size=0), "batch_size=0; it has to be at"),
+        (lambda model: model.embed_images("star.jpg"), "put one into a list"),
+        (lambda model: model.embed_images(["star.jpg"]), r"Image 0 \(star.jpg\) cannot be embed"),
+        (lambda model: model.similarity(np.ones((2, 3)), np.ones((2, 4))), "cannot be compared"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    model, _ = make_model()
+    with pytest.raises(UserError, match=message):
+        call(model)
+
+
+def test_arrays_that_are_no_pictures():
+    config = ImageConfig(size=8)
+    with pytest.raises(ValueError, match=r"this one is float64 \[4, 4, 3\]"):
+        items.prepare_image(np.ones((4, 4, 3)), config)
+    with pytest.raises(ValueError, match="not an image, or a damaged one"):
+        items.prepare_image(b"GIF89a of nothing", config)

@@ -1,0 +1,73 @@
+"""A dual encoder over stored features and words, small enough to compile in a second."""
+
+import jax
+import numpy as np
+
+from xmodal import mesh as mesh_lib
+from xmodal.api.model import Model
+from xmodal.models import make_dual_encoder
+from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
+
+FEATURES, WIDTH = 5, 4
+WORDS = [
+    "<pad>",
+    "<start>",
+    "<end>",
+    "<unk>",
+    "a",
+    "red",
+    "green",
+    "star",
+    "circle",
+    "above",
+    "the",
+]
+TEXT = {"tokenizer": "ptb", "unknown": "token", "max_length": 20}
+SECTION = {
+    "image": {
+        "encoder": {"name": "precomputed", "features": FEATURES},
+        "head": {"name": "mean"},
+        "projection": {"width": WIDTH},
+    },
+    "text": {
+        "encoder": {"name": "words", "vocab_size": len(WORDS), "width": WIDTH},
+        "head": {"name": "mean"},
+    },
+    "similarity": {"name": "cosine"},
+}
+
+
+def make_weights(seed=0):
+    """Random `(params, model_state)` on the host."""
+    model = make_dual_encoder(SECTION)
+    ids = np.ones((1, 3), np.int32)
+    inputs = {
+        "image": {"image": np.zeros((1, FEATURES), np.float32)},
+        "text": {"text_ids": ids, "text_mask": ids},
+    }
+    shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+
+
+def make_model(devices=8, **similarity):
+    """The model, and the weights behind it."""
+    params, model_state = make_weights()
+    section = SECTION | ({"similarity": similarity} if similarity else {})
+    model = Model(
+        "tiny",
+        make_dual_encoder(section),
+        params,
+        model_state,
+        mesh=mesh_lib.make_mesh(jax.devices()[:devices]),
+        images=ImageConfig(size=0),
+        tokenizer=make_tokenizer(TextConfig(**TEXT), WORDS),
+    )
+    return model, params
+
+
+def make_texts(count, seed=0):
+    """Texts of 1 to 14 words, some of them unknown."""
+    rng = np.random.default_rng(seed)
+    known = [*WORDS[4:], "zebra"]
+    return [" ".join(rng.choice(known, rng.integers(1, 15))) for _ in range(count)]

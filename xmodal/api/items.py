@@ -1,0 +1,135 @@
+"""Texts and pictures in memory or in files, as the items of a split that has no labels."""
+
+import concurrent.futures
+import functools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+
+from xmodal.config import UserError
+from xmodal.preprocessing import ImageConfig, Tokenizer
+from xmodal.preprocessing.images import EVALUATION_CROPS, decode_image
+
+Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
+"""A file, its content, a picture of PIL, uint8 pixels [H, W, 3] or [H, W], or stored features."""
+
+_LENGTH_STEP = 8
+_WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to embed")
+
+
+class GivenItems:
+    """Items of one side in the order they are given, see `evals.embed.Items`; ids are positions."""
+
+    name, split, partial = "given", "items", ""
+    ratings: Mapping[str, Mapping[str, np.ndarray]] = {}
+    categories = caption_categories = None
+    hashes: Mapping[str, str] = {}
+    labels: Mapping[str, np.ndarray] = {}
+    label_names: Mapping[str, Sequence[str]] = {}
+
+    def __init__(
+        self,
+        *,
+        texts: Sequence[str] = (),
+        images: Sequence[Picture] = (),
+        tokenizer: Tokenizer | None = None,
+        config: ImageConfig | None = None,
+    ) -> None:
+        """Takes texts with their tokenizer, or images with their preprocessing."""
+        self._images, self._config = images, config
+        self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
+        self.image_ids = np.arange(len(images))
+        self.caption_texts, self.caption_ids = texts, np.arange(len(texts))
+        self.caption_image_ids = self.caption_ids
+        if texts and tokenizer is not None:
+            self._ids, self._mask = tokenizer.encode(texts)
+
+    @functools.cached_property
+    def caption_lengths(self) -> np.ndarray:
+        """Length T that holds all tokens of a text, int32 [M]: a multiple of 8, or the longest."""
+        tokens = np.maximum(self._mask.sum(axis=1), 1)
+        rounded = -(-tokens // _LENGTH_STEP) * _LENGTH_STEP
+        return np.minimum(rounded, self._mask.shape[1]).astype(np.int32)
+
+    def captions(
+        self, batch_size: int, rows: np.ndarray, length: int
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yields `text_ids` and `text_mask` int32 [b, length], and `caption_id` [b]."""
+        for start in range(0, len(rows), batch_size):
+            at = rows[start : start + batch_size]
+            yield {
+                "text_ids": self._ids[at, :length],
+                "text_mask": self._mask[at, :length],
+                "caption_id": self.caption_ids[at],
+            }
+
+    def images(self, batch_size: int, rows: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+        """Yields `image` [b, ...] as the encoder takes it, and `image_id` [b]; one batch ahead."""
+        starts = range(0, len(rows), batch_size)
+        waiting: list[Any] = []
+        for start in starts:
+            at = rows[start : start + batch_size]
+            waiting.append((at, [_WORKERS.submit(self._read, place) for place in at]))
+            if len(waiting) > 1:
+                yield _collect(*waiting.pop(0))
+        yield from (_collect(*each) for each in waiting)
+
+    def _read(self, place: int) -> np.ndarray:
+        assert self._config is not None
+        try:
+            return prepare_image(self._images[place], self._config)
+        except (OSError, ValueError) as error:
+            given = self._images[place]
+            name = f" ({os.fspath(given)})" if isinstance(given, (str, os.PathLike)) else ""
+            raise UserError(f"Image {place}{name} cannot be embedded: {error}.") from error
+
+
+def _collect(rows: np.ndarray, pictures: Sequence[Any]) -> dict[str, np.ndarray]:
+    return {"image": np.stack([each.result() for each in pictures]), "image_id": rows}
+
+
+def prepare_image(given: Picture, config: ImageConfig) -> np.ndarray:
+    """Returns an image as the encoder takes it, with the evaluation crop of its training.
+
+    Args:
+      given: see `Picture`.
+      config: of the model's images; `size` 0 for stored features, which are returned as they are.
+
+    Raises:
+      ValueError: it is no image, or its shape or type is not that of one.
+      OSError: its file cannot be read.
+    """
+    if config.size == 0:
+        features = np.asarray(given)
+        if features.dtype.kind != "f" or features.ndim not in (1, 2):
+            raise ValueError(
+                "this model takes stored features, float [F] or [R, F], not "
+                f"{getattr(given, 'shape', type(given).__name__)}"
+            )
+        return features
+    crop = EVALUATION_CROPS[config.eval_recipe]
+    return crop(_pixels(given), config.size, config.eval_crop)
+
+
+def _pixels(given: Picture) -> np.ndarray:
+    """Returns uint8 [H, W, 3]."""
+    if isinstance(given, (str, os.PathLike)):
+        with open(given, "rb") as file:
+            return decode_image(file.read())
+    if isinstance(given, bytes):
+        return decode_image(given)
+    if isinstance(given, PIL.Image.Image):
+        return np.asarray(given.convert("RGB"))
+    pixels = np.asarray(given)
+    if pixels.dtype != np.uint8 or not (
+        pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
+    ):
+        raise ValueError(
+            f"an array has to be uint8 [H, W, 3], this one is {pixels.dtype} {list(pixels.shape)}"
+        )
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    return np.asarray(PIL.Image.fromarray(pixels).convert("RGB"))

@@ -1,0 +1,146 @@
+"""Evaluates any model by two functions that embed, or by its files."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import PIL.Image
+
+from xmodal.config import UserError, suggest
+from xmodal.evals import Embeddings, Evaluation, from_files, judge, make_evaluator, read_options
+from xmodal.evals.evaluators import Split
+from xmodal.losses.similarity import SIMILARITIES
+from xmodal.progress import progress
+
+_OF_FILES = ("embeddings", "scores", "rankings")
+
+
+def evaluate(
+    *,
+    embed_images: Callable[[list[PIL.Image.Image]], Any] | None = None,
+    embed_texts: Callable[[list[str]], Any] | None = None,
+    dataset: str = "",
+    config: str = "images",
+    split: str = "test",
+    data_dir: str = "",
+    manual_dir: str = "",
+    ratings_dir: str = "",
+    annotations: Any = "",
+    similarity: str | None = None,
+    batch_size: int = 64,
+    name: str | None = None,
+    **files: Any,
+) -> Evaluation:
+    """Evaluates a model of any framework, exactly as the models of this project.
+
+    Two functions embed the images and captions of a prepared dataset, which is built if it can be::
+
+        evaluation = xmodal.evaluate(
+            embed_images=lambda images: model.encode(images),
+            embed_texts=lambda texts: model.encode(texts),
+            dataset="flickr8k", manual_dir="DOWNLOADS", similarity="cosine",
+        )
+        print(evaluation.report())
+        evaluation.save("results/my_model")
+
+    Or its embeddings, scores or ranked lists are in files, and the labels are those released for
+    MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function takes, too.
+
+    Args:
+      embed_images: pictures of PIL in RGB, at most `batch_size` -> numbers [b, D] or [b, K, D], as
+        an array of any library that NumPy reads; None for a model of texts.
+      embed_texts: the same of texts; None for a model of images.
+      dataset: one of `data_prep.BUILDERS`.
+      config: TFDS builder config of the dataset.
+      split: of the dataset or labels.
+      data_dir: folder of prepared datasets; "" for TFDS's own.
+      manual_dir: folder of the files that the dataset is built from.
+      ratings_dir: folder of the released CSV files of Crisscrossed Captions.
+      annotations: folder of the labels released for MS-COCO.
+      similarity: a name in `xmodal.losses.similarity.SIMILARITIES`, such as "cosine" or "dot".
+      batch_size: items per call of a function.
+      name: of the model's row; by default "model", or that of the file.
+      **files: see `xmodal.evals.evaluate`.
+
+    Raises:
+      UserError: an argument, a file or what a function returned cannot be used.
+    """
+    functions = {"image": embed_images, "text": embed_texts}
+    functions = {side: function for side, function in functions.items() if function is not None}
+    if not functions:
+        if not any(files.get(kind) is not None for kind in _OF_FILES):
+            raise UserError(
+                "Give embed_images and embed_texts, or one of embeddings, scores and rankings."
+            )
+        files |= {"annotations": annotations, "split": split, "similarity": similarity}
+        return from_files.evaluate(name=name, **files)
+    if files:
+        raise UserError(f"{sorted(files)} cannot be given with functions that embed.")
+    if not dataset:
+        raise UserError("dataset is empty: name the one whose items the functions embed.")
+    if similarity not in SIMILARITIES:
+        raise UserError(f"similarity is {similarity!r}; {suggest([str(similarity)], SIMILARITIES)}")
+    from xmodal import data  # which imports tensorflow
+
+    section = {
+        "dataset": dataset,
+        "config": config,
+        "data_dir": data_dir,
+        "manual_dir": manual_dir,
+        "ratings_dir": ratings_dir,
+        # The functions get whole pictures; only that there are any counts.
+        "image": {"size": 1} if "image" in functions else None,
+        "text": {},
+    }
+    data.prepare(section, splits=[split])
+    items = data.eval_split(section, split=split)
+    labels = cast(Split, items)
+    evaluator = {"type": "boards", "annotations": str(annotations)}
+    options = read_options({dataset: evaluator})[dataset]
+    judged = make_evaluator(dataset, options, labels, sorted(functions))
+    read = {
+        "image": lambda rows: [_open(each) for each in items.pictures(rows)],
+        "text": lambda rows: [items.caption_texts[row] for row in rows],
+    }
+    counts = {"image": len(items.image_ids), "text": len(items.caption_ids)}
+    vectors = {
+        side: _embed(function, read[side], counts[side], batch_size, f"embed_{side}s")
+        for side, function in functions.items()
+    }
+    source = Embeddings(
+        place=f"{dataset} {split}",
+        image_ids=np.asarray(items.image_ids, np.int64) if "image" in vectors else None,
+        images=vectors.get("image"),
+        caption_ids=np.asarray(items.caption_ids, np.int64) if "text" in vectors else None,
+        captions=vectors.get("text"),
+        similarity=similarity,
+    )
+    return judge(judged, source, name=name or "model")
+
+
+def _open(encoded: bytes) -> PIL.Image.Image:
+    return PIL.Image.open(io.BytesIO(encoded)).convert("RGB")
+
+
+def _embed(
+    function: Callable[[list[Any]], Any],
+    read: Callable[[np.ndarray], Sequence[Any]],
+    count: int,
+    batch_size: int,
+    name: str,
+) -> np.ndarray:
+    """All vectors, float32 [N, ...], of one function."""
+    parts: list[np.ndarray] = []
+    with progress(f"Calling {name} for {count:,} items", count) as advance:
+        for start in range(0, count, batch_size):
+            given = list(read(np.arange(start, min(start + batch_size, count))))
+            part = np.asarray(function(given), np.float32)
+            if part.ndim not in (2, 3) or len(part) != len(given):
+                raise UserError(
+                    f"{name} returned the shape {list(part.shape)} for {len(given)} items; it has "
+                    f"to be [{len(given)}, D]."
+                )
+            parts.append(part)
+            advance(len(given))
+    return np.concatenate(parts)

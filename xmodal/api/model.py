@@ -1,0 +1,167 @@
+"""A loaded dual encoder: texts and images in, embeddings and similarities out."""
+
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import PIL.Image
+from jax.sharding import Mesh
+
+from xmodal.api.items import GivenItems, Picture, prepare_image
+from xmodal.config import UserError
+from xmodal.evals.embed import Embedder
+from xmodal.models import DualEncoder
+from xmodal.preprocessing import ImageConfig, Tokenizer
+
+_AT_A_TIME = 1 << 14  # items of an iterator in memory
+
+
+class Model:
+    """Embeds texts and images as the evaluation does, and compares the embeddings.
+
+    Attributes:
+      name: of the run or folder it was loaded from.
+      sides: "image", "text" or both.
+      similarity_name: by which embeddings are compared, such as `cosine`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: DualEncoder,
+        params: Any,
+        model_state: Any,
+        *,
+        mesh: Mesh,
+        images: ImageConfig | None = None,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        """Puts a model together; `xmodal.load` knows the parts."""
+        self.name, self.sides = name, tuple(model.towers)
+        self.similarity_name = model.similarity.name
+        self._params, self._model_state = params, model_state
+        self._image_config, self._tokenizer = images, tokenizer
+        self._embed = Embedder(
+            lambda *inputs: model.embed(*inputs)[0],
+            model.towers,
+            similarity=model.similarity,
+            mesh=mesh,
+        )
+        learned = params.get("similarity", {})
+        numbers = {key: float(learned[key]) for key in model.similarity.parameters}
+        prepare, score = model.similarity.scorer(numbers)
+        self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
+
+    def __repr__(self) -> str:
+        return f"<xmodal.Model {self.name}: {' and '.join(self.sides)}, {self.similarity_name}>"
+
+    def embed_texts(self, texts: Iterable[str], *, batch_size: int = 256) -> np.ndarray:
+        """Embeds texts; texts of similar length share a batch.
+
+        Args:
+          texts: any number, also from an iterator.
+          batch_size: of a call over all devices.
+
+        Returns:
+          float32 [N, D], or [N, K, D] of a model with K embeddings per item, in the order given.
+
+        Raises:
+          UserError: the model has no text side, or an item is no text.
+        """
+        tokenizer = self._require_tokenizer()
+        if isinstance(texts, str):
+            raise UserError(f"embed_texts takes several texts; for one, give [{texts!r}].")
+
+        def items(part: Sequence[str]) -> GivenItems:
+            wrong = next((each for each in part if not isinstance(each, str)), None)
+            if wrong is not None:
+                raise UserError(f"{wrong!r} is no text; embed_texts takes texts alone.")
+            return GivenItems(texts=part, tokenizer=tokenizer)
+
+        return self._embed_all("text", texts, items, batch_size)
+
+    def embed_images(
+        self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64
+    ) -> np.ndarray:
+        """Embeds images, cropped and resized as in the evaluation of the model.
+
+        Args:
+          images: paths, contents of files (bytes), pictures of PIL, or uint8 arrays [H, W, 3], any
+            number, also from an iterator; float features [F] or [R, F] for a model of such.
+          batch_size: of a call over all devices.
+
+        Returns:
+          float32 [N, D], or [N, K, D] of a model with K embeddings per item, in the order given.
+
+        Raises:
+          UserError: the model has no image side; or names an image that cannot be read.
+        """
+        config = self._require_images()
+        if isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
+            raise UserError("embed_images takes several images; put one into a list.")
+        return self._embed_all(
+            "image", images, lambda part: GivenItems(images=part, config=config), batch_size
+        )
+
+    def similarity(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Compares embeddings by the model's own similarity; larger is more alike.
+
+        Args:
+          left: [N, D] or [N, K, D], of `embed_texts` or `embed_images`.
+          right: [M, D] or [M, K, D], the same.
+
+        Returns:
+          float32 [N, M].
+        """
+        left, right = (np.asarray(side, np.float32) for side in (left, right))
+        if left.ndim != right.ndim or left.shape[1:] != right.shape[1:]:
+            raise UserError(
+                f"Embeddings of the shapes {list(left.shape)} and {list(right.shape)} cannot be "
+                "compared: give [N, D] and [M, D] of one model."
+            )
+        return np.asarray(self._score(left, right))
+
+    def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the inputs of the text encoder: ids and mask, int32 [N, T].
+
+        Raises:
+          UserError: the model has no text side.
+        """
+        return self._require_tokenizer().encode(list(texts))
+
+    def preprocess(self, images: Iterable[Picture]) -> np.ndarray:
+        """Returns the inputs of the image encoder, uint8 [N, size, size, 3] for pictures.
+
+        Raises:
+          UserError: the model has no image side.
+          ValueError: one is no image.
+        """
+        config = self._require_images()
+        return np.stack([prepare_image(each, config) for each in images])
+
+    def _embed_all(
+        self, side: str, given: Iterable[Any], items: Any, batch_size: int
+    ) -> np.ndarray:
+        if batch_size < 1:
+            raise UserError(f"batch_size={batch_size}; it has to be at least 1.")
+        parts: list[Any] = []
+        iterator = iter(given)
+        while part := list(itertools.islice(iterator, _AT_A_TIME)):
+            found = self._embed(self._params, self._model_state, items(part), batch_size)
+            parts.append(found.images if side == "image" else found.captions)
+        if not parts:
+            raise UserError(f"There is nothing to embed: no {side} was given.")
+        return np.concatenate(parts)
+
+    def _require_tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise UserError(f"{self.name} has no text side, only {self.sides[0]}.")
+        return self._tokenizer
+
+    def _require_images(self) -> ImageConfig:
+        if self._image_config is None:
+            raise UserError(f"{self.name} has no image side, only {self.sides[0]}.")
+        return self._image_config
