@@ -13,6 +13,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.api.model import Model
 from xmodal.compilation_cache import use_compilation_cache
 from xmodal.config import UserError, read
+from xmodal.console import quietly
 from xmodal.models import make_dual_encoder
 from xmodal.models.devices import Devices
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
