@@ -96,6 +96,47 @@ def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> d
     return optimizer
 
 
+def on_shapes(config: ConfigDict) -> ConfigDict:
+    """The embedded dataset at a size that learns, behind the frozen CNN of `configs/quickstart.py`.
+
+    Its board `shapes_matches` has all captions that are true of an image.
+    """
+    config = base.on_embedded_dataset(config)
+    config.name = config.name.replace("_quick", "_shapes")
+    config.total_steps, config.batch_size, config.log_every = 500, 128, 100
+    config.model.image.encoder = base.small_convnet(width=0.35, batch_norm="running")
+    config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
+    config.init_from.run, config.init_from.include = "runs/quickstart", config.freeze
+    config.init_from.optimizer = False
+    config.data.image.size, config.data.image.augment = 48, None
+    config.data.text.max_length, config.data.text.min_count = 24, 1
+    config.model.text.encoder.update({"embedding_width": 64, "width": 64})
+    for side in ("image", "text"):
+        config.model[side].head.width = 128
+    config.optimizer.schedule = {"name": "cosine", "warmup_steps": 50}
+    config.optimizer.plateau = None
+    config.evals.shapes.boards = ("shapes_own", "shapes_matches")
+    # Of the last step alone.
+    config.evals.shapes.every, config.checkpoint.every = 0, 250
+    config.select.metric = "shapes/shapes_own/mean_recall@10"
+    return config
+
+
+def ambiguity() -> dict:
+    """An evaluator of predicted uncertainty on the embedded dataset."""
+    return {
+        "type": "ambiguity",
+        "board": "shapes_matches",
+        "data": None,
+        "split": "validation",
+        "final_split": "test",
+        "every": 0,
+        "batch_size": 512,
+        "bootstrap_samples": 1000,
+        "seed": 0,
+    }
+
+
 def quick(config: ConfigDict) -> ConfigDict:
     """The embedded dataset without augmentation of pixels, and a small random CNN's stored map."""
     config = base.on_embedded_dataset(config, steps=50)

@@ -77,6 +77,7 @@ def get_config(argument: str = "") -> ConfigDict:
         finetuned=finetuned,
         clipped=clipped,
         finetuned_clipped=lambda config: clipped(finetuned(config)),
+        shapes=shapes,
         quick=quick,
         quick_finetuned=lambda config: finetuned(quick(config)),
     )
@@ -99,6 +100,15 @@ def clipped(config: ConfigDict) -> ConfigDict:
     return config
 
 
+def shapes(config: ConfigDict) -> ConfigDict:
+    """Small heads on the embedded dataset, whose board `shapes_matches` has many positives."""
+    config = itm.on_shapes(config)
+    config.data.text.augment = None
+    config.evals.mean = config.evals.shapes.to_dict() | {"similarity": MEANS}
+    config.evals.ambiguity = itm.ambiguity()
+    return config
+
+
 def quick(config: ConfigDict) -> ConfigDict:
     """A small random CNN, small Gaussian heads, and word vectors that train."""
     config = base.on_embedded_dataset(config, steps=50)
@@ -108,6 +118,7 @@ def quick(config: ConfigDict) -> ConfigDict:
         config.model[side].head.update({"width": 32, "samples": 3})
     config.freeze = ("image/encoder/",)
     config.evals.mean = config.evals.shapes.to_dict() | {"similarity": MEANS}
+    config.evals.ambiguity = itm.ambiguity()
     config.data.image.augment = None
     config.data.text.max_length = 32
     return config

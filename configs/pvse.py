@@ -78,6 +78,10 @@ def get_config(argument: str = "") -> ConfigDict:
         semi_hard=partial(mine, "semi_hard"),
         k1_none=lambda config: mine("all", one_embedding(config)),
         k1_semi_hard=lambda config: mine("semi_hard", one_embedding(config)),
+        shapes=ambiguous_shapes,
+        shapes_k1=lambda config: shapes(one_embedding(config)),
+        shapes_k1_none=lambda config: shapes(mine("all", one_embedding(config))),
+        shapes_k1_semi_hard=lambda config: shapes(mine("semi_hard", one_embedding(config))),
         quick=quick,
         quick_k1=lambda config: quick(one_embedding(config)),
     )
@@ -97,6 +101,27 @@ def mine(mining: str, config: ConfigDict) -> ConfigDict:
     """Other negatives; with all of them the loss is the mean over B x B entries."""
     config.name += f"_{mining}"
     config.tasks.i2t.loss.options.mining = mining
+    return config
+
+
+def shapes(config: ConfigDict) -> ConfigDict:
+    """Small heads on the embedded dataset, whose board `shapes_matches` has many positives.
+
+    All negatives count for 100 steps: with the hardest from the first step on, all items end at one
+    point, where the loss is twice the margin.
+    """
+    config = itm.on_shapes(config)
+    options = config.tasks.i2t.loss.options
+    if options.mining != "all":
+        values = {"0": "all", "100": options.mining}
+        options.mining = {"schedule": "piecewise", "values": values}
+    return config
+
+
+def ambiguous_shapes(config: ConfigDict) -> ConfigDict:
+    """The same, with the spread of an item's embeddings against the number of its positives."""
+    config = shapes(config)
+    config.evals.ambiguity = itm.ambiguity()
     return config
 
 

@@ -41,14 +41,20 @@ def get_config(argument: str = "") -> ConfigDict:
     config.freeze = ("image/encoder/",)
     config.tasks = {"i2t": itm.hinge()}
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
-    return base.variant(config, argument, finetuned=finetuned, quick=quick)
+    return base.variant(
+        config,
+        argument,
+        finetuned=finetuned,
+        quick=quick,
+        quick_finetuned=lambda config: finetuned(quick(config)),
+    )
 
 
 def finetuned(config: ConfigDict) -> ConfigDict:
     """The second stage: the CNN trains; the other run's optimizer is left behind."""
     config.name += "_finetuned"
     config.total_steps = "15 epochs"
-    config.freeze = ()
+    config.freeze, config.frozen_features.sides = (), ()
     config.optimizer.learning_rate = 2e-5
     config.init_from.optimizer = False
     return config

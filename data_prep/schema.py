@@ -3,7 +3,8 @@
 A dataset is a TFDS builder. Models are trained and evaluated on its builder configs of captioned
 images: with pixels (mostly called `images`), with stored features in place of pixels
 (`features`), or without any image (`captions`), one example per image. Configs of similarity
-judgments (`ratings`) have one example per rated pair. Splits are `train`, `validation` and `test`,
+judgments (`ratings`) have one example per rated pair, those of lists of positives (`matches`) one
+per query. Splits are `train`, `validation` and `test`,
 and a few more where a dataset has them (`test_deduplicated`, `testall`).
 """
 
@@ -23,6 +24,7 @@ __all__ = [
     "captioned_image_features",
     "check_counts",
     "feature_vector",
+    "positive_features",
     "rating_features",
     "sentence_pair_features",
 ]
@@ -102,6 +104,24 @@ def rating_features() -> tfds.features.FeaturesDict:
             "score": np.float32,
             "method": tfds.features.Text(),
             "rater_scores": tfds.features.Sequence(np.float32),
+        }
+    )
+
+
+def positive_features() -> tfds.features.FeaturesDict:
+    """Features of lists of positives: one query with all its positives.
+
+    Returns:
+      `task`, `i2t` or `t2i`; `query_id` int32; `positive_ids` int32 [R]; `unreachable_ids` int32,
+      those of them that are not in the gallery.
+    """
+    ids = tfds.features.Sequence(np.int32)
+    return tfds.features.FeaturesDict(
+        {
+            "task": tfds.features.Text(),
+            "query_id": np.int32,
+            "positive_ids": ids,
+            "unreachable_ids": ids,
         }
     )
 

@@ -10,14 +10,17 @@ import tensorflow_datasets as tfds
 
 from data_prep.building.records import Record
 from data_prep.crisscrossed_shapes.captions import DESCRIBERS, TOPICS, Caption, describe
-from data_prep.crisscrossed_shapes.graph import Scene
+from data_prep.crisscrossed_shapes.graph import Scene, full_content
+from data_prep.crisscrossed_shapes.matches import find_matches
 from data_prep.crisscrossed_shapes.ratings import RatedPairs, rate_split
 from data_prep.crisscrossed_shapes.rendering import SIZE, png, render
 from data_prep.crisscrossed_shapes.scenes import make_scenes
+from data_prep.crisscrossed_shapes.similarity import encode
 from data_prep.published import Figure, Within
 from data_prep.schema import (
     RandomAccessBuilder,
     captioned_image_features,
+    positive_features,
     rating_features,
     sentence_pair_features,
 )
@@ -38,6 +41,9 @@ class Builder(RandomAccessBuilder):
         tfds.core.BuilderConfig(
             name="rated_captions", description="The rated pairs of captions, with both texts."
         ),
+        tfds.core.BuilderConfig(
+            name="matches", description="All images that a caption is true of, and the reverse."
+        ),
     ]
     SEED = 20
     CHECK_IMAGES = False
@@ -47,6 +53,8 @@ class Builder(RandomAccessBuilder):
         image = tfds.features.Image(shape=(SIZE, SIZE, 3), encoding_format="png")
         if self.builder_config.name == "ratings":
             return rating_features()
+        if self.builder_config.name == "matches":
+            return positive_features()
         if self.builder_config.name == "rated_captions":
             return sentence_pair_features()
         with_topics = self.builder_config.name == "relations"
@@ -65,6 +73,14 @@ class Builder(RandomAccessBuilder):
         sizes: dict[str, Figure] = {
             f"{split}/records": size for split, size in cls.SPLIT_SIZES.items()
         }
+        if config == "matches":
+            each = {"task=i2t": 1, "task=t2i": DESCRIBERS}
+            return {
+                f"{split}/rows with {task}": size * queries
+                for split, size in cls.SPLIT_SIZES.items()
+                for task, queries in each.items()
+                if split != "train"
+            }
         return sizes | {"*/captions of an image": "5" if config == "images" else "1"}
 
     def _splits(self, folder: pathlib.Path) -> dict[str, Iterator[Record]]:
@@ -80,12 +96,15 @@ class Builder(RandomAccessBuilder):
     def _examples(self, scenes: Sequence[Scene], first_id: int) -> Iterator[Record]:
         """Yields the examples of one split, whose images are numbered from `first_id`."""
         image_ids = range(first_id, first_id + len(scenes))
-        images = [
-            render(scene, np.random.default_rng((self.SEED, 1, image_id)))
-            for image_id, scene in zip(image_ids, scenes, strict=True)
-        ]
         captions = [
             describe(scene, np.random.default_rng((self.SEED, 2, image_id)))
+            for image_id, scene in zip(image_ids, scenes, strict=True)
+        ]
+        if self.builder_config.name == "matches":
+            yield from _matches(first_id, scenes, captions)
+            return
+        images = [
+            render(scene, np.random.default_rng((self.SEED, 1, image_id)))
             for image_id, scene in zip(image_ids, scenes, strict=True)
         ]
         if self.builder_config.name in _CAPTIONED:
@@ -132,6 +151,31 @@ def _images_with_topics(
                 ),
             },
         )
+
+
+def _matches(
+    first_id: int, scenes: Sequence[Scene], captions: Sequence[Sequence[Caption]]
+) -> Iterator[Record]:
+    """Yields every caption with the images that it is true of, and every image with its captions.
+
+    A caption is true of its own image, so no list is empty.
+    """
+    said = encode([caption.content for group in captions for caption in group])
+    shown = encode([full_content(scene) for scene in scenes])
+    caption, image = find_matches(said, shown) + [[first_id * DESCRIBERS], [first_id]]
+    for task, query, positive in (("t2i", caption, image), ("i2t", image, caption)):
+        order = np.argsort(query, kind="stable")
+        queries, starts = np.unique(query[order], return_index=True)
+        for query_id, ids in zip(queries, np.split(positive[order], starts[1:]), strict=True):
+            yield (
+                f"{task}/{query_id}",
+                {
+                    "task": task,
+                    "query_id": query_id,
+                    "positive_ids": ids,
+                    "unreachable_ids": (),
+                },
+            )
 
 
 _CAPTIONED = {"images": _captioned_images, "relations": _images_with_topics}

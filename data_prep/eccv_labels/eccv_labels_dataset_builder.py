@@ -74,18 +74,11 @@ class Builder(schema.RandomAccessBuilder):
     }
 
     def _features(self) -> tfds.features.FeaturesDict:
+        if self.builder_config.name != "gallery":
+            return schema.positive_features()
         ids = tfds.features.Sequence(np.int32)
-        if self.builder_config.name == "gallery":
-            return tfds.features.FeaturesDict(
-                {"image_id": np.int32, "caption_ids": ids, "fold": np.int32}
-            )
         return tfds.features.FeaturesDict(
-            {
-                "task": tfds.features.Text(),
-                "query_id": np.int32,
-                "positive_ids": ids,
-                "unreachable_ids": ids,
-            }
+            {"image_id": np.int32, "caption_ids": ids, "fold": np.int32}
         )
 
     @classmethod

@@ -188,6 +188,16 @@ def test_ratings_come_from_the_datasets_own_config(tiny_config):
     assert data.eval_split(tiny_config, split="validation").ratings == {}
 
 
+def test_lists_of_positives_come_from_the_datasets_own_config(tiny_config):
+    (found,) = data.eval_split(tiny_config, split="test").lists.values()
+    pairs = {task: sorted(zip(*map(list, ids), strict=True)) for task, ids in found.items()}
+    assert pairs == {
+        "i2t": [(200, 2001), (200, 2010)],
+        "t2i": [(2001, 200), (2010, 200), (2010, 201), (2010, 202)],
+    }
+    assert data.eval_split(tiny_config, split="validation").lists == {}
+
+
 def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
     config = data.parse(tiny_config)
     builder = sources.open_builder(config, config.config)

@@ -56,7 +56,7 @@ class Builder(schema.RandomAccessBuilder):
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS: ClassVar = [
         tfds.core.BuilderConfig(name=name)
-        for name in ("images", "features", "regions", "pairs", "ratings")
+        for name in ("images", "features", "regions", "pairs", "ratings", "matches")
     ]
     UNIQUE_IDS: ClassVar = ("image_id", "caption_ids", "pair_id")
 
@@ -69,6 +69,8 @@ class Builder(schema.RandomAccessBuilder):
         config, metadata = self.builder_config.name, tfds.core.MetadataDict()
         if config == "ratings":
             info = schema.rating_features()
+        elif config == "matches":
+            info = schema.positive_features()
         elif config == "pairs":
             info = schema.sentence_pair_features()
         elif config == "regions":
@@ -81,6 +83,8 @@ class Builder(schema.RandomAccessBuilder):
     def _splits(self, folder: pathlib.Path) -> dict[str, Any]:
         if self.builder_config.name == "ratings":
             return {"test": self._ratings()}
+        if self.builder_config.name == "matches":
+            return {"test": _matches()}
         if self.builder_config.name == "pairs":
             return {"test": _pairs()}
         return {split: self._examples(*where) for split, where in SPLITS.items()}
@@ -119,6 +123,16 @@ class Builder(schema.RandomAccessBuilder):
                     "rater_scores": [1.0, 2.0],
                 },
             )
+
+
+def _matches() -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields lists of one to three positives."""
+    positives = {("i2t", 200): (2001, 2010), ("t2i", 2001): (200,), ("t2i", 2010): (200, 202, 201)}
+    for number, ((task, query), ids) in enumerate(positives.items()):
+        yield (
+            number,
+            {"task": task, "query_id": query, "positive_ids": ids, "unreachable_ids": ()},
+        )
 
 
 def _pairs() -> Iterator[tuple[int, dict[str, Any]]]:

@@ -126,7 +126,14 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     }
     params["similarity"]["log_scale"] = np.float32(3.0)
     params = jax.tree.map(jax.numpy.asarray, params)
-    found = Embedder(look_up, ("image", "text"), similarity=similarity)(params, {}, TinySplit(), 4)
+
+    def embed_with_sigma(side, params, *inputs):
+        found = look_up(side, params, *inputs)
+        found.log_sigma = -found.vector[:, 0]
+        return found
+
+    embedder = Embedder(embed_with_sigma, ("image", "text"), similarity=similarity)
+    found = embedder(params, {}, TinySplit(), 4)
     assert found.images.shape == (4, 2, 4)
     arrays.save_embeddings(tmp_path / "model.npz", found)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
@@ -136,6 +143,10 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     assert set(loaded.parameters) == {"match_scale", "match_shift"}
     for name in ("image_ids", "images", "caption_ids", "captions"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(found, name))
+    np.testing.assert_array_equal(found.log_sigma["image"], -IMAGES)
+    np.testing.assert_array_equal(found.log_sigma["text"], -CAPTIONS)
+    for side, log_sigma in found.log_sigma.items():
+        np.testing.assert_array_equal(loaded.log_sigma[side], log_sigma)
     (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 5}}).values()
     evaluator = make_evaluator("shapes", options, TinySplit(), ("image", "text"))
     first, second = (judge(evaluator, each, name="x") for each in (found, loaded))

@@ -49,6 +49,7 @@ class TinySplit:
             "sits": rated([(9, 40, 2.0), (2, 30, 3.5), (6, 40, 1.0), (3, 20, 2.0), (4, 10, 0.0)]),
         }
     )
+    lists: dict = dataclasses.field(default_factory=dict)
     categories: None = None
     caption_categories: None = None
     partial: str = ""
@@ -88,4 +89,4 @@ class TinySplit:
 def look_up(side, params, model_state, columns):
     """Vectors in a table of parameters, by the content of an item."""
     at = columns["text_ids"][:, 0] if side == "text" else columns["image"][:, 0, 0, 0]
-    return SimpleNamespace(vector=params[side][at].astype(jnp.bfloat16))
+    return SimpleNamespace(vector=params[side][at].astype(jnp.bfloat16), log_sigma=None)

@@ -13,6 +13,7 @@ from xmodal.data.columns import STRING, Ragged, dense, ragged
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.item_inputs import image_columns
 from xmodal.data.learned_vocabulary import load_tokenizer
+from xmodal.data.matches import MATCHES, load_matches
 from xmodal.data.ratings import load_ratings, rating_hashes
 from xmodal.data.read_ahead import read_ahead
 from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
@@ -114,6 +115,12 @@ class EvalSplit:
     def categories(self) -> np.ndarray | None:
         """Objects in every image, uint8 of 0 and 1 [N, K]; None where the dataset has none."""
         return self.labels.get("categories")
+
+    @functools.cached_property
+    def lists(self) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+        """Lists of positives by name, "matches", and retrieval task, see `load_matches`."""
+        found = {} if self._has_pairs else load_matches(self._config, self.split)
+        return {MATCHES: found} if found else {}
 
     @property
     def caption_categories(self) -> np.ndarray | None:

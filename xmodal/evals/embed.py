@@ -17,7 +17,7 @@ from xmodal.progress import progress
 
 Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
-# [B, K, D].
+# [B, K, D] and whose `.log_sigma` is [B, D] or None.
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
 # Parameters, images [L, D], captions [R, D] -> probabilities [L, R, C].
 Predict = Callable[[Any, jax.Array, jax.Array], jax.Array]
@@ -25,6 +25,7 @@ Predict = Callable[[Any, jax.Array, jax.Array], jax.Array]
 # Side -> the column with the ids of its items.
 _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
+_VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
 
 
 class Items(Split, Protocol):
@@ -80,9 +81,12 @@ class Embedder:
 
         def embed_batch(
             side: str, field: str, params: Any, model_state: Any, columns: Any
-        ) -> jax.Array:
+        ) -> dict[str, jax.Array]:
             embedding = embed(side, params, model_state, columns)
-            return select_field(embedding, field).astype(jnp.float32)
+            found = {_VECTORS: select_field(embedding, field)}
+            if embedding.log_sigma is not None:
+                found[_LOG_SIGMA] = embedding.log_sigma
+            return {name: array.astype(jnp.float32) for name, array in found.items()}
 
         self._embed = jax.jit(embed_batch, static_argnums=(0, 1), out_shardings=by_row)
 
@@ -107,6 +111,7 @@ class Embedder:
         devices = self._mesh.shape["data"] if self._mesh is not None else 1
         batch_size = -(-batch_size // devices) * devices
         vectors: dict[str, np.ndarray] = {}
+        log_sigma: dict[str, np.ndarray] = {}
         for side in (each for each in self._sides if each in split.sides):
             plan = _plan(side, split, batch_size)
             if not plan:
@@ -119,9 +124,11 @@ class Embedder:
                     self._embed_rows(embed, side, split, rows, length, batch_size, advance)
                     for length, rows in plan
                 ]
-            vectors[side] = np.empty((count, *parts[0].shape[1:]), np.float32)
-            for (_, rows), part in zip(plan, parts, strict=True):
-                vectors[side][rows] = part
+            for name, found in ((_VECTORS, vectors), (_LOG_SIGMA, log_sigma)):
+                if name in parts[0]:
+                    found[side] = np.empty((count, *parts[0][name].shape[1:]), np.float32)
+                    for (_, rows), part in zip(plan, parts, strict=True):
+                        found[side][rows] = part[name]
         learned = params["similarity"] if self._similarity.parameters else {}
         return Embeddings(
             place=f"{split.name} {split.split}",
@@ -132,6 +139,7 @@ class Embedder:
             similarity=self._similarity.name,
             parameters={key: float(learned[key]) for key in self._similarity.parameters},
             predictions=self._make_predictions(params, vectors),
+            log_sigma=log_sigma,
         )
 
     def _make_predictions(
@@ -146,20 +154,20 @@ class Embedder:
 
     def _embed_rows(
         self,
-        embed: Callable[[Mapping[str, jax.Array]], jax.Array],
+        embed: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]],
         side: str,
         split: Items,
         rows: np.ndarray,
         length: int | None,
         batch_size: int,
         advance: Callable[[int], None],
-    ) -> np.ndarray:
-        """Vectors [R, ...] of the items at `rows`, of captions padded to `length`."""
+    ) -> dict[str, np.ndarray]:
+        """Arrays [R, ...] of the items at `rows`, of captions padded to `length`."""
         processes = mesh_lib.process_count(self._mesh) if self._mesh is not None else 1
         size = batch_size // processes
         own = _own_rows(rows, batch_size, processes)
         read = split.images(size, own) if side == "image" else split.captions(size, own, length)
-        ids, vectors, unread = [], [], None
+        ids, batches, unread = [], [], None
         for batch in read:
             advance(processes * len(batch[_ID_COLUMNS[side]]))
             ids.append(np.asarray(batch[_ID_COLUMNS[side]]))
@@ -171,22 +179,26 @@ class Embedder:
             embedded = embed(columns)
             # Reading one batch late keeps the device busy and the queue of inputs short.
             if unread is not None:
-                vectors.append(mesh_lib.local_rows(unread))
+                batches.append(jax.tree.map(mesh_lib.local_rows, unread))
             unread = embedded
-        vectors.append(mesh_lib.local_rows(unread))
+        batches.append(jax.tree.map(mesh_lib.local_rows, unread))
         wanted = np.asarray(split.image_ids if side == "image" else split.caption_ids)[own]
         if not np.array_equal(np.concatenate(ids), wanted):
             raise ValueError(
                 f"The {side} items of {split.name} came in another order or number than they were "
                 "asked for."
             )
-        found = np.concatenate(vectors)
+        found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         if processes > 1:
-            joined = mesh_lib.global_batch({"rows": found}, self._mesh)
-            found = mesh_lib.to_host(joined, self._mesh)["rows"]
+            found = mesh_lib.to_host(mesh_lib.global_batch(found, self._mesh), self._mesh)
         # From all batches of a process after those of another to one batch after the other.
-        blocks = found.reshape(processes, -1, size, *found.shape[1:]).swapaxes(0, 1)
-        return blocks.reshape(-1, *found.shape[1:])[: len(rows)]
+        blocks = {
+            name: array.reshape(processes, -1, size, *array.shape[1:]).swapaxes(0, 1)
+            for name, array in found.items()
+        }
+        return {
+            name: array.reshape(-1, *array.shape[3:])[: len(rows)] for name, array in blocks.items()
+        }
 
     def _place(self, rows: np.ndarray, size: int) -> jax.Array:
         """Pads this process's rows, so that one shape is compiled, and spreads them."""

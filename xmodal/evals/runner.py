@@ -1,6 +1,7 @@
 """Computes boards: one pass over the scores of every two galleries, for all boards together."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -71,7 +72,7 @@ def evaluate_boards(
             raise UserError(f"{source.place} has no predictions of task {task!r} to rerank by.")
         _check_finite(scores, boards, source.place)
         answers = _rank(scores, boards, predictions.get(task), reranker)
-        correlations = _correlate(scores, labels, boards, bootstrap_samples, seed)
+        correlations = correlate(scores, labels, boards, bootstrap_samples, seed)
     queries = _Queries(labels)
     results = []
     for board in boards:
@@ -161,13 +162,29 @@ def _read_lists(
     }
 
 
-def _correlate(
-    scores: Mapping[Modalities, Scores],
+class PairScores(Protocol):
+    """Scores of single pairs (`ranking.scores.Scores` is one)."""
+
+    def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Returns the scores [P] of pairs at positions [P]."""
+
+
+def correlate(
+    scores: Mapping[Modalities, PairScores],
     labels: Labels,
     boards: Sequence[Board],
     samples: int,
     seed: int,
 ) -> dict[str, CorrelationResult]:
+    """Returns the correlation of scores with the graded pairs of boards, by rating task.
+
+    Args:
+      scores: by the modalities of the pairs; tasks of other modalities are left out.
+      labels: of the split.
+      boards: that have graded pairs.
+      samples: of every correlation.
+      seed: of their draws.
+    """
     images = {
         "image": np.asarray(labels.image_ids, np.int64),
         "text": np.asarray(labels.caption_image_ids, np.int64),

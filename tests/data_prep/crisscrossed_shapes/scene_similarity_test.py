@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from data_prep.crisscrossed_shapes import similarity
+from data_prep.crisscrossed_shapes import matches, similarity
 from data_prep.crisscrossed_shapes.captions import describe
 from data_prep.crisscrossed_shapes.graph import Background, Content, Item, full_content
 from data_prep.crisscrossed_shapes.scenes import make_scenes
@@ -55,6 +55,21 @@ def test_shared_weight_is_that_of_the_best_matching(contents, pairs):
     slow = [slow_shared_weight(contents[i], contents[j]) for i, j in pairs.T]
     np.testing.assert_allclose(fast, slow, rtol=1e-5)
     assert np.count_nonzero(fast > 1) > 10
+
+
+def test_matches_are_the_pairs_in_which_everything_said_is_shown(contents):
+    captions, scenes = contents[:67:2], contents[-40:-30]
+    slow = [
+        (i, j)
+        for i, caption in enumerate(captions)
+        for j, scene in enumerate(scenes)
+        # A caption shares with itself all that it says.
+        if slow_shared_weight(caption, scene) > slow_shared_weight(caption, caption) - 1e-4
+    ]
+    found = matches.find_matches(similarity.encode(captions), similarity.encode(scenes))
+    np.testing.assert_array_equal(found.T, slow)
+    # Half of the captions of seven scenes are of one of the ten; more of them are true.
+    assert len(slow) > 30
 
 
 def test_resemblance_is_symmetric_and_one_only_for_the_same(contents, pairs):

@@ -27,6 +27,7 @@ RELEASED_FILES = {
     "eccv": "eccv_image_to_caption.json and eccv_caption_to_image.json",
     "categories": "instances_val2014.json or val2014_categories.npz",
     "folds": "coco_test_ids.npy",
+    "matches": "the config matches of the dataset",
 }
 _RECALLS = ("recall@1", "recall@5", "recall@10")
 
@@ -156,6 +157,16 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             f"The embedded dataset's union labels: {_MERGED}.",
             thresholds=_CXC_THRESHOLDS,
             correlations=_CXC_RATINGS,
+        ),
+        Definition(
+            "shapes_matches",
+            "All captions that are true of an image, and all images that a caption is true of; R "
+            "is at most 256.",
+            tasks=_INTERMODAL,
+            metrics=("map@r", "r_precision", "recall@1"),
+            released="matches",
+            cap=256,
+            variant=True,
         ),
     ),
     "flickr8k": (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from jax.sharding import Mesh
 
 from xmodal.config import UserError, lookup, read, set_whole
+from xmodal.evals.evaluators.ambiguity import AmbiguityEvaluator, AmbiguityOptions
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options, Provenance, Split
 from xmodal.evals.evaluators.pairs import PairsEvaluator, PairsOptions
@@ -31,6 +32,7 @@ class EvaluatorType(NamedTuple):
 
 
 EVALUATORS: dict[str, EvaluatorType] = {
+    "ambiguity": EvaluatorType(AmbiguityOptions, AmbiguityEvaluator),
     "boards": EvaluatorType(BoardsOptions, boards_of_split),
     "pairs": EvaluatorType(PairsOptions, PairsEvaluator),
     "pools": EvaluatorType(PoolsOptions, PoolsEvaluator),

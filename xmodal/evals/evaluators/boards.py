@@ -105,8 +105,7 @@ class BoardsEvaluator(Evaluator[Source]):
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
-        results = [_unanswered(board, sides) for board in self.boards]
-        return list(summarize(results, intervals=False))
+        return tags_of_boards(self.boards, sides)
 
     def run(self, source: Source) -> list[BoardResult]:
         """See `Evaluator`."""
@@ -142,21 +141,28 @@ def boards_of_split(
         )
         evaluator.provenance = dataclasses.replace(evaluator.provenance, records=split.hashes)
     else:
-        labels = Labels(
-            name=split.name,
-            split=split.split,
-            image_ids=split.image_ids,
-            caption_ids=split.caption_ids,
-            caption_image_ids=split.caption_image_ids,
-            ratings=split.ratings,
-            lists={},
-            categories=split.categories,
-            caption_categories=split.caption_categories,
-            partial=split.partial,
-        )
+        labels = labels_of_split(split, options.boards or ())
         evaluator = BoardsEvaluator(where, options, labels, describe_split(split), mesh)
     _check_sides(split.name, evaluator.boards, sides)
     return evaluator
+
+
+def labels_of_split(split: Split, boards: Collection[str]) -> Labels:
+    """Returns the labels of a prepared dataset's split, with lists if a board needs one."""
+    known = definitions_of(split.name)
+    needs_lists = any(known[name].released for name in boards if name in known)
+    return Labels(
+        name=split.name,
+        split=split.split,
+        image_ids=split.image_ids,
+        caption_ids=split.caption_ids,
+        caption_image_ids=split.caption_image_ids,
+        ratings=split.ratings,
+        lists=split.lists if needs_lists else {},
+        categories=split.categories,
+        caption_categories=split.caption_categories,
+        partial=split.partial,
+    )
 
 
 def boards_of_annotations(
@@ -208,6 +214,11 @@ def boards_of_annotations(
         notes=notes,
     )
     return BoardsEvaluator(where, options, labels, provenance, mesh)
+
+
+def tags_of_boards(boards: Sequence[Board], sides: Collection[str]) -> list[str]:
+    """Returns the tags of all metrics of a model with these sides, without intervals."""
+    return list(summarize([_unanswered(board, sides) for board in boards], intervals=False))
 
 
 def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:

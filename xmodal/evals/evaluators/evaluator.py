@@ -27,6 +27,7 @@ class Split(Protocol):
       caption_image_ids: int [M], the image of every caption.
       caption_texts: M texts.
       ratings: see `boards.types.Labels`.
+      lists: see `boards.types.Labels`; may be read at the first use.
       categories: see `boards.types.Labels`; so for `caption_categories` and `partial`.
       split: name of the split.
       hashes: of the records, by name.
@@ -41,6 +42,7 @@ class Split(Protocol):
     caption_image_ids: np.ndarray
     caption_texts: Sequence[str]
     ratings: Mapping[str, Mapping[str, np.ndarray]]
+    lists: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]
     categories: np.ndarray | None
     caption_categories: np.ndarray | None
     partial: str

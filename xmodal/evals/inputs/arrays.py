@@ -21,6 +21,8 @@ from xmodal.evals.reports.files import write_files
 
 # (ids, array) of each modality in the file of embeddings.
 _EMBEDDING_NAMES = (("image_ids", "image_embeddings"), ("caption_ids", "caption_embeddings"))
+# Side -> the log standard deviations of its embeddings.
+_LOG_SIGMA = {"image": "image_log_sigma", "text": "caption_log_sigma"}
 # Scalars that a similarity may need: scale and shift of PCME's match probability.
 _PARAMETERS = ("match_scale", "match_shift")
 _SIMILARITY = "similarity"
@@ -36,17 +38,20 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
       source: npz file, or its arrays in a mapping. Embeddings of any float type, bfloat16
         included, become float32. `similarity` (a name), `match_scale` and `match_shift` (numbers)
         are optional, and so are `predictions/TASK/images` [N, C] and `predictions/TASK/captions`
-        [M, C], whose sums are the logits of the probabilities that a task predicts for pairs.
+        [M, C], whose sums are the logits of the probabilities that a task predicts for pairs, and
+        `image_log_sigma` [N, D] and `caption_log_sigma` [M, D].
 
     Raises:
       UserError: the file cannot be read, or its arrays do not fit together.
     """
     place, arrays = open_arrays(source, "embeddings")
-    found = {}
-    for ids_name, name in _EMBEDDING_NAMES:
+    found, log_sigma = {}, {}
+    for (ids_name, name), (side, spread) in zip(_EMBEDDING_NAMES, _LOG_SIGMA.items(), strict=True):
         if ids_name in arrays and name in arrays:
             ids = _check_ids(arrays[ids_name], place, ids_name)
             found[name] = ids, check_embeddings(arrays[name], ids, place, ids_name, name)
+            if spread in arrays:
+                log_sigma[side] = check_embeddings(arrays[spread], ids, place, ids_name, spread)
         elif ids_name in arrays or name in arrays:
             has, lacks = (ids_name, name) if ids_name in arrays else (name, ids_name)
             raise UserError(f"{place} has {has!r} but no {lacks!r}; save both or neither.")
@@ -73,7 +78,9 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
         parameters[name] = float(number.reshape(()))
     predictions = _read_predictions(arrays, place, image_ids, caption_ids)
     sides = (image_ids, image, caption_ids, captions)
-    return Embeddings(place, *sides, read_similarity(arrays, place), parameters, predictions)
+    return Embeddings(
+        place, *sides, read_similarity(arrays, place), parameters, predictions, log_sigma
+    )
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
@@ -95,6 +102,7 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
             arrays |= zip(names, pair, strict=True)
     arrays[_SIMILARITY] = np.array(embeddings.similarity)
     arrays |= {key: np.asarray(value, np.float32) for key, value in embeddings.parameters.items()}
+    arrays |= {_LOG_SIGMA[side]: values for side, values in embeddings.log_sigma.items()}
     for task, predictions in embeddings.predictions.items():
         parts = predictions.split()
         arrays |= {
@@ -176,6 +184,7 @@ def open_arrays(
     arrays = {}
     known = {name for pair in _EMBEDDING_NAMES for name in pair}
     known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS}
+    known |= set(_LOG_SIGMA.values())
     try:
         with np.load(place, allow_pickle=False) as file:
             for key in file.files:

@@ -87,6 +87,11 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
             task: predictions.take(at["image"], at["caption"])
             for task, predictions in source.predictions.items()
         },
+        log_sigma={
+            side: source.log_sigma[side][at[kind]]
+            for side, kind in (("image", "image"), ("text", "caption"))
+            if side in source.log_sigma and kind in at
+        },
     )
 
 

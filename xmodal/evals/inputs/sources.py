@@ -104,6 +104,8 @@ class Embeddings:
       similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" for none yet.
       parameters: learned numbers of the similarity.
       predictions: task -> predictions for the same images and captions, in the same order.
+      log_sigma: side, "image" or "text" -> float32 [N, D] or [M, D], the log standard deviations of
+        a probabilistic model's embeddings.
     """
 
     place: str
@@ -114,6 +116,7 @@ class Embeddings:
     similarity: str = ""
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
     predictions: Mapping[str, Predictions] = dataclasses.field(default_factory=dict)
+    log_sigma: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def sides(self) -> frozenset[str]:

@@ -1,0 +1,148 @@
+"""Whether a model is less certain of items that more items of the other side fit."""
+
+import dataclasses
+from collections.abc import Collection
+
+import numpy as np
+from jax.sharding import Mesh
+
+from xmodal.config import UserError, lookup
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS, definitions_of
+from xmodal.evals.boards.make import make_boards
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
+from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_split
+from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.reports.compare import check_comparable
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import BoardResult
+from xmodal.evals.runner import correlate
+
+_NAME = "ambiguity"
+
+
+@dataclasses.dataclass(frozen=True)
+class AmbiguityOptions(Options):
+    """Options of predicted uncertainty.
+
+    Attributes:
+      board: whose positives are counted.
+    """
+
+    board: str = ""
+
+    def check_dataset(self, where: str, dataset: str) -> None:
+        """See `Options`."""
+        lookup(f"{where}.board", self.board, definitions_of(dataset))
+
+
+class AmbiguityEvaluator(Evaluator[Embeddings]):
+    """Spearman of the uncertainty of queries with the number of their positives, see `Evaluator`.
+
+    Each retrieval task of a board, such as `i2t`, has its own correlation, over the queries with a
+    positive. They are those of ratings: every query is a pair with itself, "rated" by its count.
+    """
+
+    options: AmbiguityOptions
+
+    def __init__(
+        self,
+        where: str,
+        options: AmbiguityOptions,
+        split: Split,
+        sides: Collection[str],
+        mesh: Mesh | None,
+    ) -> None:
+        """Counts positives, see `make_evaluator`."""
+        del mesh
+        self.options, self.provenance = options, describe_split(split)
+        self._split, self._labels = split, labels_of_split(split, (options.board,))
+        (board,) = make_boards(self._labels, (options.board,))
+        graded = {
+            name: _grade(RETRIEVAL_TASKS[name][0], task)
+            for name, task in board.tasks.items()
+            if RETRIEVAL_TASKS[name][0] in sides
+        }
+        if not graded:
+            raise UserError(f"{where}.board={board.name!r} has no positives of {sorted(sides)}.")
+        self._board = Board(
+            _NAME,
+            "Predicted uncertainty of a query (its mean log sigma, else the spread of its K "
+            f"embeddings) and the number of its positives. {board.definition}",
+            {},
+            graded,
+            board.label_hash,
+        )
+
+    def check_comparable(self, other: StoredResults) -> None:
+        """See `Evaluator`."""
+        check_comparable(other, [self._board])
+
+    def tags(self, sides: Collection[str]) -> list[str]:
+        """See `Evaluator`."""
+        return tags_of_boards([self._board], sides)
+
+    def run(self, source: Embeddings) -> list[BoardResult]:
+        """See `Evaluator`."""
+        source = order_embeddings(source, self._split)
+        uncertainty = {
+            (side, side): _Uncertainty(
+                compute_uncertainty(source.place, vectors, source.log_sigma.get(side))
+            )
+            for side, vectors in (("image", source.images), ("text", source.captions))
+            if vectors is not None
+        }
+        options, board = self.options, self._board
+        found = correlate(
+            uncertainty, self._labels, [board], options.bootstrap_samples, options.seed
+        )
+        return [BoardResult(board.name, board.definition, board.label_hash, {}, found)]
+
+
+def compute_uncertainty(
+    place: str, vectors: np.ndarray, log_sigma: np.ndarray | None
+) -> np.ndarray:
+    """Returns the uncertainty of items, float [N].
+
+    Args:
+      place: names the model in messages.
+      vectors: [N, D], or [N, K, D] with K embeddings of every item.
+      log_sigma: [N, D], of which it is the mean, or None: then it is the root of the mean squared
+        distance of the K embeddings from their mean.
+
+    Raises:
+      UserError: there is one embedding of every item and no log sigma.
+    """
+    if log_sigma is not None:
+        return log_sigma.mean(axis=1)
+    if vectors.ndim == 2 or vectors.shape[1] == 1:
+        raise UserError(
+            f"{place} has one embedding of every item and no log sigma, so it predicts no "
+            "uncertainty; the evaluator 'ambiguity' needs the head 'gaussian', or 'pie' with "
+            "several embeddings."
+        )
+    return np.sqrt(np.square(vectors - vectors.mean(axis=1, keepdims=True)).sum(2).mean(1))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Uncertainty:
+    """Uncertainty [N] of items in place of scores of pairs, see `runner.PairScores`."""
+
+    values: np.ndarray
+
+    def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        del right  # the same item
+        return self.values[left]
+
+
+def _grade(side: str, task: RetrievalTask) -> GradedPairs:
+    """Every query with itself, rated by the number of its positives."""
+    counts = np.mean([relation.lengths for relation in task.relations], axis=0)
+    if task.unreachable is not None:
+        counts = counts + task.unreachable
+    queries = np.flatnonzero(counts)
+    rows = np.arange(len(queries), dtype=np.int32)
+    own = Ragged(np.arange(len(queries) + 1), rows)
+    return GradedPairs((side, side), queries, queries, counts[queries].astype(np.float32), own)
