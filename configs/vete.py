@@ -18,6 +18,8 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
     pearson, covariance,      the loss, by default Pearson's correlation; `rank` is the sum of the
     skt_0.2, skt_1, skt_5,    hinges of all negatives of the batch in both directions
     rank
+    word_level                one word of a caption at random in place of the caption
+    flickr8k                  Flickr8k with MobileNetV2 features in place of COCO
     quick                     small, on the embedded dataset
 
 The paper leaves open, and these are the values here: B = 128 (Pearson's correlation is one of the
@@ -72,7 +74,11 @@ def get_config(argument: str = "") -> ConfigDict:
         "ptb", min_count=4, max_length=40, markers="sentence", unknown="drop"
     )
     config.optimizer = base.adam(1e-3)
-    config.evals = {"coco": base.boards(every="1 epochs"), "sts": sentence_pairs()}
+    config.evals = {
+        "coco": base.boards(every="1 epochs"),
+        "coco_test": sentence_pairs("coco_captions", "im2txt_test_pairs"),
+        "sts": sentence_pairs("semeval_sts", "pairs", data_dir="", manual_dir=""),
+    }
     config.select.metric = "sts/avg2016/pearson"
     config.checkpoint.every = "1 epochs"
     for name in argument.split(","):
@@ -80,11 +86,11 @@ def get_config(argument: str = "") -> ConfigDict:
     return config
 
 
-def sentence_pairs() -> dict:
-    """An evaluator of SemEval's sentence pairs, 2012 to 2016."""
+def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
+    """An evaluator of sentence pairs; the folders are those of the run unless they are given."""
     return {
         "type": "pairs",
-        "data": {"dataset": "semeval_sts", "config": "pairs", "data_dir": "", "manual_dir": ""},
+        "data": {"dataset": dataset, "config": builder_config, **folders},
         "split": "test",
         "final_split": "test",
         "every": "1 epochs",
@@ -149,6 +155,32 @@ def task(label: str, settings: dict) -> Callable[[ConfigDict], ConfigDict]:
     return change
 
 
+def word_level(config: ConfigDict) -> ConfigDict:
+    """Every step compares an image with one word of its caption."""
+    config.name += "_word_level"
+    config.data.text.markers = "none"
+    config.data.text.augment = {"keep": 1}
+    return config
+
+
+def flickr8k(config: ConfigDict) -> ConfigDict:
+    """Stored features of 6,030 images that SemEval does not describe, one caption each."""
+    config.name += "_flickr8k"
+    config.total_steps = "60 epochs"
+    config.model.image.encoder = {"name": "precomputed", "features": 1280, "input_norm": "none"}
+    config.freeze, config.init_from.published, config.frozen_features.sides = (), (), ()
+    config.data.dataset, config.data.config = "flickr8k", "features_one_caption_unseen"
+    config.data.image.size = 0
+    config.evals = {
+        "flickr8k_test": sentence_pairs("flickr8k", "test_pairs"),
+        "sts": config.evals.sts,
+    }
+    for evaluator in config.evals.values():
+        evaluator.every = "20 epochs"
+    config.checkpoint.every = "20 epochs"
+    return config
+
+
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored features of a small random CNN, and the embedded dataset's own rated captions."""
     sts = config.evals.sts
@@ -156,12 +188,7 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.model.image.encoder = base.small_convnet()
     config.data.text.min_count, config.data.text.max_length = 1, 32
     config.evals.sts = sts
-    config.evals.sts.data = {
-        "dataset": "crisscrossed_shapes",
-        "config": "rated_captions",
-        "data_dir": "",
-        "manual_dir": "",
-    }
+    config.evals.sts.data.update(dataset="crisscrossed_shapes", config="rated_captions")
     config.evals.sts.split, config.evals.sts.every = "validation", 25
     return config
 
@@ -185,5 +212,7 @@ VARIANTS = {
     "skt_0.2": task("skt_0.2", shuffled("soft_kendall", alpha=0.2)),
     "skt_1": task("skt_1", shuffled("soft_kendall", alpha=1.0)),
     "skt_5": task("skt_5", shuffled("soft_kendall", alpha=5.0)),
+    "word_level": word_level,
+    "flickr8k": flickr8k,
     "quick": quick,
 }

@@ -1,5 +1,6 @@
 """Word tokenizers against lookups spelled out one text at a time."""
 
+import collections
 import csv
 import gzip
 import subprocess
@@ -112,6 +113,22 @@ def test_the_seed_decides_and_nothing_else():
     assert len({tuple(row) for row in rows}) > 3
     # Evaluation hands over no seeds.
     assert _augmented(config, texts[:1], None)[0] == [texts[0].split()]
+
+
+def test_some_tokens_of_a_caption_are_kept():
+    texts = ["a b c d"] * 2000
+    seeds = np.stack([np.arange(2000), np.full(2000, 5)], axis=1)
+    config = TextConfig(tokenizer="ptb", augment=TokenAugmentConfig(keep=1))
+    rows, _ = _augmented(config, texts, seeds)
+    counts = collections.Counter(token for row in rows for token in row)
+    assert {len(row) for row in rows} == {1}
+    for token in "abcd":
+        assert 450 < counts[token] < 550
+    # In their order, and short captions as they are; deletion comes first.
+    config = TextConfig(tokenizer="ptb", augment=TokenAugmentConfig(keep=3, delete=0.5))
+    rows, _ = _augmented(config, ["a b c d", "a b c d e f g h", "a"] * 50, seeds[:150])
+    assert all(row == sorted(row) for row in rows)
+    assert [len(row) for row in rows[:3]] == [2, 3, 1]
 
 
 def test_word_pieces_are_augmented_between_their_markers():

@@ -15,11 +15,13 @@ from xmodal.preprocessing.words import find_row, split_words
 
 @dataclasses.dataclass(frozen=True)
 class TokenAugmentConfig:
-    """Random changes of training captions: those of PCME, or those of VSE-infinity.
+    """Random changes of training captions: those of PCME and VETE, or those of VSE-infinity.
 
     Attributes:
       unknown: probability of each token to become the unknown token (PCME).
       delete: share of the tokens of a caption, rounded down, that is deleted afterwards (PCME).
+      keep: tokens that are left of a caption afterwards, markers aside; 0 for all (VETE trains on
+        single words with 1).
       change: probability of each word to be masked, replaced or deleted (VSE-infinity).
       mask: share of the changed words of which every piece becomes the mask token.
       replace: share of the changed words of which every piece becomes any entry of the vocabulary.
@@ -29,16 +31,18 @@ class TokenAugmentConfig:
 
     unknown: float = setting(0.0, at_least=0, at_most=1)
     delete: float = setting(0.0, at_least=0, at_most=1)
+    keep: int = setting(0, at_least=0)
     change: float = setting(0.0, at_least=0, at_most=1)
     mask: float = setting(0.5, at_least=0, at_most=1)
     replace: float = setting(0.1, at_least=0, at_most=1)
     change_markers: bool = False
 
     def __post_init__(self) -> None:
-        if self.change and (self.unknown or self.delete):
+        if self.change and (self.unknown or self.delete or self.keep):
             raise UserError(
                 f"config.data.text.augment.change={self.change} is one way to change captions, "
-                f"unknown={self.unknown} and delete={self.delete} are another; set one to 0."
+                f"unknown={self.unknown}, delete={self.delete} and keep={self.keep} are another; "
+                "set one to 0."
             )
         if self.mask + self.replace > 1:
             raise UserError(
@@ -194,11 +198,11 @@ class Tokenizer:
         """Returns ids with some made unknown and some deleted; the seed decides."""
         replaced, order = _random_bits(seed, 2 * len(ids)).reshape(2, -1)
         uniform = _to_uniform(replaced)
-        deleted = set(np.argsort(order)[: int(config.delete * len(ids))].tolist())
+        deleted = int(config.delete * len(ids))
+        kept = np.argsort(order)[deleted:][: config.keep or None]
         return [
-            self._unknown if uniform[place] < config.unknown else token
-            for place, token in enumerate(ids)
-            if place not in deleted
+            self._unknown if uniform[place] < config.unknown else ids[place]
+            for place in sorted(kept.tolist())
         ]
 
 
