@@ -8,9 +8,8 @@ from absl import logging
 from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
 from xmodal.atomic import replacing
-from xmodal.data.columns import ragged
 from xmodal.data.config import DataConfig, parse
-from xmodal.data.sources import Source
+from xmodal.data.sources import Source, read_captions
 from xmodal.preprocessing import TextConfig, Tokenizer, make_tokenizer, read_vocabulary
 from xmodal.preprocessing.tokenizers import needs_mask, word_splitter
 from xmodal.preprocessing.vocabulary import MASK, learn_words
@@ -43,9 +42,9 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
     source = Source(config, "train", ["captions"])
     path = source.folder / _file_name(text)
     if not path.exists():
-        captions = ragged(source.get(["captions"])["captions"]).values
+        captions = read_captions(config, "train")
         logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
-        vocabulary = learn_vocabulary([caption.decode() for caption in captions], text)
+        vocabulary = learn_vocabulary(captions, text)
         with replacing(path) as file:
             file.write("".join(f"{token}\n" for token in vocabulary).encode())
     return read_vocabulary(path)

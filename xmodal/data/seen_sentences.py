@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_prep.same_text import text_key
-from xmodal.data.columns import ragged
-from xmodal.data.config import DataConfig, parse
+from xmodal.data.config import DataConfig
 from xmodal.data.eval_split import EvalSplit
-from xmodal.data.sources import Source
+from xmodal.data.sources import read_captions
 
 
 class Seen(NamedTuple):
@@ -34,10 +33,7 @@ def count_seen(
     Raises:
       DatasetMissingError: the training dataset is not there.
     """
-    captions = ragged(
-        Source(parse(config), train_split, ["captions"]).get(["captions"])["captions"]
-    )
-    known = {text_key(text.decode("utf-8", "ignore")) for text in captions.values}
+    known = {text_key(text) for text in read_captions(config, train_split)}
     sets = np.asarray(split.labels["set"])[split.caption_rows]
     keys = np.array([text_key(text) for text in split.caption_texts], object)
     found = {}

@@ -149,6 +149,17 @@ class Source:
                 advance(len(rows))
 
 
+def read_captions(config: Mapping[str, Any] | DataConfig, split: str) -> list[str]:
+    """Returns every caption of a split, in the order of its records.
+
+    Raises:
+      UserError: the dataset has no such split, or no captions.
+      DatasetMissingError: it is not prepared.
+    """
+    captions = Source(parse(config), split, ["captions"]).get(["captions"])["captions"]
+    return [text.decode("utf-8", "ignore") for text in columns_lib.ragged(captions).values]
+
+
 def needed_columns(config: DataConfig) -> list[str]:
     """Returns the columns that training batches and evaluation splits of a config read."""
     needs = ["image_id"]

@@ -1,6 +1,7 @@
 """Texts to padded ids by the tokenizer that `config.data.text` names."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -11,6 +12,8 @@ from xmodal.preprocessing import treebank
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
 from xmodal.preprocessing.words import find_row, split_words
+
+_REMEMBERED = 2**17  # texts whose ids a word tokenizer keeps, below 100 MB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Tokenizer:
         vocabulary: Sequence[str],
         config: TextConfig,
         *,
-        ids_of: Callable[[str], list[int]],
+        ids_of: Callable[[str], Sequence[int]],
         groups_of: Callable[[str], Iterable[Sequence[int]]],
         markers: tuple[str, str] | None,
         pad: str,
@@ -171,7 +174,7 @@ class Tokenizer:
         ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
         return ids, mask.astype(np.int32)
 
-    def _marked(self, ids: list[int]) -> list[int]:
+    def _marked(self, ids: Sequence[int]) -> list[int]:
         most = self._length - len(self._start) - len(self._end)
         return [*self._start, *ids[:most], *self._end]
 
@@ -194,7 +197,9 @@ class Tokenizer:
                 ids += replacements
         return ids if config.change_markers else self._marked(ids)
 
-    def _augmented(self, ids: list[int], seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
+    def _augmented(
+        self, ids: Sequence[int], seed: np.ndarray, config: TokenAugmentConfig
+    ) -> list[int]:
         """Returns ids with some made unknown and some deleted; the seed decides."""
         replaced, order = _random_bits(seed, 2 * len(ids)).reshape(2, -1)
         uniform = _to_uniform(replaced)
@@ -263,11 +268,13 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
         split, find = word_splitter(config), dict.get
     unknown = _require(rows, UNKNOWN) if config.unknown == "token" else None
 
-    def ids_of(text: str) -> list[int]:
+    # A caption comes once per epoch, and cutting it takes longer than all the rest of a batch.
+    @functools.lru_cache(_REMEMBERED)
+    def ids_of(text: str) -> tuple[int, ...]:
         found = [find(rows, word) for word in split(text)]
         if unknown is None:
-            return [row for row in found if row is not None]
-        return [unknown if row is None else row for row in found]
+            return tuple(row for row in found if row is not None)
+        return tuple(unknown if row is None else row for row in found)
 
     return Tokenizer(
         vocabulary,
