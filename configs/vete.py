@@ -25,8 +25,8 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
 The paper leaves open, and these are the values here: B = 128 (Pearson's correlation is one of the
 batch), rate 1e-3 without decay, no dropout of words, one recurrent layer of 128, no bias of the
 linear map, margin 0.2 of the rank loss (Kiros et al.), filters of Kim's code, words seen four times
-(im2txt); unknown words are dropped by the bag of words and one vector to the other encoders. Its
-own values come from a random search of 100 trials by avg2016: `python -m xmodal.sweep`.
+(im2txt); unknown words are dropped by the bag of words and one vector to the other encoders; the
+checkpoint is the last one. Its own values come from a random search of 100 trials by avg2016.
 
 Paper, Pearson, trained on COCO:
                images2014  images2015  COCO-Test  Pin-Test  avg2014  avg2015
@@ -79,7 +79,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "coco_test": sentence_pairs("coco_captions", "im2txt_test_pairs"),
         "sts": sentence_pairs("semeval_sts", "pairs", data_dir="", manual_dir=""),
     }
-    config.select.metric = "sts/avg2016/pearson"
+    config.select.update(metric="sts/avg2016/pearson", mode="last")
     config.checkpoint.every = "1 epochs"
     for name in argument.split(","):
         config = base.variant(config, name, **VARIANTS)

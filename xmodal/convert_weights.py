@@ -36,7 +36,9 @@ def main() -> None:
             save_model(args.output, *made)
             section = made[1].model()
         else:
-            made = convert(args.tower, args.source, args.variant, **allowed, show=print)
+            made = convert(
+                args.tower, args.source, args.variant, args.vocabulary, **allowed, show=print
+            )
             save_tower(args.output, *made)
             section = made[1].side()
     except UserError as error:
@@ -58,7 +60,9 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--variant", default="", help=f"of those that have several: {variants}")
     parser.add_argument(
-        "--vocabulary", default="", help="of a model: its words, unless the source has them"
+        "--vocabulary",
+        default="",
+        help="of a model: its words, unless the source has them; of --tower=words: those to keep",
     )
     for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
         parser.add_argument(
@@ -71,8 +75,6 @@ def _parse() -> argparse.Namespace:
     args = parser.parse_args()
     if not args.source or not args.output:
         parser.error("--source and --output need a path")
-    if args.vocabulary and not args.model:
-        parser.error("--vocabulary goes with --model")
     return args
 
 

@@ -50,7 +50,16 @@ ARGUMENTS = {
         "quick_k1",
     ],
     "quickstart": ["", "i2t", "t2t"],
-    "vete": ["", "gru", "lstm", "cnn,rank", "quick", "gru,covariance,quick", "cnn,rank,quick"],
+    "vete": [
+        "",
+        "gru",
+        "lstm",
+        "cnn,rank",
+        "quick",
+        "gru,covariance,quick",
+        "cnn,rank,quick",
+        "word_level,flickr8k",
+    ],
     "vse0": ["", "finetuned", "quick"],
     "vse_infinity": [
         "",

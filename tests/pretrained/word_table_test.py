@@ -5,6 +5,7 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.pretrained import embed_texts, load_word_vectors, word_table
+from xmodal.pretrained.converters import convert
 
 LINES = [
     ("the", [1.0, 2.0]),
@@ -48,6 +49,21 @@ def test_words_that_are_left_out_change_no_text(glove):
     theirs = embed_texts(texts, words)
     np.testing.assert_array_equal(ours[0], theirs[0])
     assert ours[1] == theirs[1]
+
+
+def test_words_of_a_vocabulary_are_kept(glove, tmp_path):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("<pad>\n<unk>\ndog\ncow\ncafé\n", encoding="utf-8")
+    arrays, description, _ = convert("words", glove, "", str(vocabulary))
+    assert description.files["vocab.txt"] == "dog\ncafé\n"
+    np.testing.assert_array_equal(arrays["params/encoder/table"], [[3, 4], [0, -1]])
+    vocabulary.write_text("cow\nox\n")
+    with pytest.raises(UserError, match=r"glove.txt has no word of .*vocab.txt with a vector"):
+        convert("words", glove, "", str(vocabulary))
+    with pytest.raises(UserError, match=r"vocab.txt chooses words of a table, not of bert"):
+        convert("bert", glove, "", str(vocabulary))
+    with pytest.raises(UserError, match="There is no vocabulary at none.txt"):
+        convert("words", glove, "", "none.txt")
 
 
 def test_a_table_of_another_size_is_refused(glove):

@@ -66,9 +66,16 @@ def save(folder, states, metrics=None, **options):
 def test_the_last_few_and_the_best_are_kept(tmp_path):
     scores = {0: 20.0, 1: 40.0, 2: 10.0, 4: 30.0}
     metrics = {step: {BEST: score, "shapes/t2t/recall@1": 99.0} for step, score in scores.items()}
-    for mode, best in (("max", 1), ("min", 2)):
+    for mode, best in (("max", 1), ("min", 2), ("last", 4)):
         save(tmp_path / mode, map(make_state, range(6)), metrics, keep_last=2, mode=mode)
-        assert checkpoints.steps(str(tmp_path / mode)) == [best, 4, 5]
+        assert checkpoints.steps(str(tmp_path / mode)) == sorted({best, 4, 5})
+        config = tiny.make_config()
+        config.select.metric, config.select.mode = BEST, mode
+        checkpoints.save_config(str(tmp_path / mode), config)
+        assert checkpoints.best_step(str(tmp_path / mode)) == best
+    saver = make_saver(tmp_path / "last", mode="last")
+    assert saver.best_step == 4  # 5 was not evaluated
+    saver.close()
 
 
 @pytest.mark.parametrize("devices", [1, 2, 8])

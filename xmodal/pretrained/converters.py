@@ -29,19 +29,21 @@ class Converter:
       describe: (source, variant) -> the tower the source is for; a `UserError` where it is of
         another architecture or computes something that our encoder does not.
       convert: (arrays, **keywords of the encoder) -> our flat names and arrays, and the report.
-      load: reads the files at a path.
+      load: reads the files at a path; of those that take a vocabulary, also its file.
       variants: names that `describe` takes; empty where there is no choice.
       expected_missing: regular expressions of our names that no published file holds.
       expected_unexpected: regular expressions of the source's names that the encoder has no use
         for.
+      takes_vocabulary: whether `--vocabulary` can choose among its words.
     """
 
     describe: Callable[[Source, str], Description]
     convert: Callable[..., tuple[dict[str, np.ndarray], Report]]
-    load: Callable[[str | os.PathLike], Source] = load_source
+    load: Callable[..., Source] = load_source
     variants: tuple[str, ...] = ()
     expected_missing: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
+    takes_vocabulary: bool = False
 
 
 CONVERTERS: Mapping[str, Converter] = {
@@ -76,6 +78,7 @@ CONVERTERS: Mapping[str, Converter] = {
         lambda source, variant: word_table.describe_words(source),
         word_table.convert_words,
         load=word_table.load_word_table,
+        takes_vocabulary=True,
     ),
 }
 """By the name of the encoder."""
@@ -85,6 +88,7 @@ def convert(
     tower: str,
     path: str | os.PathLike,
     variant: str = "",
+    vocabulary: str = "",
     *,
     allow_missing: Collection[str] = (),
     allow_unexpected: Collection[str] = (),
@@ -96,6 +100,7 @@ def convert(
       tower: key of `CONVERTERS`.
       path: see `sources.load_source`.
       variant: one of the converter's variants, where it has any.
+      vocabulary: file of the only words to keep of a table of words; "" for all.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
@@ -109,7 +114,9 @@ def convert(
     """
     converter = lookup("--tower", tower, CONVERTERS)
     check_variant(tower, variant, converter.variants)
-    source = converter.load(path)
+    if vocabulary and not converter.takes_vocabulary:
+        raise UserError(f"--vocabulary={vocabulary} chooses words of a table, not of {tower}.")
+    source = converter.load(path, vocabulary) if vocabulary else converter.load(path)
     description = converter.describe(source, variant)
     keywords = {key: value for key, value in description.encoder.items() if key != "name"}
     try:

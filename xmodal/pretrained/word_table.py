@@ -10,25 +10,31 @@ from xmodal.config import UserError
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.report import Mapper, Report
 from xmodal.pretrained.sources import Source
+from xmodal.pretrained.vocabularies import read_words
 from xmodal.pretrained.word_vectors import load_word_vectors
 
 
-def load_word_table(path: str | os.PathLike) -> Source:
+def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> Source:
     """Returns a file of word vectors as a source, see `load_word_vectors`.
 
     Words with blanks in them, of which some published files have a few, are left out: no text is
     ever cut into such words, and a vocabulary has one word per line.
 
+    Args:
+      path: see `load_word_vectors`.
+      vocabulary: file of the only words to keep, see `vocabularies.read_words`; "" for all.
+
     Returns:
       A source with the array `vectors` and the words as `vocab.txt`.
 
     Raises:
-      UserError: the file cannot be read, or has no word.
+      UserError: a file cannot be read, or no word is left.
     """
-    table = load_word_vectors(path)
+    table = load_word_vectors(path, read_words(vocabulary) if vocabulary else None)
     rows = {word: row for word, row in table.rows.items() if word.split() == [word]}
     if not rows:
-        raise UserError(f"{path} has no word with a vector.")
+        kept = f" of {vocabulary}" if vocabulary else ""
+        raise UserError(f"{path} has no word{kept} with a vector.")
     vectors = table.vectors
     if len(rows) < len(vectors):
         vectors = vectors[list(rows.values())]

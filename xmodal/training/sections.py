@@ -86,18 +86,19 @@ class SelectConfig:
     Attributes:
       metric: tag of an evaluator's metric; "" is the usual one of the first evaluator that has any
         for its dataset: the mean R@10 of its first board.
-      mode: whether the highest ("max") or the lowest ("min") value is the best.
+      mode: whether the highest ("max") or the lowest ("min") value is the best; "last" takes the
+        last checkpoint that has the metric.
     """
 
     metric: str = ""
-    mode: str = setting("max", one_of=("max", "min"))
+    mode: str = setting("max", one_of=("max", "min", "last"))
 
     def score(self, metrics: Mapping[str, float]) -> float:
         """Returns a number that is higher for better metrics, -inf for NaN or without the tag."""
         value = metrics.get(self.metric, math.nan)
         if math.isnan(value):
             return -math.inf
-        return value if self.mode == "max" else -value
+        return {"max": value, "min": -value, "last": 0.0}[self.mode]
 
 
 @dataclasses.dataclass(frozen=True)
