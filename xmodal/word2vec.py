@@ -18,6 +18,7 @@ from absl import flags, logging
 
 from xmodal import binary
 from xmodal.config import UserError
+from xmodal.console import quietly
 
 flags.adopt_module_key_flags(binary)
 OUTPUT = flags.DEFINE_string("output", None, "File of the vectors, in GloVe's text format.")
@@ -91,7 +92,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = binary.read_config()
     find_gensim()
-    with binary.quietly():
+    with quietly():
         from xmodal import data
     from xmodal.evals.reports.files import check_writable, write_files
     from xmodal.preprocessing.words import split_words
