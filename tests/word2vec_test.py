@@ -45,7 +45,7 @@ def test_without_gensim_the_command_says_what_to_install(own_flags, tmp_path, mo
     monkeypatch.setitem(sys.modules, "gensim.models", None)
     output = tmp_path / "vectors.txt"
     monkeypatch.setattr(
-        sys, "argv", ["word2vec", "--config=configs/quickstart.py", f"--output={output}"]
+        sys, "argv", ["word2vec", "--config=configs/quickstart.py", f"--vectors={output}"]
     )
     flags.FLAGS.unparse_flags()
     with pytest.raises(SystemExit) as raised:
@@ -64,7 +64,7 @@ def test_the_command_writes_the_words_of_the_captions(own_flags, few_shapes, tmp
             "word2vec",
             "--config=configs/quickstart.py",
             f"--config.data.data_dir={few_shapes}",
-            f"--output={output}",
+            f"--vectors={output}",
             "--width=8",
             "--epochs=2",
         ],

@@ -1,6 +1,6 @@
 r"""Learns word vectors from training captions by gensim's Word2Vec, the text-only baseline of VETE.
 
-    python -m xmodal.word2vec --config=configs/vete.py --output=word2vec.txt
+    python -m xmodal.word2vec --config=configs/vete.py --vectors=word2vec.txt
     python -m xmodal.convert_weights --tower=words --source=word2vec.txt --output=weights/word2vec
     python -m xmodal.eval_main --config=configs/sts.py:bow \
         --config.init_from.towers.text=weights/word2vec --config.data.manual_dir=STS --output=OUT
@@ -21,7 +21,7 @@ from xmodal.config import UserError
 from xmodal.console import quietly
 
 flags.adopt_module_key_flags(binary)
-OUTPUT = flags.DEFINE_string("output", None, "File of the vectors, in GloVe's text format.")
+VECTORS = flags.DEFINE_string("vectors", None, "File to write, in GloVe's text format.")
 WIDTH = flags.DEFINE_integer("width", 128, "Of the vectors.", lower_bound=1)
 WINDOW = flags.DEFINE_integer("window", 5, "Words on either side.", lower_bound=1)
 MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", lower_bound=1)
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> None:
     from xmodal.evals.reports.files import check_writable, write_files
     from xmodal.preprocessing.words import split_words
 
-    output = str(OUTPUT.value)
+    output = str(VECTORS.value)
     folder, name = os.path.split(output)
     check_writable(folder or ".")
     captions = data.read_captions(config.data.to_dict(), config.train_split)
@@ -116,5 +116,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "output"])
+    flags.mark_flags_as_required(["config", "vectors"])
     binary.run(main)

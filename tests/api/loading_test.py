@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
-from tiny_model import SECTION, TEXT, WORDS, make_texts, make_weights
+from tiny_dual_encoder import SECTION, TEXT, WORDS, make_texts, make_weights
 
 import xmodal
 from xmodal.pretrained.folder import Description, save_tower

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import PIL.Image
 import pytest
-from tiny_model import FEATURES, WIDTH, WORDS, make_model, make_texts
+from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_model, make_texts
 
 from xmodal.api import items
 from xmodal.api import model as model_module

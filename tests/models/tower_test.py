@@ -19,6 +19,7 @@ ENCODER_OPTIONS = {
     "precomputed": ({"features": (3, 6), "hidden": (8,)}, REGIONS, 8),
     "resnet": ({}, PIXELS, 2048),
     "rnn": ({"vocab_size": 9, "width": 4, "bidirectional": True}, TEXT, 8),
+    "textcnn": ({"vocab_size": 9, "windows": (2, 3), "maps": 4, "embedding_width": 6}, TEXT, 8),
     "words": ({"vocab_size": 9, "width": 8}, TEXT, 8),
 }
 HEAD_OPTIONS = {

@@ -133,9 +133,14 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
     assert made.sides["text"].head["source"] == "last"
     assert made.sides["image"].head["embeddings"] == 2
     assert read_words(tmp_path / "made/text/vocab.txt") == WORDS
-    for command in (["--vocabulary=x", "--tower=bert"], ["--tower=bert", "--model=pvse"], []):
+    refused = [
+        (["--vocabulary=x", "--tower=bert"], "chooses words of a table, not of bert"),
+        (["--tower=bert", "--model=pvse"], "2"),
+        ([], "2"),
+    ]
+    for command, message in refused:
         monkeypatch.setattr(sys, "argv", ["c", *command, "--source=x", "--output=y"])
-        with pytest.raises(SystemExit, match="2"):
+        with pytest.raises(SystemExit, match=message):
             convert_weights.main()
     command = ["--model=pvse", "--variant=new", "--source=x", f"--output={tmp_path}/y"]
     monkeypatch.setattr(sys, "argv", ["convert_weights", *command])
