@@ -7,7 +7,7 @@ each other. Every caption carries its content as a partial scene graph.
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -32,15 +32,6 @@ class Caption:
 
     text: str
     content: Content
-
-
-# Topic -> whether a caption raises it.
-TOPICS: Mapping[str, Callable[[Caption], bool]] = {
-    "count": lambda caption: caption.content.count is not None,
-    "position": lambda caption: any(item.row or item.column for item in caption.content.items),
-    "relation": lambda caption: bool(caption.content.relations),
-    "background": lambda caption: caption.content.background != Background(),
-}
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[Caption]:

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep.building.records import Record
-from data_prep.crisscrossed_shapes.captions import DESCRIBERS, TOPICS, Caption, describe
+from data_prep.crisscrossed_shapes.captions import DESCRIBERS, Caption, describe
+from data_prep.crisscrossed_shapes.coherence import RELATIONS, relate
 from data_prep.crisscrossed_shapes.graph import Scene, full_content
 from data_prep.crisscrossed_shapes.matches import find_matches
 from data_prep.crisscrossed_shapes.ratings import RatedPairs, rate_split
@@ -36,7 +37,8 @@ class Builder(RandomAccessBuilder):
         tfds.core.BuilderConfig(name="images", description="Images and captions."),
         tfds.core.BuilderConfig(name="ratings", description="Pairs rated by simulated raters."),
         tfds.core.BuilderConfig(
-            name="relations", description="Images with one caption each, and the topics it raises."
+            name="coherence",
+            description="Images with one caption each, and how it relates to the image.",
         ),
         tfds.core.BuilderConfig(
             name="rated_captions", description="The rated pairs of captions, with both texts."
@@ -57,11 +59,11 @@ class Builder(RandomAccessBuilder):
             return positive_features()
         if self.builder_config.name == "rated_captions":
             return sentence_pair_features()
-        with_topics = self.builder_config.name == "relations"
-        return captioned_image_features(image, relations=len(TOPICS) if with_topics else 0)
+        related = self.builder_config.name == "coherence"
+        return captioned_image_features(image, relations=len(RELATIONS) if related else 0)
 
     def _metadata(self) -> dict[str, Any]:
-        return {"relations": list(TOPICS)} if self.builder_config.name == "relations" else {}
+        return {"relations": list(RELATIONS)} if self.builder_config.name == "coherence" else {}
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
@@ -90,7 +92,7 @@ class Builder(RandomAccessBuilder):
         return {
             split: self._examples(scenes, first_id)
             for (split, scenes), first_id in splits
-            if self.builder_config.name in _CAPTIONED or split != "train"
+            if self.builder_config.name in ("images", "coherence") or split != "train"
         }
 
     def _examples(self, scenes: Sequence[Scene], first_id: int) -> Iterator[Record]:
@@ -107,8 +109,11 @@ class Builder(RandomAccessBuilder):
             render(scene, np.random.default_rng((self.SEED, 1, image_id)))
             for image_id, scene in zip(image_ids, scenes, strict=True)
         ]
-        if self.builder_config.name in _CAPTIONED:
-            yield from _CAPTIONED[self.builder_config.name](image_ids, images, captions)
+        if self.builder_config.name == "images":
+            yield from _captioned_images(image_ids, images, captions)
+            return
+        if self.builder_config.name == "coherence":
+            yield from self._coherent_pairs(image_ids, images, scenes, captions)
             return
         rng = np.random.default_rng((self.SEED, 3, first_id))
         rated = rate_split(scenes, captions, np.stack(images), rng)
@@ -116,6 +121,30 @@ class Builder(RandomAccessBuilder):
             yield from _rated_pairs(first_id, rated)
         else:
             yield from _rated_captions(captions, rated)
+
+    def _coherent_pairs(
+        self,
+        image_ids: Sequence[int],
+        images: Sequence[np.ndarray],
+        scenes: Sequence[Scene],
+        captions: Sequence[Sequence[Caption]],
+    ) -> Iterator[Record]:
+        """Yields every image with one caption, which stands for that of a describer in turn."""
+        for place, image_id in enumerate(image_ids):
+            describer = image_id % DESCRIBERS
+            foreign = captions[place - 1][describer]
+            rng = np.random.default_rng((self.SEED, 4, image_id))
+            caption = relate(scenes[place], captions[place][describer], foreign, rng)
+            yield (
+                image_id,
+                {
+                    "image": png(images[place]),
+                    "image_id": image_id,
+                    "captions": [caption.text],
+                    "caption_ids": [image_id * DESCRIBERS + describer],
+                    "relations": np.array(caption.relations, np.int32),
+                },
+            )
 
 
 def _captioned_images(
@@ -129,26 +158,6 @@ def _captioned_images(
                 "image_id": image_id,
                 "captions": [caption.text for caption in group],
                 "caption_ids": [image_id * DESCRIBERS + k for k in range(DESCRIBERS)],
-            },
-        )
-
-
-def _images_with_topics(
-    image_ids: Sequence[int], images: Sequence[np.ndarray], captions: Sequence[Sequence[Caption]]
-) -> Iterator[Record]:
-    """Yields every image with the caption of one of the describers in turn."""
-    for image_id, image, group in zip(image_ids, images, captions, strict=True):
-        describer = image_id % DESCRIBERS
-        yield (
-            image_id,
-            {
-                "image": png(image),
-                "image_id": image_id,
-                "captions": [group[describer].text],
-                "caption_ids": [image_id * DESCRIBERS + describer],
-                "relations": np.array(
-                    [raises(group[describer]) for raises in TOPICS.values()], np.int32
-                ),
             },
         )
 
@@ -176,9 +185,6 @@ def _matches(
                     "unreachable_ids": (),
                 },
             )
-
-
-_CAPTIONED = {"images": _captioned_images, "relations": _images_with_topics}
 
 
 def _rated_captions(

@@ -17,9 +17,11 @@ from xmodal.training import checkpoints, loop, run, schedules, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.
-OTHERS = {"base", "cxc", "itm", "baselines", "finetune", "released", "sts"}
+OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
+    "cmcm_cite": ["", "q5"],
+    "cmcm_clue": ["", "base", "no_attn", "cosine", "story", "quick", "quick,base", "quick,story"],
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
     "flickr8k_itm": [

@@ -21,7 +21,7 @@ PAPERS = {
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
     "vete:lstm,skt_5,quick": ["sts/c2c_isim/pearson"],
     "vete:cnn,rank,quick": ["sts/c2c_isim/pearson"],
-    "cmcm_clue": ["pools/t2i/median_rank", "relations/count/average_precision"],
+    "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],
     "pvse": ["shapes/i2t/recall@10"],
 }

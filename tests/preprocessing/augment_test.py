@@ -89,6 +89,20 @@ def test_a_smallest_area_below_that_of_the_released_recipe():
         assert 0.008 <= height * width / 60_000 <= 0.052
 
 
+@pytest.mark.parametrize(("height", "width"), [(40, 71), (71, 40), (33, 33)])
+def test_the_largest_square_is_anywhere(height, width):
+    config = AugmentConfig(square=True, area=(0.1, 0.2))
+    seeds = np.stack([np.arange(400), np.full(400, 7)], axis=1)
+    windows = [draw(seed, height, width, config).window for seed in seeds]
+    side = min(height, width)
+    assert {window[2:] for window in windows} == {(side, side)}
+    places = {window[:2] for window in windows}
+    assert places == {(top, left) for top in range(height - side + 1)
+                      for left in range(width - side + 1)}  # fmt: skip
+    with pytest.raises(UserError, match="square and sides=.* exclude each other"):
+        AugmentConfig(square=True, sides=(0.6, 1.0))
+
+
 def test_both_sides_of_a_crop_may_keep_one_share():
     """VSE-infinity: u from U(0.6, 1), the window anywhere."""
     config = AugmentConfig(sides=(0.6, 1.0), area=(0.1, 0.2))

@@ -13,7 +13,7 @@ from xmodal.config import UserError
 from xmodal.preprocessing import TextConfig, TokenAugmentConfig, make_tokenizer
 from xmodal.preprocessing.treebank import split_nltk, split_ptb
 from xmodal.preprocessing.vocabulary import learn_words
-from xmodal.preprocessing.words import split_words
+from xmodal.preprocessing.words import split_at_spaces, split_words
 
 WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]
 TEXTS = [
@@ -50,6 +50,25 @@ def test_ids_of_published_words_equal_the_rule_spelled_out(lower_case):
     # The second lookup matters: "The" and "DOG" are known in lower case only.
     assert ids[0, 0] == (1 if lower_case else 0)
     assert mask[1].tolist() == ([1, 1, 1, 0] if lower_case else [1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A dog, running.  (Fast)", ["A", "dog", ",", "running", ".", "(", "Fast", ")", ""]),
+        (r"one \t two", ["one", "", "", "two"]),
+        (r"a\nb  c", ["a", "b", "c"]),
+        (r"x\xa0 y-z", ["x", "y-z"]),
+        ('"Hi" 50% & me*', ["", '"', "Hi", '"', "50", "%", "&", "me", "*", ""]),
+    ],
+)
+def test_cmcm_cuts_at_single_spaces(text, words):
+    assert split_at_spaces(text) == words
+    config = TextConfig(tokenizer="spaces", lower_case=False, unknown="token", max_length=12)
+    vocabulary = learn_words([text], split_at_spaces, 1)
+    ids, mask = make_tokenizer(config, vocabulary).encode([text, "never seen"])
+    assert [vocabulary[row] for row in ids[0][: mask[0].sum()]] == words
+    assert [vocabulary[row] for row in ids[1][: mask[1].sum()]] == ["<unk>", "<unk>"]
 
 
 @pytest.mark.parametrize("markers", ["none", "sentence"])

@@ -32,6 +32,8 @@ class AugmentConfig:
       aspect: range of the aspect ratio (width over height) of the crop.
       sides: range of a share u; the crop is u x height by u x width, whatever `area` and `aspect`
         say (VSE-infinity). None for crops by area and aspect.
+      square: the crop is the largest square, anywhere in the image, whatever the ranges say (CMCM:
+        torchvision's `Resize` and `RandomCrop` to one size).
       flip: mirror half of the images.
       color: shift luma and chroma at random.
       min_area: share of the image below which no crop goes, whatever `area` says; the released
@@ -44,6 +46,7 @@ class AugmentConfig:
     area: tuple[float, float] = setting((0.67, 1.0), above=0, at_most=1)
     aspect: tuple[float, float] = setting((0.75, 1.33), above=0)
     sides: tuple[float, float] | None = setting(None, above=0, at_most=1)
+    square: bool = False
     flip: bool = True
     color: bool = True
     min_area: float = setting(0.1, at_least=0, at_most=1)
@@ -57,6 +60,10 @@ class AugmentConfig:
                     f"config.data.image.augment.{name} is ({low}, {high}); the lower end comes "
                     "first."
                 )
+        if self.square and self.sides is not None:
+            raise UserError(
+                f"config.data.image.augment.square and sides={self.sides} exclude each other."
+            )
         if self.min_area > self.area[1]:
             raise UserError(
                 f"config.data.image.augment.min_area={self.min_area} is more than the largest area "
@@ -128,9 +135,11 @@ def _draw_window(
     rng: np.random.Generator, height: int, width: int, config: AugmentConfig
 ) -> tuple[int, int, int, int]:
     """Returns the first window that fits, or the whole picture if none of many does."""
-    if config.sides is not None:
-        share = rng.uniform(*config.sides)
+    if config.square or config.sides is not None:
+        share = rng.uniform(*(config.sides or (1, 1)))
         rows, columns = (max(1, int(share * side)) for side in (height, width))
+        if config.square:
+            rows = columns = min(height, width)
         top, left = (int(rng.integers(most, endpoint=True)) for most in
                      (height - rows, width - columns))  # fmt: skip
         return top, left, rows, columns

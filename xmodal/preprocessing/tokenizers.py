@@ -11,7 +11,7 @@ from xmodal.config import UserError, lookup, setting
 from xmodal.preprocessing import treebank
 from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
-from xmodal.preprocessing.words import find_row, split_words
+from xmodal.preprocessing.words import find_row, split_at_spaces, split_words
 
 _REMEMBERED = 2**17  # texts whose ids a word tokenizer keeps, below 100 MB
 
@@ -60,7 +60,8 @@ class TextConfig:
 
     Attributes:
       tokenizer: "wordpiece" for BERT; "ptb" and "nltk" for words by nltk's two Treebank
-        tokenizers; "words" for tables of published word vectors.
+        tokenizers; "spaces" for words as CMCM's authors cut them; "words" for tables of published
+        word vectors.
       vocabulary: path of a vocab.txt, one token per line; "" learns it from the training captions.
       vocabulary_size: number of word pieces to learn; a few per cent more may come out.
       min_count: words that occur less often in the training captions are not learned.
@@ -69,12 +70,13 @@ class TextConfig:
       markers: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word pieces are
         always between `[CLS]` and `[SEP]`.
       max_length: T, ids of a padded text, markers included.
-      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "ptb" and "nltk":
-        lower-case the text; "words": look up in lower case the words unknown as written.
+      lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "ptb", "nltk"
+        and "spaces": lower-case the text; "words": look up in lower case the words unknown as
+        written.
       augment: changes of training captions, None for none.
     """
 
-    tokenizer: str = setting("wordpiece", one_of=("wordpiece", "ptb", "nltk", "words"))
+    tokenizer: str = setting("wordpiece", one_of=("wordpiece", "ptb", "nltk", "spaces", "words"))
     vocabulary: str = ""
     vocabulary_size: int = setting(1024, at_least=1)
     min_count: int = setting(1, at_least=1)
@@ -291,12 +293,14 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
 _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
     "ptb": treebank.split_ptb,
     "nltk": treebank.split_nltk,
+    "spaces": split_at_spaces,
     "words": split_words,
 }
 TOKENIZERS: Mapping[str, Callable[[Sequence[str], TextConfig], Tokenizer]] = {
     "wordpiece": _make_wordpiece,
     "ptb": _make_words,
     "nltk": _make_words,
+    "spaces": _make_words,
     "words": _make_words,
 }
 """By `config.data.text.tokenizer`."""

@@ -20,6 +20,20 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text.replace("\u2019", "'"))
 
 
+# Backslash and letter, two characters, where CITE's and Clue's files have escapes as they are.
+_SPACED = re.compile(r'([,.;()?!&%:*"])')
+
+
+def split_at_spaces(text: str) -> list[str]:
+    """Returns the pieces of a text between spaces, punctuation apart, as CMCM's authors cut them.
+
+    Of several spaces in a row one counts; the two characters "\\t" are a space of their own, so
+    that empty pieces come out, which are words like others; "\\n" cuts as a space does.
+    """
+    text = _SPACED.sub(r" \1 ", text).replace(r"\xa0", "")
+    return re.split(r"\\n| ", re.sub(r" +|\\t", " ", text))
+
+
 def find_row(rows: Mapping[str, int], word: str) -> int | None:
     """Returns the row of a word as written, else in lower case; None if neither is known."""
     row = rows.get(word)

@@ -96,27 +96,26 @@ def test_two_builds_are_the_same_to_the_byte(images, data_dir, tmp_path):
     assert digests(data_dir) == digests(tmp_path)
 
 
-def test_topics_are_those_of_the_one_caption(data_dir, images):
-    builder = build("relations", data_dir)
-    assert list(builder.info.metadata["relations"]) == [
-        "count",
-        "position",
-        "relation",
-        "background",
-    ]
+def test_one_caption_of_every_image_with_its_coherence_relations(data_dir, images):
+    builder = build("coherence", data_dir)
+    names = list(builder.info.metadata["relations"])
+    assert names == ["Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant"]
     examples = list(builder.as_data_source("train"))
     assert len(examples) == SIZES["train"]
     texts = {image["image_id"]: image["captions"] for image in images["train"]}
-    for example in examples:
-        describer = example["image_id"] % 5
-        assert list(example["captions"]) == [texts[example["image_id"]][describer]]
-        assert list(example["caption_ids"]) == [example["image_id"] * 5 + describer]
     labels = np.stack([example["relations"] for example in examples])
-    assert labels.shape == (60, 4)
-    assert set(np.unique(labels)) == {0, 1}
-    # Every topic is raised by some captions and left out by others.
-    assert (labels.min(axis=0) == 0).all()
-    assert (labels.max(axis=0) == 1).all()
+    assert labels.shape == (60, 6)
+    held = dict(zip(names, labels.T.astype(bool), strict=True))
+    assert all(0 < column.sum() < len(column) for column in held.values())
+    # A caption describes the picture, tells a story around it, or is about something else.
+    assert (held["Visible"] ^ held["Story"] ^ held["Irrelevant"]).all()
+    assert not (held["Visible"] & held["Story"]).any()
+    assert held["Visible"][held["Action"]].all()
+    for example, relations in zip(examples, labels, strict=True):
+        describer = example["image_id"] % 5
+        assert list(example["caption_ids"]) == [example["image_id"] * 5 + describer]
+        if relations.tolist() == [1, 0, 0, 0, 0, 0]:
+            assert list(example["captions"]) == [texts[example["image_id"]][describer]]
 
 
 def test_rated_captions_are_the_ratings_with_their_texts(data_dir, images):
