@@ -156,7 +156,7 @@ def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -
 
 
 def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict], ConfigDict]]:
-    changes = {
+    changes: dict[str, Callable[[ConfigDict], ConfigDict]] = {
         "base": lambda config: without_attention(without_relations(config, "base")),
         "cmca": lambda config: without_relations(config, "cmca"),
         "no_attn": without_attention,
