@@ -97,7 +97,7 @@ def relate(
 def _name(speaker: Speaker, scene: Scene) -> str:
     """One item by its shape, often with its color."""
     (item,) = speaker.shuffled(scene.items)[:1]
-    color = item.color if speaker.chance(0.7) else None
+    color = item.color if speaker.chance(0.7) else ""
     return f"the {speaker.words(Item(shape=item.shape, color=color))}"
 
 
