@@ -11,6 +11,7 @@ from typing import Any
 
 # Import paths and not classes: importing a builder imports tensorflow and registers the builder.
 BUILDERS = {
+    "captioned_images": "data_prep.captioned_images.captioned_images_dataset_builder:Builder",
     "cite": "data_prep.cite.cite_dataset_builder:Builder",
     "clue": "data_prep.clue.clue_dataset_builder:Builder",
     "coco_captions": "data_prep.coco_captions.coco_captions_dataset_builder:Builder",

@@ -56,8 +56,11 @@ def build(
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):
         raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
 
+    cls = data_prep.builder_class(name)
+    data_dir = cls.data_dir_of(data_dir, manual_dir)
+
     def make_builder() -> Any:
-        return data_prep.builder_class(name)(config=config, data_dir=data_dir, min_kept=min_kept)
+        return cls(config=config, data_dir=data_dir, min_kept=min_kept)
 
     settings = tfds.download.DownloadConfig(manual_dir=manual_dir)
     tfds.display_progress_bar(sys.stderr.isatty())
@@ -122,6 +125,8 @@ def main() -> None:
             title, message = f"{args.dataset}/{config}", str(error)
             named = args.config or message.startswith(title)
             sys.exit(f"Error: {message}" if named else f"Error: {title}: {message}")
+        if not builder.info.splits:  # optional files that are not there
+            continue
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):
             print(counts_table(builder.info.metadata))

@@ -53,12 +53,12 @@ def _without_warnings() -> Iterator[None]:
 
 
 def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:
-    """Builder configs of a dataset that are prepared."""
+    """Builder configs of a dataset that are prepared, and have records."""
     found = []
     for config in data_prep.builder_class(dataset).builder_configs:
         with contextlib.suppress(NotPreparedError):
-            open_prepared(dataset, config, data_dir)
-            found.append(config)
+            if open_prepared(dataset, config, data_dir).info.splits:
+                found.append(config)
     return found
 
 

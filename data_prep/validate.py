@@ -20,7 +20,9 @@ def main() -> None:
     """Checks the dataset that the command line names."""
     args = _parse()
     found = []
+    cls = data_prep.builder_class(args.dataset)
     try:
+        args.data_dir = cls.data_dir_of(args.data_dir, args.manual_dir)
         for config in _configs(args):
             dataset = Prepared(
                 args.dataset,
@@ -32,7 +34,7 @@ def main() -> None:
             if not args.json:
                 print(f"{found[-1][0]} in {dataset.builder.data_dir}")
                 print(rows.table(found[-1][1]), end="\n\n", flush=True)
-    except NotPreparedError as error:
+    except (NotPreparedError, FileNotFoundError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
     if args.json:
@@ -46,6 +48,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("dataset", choices=sorted(data_prep.BUILDERS))
     parser.add_argument("--config", help="one builder config; by default all that are prepared")
     parser.add_argument("--data_dir", help="where datasets are kept; by default where TFDS does")
+    parser.add_argument("--manual_dir", help="of captioned_images: the folder it was prepared from")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--skip_images",

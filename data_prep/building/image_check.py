@@ -78,6 +78,29 @@ def checked_image(encoded: bytes) -> CheckedImage:
     return CheckedImage(converted.getvalue(), kind)
 
 
+def thumbnail(encoded: bytes, size: int) -> np.ndarray:
+    """Returns a small copy of an image, uint8 [size, size, 3], from which copies can be told.
+
+    Args:
+      encoded: content of the file.
+      size: its height and width; the shape of the image is not kept.
+
+    Raises:
+      BadImageError: the file cannot be decoded, or is far too large.
+    """
+    if not encoded:
+        raise BadImageError("no bytes")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        image = _open(encoded)
+        try:
+            image.draft("RGB", (4 * size, 4 * size))  # JPEGs are decoded at a smaller scale.
+            small = _to_rgb(image).resize((size, size), PIL.Image.Resampling.BILINEAR)
+        except Exception as error:  # see above
+            raise _bad_image(error) from error
+    return np.asarray(small)
+
+
 def _open(encoded: bytes) -> PIL.Image.Image:
     PIL.Image.init()
     try:

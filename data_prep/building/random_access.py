@@ -67,6 +67,20 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         del config
         return {}
 
+    @classmethod
+    def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
+        """Returns where a dataset of these files is kept: `data_dir` unless it depends on them.
+
+        Args:
+          data_dir: where datasets are kept; None for TFDS's own place.
+          manual_dir: folder of the files that were fetched by hand.
+
+        Raises:
+          FileNotFoundError: there is no such folder, and the place depends on it.
+        """
+        del manual_dir
+        return data_dir
+
     def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         """The records of every split.
 

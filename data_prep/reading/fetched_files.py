@@ -43,6 +43,7 @@ class Fetched:
       error: why there is no image; "" if there is one.
       read: gives the bytes of the image; to be called before the next image is asked for. Raises
         `BadImageError` if the archive ends before the image does.
+      text: content of the text file of the same name beside the image.
     """
 
     where: str
@@ -51,6 +52,7 @@ class Fetched:
     caption: str
     error: str
     read: Callable[[], bytes]
+    text: bytes = b""
 
 
 def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
@@ -80,6 +82,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                     caption=_text(meta, "caption"),
                     error="",
                     read=_member_reader(archive, image),
+                    text=_read_member(archive, endings.get(".txt")),
                 )
             # A reader takes damage in the middle for the end; the true end is a block of zeros.
             archive.fileobj.seek(archive.offset)
@@ -159,7 +162,7 @@ def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
     """Reads loose images, in the folder or in folders below it, in the order of their names.
 
     Links to folders are followed. A json file of the same name beside an image may tell its url and
-    caption.
+    caption, a text file its captions.
 
     Args:
       folder: the folder; files with other endings than those of images are passed over.
@@ -175,6 +178,7 @@ def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
             meta: Mapping[str, Any] = {}
             if f"{stem}.json" in known:
                 meta = _parse_json(path.with_suffix(".json").read_bytes())
+            text = next((path.with_suffix(e) for e in (".txt", ".TXT") if stem + e in known), None)
             relative = path.relative_to(folder).as_posix()
             yield Fetched(
                 where=f"{where}/{relative}",
@@ -183,6 +187,7 @@ def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
                 caption=_text(meta, "caption"),
                 error="",
                 read=path.read_bytes,
+                text=text.read_bytes() if text is not None else b"",
             )
 
 

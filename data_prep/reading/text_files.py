@@ -126,7 +126,7 @@ def read_json(
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: it is cut, or no JSON.
     """
-    return parse_json(b"".join(_raw_lines(path)), str(path), object_hook=object_hook)
+    return parse_json(b"".join(read_lines(path)), str(path), object_hook=object_hook)
 
 
 def parse_json(
@@ -158,9 +158,31 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
       FileNotFoundError: there is no such file.
       UnexpectedFilesError: a line is no JSON, or the file is cut.
     """
-    for number, line in enumerate(_raw_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if line.strip():
             yield f"{path.name} line {number}", parse_json(line, f"{path} line {number}")
+
+
+def read_lines(path: pathlib.Path) -> Iterator[bytes]:
+    """Reads the lines of a file, packed by gzip or not, with their ends.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      UnexpectedFilesError: the gzip stream is cut or damaged.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist, or is no file")
+    number = 0
+    with path.open("rb") as file:
+        packed = file.peek(2)[:2] == _GZIP
+        try:
+            for line in gzip.GzipFile(fileobj=file) if packed else file:
+                number += 1
+                yield line
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UnexpectedFilesError(
+                f"{path} is cut off or damaged after line {number:,} ({error}); fetch it again"
+            ) from error
 
 
 def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
@@ -207,7 +229,7 @@ class _Lines:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        self._lines = _raw_lines(path)
+        self._lines = read_lines(path)
         self.bad = ""
         self._first = True
 
@@ -225,19 +247,3 @@ class _Lines:
         except UnicodeDecodeError as error:
             self.bad = f"not UTF-8: {error.reason} at byte {error.start} of the line"
             return line.decode("utf-8", "replace")
-
-
-def _raw_lines(path: pathlib.Path) -> Iterator[bytes]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist, or is no file")
-    number = 0
-    with path.open("rb") as file:
-        packed = file.peek(2)[:2] == _GZIP
-        try:
-            for line in gzip.GzipFile(fileobj=file) if packed else file:
-                number += 1
-                yield line
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UnexpectedFilesError(
-                f"{path} is cut off or damaged after line {number:,} ({error}); fetch it again"
-            ) from error

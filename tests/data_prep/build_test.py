@@ -19,7 +19,7 @@ def test_all_configs_or_one_are_prepared(tmp_path, monkeypatch, capsys):
 
     class Prepared:
         data_dir = "somewhere"
-        info = types.SimpleNamespace(metadata=None)
+        info = types.SimpleNamespace(metadata=None, splits=("test",))
 
     def record(name, config, **folders):
         prepared.append((name, config, folders["data_dir"], folders["manual_dir"]))

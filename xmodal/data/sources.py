@@ -200,7 +200,8 @@ def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.Datas
     """Returns the builder of a dataset, which need not be prepared: it knows its columns.
 
     Raises:
-      UserError: dataset or builder config are unknown; the known ones are listed.
+      UserError: dataset or builder config are unknown (the known ones are listed), or the place of
+        the dataset depends on a folder that does not exist.
     """
     lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
     cls = data_prep.builder_class(config.dataset)
@@ -209,7 +210,11 @@ def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.Datas
             f"dataset {config.dataset} has no builder config {builder_config!r}; "
             f"known: {', '.join(cls.builder_configs)}"
         )
-    return cls(config=builder_config, data_dir=config.data_dir or None)
+    try:
+        data_dir = cls.data_dir_of(config.data_dir or None, config.manual_dir or None)
+    except FileNotFoundError as error:
+        raise UserError(f"config.data.manual_dir: {error}") from error
+    return cls(config=builder_config, data_dir=data_dir)
 
 
 def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:

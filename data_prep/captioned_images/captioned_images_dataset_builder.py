@@ -1,0 +1,127 @@
+"""A folder of your own pictures and captions, in any layout that people have."""
+
+import collections
+import pathlib
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import tensorflow_datasets as tfds
+
+from data_prep import schema
+from data_prep.building.records import LeftOut, Record
+from data_prep.captioned_images import find_layout, folder_key
+from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.options import Options
+from data_prep.captioned_images.pictures import SPLITS, Picture
+from data_prep.captioned_images.rated_pairs import Item, rated_pairs
+from data_prep.captioned_images.split_choice import choose_splits
+from data_prep.captioned_images.summary import summary
+from data_prep.captioned_images.survey import Survey, survey
+from data_prep.published import Figure, Unknown
+from data_prep.reading.image_files import ImageFile
+
+
+class Builder(schema.RandomAccessBuilder):
+    """TFDS builder of a user's folder, kept in a place of its own for the files that are in it."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    MIN_KEPT = 0.5
+    REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
+    BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
+        tfds.core.BuilderConfig(name="images", description="Pictures and captions."),
+        tfds.core.BuilderConfig(name="ratings", description="Rated pairs, if there are any."),
+    ]
+    MANUAL_DOWNLOAD_INSTRUCTIONS = """
+    Pictures of your own with captions, in a folder that holds one of
+      - a table (CSV, TSV, JSON lines, JSON or Parquet) with a column of image files, `image` or
+        `file_name`, and one or several of captions, `caption` or `caption_1`, ...; one row per
+        image or per caption; optionally `split`
+      - captions.txt with lines `name.jpg: caption` or `name.jpg#0<tab>caption`
+      - images, each beside a text file of the same name with a caption per line
+      - shards of img2dataset or WebDataset, or Parquet files of Hugging Face with the images
+    and the images there or in folders below; optionally a table `ratings.csv` with the columns
+    `left`, `right` and `score`.
+    """
+
+    @classmethod
+    def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
+        """See `RandomAccessBuilder`: a place for every state of every folder."""
+        return folder_key.place_of(pathlib.Path(manual_dir), data_dir) if manual_dir else data_dir
+
+    @classmethod
+    def published_figures(cls, config: str) -> Mapping[str, Figure]:
+        """See `RandomAccessBuilder`: nobody but the user knows them."""
+        return {"*/records": Unknown("the files of a user")}
+
+    def _features(self) -> tfds.features.FeaturesDict:
+        if self.builder_config.name == "ratings":
+            return schema.rating_features()
+        features = dict(schema.captioned_image_features(schema.PIXELS).items())
+        return tfds.features.FeaturesDict({**features, "picture": tfds.features.Text()})
+
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+        ratings = find_layout.find_ratings(folder)
+        if self.builder_config.name == "ratings" and ratings is None:
+            return {}
+        options = Options.read(folder)
+        layout = find_layout.find_layout(folder, options)
+        found = survey(layout, by_content=options.split == "none")
+        splits, notes = choose_splits(found)
+        if ratings is not None and self.builder_config.name == "ratings":
+            return _rating_splits(ratings, layout, found, splits)
+        text = summary(layout.describe(), found, splits, notes, ratings)
+        print(f"captioned_images: {folder}\n{text}", file=sys.stderr, flush=True)
+        self.info.metadata["understood"] = text
+        return {split: _examples(layout, found, splits, split) for split in SPLITS}
+
+
+def _examples(
+    layout: Layout, found: Survey, splits: list[str], wanted: str
+) -> Iterator[Record | LeftOut]:
+    image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
+    for item, row in _numbered(layout):
+        if isinstance(item, LeftOut):
+            if wanted == SPLITS[0]:
+                yield item
+        elif splits[row] == wanted:
+            captions = list(enumerate(item.captions, int(caption_ids[row])))
+            image = ImageFile(item.name, item.read)
+            yield (
+                item.name,
+                schema.captioned_example(
+                    int(image_ids[row]), captions, image=image, picture=item.name
+                ),
+            )
+
+
+def _numbered(layout: Layout) -> Iterator[tuple[Picture | LeftOut, int]]:
+    """What a layout holds, with the number of every picture."""
+    number = 0
+    for item in layout.pictures():
+        yield item, number
+        number += isinstance(item, Picture)
+
+
+def _rating_splits(
+    path: pathlib.Path, layout: Layout, found: Survey, splits: list[str]
+) -> dict[str, Iterator[Record | LeftOut]]:
+    items: dict[str, Item] = {}
+    image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
+    base_names = collections.Counter(pathlib.PurePosixPath(name).name for name in found.names)
+    for item, row in _numbered(layout):
+        if isinstance(item, LeftOut) or not found.usable[row]:
+            continue
+        for number, caption in enumerate(item.captions, int(caption_ids[row])):
+            items.setdefault(caption, ("caption", number, splits[row]))
+        image: Item = ("image", int(image_ids[row]), splits[row])
+        items[item.name] = image
+        base = pathlib.PurePosixPath(item.name).name
+        if base_names[base] == 1:
+            items[base] = image
+    pairs: dict[str, list[Any]] = {}
+    for split, pair in rated_pairs(path, items):
+        pairs.setdefault(split, []).append(pair)
+    # A split without a pair would stop the build.
+    kept = {split for split, found in pairs.items() if any(isinstance(p, tuple) for p in found)}
+    return {split: iter(pairs[split]) for split in SPLITS if split in kept}

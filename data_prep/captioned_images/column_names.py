@@ -1,0 +1,95 @@
+"""Which column of a table is the image, which are captions, which is the split."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from data_prep.captioned_images.options import FILE, Options
+from data_prep.errors import UnexpectedFilesError
+
+# In the order in which they are taken where a table has several.
+_IMAGES = (
+    "image", "image_path", "image_file", "image_filename", "image_file_name", "image_name", "img",
+    "img_path", "img_file", "img_name", "file_name", "filename", "file_path", "filepath",
+    "picture", "photo", "path", "file", "jpg", "image_id",
+)  # fmt: skip
+_CAPTIONS = (
+    "caption", "captions", "text", "texts", "sentence", "sentences", "description",
+    "descriptions", "alt_text", "alt", "comment", "raw", "title",
+)  # fmt: skip
+_SPLITS = ("split", "set", "subset", "partition")
+# A column and those beside it: caption_1, caption2, Caption 3.
+_NUMBERED = re.compile(r"(?P<name>.*?)_?(?P<number>\d*)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The columns of a table that are read.
+
+    Attributes:
+      image: names of files, or images.
+      captions: one or several.
+      split: None for a table without.
+      others: those that are not read.
+    """
+
+    image: str
+    captions: tuple[str, ...]
+    split: str | None
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"image: {self.image}", f"captions: {', '.join(self.captions)}"]
+        parts += [f"split: {self.split}"] if self.split else []
+        parts += [f"not read: {', '.join(self.others)}"] if self.others else []
+        return "; ".join(parts)
+
+
+def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
+    """Returns the columns of a table, those that are given or those with usual names.
+
+    Args:
+      names: the columns of the table.
+      options: names given by the user.
+      where: the table, for errors.
+
+    Raises:
+      UnexpectedFilesError: there is no column of images or of captions, or it does not exist.
+    """
+    given = (options.image, *options.captions, options.split if options.split != "none" else "")
+    listed = ", ".join(map(repr, names)) or "none"
+    for name in filter(None, given):
+        if name not in names:
+            raise UnexpectedFilesError(
+                f"{where} has no column {name!r}, which {FILE} names; its columns are {listed}"
+            )
+    usual = {_usual(name): name for name in reversed(names)}
+    image = options.image or next((usual[name] for name in _IMAGES if name in usual), "")
+    captions = options.captions or _captions(names, image)
+    for found, kind, key in ((image, "image", "image"), (captions, "caption", "captions")):
+        if not found:
+            raise UnexpectedFilesError(
+                f"{where} has no {kind} column that is known by its name; its columns are "
+                f'{listed}: rename one, or name it in {FILE} beside it, {{"{key}": "COLUMN"}}'
+            )
+    split = options.split or next((usual[name] for name in _SPLITS if name in usual), "")
+    split = "" if split == "none" else split
+    read = {image, *captions, split}
+    others = tuple(name for name in names if name not in read)
+    return Columns(image, tuple(captions), split or None, others)
+
+
+def _captions(names: Sequence[str], image: str) -> tuple[str, ...]:
+    """The columns of the first usual name that there is, with those that are numbered."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(_usual(name))
+        if match is not None and name != image:
+            found.setdefault(match["name"], []).append(name)
+    return tuple(next((found[name] for name in _CAPTIONS if name in found), ()))
+
+
+def _usual(name: str) -> str:
+    """A name in lower case, its words joined by underscores."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)  # imagePath
+    return re.sub(r"[\W_]+", "_", words).strip("_").lower()

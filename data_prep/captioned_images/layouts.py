@@ -1,0 +1,100 @@
+"""The layouts of pictures and captions that people have, each read by the same steps."""
+
+import abc
+import pathlib
+from collections.abc import Iterator
+
+from data_prep.building.records import LeftOut
+from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.captioned_images.pictures import (
+    Picture,
+    caption_of,
+    split_of_path,
+    without_copies,
+)
+from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS
+from data_prep.reading.fetched_images import read_fetched
+from data_prep.reading.folders import walk
+from data_prep.reading.karpathy import in_splits, read_karpathy
+
+
+class Layout(abc.ABC):
+    """Pictures and captions of a folder, which can be read again and again in the same order."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, str]:
+        """Returns `files`, and `columns` of a table, in words."""
+
+    @abc.abstractmethod
+    def pictures(self) -> Iterator[Picture | LeftOut]:
+        """Yields pictures, and what cannot be used."""
+
+
+class FetchedLayout(Layout):
+    """Tar shards, parquet tables of images, or images with a text or JSON file beside each.
+
+    Args:
+      folder: of the user.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+
+    def describe(self) -> dict[str, str]:
+        """See `Layout`."""
+        names = [name for _, names in walk(self._folder) for name in names]
+        shards = [name for name in names if name.endswith((*TAR_ENDINGS, ".parquet"))]
+        if shards:
+            return {"files": f"{len(shards):,} shards and tables ({shards[0]}, ...)"}
+        images = sum(name.lower().endswith(IMAGE_ENDINGS) for name in names)
+        return {"files": f"{images:,} images, with text or JSON files of the same name"}
+
+    def pictures(self) -> Iterator[Picture | LeftOut]:
+        """See `Layout`."""
+        for item in read_fetched(self._folder):
+            if isinstance(item, LeftOut):
+                yield item
+                continue
+            if item.name and not item.name.lower().endswith(IMAGE_ENDINGS):
+                continue  # files without an ending
+            name = item.where.removeprefix(f"{self._folder.name}/")
+            if item.error:
+                yield LeftOut(name, "no image", item.error)
+                continue
+            lines = [item.caption.encode()] if item.caption else item.text.splitlines()
+            found = [caption_of(line, name) for line in lines if line.strip(b"\xef\xbb\xbf \t")]
+            captions = [text.removeprefix("\ufeff") for text in found if isinstance(text, str)]
+            different, copies = without_copies(captions, name)
+            yield from copies
+            yield from (bad for bad in found if isinstance(bad, LeftOut))
+            # The name of a loose image says what it shows: `train.jpg`.
+            shard, is_member, _ = name.rpartition(":")
+            place = shard if is_member else name.rpartition("/")[0]
+            yield Picture(name, different, split_of_path(place), item.read)
+
+
+class KarpathyLayout(Layout):
+    """A file of Karpathy's form, `dataset_NAME.json`.
+
+    Args:
+      folder: of the user.
+      path: of the file.
+    """
+
+    def __init__(self, folder: pathlib.Path, path: pathlib.Path) -> None:
+        self._path, self._files = path, PictureFiles(folder)
+        self._splits = in_splits(read_karpathy(path.parent, path.stem.removeprefix("dataset_")))
+
+    def describe(self) -> dict[str, str]:
+        """See `Layout`."""
+        return {"files": f"{self._path.name}, {len(self._files):,} images"}
+
+    def pictures(self) -> Iterator[Picture | LeftOut]:
+        """See `Layout`."""
+        for split, photographs in self._splits.items():
+            for photograph in photographs:
+                captions = [text.strip() for _, text in photograph.captions if text.strip()]
+                different, copies = without_copies(captions, photograph.name)
+                image = self._files.find(photograph.name, self._path)
+                yield from copies
+                yield Picture(image.where, different, split, image.read)

@@ -1,0 +1,60 @@
+"""What a folder says of itself: `captioned_images.json`, for names that cannot be found."""
+
+import dataclasses
+import pathlib
+from typing import Any, Self
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.text_files import read_json
+
+FILE = "captioned_images.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Names given by the user; empty ones are found.
+
+    Attributes:
+      table: path of the table, below the folder.
+      image: the column with names of image files, or with images.
+      captions: the columns with captions.
+      split: the column with the split; "none" for a split by content although there is one.
+    """
+
+    table: str = ""
+    image: str = ""
+    captions: tuple[str, ...] = ()
+    split: str = ""
+
+    @classmethod
+    def read(cls, folder: pathlib.Path) -> Self:
+        """Reads the options of a folder; the defaults if it has none.
+
+        Raises:
+          UnexpectedFilesError: the file is no JSON object of these keys, or a value is no text.
+        """
+        path = folder / FILE
+        if not path.is_file():
+            return cls()
+        content = read_json(path)
+        known = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(content, dict) or not content.keys() <= set(known):
+            shown = ", ".join(content) if isinstance(content, dict) else f"{content!r:.60}"
+            raise UnexpectedFilesError(
+                f"{path} has {shown}; it is a JSON object, and its keys are {', '.join(known)}"
+            )
+        given = {name: _texts(value) for name, value in content.items()}
+        for name, texts in given.items():
+            if texts is None or (name != "captions" and len(texts) != 1):
+                raise UnexpectedFilesError(
+                    f"{path}: {name} is {content[name]!r:.60}; it has to be a text"
+                    + (" or a list of texts" if name == "captions" else "")
+                )
+        values = {name: texts for name, texts in given.items() if texts}
+        names = {name: texts[0] for name, texts in values.items() if name != "captions"}
+        return cls(captions=values.get("captions", ()), **names)
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    values = value if isinstance(value, list) else [value]
+    return tuple(values) if all(isinstance(each, str) for each in values) else None

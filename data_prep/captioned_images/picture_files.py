@@ -1,0 +1,119 @@
+"""Finds the image file that a name in a table stands for."""
+
+import functools
+import os
+import pathlib
+from collections.abc import Iterable
+
+from data_prep.building.image_check import BadImageError
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS
+from data_prep.reading.folders import walk
+from data_prep.reading.image_files import ImageFile, ImageFiles, find_images
+
+
+class PictureFiles:
+    """The images below a folder, and those in archives that lie in it.
+
+    A name is a path from the table or from the folder, or the end of a path that only one image
+    has: the name of a file in some folder below, also without its ending or in other case.
+
+    Args:
+      folder: the folder of the user.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        self._paths = [
+            (parent / name).relative_to(folder).as_posix()
+            for parent, names in walk(folder)
+            for name in names
+            if name.lower().endswith(IMAGE_ENDINGS)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def find(self, name: str, table: pathlib.Path) -> ImageFile:
+        """Returns the image of a name, which says when it is read if there is none.
+
+        Args:
+          name: as the table has it.
+          table: whose folder the name may start from.
+
+        Raises:
+          UnexpectedFilesError: the name leads out of the folder.
+        """
+        name = name.strip()
+        tried = [self._below(table.parent, name), self._below(self._folder, name)]
+        if not any(tried):
+            raise UnexpectedFilesError(
+                f"{table} names the image {name!r}, which is not below {self._folder}: copy or "
+                "link the images into that folder, and write their paths from there"
+            )
+        for path in filter(None, tried):
+            if path in self._known:
+                return self._file(path)
+        for path in filter(None, tried):
+            for key in (path, pathlib.PurePosixPath(path).name):
+                found = self._by_end.get(key.lower(), ())
+                if len(found) == 1:
+                    return self._file(found[0])
+                if found:
+                    return _missing(name, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
+        base = pathlib.PurePosixPath(name.replace("\\", "/")).name
+        for archive in self._archives:
+            if base in archive:
+                return ImageFile(name, functools.partial(archive.read, base))
+        return _missing(name, "no image", f"{self._folder} has no {name}")
+
+    def _below(self, start: pathlib.Path, name: str) -> str:
+        """The path of a name from the folder, or "" if it leads out of it."""
+        root, relative = os.path.abspath(self._folder), ""
+        # Tables of Windows have its separator.
+        for spelling in (name, name.replace("\\", "/")):
+            path = os.path.normpath(os.path.join(os.path.abspath(start), spelling))
+            relative = pathlib.PurePath(os.path.relpath(path, root)).as_posix()
+            if relative.split("/")[0] == os.pardir:
+                return ""
+            if relative in self._known:
+                break
+        return relative
+
+    def _file(self, path: str) -> ImageFile:
+        return ImageFile(path, (self._folder / path).read_bytes)
+
+    @functools.cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self._paths)
+
+    @functools.cached_property
+    def _by_end(self) -> dict[str, list[str]]:
+        """Paths by their lower-case form, by the name of the file, and by both without ending."""
+        found: dict[str, list[str]] = {}
+        for path in self._paths:
+            lower = path.lower()
+            name = pathlib.PurePosixPath(lower).name
+            for key in {lower, name, os.path.splitext(lower)[0], os.path.splitext(name)[0]}:
+                found.setdefault(key, []).append(path)
+        return found
+
+    @functools.cached_property
+    def _archives(self) -> list[ImageFiles]:
+        return list(_open_archives(self._folder))
+
+
+def _open_archives(folder: pathlib.Path) -> Iterable[ImageFiles]:
+    for path in sorted(folder.iterdir()):
+        for ending in (".zip", *TAR_ENDINGS):
+            if path.name.endswith(ending) and path.is_file():
+                found = find_images(folder, path.name.removesuffix(ending))
+                if found is not None:
+                    yield found
+
+
+def _missing(name: str, reason: str, detail: str) -> ImageFile:
+    def read() -> bytes:
+        raise BadImageError(reason, detail)
+
+    return ImageFile(name, read)

@@ -1,0 +1,99 @@
+"""A picture with its captions, as the files of a user have it."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from data_prep.building.records import LeftOut
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.text_lines import read_caption
+
+SPLITS = ("train", "validation", "test")
+_SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training", "trn", "restval"), "train"),
+    **dict.fromkeys(("validation", "val", "valid", "dev", "eval"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture with its captions.
+
+    Attributes:
+      name: unique; the path of its file, or shard and member.
+      captions: of it; none where all were empty.
+      split: `train`, `validation` or `test`, or "" where the files do not say.
+      read: returns its bytes; to be called before the next picture is asked for. Raises
+        `BadImageError` where there are none.
+    """
+
+    name: str
+    captions: tuple[str, ...]
+    split: str
+    read: Callable[[], bytes]
+
+
+def split_of_name(name: str) -> str:
+    """Returns the split that a word means, "" for none."""
+    return _SPLIT_NAMES.get(name.strip().lower(), "")
+
+
+def split_of_path(path: str) -> str:
+    """Returns the split that a path names, `val/...` or `captions_val.csv`, "" for none."""
+    words = re.split(r"[-_./]", path)
+    return next((split for split in map(split_of_name, reversed(words)) if split), "")
+
+
+def split_of_value(value: Any, where: str) -> str:
+    """Returns the split that a cell of a table names; "" for an empty one.
+
+    Raises:
+      UnexpectedFilesError: it names no split.
+    """
+    text = "" if is_empty(value) else str(value).strip()
+    if text and not (split := split_of_name(text)):
+        raise UnexpectedFilesError(
+            f"{where}: the split {text!r} is none of train, validation (val, dev) and test; "
+            'rename it, or leave the column out by {"split": "none"} in captioned_images.json'
+        )
+    return split if text else ""
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a cell of a table holds nothing."""
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
+    """Yields the captions in the cells of a row: texts, or lists of texts.
+
+    A row may leave out some of several captions, but not all.
+    """
+    cells = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    filled = [cell for cell in cells if not is_empty(cell)]
+    if not filled:
+        yield LeftOut(where, "empty caption", is_record=False)
+    for cell in filled:
+        if not isinstance(cell, str):
+            detail = f"{cell!r:.60} is a {type(cell).__name__}"
+            yield LeftOut(where, "caption is no text", detail, is_record=False)
+        else:
+            yield caption_of(cell.encode("utf-8", "surrogatepass"), where)
+
+
+def caption_of(line: bytes, where: str) -> str | LeftOut:
+    """Returns a caption without the spaces around it, or why it is none."""
+    caption = read_caption(line, where)
+    if isinstance(caption, LeftOut):
+        return dataclasses.replace(caption, is_record=False)
+    return caption.strip()
+
+
+def without_copies(captions: Sequence[str], where: str) -> tuple[tuple[str, ...], list[LeftOut]]:
+    """Returns the different captions of a picture, and those that came before."""
+    different = tuple(dict.fromkeys(captions))
+    copies = len(captions) - len(different)
+    return different, [LeftOut(where, "caption comes twice", is_record=False)] * copies

@@ -1,0 +1,158 @@
+"""A split by content: the same for the same pictures, whatever their names, order and layout.
+
+A hash of the picture says where it goes, so that pictures added later move no others. Pictures
+that would tell the model an answer of the test stay together: copies of each other, also at
+another size or quality, and pictures that share a caption.
+"""
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from data_prep.captioned_images.pictures import SPLITS
+from data_prep.captioned_images.survey import Survey
+from data_prep.errors import UnexpectedFilesError
+
+SHARE, MOST = 0.1, 5000
+"""Share of the pictures in validation and in test, and the largest number."""
+LEAST = 2
+"""Pictures of the smallest split: one alone is always found."""
+
+# Root of the mean squared difference of two thumbnails, of 255. Copies of Flickr8k's pictures at
+# three quarters of their size and JPEG quality 50 differ by 2.0 in the median, 4.6 at most; of
+# their 8,091, one pair is closer than this, and it is a copy.
+NEAR = 8.0
+# A caption of more pictures is a label: "a dog".
+_MOST_SHARED = 10
+
+
+def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
+    """Returns the split of every picture, and two counts of pictures.
+
+    `kept together` counts those that are where another one is, `copies in two splits` those that
+    have a copy in an earlier split because the files say so.
+
+    Splits that the files name are kept; those that they lack are taken out of `train`.
+
+    Raises:
+      UnexpectedFilesError: there are too few pictures, or some have a split and some none.
+    """
+    splits = np.array(survey.splits, dtype=object)
+    named = set(splits[survey.usable]) if survey.usable.any() else set()
+    if "" in named and len(named) > 1:
+        lost = int((splits[survey.usable] == "").sum())
+        first = survey.names[np.flatnonzero(survey.usable & (splits == ""))[0]]
+        raise UnexpectedFilesError(
+            f"{lost:,} of {int(survey.usable.sum()):,} pictures have no split, the first is "
+            f'{first}; give them one, or split by content with {{"split": "none"}} in '
+            "captioned_images.json"
+        )
+    splits[splits == ""] = "train"
+    missing = [split for split in ("test", "validation") if split not in named]
+    pairs = near_copies(survey)
+    groups = _components(len(survey.names), np.concatenate([pairs, _shared_captions(survey)]))
+    kept_together = np.bincount(groups)[groups] > 1
+    places = _places(survey, groups)
+    _check_number(survey, splits, missing)
+    free = survey.usable & (splits == "train")
+    total = int(free.sum())
+    wanted = {split: min(SHARE, MOST / max(total, 1)) for split in missing}
+    start = 0.0
+    for split in missing:
+        stop = start + wanted[split]
+        taken = free & (places >= start) & (places < stop)
+        while taken.sum() < LEAST:
+            # A small folder: the next group, whole.
+            later = np.where(free & ~taken & (places >= start), places, np.inf).min()
+            if later == np.inf:
+                break
+            stop = np.nextafter(later, 1)
+            taken = free & (places >= start) & (places < stop)
+        splits[taken] = split
+        free &= ~taken
+        start = stop
+    _check_filled(survey, splits)
+    copies = _components(len(survey.names), pairs)
+    notes = {
+        "kept together": int((kept_together & survey.usable).sum()) if missing else 0,
+        "copies in two splits": _copies_in_two(survey, copies, splits),
+    }
+    return splits.tolist(), notes
+
+
+def near_copies(survey: Survey) -> np.ndarray:
+    """Returns pairs of pictures that are copies, int [P, 2]; of many equal ones, a chain."""
+    rows = np.flatnonzero(survey.usable)
+    if not len(rows):
+        return np.empty((0, 2), np.int64)
+    flat = survey.thumbnails[rows].reshape(len(rows), -1)
+    different, first, which = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+    equal = np.stack([rows[first[which.ravel()]], rows], axis=1)
+    # The mean over blocks brings two thumbnails closer, so that no pair is lost.
+    side = survey.thumbnails.shape[1]
+    blocks = different.reshape(len(different), 4, side // 4, 4, side // 4, 3).mean((2, 4, 5))
+    coarse = blocks.reshape(len(different), -1)
+    radius = NEAR * np.sqrt(coarse.shape[1])
+    pairs = cKDTree(coarse).query_pairs(radius, output_type="ndarray")
+    left, right = (different[pairs[:, k]].astype(np.float32) for k in (0, 1))
+    near = pairs[((left - right) ** 2).mean(1) <= NEAR**2]
+    return np.concatenate([equal[equal[:, 0] != equal[:, 1]], rows[first[near]]])
+
+
+def _shared_captions(survey: Survey) -> np.ndarray:
+    """Pairs of pictures with a caption of the same words, int [P, 2]."""
+    usable = survey.usable[survey.caption_rows]
+    pairs = np.stack([survey.caption_keys[usable], survey.caption_rows[usable].astype(np.uint64)])
+    keys, rows = np.unique(pairs, axis=1).astype(np.uint64)
+    _, start, count = np.unique(keys, return_index=True, return_counts=True)
+    place = np.arange(len(keys)) - np.repeat(start, count)
+    is_next = (place > 0) & (np.repeat(count, count) <= _MOST_SHARED)
+    after = np.flatnonzero(is_next)
+    return np.stack([rows[after - 1], rows[after]], axis=1).astype(np.int64)
+
+
+def _components(number: int, pairs: np.ndarray) -> np.ndarray:
+    ones = np.ones(len(pairs), np.int8)
+    graph = coo_matrix((ones, (pairs[:, 0], pairs[:, 1])), shape=(number, number))
+    return connected_components(graph, directed=False)[1]
+
+
+def _places(survey: Survey, groups: np.ndarray) -> np.ndarray:
+    """A number from 0 to 1 for every picture, the same for all of a group, float64 [N]."""
+    own = np.array([int(digest[:13], 16) / 16**13 for digest in survey.digests])
+    lowest = np.full(groups.max(initial=-1) + 1, np.inf)
+    np.minimum.at(lowest, groups, own)
+    return lowest[groups]
+
+
+def _check_number(survey: Survey, splits: np.ndarray, missing: list[str]) -> None:
+    usable = int((survey.usable & (splits == "train")).sum())
+    if usable < LEAST * (1 + len(missing)):
+        what = "usable picture" + "s" * (usable != 1)
+        reasons = ", ".join(f"{name} {count:,}" for name, count in survey.left_out.items())
+        raise UnexpectedFilesError(
+            f"{usable} {what} to learn from{f' ({reasons})' if reasons else ''}; training, "
+            f"validation and test need at least {LEAST * 3} with captions, and some hundreds to "
+            "learn anything"
+        )
+
+
+def _check_filled(survey: Survey, splits: np.ndarray) -> None:
+    for split in SPLITS:
+        if (survey.usable & (splits == split)).sum() < LEAST:
+            raise UnexpectedFilesError(
+                f"fewer than {LEAST} pictures are in {split}: copies and pictures of the same "
+                "caption stay together, and here nearly all belong together; name the splits in a "
+                "column `split`"
+            )
+
+
+def _copies_in_two(survey: Survey, groups: np.ndarray, splits: np.ndarray) -> int:
+    """Pictures outside of train with a copy in another split."""
+    usable = survey.usable
+    codes = np.array([SPLITS.index(split) for split in splits])
+    low, high = np.full(len(groups), 9), np.full(len(groups), -1)
+    np.minimum.at(low, groups[usable], codes[usable])
+    np.maximum.at(high, groups[usable], codes[usable])
+    return int((usable & (codes > low[groups])).sum())

@@ -1,0 +1,129 @@
+"""The first pass over all pictures: what is needed to choose splits and to give ids."""
+
+import collections
+import dataclasses
+import hashlib
+import time
+
+import numpy as np
+from absl import logging
+
+from data_prep.building.image_check import BadImageError, thumbnail
+from data_prep.building.records import LeftOut
+from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.pictures import Picture
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_images import text_hash
+from data_prep.same_text import text_key
+
+THUMBNAIL = 8
+_LOG_SECONDS = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """All pictures of a folder, in the order of its layout.
+
+    Attributes:
+      names: of the pictures, unique.
+      splits: as the files have them, "" for none.
+      num_captions: int32 [N].
+      usable: bool [N], whether the picture can be decoded and has a caption.
+      digests: SHA-256 of every file, 64 hexadecimal digits; of one that cannot be used, of its
+        name.
+      thumbnails: uint8 [N, 8, 8, 3]; zeros of one that cannot be used.
+      caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
+        its words.
+      left_out: reason -> number, of pictures and of rows and captions.
+    """
+
+    names: list[str]
+    splits: list[str]
+    num_captions: np.ndarray
+    usable: np.ndarray
+    digests: list[str]
+    thumbnails: np.ndarray
+    caption_rows: np.ndarray
+    caption_keys: np.ndarray
+    left_out: dict[str, int]
+
+    def image_ids(self) -> np.ndarray:
+        """Id of every picture, int64 [N]: its place among the sorted names."""
+        ids = np.empty(len(self.names), np.int64)
+        ids[self._order] = np.arange(len(self.names))
+        return ids
+
+    def first_caption_ids(self) -> np.ndarray:
+        """Id of the first caption of every picture, int64 [N]; the others follow."""
+        counts = self.num_captions[self._order].astype(np.int64)
+        first = np.empty(len(self.names), np.int64)
+        first[self._order] = np.cumsum(counts) - counts
+        return first
+
+    @property
+    def _order(self) -> list[int]:
+        return sorted(range(len(self.names)), key=self.names.__getitem__)
+
+
+def survey(layout: Layout, *, by_content: bool = False) -> Survey:
+    """Reads all pictures once.
+
+    Args:
+      layout: of the folder.
+      by_content: whether the splits that files and folders name are passed over.
+
+    Raises:
+      UnexpectedFilesError: two pictures have one name.
+    """
+    rows: list[Picture] = []
+    digests, thumbnails, usable = [], [], []
+    caption_rows, caption_keys = [], []
+    left_out: collections.Counter[str] = collections.Counter()
+    started = logged = time.monotonic()
+    for item in layout.pictures():
+        if isinstance(item, LeftOut):
+            left_out[item.reason] += 1
+            continue
+        if (now := time.monotonic()) - logged > _LOG_SECONDS:
+            logged = now
+            rate = len(rows) / (now - started)
+            logging.info("Looked at %s pictures, %.0f per second.", f"{len(rows):,}", rate)
+        small, digest, reason = _look_at(item)
+        if reason:
+            left_out[reason] += 1
+        for caption in item.captions:
+            if key := text_key(caption):
+                caption_rows.append(len(rows))
+                caption_keys.append(text_hash(key))
+        rows.append(dataclasses.replace(item, read=bytes))
+        digests.append(digest)
+        thumbnails.append(small)
+        usable.append(not reason)
+    names = [row.name for row in rows]
+    if len(set(names)) < len(names):
+        twice = collections.Counter(names).most_common(1)[0][0]
+        raise UnexpectedFilesError(f"two pictures are called {twice}; rename one")
+    return Survey(
+        names=names,
+        splits=["" if by_content else row.split for row in rows],
+        num_captions=np.array([len(row.captions) for row in rows], np.int32),
+        usable=np.array(usable, bool),
+        digests=digests,
+        thumbnails=np.array(thumbnails, np.uint8).reshape(-1, THUMBNAIL, THUMBNAIL, 3),
+        caption_rows=np.array(caption_rows, np.int64),
+        caption_keys=np.array(caption_keys, np.uint64),
+        left_out=dict(left_out),
+    )
+
+
+def _look_at(picture: Picture) -> tuple[np.ndarray, str, str]:
+    """The thumbnail and the hash of a picture, and why it cannot be used."""
+    blank = np.zeros((THUMBNAIL, THUMBNAIL, 3), np.uint8)
+    by_name = hashlib.sha256(picture.name.encode("utf-8", "surrogateescape")).hexdigest()
+    if not picture.captions:
+        return blank, by_name, "empty caption"
+    try:
+        encoded = picture.read()
+        return thumbnail(encoded, THUMBNAIL), hashlib.sha256(encoded).hexdigest(), ""
+    except BadImageError as error:
+        return blank, by_name, error.reason

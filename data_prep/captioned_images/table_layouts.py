@@ -1,0 +1,148 @@
+"""Tables that name an image file in every row, or hold the image itself."""
+
+import functools
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from data_prep.building.image_check import BadImageError
+from data_prep.building.records import LeftOut
+from data_prep.captioned_images.column_names import Columns
+from data_prep.captioned_images.layouts import Layout
+from data_prep.captioned_images.picture_files import PictureFiles
+from data_prep.captioned_images.pictures import (
+    Picture,
+    cell_captions,
+    split_of_path,
+    split_of_value,
+    without_copies,
+)
+from data_prep.captioned_images.tables import Table
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.image_files import ImageFile
+
+Source = tuple[Table, Columns]
+
+
+class TableLayout(Layout):
+    """Tables with one row per image or one per caption.
+
+    Args:
+      folder: of the user.
+      sources: the tables, of which several are named after their splits.
+    """
+
+    def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
+        self._folder, self._sources = folder, sources
+        self._files = PictureFiles(folder)
+        self._rows = 0
+        self._left_out: list[LeftOut] = []
+        self._images: dict[str, ImageFile] = {}
+        self._captions: dict[str, list[str]] = {}
+        self._splits: dict[str, str] = {}
+        for table, columns in sources:
+            self._read(table, columns)
+
+    def describe(self) -> dict[str, str]:
+        """See `Layout`."""
+        paths = [table.path.relative_to(self._folder).as_posix() for table, _ in self._sources]
+        return {
+            "files": f"{', '.join(paths)} ({self._rows:,} rows), {len(self._files):,} image files",
+            "columns": str(self._sources[0][1]),
+        }
+
+    def pictures(self) -> Iterator[Picture | LeftOut]:
+        """See `Layout`."""
+        yield from self._left_out
+        for name, image in self._images.items():
+            captions, copies = without_copies(self._captions[name], name)
+            yield from copies
+            yield Picture(name, captions, self._splits[name], image.read)
+
+    def _read(self, table: Table, columns: Columns) -> None:
+        split_of_table = split_of_path(table.path.relative_to(self._folder).as_posix())
+        for row in table.rows():
+            self._rows += 1
+            if isinstance(row, LeftOut):
+                self._left_out.append(row)
+                continue
+            where, cells = row
+            name = _name(cells.get(columns.image))
+            if not name:
+                value = cells.get(columns.image)
+                detail = f"{columns.image} is {value!r:.60}"
+                self._left_out.append(LeftOut(where, "no name of an image", detail))
+                continue
+            if name.startswith(("http://", "https://")):
+                raise UnexpectedFilesError(
+                    f"{table.path.parent / where}: {name:.80} is a link; fetch the images first, "
+                    "as by img2dataset, and give the folder that it writes"
+                )
+            image = self._files.find(name, table.path)
+            split = split_of_table
+            if columns.split is not None:
+                split = split_of_value(cells.get(columns.split), f"{table.path.parent / where}")
+            if (before := self._splits.setdefault(image.where, split)) != split:
+                raise UnexpectedFilesError(
+                    f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but "
+                    f"in {before or 'none'!r} before; every image belongs to one"
+                )
+            self._images.setdefault(image.where, image)
+            captions = self._captions.setdefault(image.where, [])
+            for caption in cell_captions(map(cells.get, columns.captions), where):
+                if isinstance(caption, LeftOut):
+                    self._left_out.append(caption)
+                else:
+                    captions.append(caption)
+
+
+class EmbeddedLayout(Layout):
+    """Parquet tables that hold the images, as Hugging Face's: bytes, or a struct with `bytes`.
+
+    Args:
+      folder: of the user.
+      sources: the tables.
+    """
+
+    def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
+        self._folder, self._sources = folder, sources
+
+    def describe(self) -> dict[str, str]:
+        """See `Layout`."""
+        paths = [table.path.relative_to(self._folder).as_posix() for table, _ in self._sources]
+        return {"files": ", ".join(paths), "columns": str(self._sources[0][1])}
+
+    def pictures(self) -> Iterator[Picture | LeftOut]:
+        """See `Layout`."""
+        for table, columns in self._sources:
+            path = table.path.relative_to(self._folder).as_posix()
+            for row in table.rows():
+                assert not isinstance(row, LeftOut)  # of a text file
+                where, cells = row
+                name = f"{path}{where.removeprefix(table.path.name)}"
+                found = list(cell_captions(map(cells.get, columns.captions), name))
+                yield from (bad for bad in found if isinstance(bad, LeftOut))
+                texts = [caption for caption in found if isinstance(caption, str)]
+                captions, copies = without_copies(texts, name)
+                yield from copies
+                split = split_of_path(path)
+                if columns.split is not None:
+                    split = split_of_value(cells.get(columns.split), name)
+                read = functools.partial(_embedded, cells.get(columns.image))
+                yield Picture(name, captions, split, read)
+
+
+def _embedded(value: Any) -> bytes:
+    content = value.get("bytes") if isinstance(value, dict) else value
+    if not isinstance(content, bytes):
+        raise BadImageError("no image", f"{content!r:.60} is no encoded image")
+    return content
+
+
+def _name(value: Any) -> str:
+    """The name of a file in a cell; numbers are names, too."""
+    if isinstance(value, dict):
+        value = value.get("path")
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        return ""
+    return str(value).strip()

@@ -1,0 +1,181 @@
+"""What is wrong with a user's folder: one sentence, or a line in the list of what is left out."""
+
+import zlib
+
+import pytest
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.prepared import read_columns
+from tests.data_prep.captioned_images import own_folders as folders
+from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
+
+
+def _table(folder, rows, header=("image", "caption")):
+    folders.write_images(folder, NUMBERS)
+    folders.write_csv(folder / "all.csv", [list(header), *rows])
+
+
+def no_caption_column(folder):
+    _table(folder, folders.rows(), ("image", "label_of"))
+
+
+def leaving_the_folder(folder):
+    folders.write_images(folder.parent, [77], "elsewhere")
+    _table(folder, folders.rows(["../elsewhere/p077.png", "a caption"]))
+
+
+def absolute_path(folder):
+    _table(folder, folders.rows(["/etc/p077.png", "a caption"]))
+
+
+def links(folder):
+    _table(folder, [["https://a.b/1.jpg", "a caption"]])
+
+
+def one_image(folder):
+    folders.wide_csv(folder, [3])
+
+
+def two_splits(folder):
+    rows = [[folders.name(n), f"caption {n}", "train"] for n in NUMBERS]
+    _table(folder, [*rows, [folders.name(3), "another", "test"]], ("image", "caption", "split"))
+
+
+def unknown_split(folder):
+    rows = [[folders.name(n), f"caption {n}", "fold 3"] for n in NUMBERS]
+    _table(folder, rows, ("image", "caption", "split"))
+
+
+def some_without_a_split(folder):
+    rows = [[folders.name(n), f"caption {n}", "train" if n else ""] for n in NUMBERS]
+    _table(folder, rows, ("image", "caption", "split"))
+
+
+def only_images(folder):
+    folders.write_images(folder, NUMBERS)
+
+
+def only_text(folder):
+    (folder / "notes.md").write_text("nothing")
+
+
+def two_tables(folder):
+    _table(folder, folders.rows())
+    folders.write_csv(folder / "more.csv", [["photo", "text"], *folders.rows()])
+
+
+def utf_16(folder):
+    folders.write_images(folder, NUMBERS)
+    folders.write_csv(
+        folder / "all.csv", [["image", "caption"], *folders.rows()], encoding="utf-16"
+    )
+
+
+def broken_json(folder):
+    folders.json_lines(folder, NUMBERS)
+    with (folder / "metadata.jsonl").open("a") as file:
+        file.write('\n{"file_name": "p0')
+
+
+def mostly_missing(folder):
+    _table(folder, folders.rows(*([f"lost{n}.png", "a caption"] for n in range(40))))
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (no_caption_column, r"all.csv has no caption column .* 'image', 'label_of': rename one"),
+        (leaving_the_folder, r"names the image '../elsewhere/p077.png', which is not below"),
+        (absolute_path, r"names the image '/etc/p077.png', which is not below .*: copy or link"),
+        (links, r"line 2: https://a.b/1.jpg is a link; fetch the images first"),
+        (one_image, r"1 usable picture to learn from; training, .* need at least 6"),
+        (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' before"),
+        (unknown_split, r"line 2: the split 'fold 3' is none of train, validation"),
+        (some_without_a_split, r"1 of 30 pictures have no split, the first is images/p000.png"),
+        (only_images, r"has images but no captions"),
+        (only_text, r"has neither images nor captions"),
+        (two_tables, r"all.csv and .*more.csv both have images and captions"),
+        (utf_16, r"all.csv is UTF-16 or no text; save it in UTF-8"),
+        (broken_json, r"line 31 is cut off or no JSON"),
+        (mostly_missing, r"keeps less than 0.5 of the records of train(.|\n)*no image 40"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_bad_folders_end_in_one_sentence(write, message, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    write(folder)
+    with pytest.raises(UnexpectedFilesError, match=message):
+        prepare(folder)
+    kept = [path for path in (tmp_path / "files_tfds").rglob("*") if "array_record" in path.name]
+    assert not kept, "nothing is left behind"
+
+
+def test_ten_images_are_enough(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.named_lines(folder, NUMBERS[:10])
+    sizes = {split: info.num_examples for split, info in prepare(folder).info.splits.items()}
+    assert sum(sizes.values()) == 10
+    assert min(sizes.values()) >= 2
+
+
+def _bomb():
+    """A PNG of 60,000 by 60,000 pixels in few bytes; its header alone is read."""
+    encoded = bytearray(folders.picture(1))
+    encoded[16:24] = (60_000).to_bytes(4, "big") * 2
+    encoded[29:33] = zlib.crc32(encoded[12:29]).to_bytes(4, "big")
+    return bytes(encoded)
+
+
+def test_single_bad_items_are_left_out_counted_and_listed(tmp_path, capfd):
+    folder = tmp_path / "files"
+    (folder / "images").mkdir(parents=True)
+    folders.write_images(folder, NUMBERS)
+    odd = {
+        "BIG.JPG": folders.picture(101, (8000, 5000), "JPEG"),  # 40 megapixels
+        "cmyk.jpeg": folders.picture(102, kind="JPEG", mode="CMYK"),
+        "web.WebP": folders.picture(103, kind="WEBP"),
+        "bomb.png": _bomb(),
+        "cut.jpg": folders.picture(104, (400, 300), "JPEG")[:900],
+        "text.png": b"no picture",
+    }
+    for name, content in odd.items():
+        (folder / "images" / name).write_bytes(content)
+    rows = [
+        *([name.replace("BIG.JPG", "big.jpg"), f"the odd {name}"] for name in odd),
+        ["p000.png", "caption 0"],  # a duplicate row
+        ["p001.png", ""],
+        ["missing.png", "nothing to see"],
+        ["p002.png", "Ein Mädchen, 犬, كلب, собака 🐕"],
+        ["", "whose image?"],
+    ]
+    folders.write_csv(folder / "all.csv", [["image", "caption"], *folders.rows(*rows)])
+    builder = prepare(folder)
+    pictures = {
+        picture.decode(): [text.decode() for text in texts]
+        for split in builder.info.splits
+        for picture, texts in zip(
+            *read_columns(builder, split, ["picture", "captions"]).values(), strict=True
+        )
+    }
+    assert pictures["images/BIG.JPG"] == ["the odd BIG.JPG"]
+    assert {"images/cmyk.jpeg", "images/web.WebP"} <= pictures.keys()
+    assert pictures["images/p002.png"][1] == "Ein Mädchen, 犬, كلب, собака 🐕"
+    assert len(pictures) == 33
+    counts = builder.info.metadata
+    left_out, parts = counts["left_out"]["train"], counts["parts"]["train"]
+    assert left_out == {
+        "too many pixels": 1,
+        "truncated image": 1,
+        "not an image": 1,
+        "no image": 1,
+        "no name of an image": 1,
+    }
+    assert parts == {"caption comes twice": 1, "empty caption": 1}
+    said = capfd.readouterr().err
+    for reason, number in (left_out | parts).items():
+        assert f"{reason} {number}" in said
+    listed = (builder.data_path / "left_out.csv").read_text()
+    assert "all.csv line 39,empty caption" in listed
+    assert "missing.png,no image" in listed

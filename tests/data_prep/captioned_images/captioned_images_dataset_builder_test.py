@@ -1,0 +1,276 @@
+"""A user's folder in every layout, and what is wrong with folders."""
+
+import io
+import shutil
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from data_prep import validate
+from data_prep.errors import UnexpectedFilesError
+from data_prep.prepared import read_columns
+from tests.data_prep import img2dataset
+from tests.data_prep.captioned_images import own_folders as folders
+from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
+
+
+def contents(builder):
+    """Split -> pixels and captions of its pictures."""
+    return {
+        split: {
+            (
+                np.asarray(PIL.Image.open(io.BytesIO(image)).convert("RGB")).tobytes(),
+                *(text.decode() for text in texts),
+            )
+            for image, texts in zip(*_images_and_captions(builder, split), strict=True)
+        }
+        for split in builder.info.splits
+    }
+
+
+def _images_and_captions(builder, split):
+    columns = read_columns(builder, split, ["captions"])
+    source = builder.as_data_source(split, decoders={"image": _raw()})
+    return [record["image"] for record in source], columns["captions"]
+
+
+def _captions(builder, split):
+    return read_columns(builder, split, ["captions"])["captions"]
+
+
+def _raw():
+    import tensorflow_datasets as tfds
+
+    return tfds.decode.SkipDecoding()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """The pictures and captions that were written, in the split of one layout."""
+    folder = tmp_path_factory.mktemp("expected") / "files"
+    folder.mkdir()
+    folders.wide_csv(folder, NUMBERS)
+    found = contents(prepare(folder))
+    written = {
+        (
+            np.asarray(PIL.Image.open(io.BytesIO(folders.picture(n)))).tobytes(),
+            *folders.captions(n),
+        )
+        for n in NUMBERS
+    }
+    assert set().union(*found.values()) == written
+    assert sum(map(len, found.values())) == 30
+    assert min(map(len, found.values())) >= 2
+    assert len(found["train"]) > 15
+    return found
+
+
+@pytest.mark.parametrize("layout", folders.LAYOUTS, ids=lambda layout: layout.__name__)
+def test_every_layout_gives_the_same_records_in_the_same_splits(layout, expected, tmp_path, capfd):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    layout(folder, NUMBERS)
+    builder = prepare(folder)
+    assert contents(builder) == expected
+    said = capfd.readouterr().err
+    assert "30 with 2 captions, 60 in all" in said
+    assert "by content" in said
+    assert "left out  nothing" in said
+    assert builder.info.metadata["understood"] in said
+
+
+@pytest.mark.parametrize("output_format", ["webdataset", "parquet", "files"])
+def test_the_output_of_img2dataset(output_format, tmp_path, capfd):
+    folder = tmp_path / "files"
+    rows = [
+        (f"http://a/{n}", f"picture {n}", None if n == 4 else folders.picture(n, kind="JPEG"))
+        for n in range(12)
+    ]
+    img2dataset.write(folder, rows, output_format)
+    builder = prepare(folder, min_kept=0.5)
+    texts = [
+        text.decode()
+        for split in builder.info.splits
+        for texts in read_columns(builder, split, ["captions"])["captions"]
+        for text in texts
+    ]
+    assert sorted(texts) == sorted(f"picture {n}" for n in range(12) if n != 4)
+    if output_format != "files":
+        assert "left out  no image 1" in capfd.readouterr().err
+
+
+def test_validate_finds_nothing_wrong(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.wide_csv(folder, NUMBERS)
+    prepare(folder)
+    arguments = [f"--manual_dir={folder}", f"--data_dir={folder}_tfds"]
+    monkeypatch.setattr(sys, "argv", ["validate", "captioned_images", *arguments])
+    validate.main()
+    assert "differ" not in capsys.readouterr().out
+
+
+def test_a_folder_that_changed_is_another_dataset(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.wide_csv(folder, NUMBERS)
+    before = prepare(folder)
+    assert prepare(folder).data_dir == before.data_dir
+    table = folder / "all.csv"
+    table.write_text(table.read_text().replace("picture 3,", "a photo of 3,"))
+    after = prepare(folder)
+    assert after.data_dir != before.data_dir
+    changed = {
+        split
+        for split, digits in before.info.metadata["split_hashes"].items()
+        if after.info.metadata["split_hashes"][split] != digits
+    }
+    assert len(changed) == 1
+    copy = tmp_path / "files2"
+    shutil.copytree(folder, copy)
+    assert prepare(copy).data_dir != after.data_dir
+
+
+def test_a_split_column_is_kept_and_a_missing_one_taken_out_of_train(tmp_path, capfd):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.write_images(folder, NUMBERS)
+    rows = [[folders.name(n), f"caption {n}", "Test" if n < 9 else "training"] for n in NUMBERS]
+    folders.write_csv(folder / "all.csv", [["image", "caption", "split"], *rows])
+    builder = prepare(folder)
+    texts = {
+        split: {
+            t.decode() for ts in read_columns(builder, split, ["captions"])["captions"] for t in ts
+        }
+        for split in builder.info.splits
+    }
+    assert texts["test"] == {f"caption {n}" for n in range(9)}
+    assert len(texts["validation"]) >= 2
+    assert "validation out of train by content" in capfd.readouterr().err
+    (folder / "captioned_images.json").write_text('{"split": "none"}')
+    assert (
+        builder.info.splits["test"].num_examples != prepare(folder).info.splits["test"].num_examples
+    )
+
+
+def test_names_can_be_given(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.write_images(folder, NUMBERS)
+    rows = [[folders.name(n), f"ein Kind {n}", f"a child {n}"] for n in NUMBERS]
+    folders.write_csv(folder / "all.csv", [["Bild", "deutsch", "english"], *rows])
+    with pytest.raises(UnexpectedFilesError, match="no image column.*'Bild', 'deutsch', 'english'"):
+        prepare(folder)
+    (folder / "captioned_images.json").write_text('{"image": "Bild", "captions": ["english"]}')
+    captions = read_columns(prepare(folder), "train", ["captions"])["captions"]
+    assert all(
+        text.startswith(b"a child") and len(texts) == 1 for texts in captions for text in texts
+    )
+    (folder / "captioned_images.json").write_text('{"picture": "Bild"}')
+    with pytest.raises(UnexpectedFilesError, match="its keys are table, image, captions, split"):
+        prepare(folder)
+
+
+def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.write_images(folder, NUMBERS)
+    splits = ["train"] * 10 + ["val"] * 10 + ["test"] * 10
+    rows = [[folders.name(n), f"caption {n}", splits[n]] for n in NUMBERS]
+    folders.write_csv(folder / "all.csv", [["image", "caption", "split"], *rows])
+    assert not prepare(folder, "ratings").info.splits
+    ratings = [
+        ["caption 20", "p020.png", 5],
+        ["images/p021.png", "caption 22", 1.5],
+        ["caption 23", "caption 24", 2],
+        ["p025.png", "p026.png", 3],
+        ["caption 10", "p011.png", 4],
+        ["caption 10", "p020.png", 4],
+        ["caption 99", "p020.png", 4],
+    ]
+    folders.write_csv(folder / "ratings.csv", [["left", "right", "score"], *ratings])
+    builder = prepare(folder, "ratings", min_kept=0)
+    images = prepare(folder)
+    names = ["task", "left_id", "right_id", "score"]
+    test = read_columns(builder, "test", names)
+    found = sorted(zip(*(test[name].tolist() for name in names), strict=True))
+    columns = read_columns(images, "test", ["picture", "image_id", "caption_ids"])
+    image_of = dict(zip(columns["picture"], columns["image_id"].tolist(), strict=True))
+    caption_of = dict(
+        zip(columns["picture"], (int(c[0]) for c in columns["caption_ids"]), strict=True)
+    )
+    image, caption = (
+        lambda n, of=of: of[f"images/{folders.name(n)}".encode()] for of in (image_of, caption_of)
+    )
+    assert found == [
+        (b"sis", image(25), image(26), 3),
+        (b"sits", caption(20), image(20), 5),
+        (b"sits", caption(22), image(21), 1.5),
+        (b"sts", caption(23), caption(24), 2),
+    ]
+    assert builder.info.splits["validation"].num_examples == 1
+    folders.write_csv(
+        folder / "ratings.csv", [["left", "right", "score"], ["caption 1", "caption 2", "x"]]
+    )
+    with pytest.raises(UnexpectedFilesError, match="line 2: the score 'x' is no number"):
+        prepare(folder, "ratings")
+
+
+def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.write_images(folder, NUMBERS)
+    rows = folders.rows()
+    for n in NUMBERS:
+        other = PIL.Image.open(io.BytesIO(folders.picture(n)))
+        other.resize((29, 33)).save(folder / f"copy{n}.jpg", quality=60)
+        rows.append([f"copy{n}.jpg", f"another view of {n}"])
+    rows += [["p011.png", "the very same words"], ["p022.png", "The very same words!"]]
+    folders.write_csv(folder / "all.csv", [["image", "caption"], *rows])
+    builder = prepare(folder)
+    split_of = {
+        picture.decode().removeprefix("images/"): split
+        for split in builder.info.splits
+        for picture in read_columns(builder, split, ["picture"])["picture"]
+    }
+    assert all(split_of[folders.name(n)] == split_of[f"copy{n}.jpg"] for n in NUMBERS)
+    assert split_of["p011.png"] == split_of["p022.png"]
+    assert len(set(split_of.values())) == 3
+    assert "60 copies or of a shared caption are kept together" in capfd.readouterr().err
+
+
+def test_a_picture_keeps_its_split_when_others_come(tmp_path):
+    splits = []
+    for numbers in (range(100), range(20, 160)):
+        folder = tmp_path / str(len(numbers))
+        folder.mkdir()
+        folders.wide_csv(folder, list(numbers))
+        builder = prepare(folder)
+        splits.append(
+            {
+                picture: split
+                for split in builder.info.splits
+                for picture in read_columns(builder, split, ["picture"])["picture"]
+            }
+        )
+    common = splits[0].keys() & splits[1].keys()
+    assert len(common) == 80
+    assert {splits[0][each] for each in common} == {"train", "validation", "test"}
+    assert all(splits[0][each] == splits[1][each] for each in common)
+
+
+def test_copies_in_two_named_splits_are_told(tmp_path, capfd):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    folders.write_images(folder, NUMBERS)
+    (folder / "again.png").write_bytes(folders.picture(3))
+    splits = ["train"] * 10 + ["val"] * 10 + ["test"] * 10
+    rows = [[folders.name(n), f"caption {n}", splits[n]] for n in NUMBERS]
+    rows.append(["again.png", "caption", "test"])
+    folders.write_csv(folder / "all.csv", [["image", "caption", "split"], *rows])
+    prepare(folder)
+    assert (
+        "1 images of validation or test have a copy in an earlier split" in capfd.readouterr().err
+    )
