@@ -55,6 +55,8 @@ setuptools.setup(
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
         # Region features in LMDB.
         "lmdb": ["lmdb>=1.4,<3"],
+        # CMCM's baseline of words alone, `python -m xmodal.analysis.caption_relations`.
+        "baselines": ["scikit-learn>=1.5,<2"],
         # VETE's baseline of word vectors, `python -m xmodal.word2vec`.
         "word2vec": ["gensim>=4.4,<5"],
         # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.

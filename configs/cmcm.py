@@ -16,6 +16,7 @@ Variants of both files; `quick,VARIANT` has it on the embedded dataset:
     base      no relations, no attention        no_attn   relations, no attention
     cmca      no relations, attention           cosine    eq. (1) in place of distances
     RELATION  CMCM_c of the paper: one relation, binary
+    captions  relations alone, predicted from the captions: no pictures are needed
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +108,9 @@ def judge(
     loss = config.tasks.relations.loss
     loss.options = {"pos_weight": tuple(weights[place] for place in select), "select": select}
     loss.module.relations = len(select)
-    config.evals.relations.select = select
+    for section in config.evals.values():
+        if section.type == "relations":
+            section.select = select
     return config
 
 
@@ -129,6 +132,11 @@ def pools(every: int, split: str = "test") -> dict:
 def refinement(strength: float) -> dict:
     """The reranker of uncertain queries."""
     return {"name": "selective_refinement", "strength": strength, "gap": 0.05}
+
+
+def not_visible() -> dict:
+    """The pools of the end, whose queries are the captions that show nothing visible."""
+    return pools(every=0) | {"labels": "relations", "without": ("Visible",)}
 
 
 def average_precision(every: int) -> dict:
@@ -161,6 +169,7 @@ def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict],
         "cmca": lambda config: without_relations(config, "cmca"),
         "no_attn": without_attention,
         "cosine": by_cosine,
+        "captions": captions_alone,
     }
     for place, name in enumerate(relations):
         changes[name] = partial(with_one_relation, name, place, tuple(relations.values()))
@@ -179,8 +188,9 @@ def without_relations(config: ConfigDict, name: str) -> ConfigDict:
     config.name += f"_{name}"
     config.data.labels = ()
     del config.tasks["relations"]
-    for name in ("refined", "relations"):
-        del config.evals[name]
+    for name, section in config.evals.items():
+        if section.get("task"):
+            del config.evals[name]
     return config
 
 
@@ -201,6 +211,27 @@ def by_cosine(config: ConfigDict) -> ConfigDict:
     return config
 
 
+def captions_alone(config: ConfigDict) -> ConfigDict:
+    """The text side and the classifier, which has nothing but the caption to go by."""
+    config.name += "_captions"
+    config.model.image = config.data.image = None
+    if config.data.config.endswith("images"):
+        config.data.config = config.data.config.removesuffix("images") + "labels"
+    config.init_from.published = ("text/encoder/table",)
+    config.tasks = {"relations": config.tasks.relations}
+    config.tasks.relations.views, config.tasks.relations.weight = ("caption_0",), 1.0
+    # Nothing pretrained is to be kept, and a text model learns all it can in a dozen epochs.
+    config.total_steps, config.optimizer.learning_rate = min(config.total_steps, 2000), 1e-3
+    # It takes the place of the pools, by which the rate and the checkpoint are chosen.
+    config.evals.relations.every = config.evals.pools.every
+    for name, section in config.evals.items():
+        if section.type != "relations":
+            del config.evals[name]
+    config.select = {"metric": "relations/mean/average_precision", "mode": "max"}
+    config.optimizer.plateau.update(config.select)
+    return config
+
+
 def quick(config: ConfigDict) -> ConfigDict:
     """Small towers, and the captions of the embedded dataset with their coherence relations."""
     evals, plateau, select = config.evals, config.optimizer.plateau, config.select
@@ -214,9 +245,10 @@ def quick(config: ConfigDict) -> ConfigDict:
     config.data.image.augment = None
     config.data.text.max_length = 32
     config.evals = {name: evals[name] for name in ("pools", "refined", "relations")}
+    config.evals.not_visible = not_visible()
     for section in config.evals.values():
         section.split, section.every = "validation", 25
-    for name in ("pools", "refined"):
-        config.evals[name].size, config.evals[name].repeats = 20, 3
+        if section.type == "pools":
+            section.size, section.repeats = 20, 3
     config.optimizer.plateau, config.select = plateau, select
     return judge(config, tuple(SHAPES_RELATIONS.values()))

@@ -6,6 +6,11 @@
         --config.init_from.towers.image=weights/resnet50 \\
         --config.init_from.word_vectors.file=VECTORS
 
+Without pictures, relations from the captions alone:
+
+    python -m xmodal.main --config=configs/cmcm_clue.py:captions --config.data.manual_dir=DIR \\
+        --config.init_from.word_vectors.file=VECTORS
+
 VECTORS are of word2vec, learned from the training captions. `base`, `cmca`, `no_attn`, `cosine` and
 the names of the relations are the other models of the paper, see `configs/cmcm.py`.
 
@@ -41,5 +46,8 @@ def get_config(argument: str = "") -> ConfigDict:
     config = cmcm.experiment(
         "cmcm_clue", base.dataset("clue"), RELATIONS, max_length=40, strength=0.12
     )
+    config.evals.not_visible = cmcm.not_visible()
     config.evals.deduplicated = cmcm.pools(every=0, split="test_deduplicated")
+    end = {"every": 0, "final_split": "test_deduplicated"}
+    config.evals.relations_deduplicated = config.evals.relations.to_dict() | end
     return cmcm.variant(config, argument, RELATIONS)

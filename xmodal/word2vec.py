@@ -6,7 +6,8 @@ r"""Learns word vectors from training captions by gensim's Word2Vec, the text-on
         --config.init_from.towers.text=weights/word2vec --config.data.manual_dir=STS --output=OUT
 
 The captions are those of `config.data` and `config.train_split`, cut into words as tables of word
-vectors are read (`xmodal.preprocessing.words`) and in lower case. One worker, so that the same seed
+vectors are read (`xmodal.preprocessing.words`) and in lower case; with --as_tokenized as the config
+cuts them. One worker, so that the same seed
 gives the same vectors. Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
 """
 
@@ -28,6 +29,10 @@ MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", 
 EPOCHS = flags.DEFINE_integer("epochs", 20, "Passes over the captions.", lower_bound=1)
 NEGATIVES = flags.DEFINE_integer("negatives", 5, "Random words per word.", lower_bound=1)
 SKIP_GRAM = flags.DEFINE_bool("skip_gram", True, "Skip-gram; else a continuous bag of words.")
+
+AS_TOKENIZED = flags.DEFINE_bool(
+    "as_tokenized", False, "Cut captions into words as config.data.text does."
+)
 
 
 def find_gensim() -> type:
@@ -82,9 +87,13 @@ def learn_vectors(
 
 
 def format_vectors(words: Iterable[str], vectors: np.ndarray) -> str:
-    """Returns GloVe's text format: a line per word, its numbers behind it."""
+    """Returns GloVe's text format: a line per word, its numbers behind it.
+
+    The empty word, which some tokenizers know, has no line.
+    """
     rows = zip(words, vectors.tolist(), strict=True)
-    return "".join(f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows)
+    lines = (f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows if word)
+    return "".join(lines)
 
 
 def main(argv: list[str]) -> None:
@@ -95,14 +104,20 @@ def main(argv: list[str]) -> None:
     with quietly():
         from xmodal import data
     from xmodal.evals.reports.files import check_writable, write_files
+    from xmodal.preprocessing.tokenizers import word_splitter
     from xmodal.preprocessing.words import split_words
 
     output = str(VECTORS.value)
     folder, name = os.path.split(output)
     check_writable(folder or ".")
-    captions = data.read_captions(config.data.to_dict(), config.train_split)
+    dataset = data.parse(config.data)
+    captions = data.read_captions(dataset, config.train_split)
+    if AS_TOKENIZED.value:
+        split = word_splitter(dataset.require_text())
+    else:
+        split = lambda caption: split_words(caption.lower())  # noqa: E731
     words, vectors = learn_vectors(
-        [split_words(caption.lower()) for caption in captions],
+        [split(caption) for caption in captions],
         width=WIDTH.value,
         window=WINDOW.value,
         min_count=MIN_COUNT.value,

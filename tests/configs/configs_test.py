@@ -20,8 +20,19 @@ FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
-    "cmcm_cite": ["", "q5"],
-    "cmcm_clue": ["", "base", "no_attn", "cosine", "story", "quick", "quick,base", "quick,story"],
+    "cmcm_cite": ["", "q5", "captions"],
+    "cmcm_clue": [
+        "",
+        "base",
+        "no_attn",
+        "cosine",
+        "story",
+        "captions",
+        "quick",
+        "quick,base",
+        "quick,story",
+        "quick,captions",
+    ],
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
     "flickr8k_itm": [

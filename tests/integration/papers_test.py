@@ -22,6 +22,7 @@ PAPERS = {
     "vete:lstm,skt_5,quick": ["sts/c2c_isim/pearson"],
     "vete:cnn,rank,quick": ["sts/c2c_isim/pearson"],
     "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
+    "cmcm_clue:quick,captions": ["relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],
     "pvse": ["shapes/i2t/recall@10"],
 }

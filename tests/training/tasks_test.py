@@ -129,7 +129,11 @@ def loss(**changes):
     [
         ({}, "config.tasks is empty"),
         ({"t": task("caption")}, "config.tasks.t.views has 'caption', which is no view"),
-        ({"t": task(views=["image"])}, r"config.tasks.t.views=\['image'\] has 1 view"),
+        ({"t": task(views=["image"])}, r"config.tasks.t.views=\['image'\] has 1 view.* takes 2"),
+        (
+            {"t": task(views=["image"] * 3, loss=loss(name="relation_bce"), negatives="none")},
+            "has 3 view.* takes 1 or 2",
+        ),
         ({"t": task(loss=loss(name="hinge"))}, "'hinge' in config.tasks.t.loss.name; known: "),
         ({"t": task(wieght=1)}, r"\['wieght'\] in config.tasks.t; .*Did you mean 'weight'"),
         ({"t": task(weight=-1)}, "config.tasks.t.weight is -1"),

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,24 @@ Batch = Mapping[str, np.ndarray]
 # (side, params, model_state, columns of a batch) -> an object whose `.vector` is [B, D] or
 # [B, K, D] and whose `.log_sigma` is [B, D] or None.
 Embed = Callable[[str, Any, Any, Mapping[str, jax.Array]], Any]
-# Parameters, images [L, D], captions [R, D] -> probabilities [L, R, C].
-Predict = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
 # Side -> the column with the ids of its items.
 _ID_COLUMNS = {"image": "image_id", "text": "caption_id"}
 _NOUNS = {"image": "images", "text": "captions"}
 _VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
+
+
+class Predictor(NamedTuple):
+    """A task that predicts something about pairs.
+
+    Attributes:
+      sides: that it reads, of "image" and "text".
+      predict: (parameters, images [L, D] or None, captions [R, D] or None) -> probabilities
+        [L, R, C]; L or R is 1 for a side that is not read.
+    """
+
+    sides: frozenset[str]
+    predict: Callable[[Any, jax.Array | None, jax.Array | None], jax.Array]
 
 
 class Items(Split, Protocol):
@@ -62,7 +73,7 @@ class Embedder:
         *,
         similarity: Similarity,
         mesh: Mesh | None = None,
-        predict: Mapping[str, Predict] | None = None,
+        predict: Mapping[str, Predictor] | None = None,
     ) -> None:
         """Prepares the sides.
 
@@ -71,7 +82,7 @@ class Embedder:
           sides: that the model has, of "image" and "text".
           similarity: the model's, whose parameters are `params["similarity"]`.
           mesh: items are spread over its `data` axis.
-          predict: task -> predictions for blocks of pairs, from `params`.
+          predict: by task.
         """
         self._sides, self._similarity = tuple(sides), similarity
         self._mesh, self._predict = mesh, dict(predict or {})
@@ -145,11 +156,14 @@ class Embedder:
     def _make_predictions(
         self, params: Any, vectors: Mapping[str, np.ndarray]
     ) -> dict[str, Predictions]:
-        if not {"image", "text"} <= set(vectors):
-            return {}
         return {
-            task: Predictions(vectors["image"], vectors["text"], functools.partial(predict, params))
-            for task, predict in self._predict.items()
+            task: Predictions(
+                vectors["image"] if "image" in each.sides else None,
+                vectors["text"] if "text" in each.sides else None,
+                functools.partial(each.predict, params),
+            )
+            for task, each in self._predict.items()
+            if each.sides <= set(vectors)
         }
 
     def _embed_rows(

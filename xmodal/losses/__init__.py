@@ -23,13 +23,13 @@ class Loss:
         scalars for the log). Its keyword-only arguments are the options of the config; a number
         may be a 0-d array, a name a `switch.Choice`.
       module: name in `xmodal.models.TASK_MODULES`, for a loss with parameters of its own.
-      views: how many views it takes, 1 or 2.
+      views: how many views it takes.
       negatives: whether it compares an item with others of the batch.
     """
 
     function: LossFunction
     module: str = ""
-    views: int = 2
+    views: tuple[int, ...] = (2,)
     negatives: bool = True
 
 
@@ -40,7 +40,7 @@ LOSSES: dict[str, Loss] = {
     "diversity": Loss(diversity, negatives=False),
     "mmd": Loss(mmd, negatives=False),
     "pearson": Loss(pearson, negatives=False),
-    "relation_bce": Loss(relation_bce, module="relation_classifier", negatives=False),
+    "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2), negatives=False),
     "sigmoid": Loss(sigmoid),
     "soft_contrastive": Loss(soft_contrastive),
     "soft_kendall": Loss(soft_kendall, negatives=False),

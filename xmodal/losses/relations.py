@@ -12,7 +12,7 @@ from xmodal.losses.context import Context, Embedding
 
 def relation_bce(
     left: Embedding,
-    right: Embedding,
+    right: Embedding | None,
     context: Context,
     *,
     pos_weight: Annotated[Sequence[float] | None, Bounds(at_least=0)] = None,
@@ -22,7 +22,7 @@ def relation_bce(
 
     Args:
       left: embedding of the left view; only the task's module reads it.
-      right: embedding of the right view, likewise.
+      right: embedding of the right view, likewise; None for relations predicted from one view.
       context: outputs with `logits` [B, R], and columns with `relations` [B, R], 1 where a pair
         has the relation and 0 elsewhere.
       pos_weight: R factors of the positive labels' terms; CMCM's released code takes negatives /

@@ -16,7 +16,7 @@ from absl import logging
 from xmodal import data
 from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
-from xmodal.evals.embed import Items, Predict
+from xmodal.evals.embed import Items, Predictor
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.evaluator import with_similarity
 from xmodal.evals.inputs import arrays
@@ -32,7 +32,7 @@ from xmodal.training.results import Judged, write_all, write_model
 from xmodal.training.run import Parts
 from xmodal.training.run_records import load_records
 from xmodal.training.state import TrainState
-from xmodal.training.tasks import Task
+from xmodal.training.tasks import Task, sides
 from xmodal.training.tree import Tree
 
 
@@ -73,7 +73,7 @@ class RunEvaluation:
             parts.model.towers,
             similarity=parts.model.similarity,
             mesh=parts.mesh,
-            predict=_predictions(parts.tasks),
+            predict=_predictors(parts.tasks),
         )
         if trains:
             self._check_awaited()
@@ -334,25 +334,27 @@ def load_results(folder: str, name: str, evaluator: Evaluator) -> StoredResults:
     return results
 
 
-def _predictions(tasks: Iterable[Task]) -> dict[str, Predict]:
-    """Predictions for blocks of images and captions, of the tasks whose module has any."""
+def _predictors(tasks: Iterable[Task]) -> dict[str, Predictor]:
+    """The tasks whose module predicts something about images, captions or pairs of them."""
 
-    def make(task: Task) -> Predict:
-        def predict(params: Tree, images: jax.Array, captions: jax.Array) -> jax.Array:
+    def make(task: Task) -> Predictor:
+        def predict(
+            params: Tree, images: jax.Array | None, captions: jax.Array | None
+        ) -> jax.Array:
             own = params["tasks"][task.name]["module"]
             if task.views[0] == "image":
                 return task.module.predict(own, images, captions)
             return task.module.predict(own, captions, images).swapaxes(0, 1)
 
-        return predict
+        return Predictor(frozenset(sides((task,))), predict)
 
     return {
         task.name: make(task)
         for task in tasks
         if task.module is not None
         and hasattr(task.module.module, "predict")
-        and "image" in task.views
-        and len(task.views) == 2
+        # Pairs of two captions are none of an image and a caption.
+        and len(sides((task,))) == len(task.views)
     }
 
 

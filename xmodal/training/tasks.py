@@ -160,10 +160,10 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
                 "known: image, caption_0, caption_1, ..."
             )
     loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
-    if len(config.views) != loss.views:
+    if len(config.views) not in loss.views:
         raise UserError(
             f"{where}.views={list(config.views)} has {len(config.views)} view(s), but the loss "
-            f"{config.loss.name!r} takes {loss.views}."
+            f"{config.loss.name!r} takes {' or '.join(map(str, loss.views))}."
         )
     if loss.negatives and config.negatives == "none":
         raise UserError(

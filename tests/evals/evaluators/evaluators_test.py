@@ -8,7 +8,7 @@ import scipy.stats
 
 from tests.evals.tiny_split import TinySplit
 from xmodal.config import UserError
-from xmodal.evals import judge, make_evaluator, read_options
+from xmodal.evals import judge, load_embeddings, make_evaluator, read_options, save_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Predictions
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
@@ -118,11 +118,13 @@ def test_the_tags_of_boards_are_those_of_their_results(name, sides):
     [
         (2, {"type": "pairs"}),
         (1, {"type": "pools", "size": 9, "repeats": 2, "directions": ("i2t", "t2i")}),
+        (1, {"type": "pools", "size": 20, "repeats": 2, "without": ("a", "c")}),
         (1, {"type": "relations", "task": "task", "select": (0, 2)}),
     ],
 )
 def test_the_tags_of_numbers_are_those_of_their_results(captions, section):
-    split = make_split(captions=captions, labels=labels_of(40))
+    names = {"relations": ["a", "b", "c"]}
+    split = make_split(captions=captions, labels=labels_of(40), label_names=names)
     width = 2  # of the selected relations
     predictions = Predictions(
         np.zeros((len(split.image_ids), width)), np.zeros((len(split.caption_ids), width))
@@ -307,6 +309,32 @@ def test_a_pool_of_more_pairs_than_there_are_holds_all():
     assert found.metrics["t2i/median_rank_std"] == found.metrics["i2t/recall@1_std"] == 0
 
 
+def test_captions_with_a_relation_ask_nothing():
+    relations = np.random.default_rng(5).integers(0, 2, (41, 3))
+    names = {"relations": ["a", "b", "c"]}
+    split = make_split(records=41, labels={"relations": relations}, label_names=names)
+    source = make_source(split)
+    section = {"type": "pools", "size": 30, "repeats": 3}
+    everyone = make_evaluator("x", options_of(**section), split, SIDES)
+    some = make_evaluator("x", options_of(**section, without=["a", "c"]), split, SIDES)
+    (found,) = some.run(source)
+    medians = []
+    for images, texts in everyone._pools:
+        asking = [not relations[image][[0, 2]].any() for image in images]
+        assert 0 < sum(asking) < 15
+        ranks = pool_ranks(
+            source, split, split.image_ids[images], split.caption_ids[texts[np.array(asking)]]
+        )
+        medians.append(np.median(ranks))
+    assert found.metrics["t2i/median_rank"] == pytest.approx(np.mean(medians))
+    (of_all,) = everyone.run(source)
+    assert of_all.label_hash != found.label_hash
+    with pytest.raises(UserError, match=r"'d' in config.evals.x.without; known: \['a', 'b', 'c'\]"):
+        make_evaluator("x", options_of(**section, without=["d"]), split, SIDES)
+    with pytest.raises(UserError, match="leaves a pool without queries"):
+        make_evaluator("x", options_of(**section | {"size": 1}, without=list("abc")), split, SIDES)
+
+
 def test_pools_are_reranked_by_whole_rows():
     split = make_split(records=30)
     source = make_source(split)
@@ -359,10 +387,39 @@ def test_relations_of_true_pairs():
     each = [slow_average_precision(logits[:, c], relations[:, c]) for c in range(3)]
     expected = {f"{name}/average_precision": 100 * x for name, x in zip("abc", each, strict=True)}
     expected["mean/average_precision"] = 100 * np.mean(each)
+    rates = [100 * sum(relations[:, c]) / 40 for c in range(3)]
+    expected |= {f"{name}/base_rate": x for name, x in zip("abc", rates, strict=True)}
+    expected["mean/base_rate"] = np.mean(rates)
     assert found.metrics == pytest.approx(expected)
     named = options_of(**section, names=["x", "y", "z"])
     (found,) = make_evaluator("x", named, split, SIDES).run(source)
     assert "z/average_precision" in found.metrics
+
+
+def test_relations_of_captions_alone(tmp_path):
+    generator = np.random.default_rng(4)
+    relations = (generator.random((40, 2)) < 0.3).astype(np.int32)
+    split = make_split(labels={"relations": relations})
+    logits = generator.normal(size=(40, 2)).astype(np.float32)
+    source = make_source(split, predictions={"topics": Predictions(None, logits)})
+    source = dataclasses.replace(source, image_ids=None, images=None)
+    evaluator = make_evaluator(
+        "x", options_of(type="relations", task="topics"), split, source.sides
+    )
+    (found,) = evaluator.run(source)
+    at = [list(source.caption_ids).index(i) for i in split.caption_ids]
+    for c in range(2):
+        expected = 100 * slow_average_precision(logits[at, c], relations[:, c])
+        assert found.metrics[f"{c}/average_precision"] == pytest.approx(expected)
+    # Saved and read, and of a model whose task reads no images although it has them.
+    save_embeddings(tmp_path / "model.npz", source)
+    read = load_embeddings(tmp_path / "model.npz")
+    assert read.predictions["topics"].images is None
+    (again,) = evaluator.run(read)
+    assert again.metrics == pytest.approx(found.metrics)
+    both = make_source(split, predictions=source.predictions)
+    (again,) = make_evaluator("x", evaluator.options, split, SIDES).run(both)
+    assert again.metrics == found.metrics
 
 
 def make_matches(split, seed=8):
@@ -441,7 +498,7 @@ def test_tags_begin_with_the_evaluator_once():
         ({"type": "pairs"}, ["image"], "has no text side"),
         ({"type": "pairs"}, SIDES, "the label column 'score', which .* lacks; known: .'relations'"),
         ({"type": "pools"}, ["text"], r"the model has \['text'\]"),
-        ({"type": "relations", "task": "t"}, ["text"], "both sides"),
+        ({"type": "relations", "task": "t"}, ["image"], "has no text side"),
         ({"type": "relations"}, SIDES, r"config.evals.x.task is empty"),
         ({"type": "relations", "task": "t", "labels": "topics"}, SIDES, "column 'topics'"),
         ({"type": "relations", "task": "t", "names": ["a"]}, SIDES, "has 1 names for the 2 rel"),

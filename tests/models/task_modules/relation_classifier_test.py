@@ -30,11 +30,29 @@ def test_equals_one_layer_on_the_joined_vectors():
             np.testing.assert_allclose(predictions[i, j], 1 / (1 + np.exp(-logits)), rtol=1e-5)
 
 
+def test_one_view_has_one_matrix():
+    rng = np.random.default_rng(0)
+    module = make_task_module("loss.module", "relation_classifier", {"relations": 3})
+    caption = rng.normal(size=(5, 4)).astype(np.float32)
+    params, _ = module.init(jax.random.key(0), Embedding(caption), None, {}, {})
+    assert {name: leaf.shape for name, leaf in params.items()} == {"left": (4, 3), "bias": (3,)}
+    assert 0.25 < np.abs(params["left"]).max() <= 0.5
+    outputs, _ = module.apply(params, {}, Embedding(caption), None, {}, {})
+    logits = caption @ params["left"] + params["bias"]
+    np.testing.assert_allclose(outputs["logits"], logits, rtol=1e-5, atol=1e-6)
+    predictions = module.predict(params, caption, None)
+    np.testing.assert_allclose(predictions, 1 / (1 + np.exp(-logits[:, None])), rtol=1e-5)
+    # As pairs with an image of zeros.
+    joined = params | {"right": rng.normal(size=(6, 3)).astype(np.float32)}
+    with_zeros = module.predict(joined, caption, np.zeros((1, 6), np.float32))
+    np.testing.assert_allclose(predictions, with_zeros, rtol=1e-6)
+
+
 def test_mistakes_are_named():
     module = make_task_module("loss.module", "relation_classifier", {"relations": 3})
     one, several = (Embedding(np.ones(shape, np.float32)) for shape in ((2, 4), (2, 3, 4)))
-    for pair in ((one, None), (one, several)):
-        with pytest.raises(UserError, match="one vector per item of two views"):
+    for pair in ((several, None), (one, several)):
+        with pytest.raises(UserError, match="takes one vector per item; give the views"):
             module.init(jax.random.key(0), *pair, {}, {})
     with pytest.raises(UserError, match="relations is 0; it has to be at least 1"):
         make_task_module("loss.module", "relation_classifier", {"relations": 0})

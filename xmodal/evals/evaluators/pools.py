@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xmodal.config import UserError, setting
+from xmodal.config import UserError, lookup, setting
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
@@ -29,6 +29,8 @@ class PoolsOptions(Options):
       directions: "t2i", "i2t" or both.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`.
       task: whose predictions the reranker takes.
+      labels: label column, 0/1 [N, C], that `without` refers to.
+      without: names of relations in that column; captions that have one of them ask nothing.
     """
 
     size: int = setting(500, at_least=1)
@@ -36,6 +38,13 @@ class PoolsOptions(Options):
     directions: tuple[str, ...] = setting(("t2i",), one_of=("t2i", "i2t"))
     reranker: Mapping[str, Any] | None = None
     task: str = ""
+    labels: str = "relations"
+    without: tuple[str, ...] = ()
+
+    @property
+    def labels_read(self) -> tuple[str, ...]:
+        """See `Options`."""
+        return (self.labels,) if self.without else ()
 
     def check(self, where: str) -> None:
         """See `Options`."""
@@ -55,7 +64,8 @@ class PoolsEvaluator(NumbersEvaluator):
 
     A pool has `size` images, drawn without replacement, and one caption of each. Every caption
     ranks the images of its pool, whose only positive is its own. Pools depend on the seed and the
-    ids alone: all models meet the same ones. A median between two ranks stays a half.
+    ids alone: all models meet the same ones. A median between two ranks stays a half. The option
+    `without` leaves out queries, and nothing of the galleries.
     """
 
     options: PoolsOptions
@@ -71,11 +81,35 @@ class PoolsEvaluator(NumbersEvaluator):
         ids = np.asarray(self._split.image_ids), np.asarray(self._split.caption_ids)
         for images, captions in self._pools:
             self._label_hash.add("pool", ids[0][images], ids[1][captions])
+        asking = self._find_asking()
+        self._asking = [asking[images] for images, _ in self._pools]
+        if not all(map(np.any, self._asking)):
+            raise UserError(
+                f"{self._where}.without={list(self.options.without)} leaves a pool without queries."
+            )
+        without = ""
+        if self.options.without:
+            for (_, captions), each in zip(self._pools, self._asking, strict=True):
+                self._label_hash.add("asking", ids[1][captions][each])
+            count = np.mean([np.sum(each) for each in self._asking])
+            without = f" Queries: the {count:.0f} on average without {self.options.without}."
         self._definition = (
             f"Median rank and recalls in {len(self._pools)} random pools of "
             f"{len(self._pools[0][0])} pairs: mean and population standard deviation; seed "
-            f"{self.options.seed}."
+            f"{self.options.seed}.{without}"
         )
+
+    def _find_asking(self) -> np.ndarray:
+        """Whether the captions of an image ask, bool [N]."""
+        options, split = self.options, self._split
+        if not options.without:
+            return np.ones(len(split.image_ids), bool)
+        labels = self._column(options.labels)
+        names = list(split.label_names.get(options.labels, ()))
+        known = {name: place for place, name in enumerate(names)}
+        where = f"{self._where}.without"
+        chosen = [lookup(where, name, known) for name in options.without]
+        return np.all(labels.reshape(len(labels), -1)[:, chosen] <= 0, axis=1)
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -94,7 +128,10 @@ class PoolsEvaluator(NumbersEvaluator):
             raise UserError(
                 f"{source.place} has no predictions of task {self.options.task!r} to rerank by."
             )
-        repeats = [self._judge_pool(source, *pool) for pool in self._pools]
+        repeats = [
+            self._judge_pool(source, *pool, asking)
+            for pool, asking in zip(self._pools, self._asking, strict=True)
+        ]
         metrics: dict[str, float] = {}
         for tag in repeats[0]:
             values = [each[tag] for each in repeats]
@@ -103,9 +140,9 @@ class PoolsEvaluator(NumbersEvaluator):
         return metrics
 
     def _judge_pool(
-        self, source: Embeddings, images: np.ndarray, captions: np.ndarray
+        self, source: Embeddings, images: np.ndarray, captions: np.ndarray, asking: np.ndarray
     ) -> dict[str, float]:
-        """Metrics of the pairs at the given positions."""
+        """Metrics of the pairs at the given positions, over those that ask."""
         pool = dataclasses.replace(
             source,
             images=source.images[images],
@@ -130,7 +167,7 @@ class PoolsEvaluator(NumbersEvaluator):
             }
         metrics = {}
         for direction in self.options.directions:
-            rank = answers[direction].ranks[0].rank + 1
+            rank = answers[direction].ranks[0].rank[asking] + 1
             metrics[f"{direction}/median_rank"] = float(np.median(rank))
             for depth in _DEPTHS:
                 metrics[f"{direction}/recall@{depth}"] = 100.0 * float(np.mean(rank <= depth))

@@ -36,14 +36,18 @@ class RelationsOptions(Options):
 
 
 class RelationsEvaluator(NumbersEvaluator):
-    """Average precision per relation over images and their own captions, see `Evaluator`."""
+    """Average precision per relation over images and their own captions, see `Evaluator`.
+
+    The base rate of a relation, the share of pairs that have it, is the average precision of
+    chance.
+    """
 
     options: RelationsOptions
 
     def _read(self, sides: Collection[str]) -> None:
         where, split, options = self._where, self._split, self.options
-        if not {"image", "text"} <= set(sides):
-            raise UserError(f"{where} judges pairs of an image and a caption: both sides.")
+        if "text" not in sides:
+            raise UserError(f"{where} judges captions, but the model has no text side.")
         if not options.task:
             raise UserError(f"{where}.task is empty: name the task whose predictions are judged.")
         labels = self._column(options.labels)
@@ -66,12 +70,16 @@ class RelationsEvaluator(NumbersEvaluator):
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
         self._label_hash.add("relations", np.asarray(split.caption_ids), *self._labels.T)
-        self._definition = "Average precision of every relation over images and their own captions."
+        self._definition = (
+            "Average precision of every relation over images and their own captions, and its base "
+            f"rate: the share of the {len(self._labels):,} pairs that have it."
+        )
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
         del sides
-        return [f"{name}/average_precision" for name in (*self._names, "mean")]
+        metrics = ("average_precision", "base_rate")
+        return [f"{name}/{metric}" for name in (*self._names, "mean") for metric in metrics]
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
         source = order_embeddings(source, self._split)
@@ -87,12 +95,12 @@ class RelationsEvaluator(NumbersEvaluator):
                 f"Task {self.options.task!r} predicts {predicted.shape[1]} relations, but "
                 f"{self._split.name} has {self._labels.shape[1]}."
             )
-        precisions = [
-            compute_average_precision(*columns)
-            for columns in zip(predicted.T, self._labels.T, strict=True)
+        found = [
+            (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
+            for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
-        metrics = {
-            f"{name}/average_precision": 100.0 * value
-            for name, value in zip(self._names, precisions, strict=True)
-        }
-        return metrics | {"mean/average_precision": float(np.mean(list(metrics.values())))}
+        metrics = {}
+        for name, values in zip((*self._names, "mean"), [*found, np.mean(found, 0)], strict=True):
+            metrics[f"{name}/average_precision"] = float(values[0])
+            metrics[f"{name}/base_rate"] = float(values[1])
+        return metrics

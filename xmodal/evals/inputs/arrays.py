@@ -108,6 +108,7 @@ def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
         arrays |= {
             f"{_PREDICTIONS}{task}/{kind}": part
             for kind, part in zip(("images", "captions"), parts, strict=True)
+            if part is not None
         }
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
@@ -335,19 +336,20 @@ def _read_predictions(
     wanted = {"images": image_ids, "captions": caption_ids}
     for task, parts in found.items():
         shapes = {kind: list(part.shape) for kind, part in parts.items()}
-        fits = set(parts) == set(wanted) and all(
-            ids is not None and parts[kind].ndim == 2 and len(parts[kind]) == len(ids)
-            for kind, ids in wanted.items()
+        fits = set(parts) <= set(wanted) and all(
+            ids is not None and part.ndim == 2 and len(part) == len(ids)
+            for part, ids in ((parts[kind], wanted[kind]) for kind in set(parts) & set(wanted))
         )
-        if not fits or parts["images"].shape[1] != parts["captions"].shape[1]:
+        if not fits or len({part.shape[1] for part in parts.values()}) != 1:
             raise UserError(
                 f"Predictions of task {task!r} in {place} are {shapes}; save "
                 f"{_PREDICTIONS}{task}/images [N, C] and {_PREDICTIONS}{task}/captions [M, C], a "
-                "row for every image and every caption."
+                "row for every image and every caption; one of the two where a task reads one side."
             )
     return {
         task: Predictions(
-            np.asarray(parts["images"], np.float32), np.asarray(parts["captions"], np.float32)
+            np.asarray(parts["images"], np.float32) if "images" in parts else None,
+            np.asarray(parts["captions"], np.float32) if "captions" in parts else None,
         )
         for task, parts in found.items()
     }

@@ -84,7 +84,7 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
         caption_ids=np.asarray(labels.caption_ids) if "caption" in at else None,
         captions=arrays["caption"],
         predictions={
-            task: predictions.take(at["image"], at["caption"])
+            task: predictions.take(at.get("image"), at.get("caption"))
             for task, predictions in source.predictions.items()
         },
         log_sigma={

@@ -18,56 +18,72 @@ _TOLERANCE = 1e-4
 _SMALLEST = 1e-7  # a probability of less has no logit that float32 could tell
 
 
-def add_logits(images: jax.Array, captions: jax.Array) -> jax.Array:
-    """Returns probabilities [L, R, C] whose logits are the sums of parts [L, C] and [R, C]."""
-    return jax.nn.sigmoid(images[:, None] + captions[None])
+def add_logits(images: jax.Array | None, captions: jax.Array | None) -> jax.Array:
+    """Returns probabilities [L, R, C] whose logits are the sums of parts [L, C] and [R, C].
+
+    A part that is None counts as one row of zeros.
+    """
+    of_images = 0.0 if images is None else images[:, None]
+    return jax.nn.sigmoid(of_images + (0.0 if captions is None else captions[None]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
     """Probabilities that a task predicts for every pair of an image and a caption.
 
+    A task that reads one side alone predicts the same for all items of the other side, whose rows
+    are None; its probabilities have one row or column for all of them.
+
     Attributes:
-      images: float32 [N, ...], one row per image, as `combine` takes them.
-      captions: float32 [M, ...], one row per caption.
-      combine: rows of L images and of R captions -> probabilities [L, R, C]; pure JAX.
+      images: float32 [N, ...], one row per image, as `combine` takes them; or None.
+      captions: float32 [M, ...], one row per caption; or None.
+      combine: rows of L images and of R captions -> probabilities [L, R, C]; pure JAX. L or R is 1
+        where the rows are None.
     """
 
-    images: np.ndarray
-    captions: np.ndarray
-    combine: Callable[[jax.Array, jax.Array], jax.Array] = add_logits
+    images: np.ndarray | None
+    captions: np.ndarray | None
+    combine: Callable[[jax.Array | None, jax.Array | None], jax.Array] = add_logits
 
-    def take(self, images: np.ndarray, captions: np.ndarray) -> "Predictions":
-        """Returns the predictions of items at the given positions."""
+    def take(self, images: np.ndarray | None, captions: np.ndarray | None) -> "Predictions":
+        """Returns the predictions of items at the given positions, None for all."""
         return dataclasses.replace(
-            self, images=self.images[images], captions=self.captions[captions]
+            self, images=_rows(self.images, images), captions=_rows(self.captions, captions)
         )
 
     def pairs(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Returns probabilities [P, C] of single pairs at the given positions."""
-        combine = jax.vmap(lambda image, caption: self.combine(image[None], caption[None])[0, 0])
-        return np.asarray(combine(self.images[images], self.captions[captions]))
+        rows = _rows(self.images, images), _rows(self.captions, captions)
+        one = [None if each is None else each[:, None] for each in rows]
+        return np.asarray(jax.vmap(lambda *pair: self.combine(*pair)[0, 0])(*one))
 
     def rows(self, queries: np.ndarray, *, transposed: bool) -> jax.Array:
         """Returns probabilities of queries with the whole gallery.
 
-        Of B images, float32 [B, M, C]; if `transposed`, of B captions, float32 [B, N, C].
+        Of B images, float32 [B, M, C]; if `transposed`, of B captions, float32 [B, N, C]. B, M or
+        N is 1 for the items that are not read.
         """
         if transposed:
-            return jnp.swapaxes(self._combine(self.images, self.captions[queries]), 0, 1)
-        return self._combine(self.images[queries], self.captions)
+            return jnp.swapaxes(self._combine(self.images, _rows(self.captions, queries)), 0, 1)
+        return self._combine(_rows(self.images, queries), self.captions)
 
-    def _combine(self, images: np.ndarray, captions: np.ndarray) -> jax.Array:
-        return self.combine(jnp.asarray(images), jnp.asarray(captions))
+    def _combine(self, *rows: np.ndarray | None) -> jax.Array:
+        return self.combine(*(None if each is None else jnp.asarray(each) for each in rows))
 
-    def split(self) -> tuple[np.ndarray, np.ndarray]:
+    def split(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Returns parts of images [N, C] and captions [M, C] whose sums are the logits.
+
+        A side that is not read has no part.
 
         Raises:
           UserError: the logits are no such sums, so a file cannot hold them.
         """
         if self.combine is add_logits:
             return self.images, self.captions
+        if self.images is None:
+            return None, _logits(self._combine(None, self.captions))[0]
+        if self.captions is None:
+            return _logits(self._combine(self.images, None))[:, 0], None
         generator = np.random.default_rng(0)
         rows, columns = (generator.integers(len(x), size=64) for x in (self.images, self.captions))
         sample = self.pairs(rows, columns)
@@ -84,6 +100,10 @@ class Predictions:
                 "of the caption; a file of embeddings can hold only such predictions."
             )
         return of_images, of_captions
+
+
+def _rows(array: np.ndarray | None, at: np.ndarray | None) -> np.ndarray | None:
+    return array if array is None or at is None else array[at]
 
 
 def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:

@@ -16,7 +16,10 @@ _MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "p
 _SELECTION = "recall@10"
 _SUMMED = ("recall@1", "recall@5", "recall@10")
 # Ends of tags that training does not change, and of one that repeats another tag.
-_COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
+_COUNTS = (
+    *("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample"),
+    "base_rate",
+)
 _NO_CURVES = {*_COUNTS, f"mean_{_SELECTION}"}
 
 Value = TypeVar("Value", float, np.ndarray)

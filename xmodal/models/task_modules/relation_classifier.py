@@ -1,4 +1,4 @@
-"""A classifier of the coherence relations between a text and an image.
+"""A classifier of the coherence relations between a text and an image, or of a text alone.
 
 Alikhani et al., "Cross-Modal Coherence for Text-to-Image Retrieval" (2022): one linear layer on the
 two normalized embeddings, joined.
@@ -31,6 +31,8 @@ class RelationClassifierConfig:
 class RelationClassifier(nn.Module):
     """A linear layer on the joined vectors of a pair, as one matrix per side.
 
+    A task of one view has one matrix: its relations are predicted from that side alone.
+
     Parameters: `left` [D, R], `right` [D, R], `bias` [R].
     """
 
@@ -46,35 +48,41 @@ class RelationClassifier(nn.Module):
     ) -> dict[str, jax.Array]:
         """Vectors [B, D] of both sides -> `logits` float32 [B, R]."""
         del columns, reads, mode
-        if right is None or left.vector.ndim != 2 or right.vector.ndim != 2:
+        if any(view is not None and view.vector.ndim != 2 for view in (left, right)):
             raise UserError(
-                "The task module 'relation_classifier' takes one vector per item of two views; "
-                "give the task two views and heads with one embedding."
+                "The task module 'relation_classifier' takes one vector per item; give the views "
+                "of its task heads with one embedding."
             )
-        of_left, of_right = self.halves(left.vector, right.vector)
+        of_left, of_right = self.parts(left.vector, None if right is None else right.vector)
         return {"logits": of_left + of_right}
 
-    def predict(self, left: jax.Array, right: jax.Array) -> jax.Array:
-        """Vectors [L, D] and [R, D] -> probabilities float32 [L, R, relations]."""
-        of_left, of_right = self.halves(left, right)
+    def predict(self, left: jax.Array, right: jax.Array | None) -> jax.Array:
+        """Vectors [L, D] and [R, D] -> probabilities float32 [L, R, relations].
+
+        Without the right vectors, of a task with one view: [L, 1, relations].
+        """
+        of_left, of_right = self.parts(left, right)
         return jax.nn.sigmoid(of_left[:, None] + of_right[None, :])
 
     @nn.compact
-    def halves(self, left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Vectors [L, D] and [R, D] -> the two summands of the logits, [L, C] and [R, C]."""
+    def parts(self, left: jax.Array, right: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        """Vectors [L, D] and [R, D] -> the two summands of the logits, [L, C] and [R, C].
+
+        Without the right vectors the second summand is [1, C] zeros.
+        """
+        views = {"left": left} if right is None else {"left": left, "right": right}
         # torch's default for one linear layer on all inputs.
-        bound = (left.shape[-1] + right.shape[-1]) ** -0.5
+        bound = sum(x.shape[-1] for x in views.values()) ** -0.5
 
         def uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
             return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
-        weights = [
-            self.param(name, uniform, (x.shape[-1], self.relations))
-            for name, x in (("left", left), ("right", right))
-        ]
+        found = {
+            name: x.astype(jnp.float32) @ self.param(name, uniform, (x.shape[-1], self.relations))
+            for name, x in views.items()
+        }
         bias = self.param("bias", uniform, (self.relations,))
-        left, right = left.astype(jnp.float32), right.astype(jnp.float32)
-        return left @ weights[0] + bias, right @ weights[1]
+        return found["left"] + bias, found.get("right", jnp.zeros((1, self.relations)))
 
 
 def make_relation_classifier(config: RelationClassifierConfig) -> TaskModule:

@@ -66,7 +66,7 @@ class TaskModule:
         )
         return applied
 
-    def predict(self, params: Tree, left: jax.Array, right: jax.Array) -> jax.Array | None:
+    def predict(self, params: Tree, left: jax.Array, right: jax.Array | None) -> jax.Array | None:
         """Returns predictions for every pair of two blocks of items.
 
         Args:
