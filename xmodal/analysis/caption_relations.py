@@ -10,7 +10,7 @@ scikit-learn is an extra: `pip install "xmodal[baselines]"`.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from absl import flags
@@ -19,6 +19,7 @@ from xmodal import binary
 from xmodal.config import UserError
 from xmodal.console import quietly
 from xmodal.evals import Evaluation, judge, make_evaluator, read_options
+from xmodal.evals.evaluators.evaluator import Split
 from xmodal.evals.evaluators.relations import RelationsOptions
 from xmodal.evals.inputs.sources import Embeddings, Predictions
 
@@ -113,7 +114,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
             similarity="cosine",
             predictions={options.task: Predictions(None, regression.predict(split.caption_texts))},
         )
-        evaluator = make_evaluator(name, options, split, source.sides)
+        evaluator = make_evaluator(name, options, cast(Split, split), source.sides)
         evaluations[name] = judge(evaluator, source, name=_NAME, evaluator_name=name)
     return evaluations
 
