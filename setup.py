@@ -53,6 +53,8 @@ setuptools.setup(
     extras_require={
         "tpu": ["jax[tpu]>=0.10.2,<0.12"],
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
+        # The record of `python -m xmodal.sweep`.
+        "sweep": ["optuna>=4,<6"],
         # Region features in LMDB.
         "lmdb": ["lmdb>=1.4,<3"],
         # CMCM's baseline of words alone, `python -m xmodal.analysis.caption_relations`.
@@ -66,6 +68,7 @@ setuptools.setup(
             "import-linter>=2.1,<3",
             "lmdb>=1.4,<3",
             "mypy>=1.18,<3",
+            "optuna>=4,<6",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.15,<0.18",

@@ -4,6 +4,7 @@
     python -m xmodal.main --config=configs/vete.py --config.data.manual_dir=DIR \\
         --config.init_from.towers.image=weights/inception \\
         --config.evals.sts.data.manual_dir=STS_DIR
+    python -m xmodal.sweep --config=configs/vete.py --trials=100 --select=sts/avg2016 ...
 
 Kurach et al., "Better Text Understanding Through Image-To-Text Transfer" (2017). A text encoder is
 correlated with a linear map of frozen Inception v3 features: the loss is the negative Pearson
@@ -73,7 +74,8 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.text = base.words(
         "ptb", min_count=4, max_length=40, markers="sentence", unknown="drop"
     )
-    config.optimizer = base.adam(1e-3)
+    # A rate of 1 changes nothing; the search draws it.
+    config.optimizer = base.adam(1e-3, {"name": "staircase", "rate": 1.0, "every": "1 epochs"})
     config.evals = {
         "coco": base.boards(every="1 epochs"),
         "coco_test": sentence_pairs("coco_captions", "im2txt_test_pairs"),
@@ -84,6 +86,18 @@ def get_config(argument: str = "") -> ConfigDict:
     for name in argument.split(","):
         config = base.variant(config, name, **VARIANTS)
     return config
+
+
+def get_space(argument: str = "") -> dict:
+    """Ranges of the random search. The paper gives none; its values are inside of these."""
+    del argument
+    return {
+        "optimizer.learning_rate": {"name": "log", "low": 1e-4, "high": 1e-2},
+        "optimizer.schedule.rate": {"name": "uniform", "low": 0.5, "high": 1.0},
+        "batch_size": {"name": "choice", "values": (64, 128, 256, 512, 1024)},
+        "model.text.encoder.init_scale": {"name": "log", "low": 0.01, "high": 1.0},
+        "model.text.encoder.dropout": {"name": "uniform", "low": 0.0, "high": 0.5},
+    }
 
 
 def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:

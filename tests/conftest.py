@@ -1,5 +1,6 @@
 """Every test sees eight virtual CPU devices, so sharded code is tested sharded."""
 
+import functools
 import os
 import pathlib
 import sys
@@ -53,7 +54,8 @@ def own_flags():
 
     # The saver removes flags that it has not seen: those of readers have to be there before.
     import xmodal.data
-    import xmodal.main  # noqa: F401
+    import xmodal.main
+    import xmodal.sweep.__main__  # noqa: F401
 
     with flagsaver.flagsaver():
         known = set(flags.FLAGS)
@@ -65,24 +67,54 @@ def own_flags():
 
 
 @pytest.fixture
-def command(own_flags, monkeypatch, capsys):
+def command(run_command):
     """Runs `python -m xmodal.main ARGUMENTS...`; returns the exit code and the printed text."""
+    from xmodal import main
+
+    return functools.partial(run_command, main)
+
+
+@pytest.fixture
+def run_command(own_flags, monkeypatch, capsys):
+    """Runs a command with arguments; returns the exit code and the text of standard error."""
     from absl import flags
 
-    from xmodal import binary, main
+    from xmodal import binary
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["xmodal.main", *arguments])
+    def run(module, *arguments):
+        monkeypatch.setattr(sys, "argv", [module.__name__, *arguments])
         # As `__main__` does; undone by `own_flags`.
         flags.mark_flag_as_required("config")
         with pytest.raises(SystemExit) as ended:
-            binary.run(main.main)
+            binary.run(module.main)
         code = ended.value.code
         # The interpreter prints a text given to sys.exit, with exit code 1.
         said = capsys.readouterr().err + (code if isinstance(code, str) else "")
         return (1 if isinstance(code, str) else code or 0), said
 
     return run
+
+
+@pytest.fixture(scope="module")
+def compile_once(tmp_path_factory):
+    """For modules whose runs compile the same functions: all but the first find them on disk."""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    changes = {
+        "jax_enable_compilation_cache": True,
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in changes}
+    for name, value in changes.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Parts of both binaries: --config, a readable log, and errors that are for the user."""
+"""Parts of all commands: --config, a readable log, and errors that are for the user."""
 
 import ast
 import io
@@ -6,6 +6,7 @@ import logging as log
 import os
 import pathlib
 import re
+import runpy
 import sys
 import warnings
 from collections.abc import Callable
@@ -95,6 +96,22 @@ def read_config() -> ConfigDict:
     except OSError as error:
         message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
         raise UserError(f"--config: {message}") from error
+
+
+def call_config_file(name: str) -> Any:
+    """Returns the result of another function of the config file, called with the file's argument.
+
+    Args:
+      name: of the function, beside `get_config`; None is returned where the file has no such one.
+    """
+    path, *argument = config_flags.get_config_filename(flags.FLAGS["config"]).split(":", 1)
+    function = runpy.run_path(path).get(name)
+    return None if function is None else function(*argument)
+
+
+def overridden_paths() -> set[str]:
+    """Returns the paths of the config that the command line sets."""
+    return set(config_flags.get_override_values(flags.FLAGS["config"]))
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

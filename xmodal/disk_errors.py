@@ -11,9 +11,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
+class DiskError(UserError):
+    """A disk is full, or must not be written."""
+
+
 @contextlib.contextmanager
 def disk_errors(folder: object, remedy: str) -> Iterator[None]:
-    """Raises a `UserError` in place of an error of the disk, however deep a library wrapped it.
+    """Raises a `DiskError` in place of an error of the disk, however deep a library wrapped it.
 
     Args:
       folder: that is written, as the sentence names it.
@@ -25,7 +29,7 @@ def disk_errors(folder: object, remedy: str) -> Iterator[None]:
         raise
     except Exception as error:
         if reason := _reason(error):
-            raise UserError(f"{folder} cannot be written: {reason}. {remedy}") from error
+            raise DiskError(f"{folder} cannot be written: {reason}. {remedy}") from error
         raise
 
 

@@ -9,24 +9,18 @@ import sys
 
 from absl import flags, logging
 
-from xmodal import binary
+from xmodal import binary, training_flags
 from xmodal.console import quietly
+from xmodal.training_flags import DRY_RUN, WORKDIR
 
 flags.adopt_module_key_flags(binary)
-WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Folder of the run, local or gs://; by default runs/NAME of the config."
-)
-DRY_RUN = flags.DEFINE_bool(
-    "dry_run", False, "Check everything, compile, print parameters, memory and FLOPs, then stop."
-)
+flags.adopt_module_key_flags(training_flags)
 ALLOW_CHANGES = flags.DEFINE_list(
     "allow_changes",
     [],
     "Paths of the config (optimizer.learning_rate,data.image) in which a run that goes on may "
     "differ from its start; 'records' for those of its training split.",
 )
-
-_STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops start such a job again
 
 
 def main(argv: list[str]) -> None:
@@ -53,7 +47,7 @@ def main(argv: list[str]) -> None:
             config, workdir, dry_run=DRY_RUN.value, allow_changes=ALLOW_CHANGES.value
         )
     if not is_done:
-        sys.exit(_STOPPED)
+        sys.exit(training_flags.STOPPED)
 
 
 if __name__ == "__main__":

@@ -99,10 +99,10 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture
 def start(compiled):
-    """Function that starts `python -m xmodal.main`; what still runs at the end is killed."""
+    """Function that starts a training command; what still runs at the end is killed."""
     processes = []
 
-    def start_main(*arguments, devices=1, **variables):
+    def start_command(*arguments, module="xmodal.main", devices=1, **variables):
         variables |= {
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             # These runs are over before any optimization pays.
@@ -111,7 +111,7 @@ def start(compiled):
             "JAX_COMPILATION_CACHE_DIR": str(compiled),
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "xmodal.main", *map(str, arguments)],
+            [sys.executable, "-m", module, *map(str, arguments)],
             env=os.environ | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -120,7 +120,7 @@ def start(compiled):
         processes.append(process)
         return process
 
-    yield start_main
+    yield start_command
     for process in processes:
         process.kill()
         process.wait()

@@ -4,7 +4,6 @@ import pathlib
 
 import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 import data_prep
 
@@ -16,25 +15,6 @@ def _compile_quickly():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture(scope="module")
-def compile_once(tmp_path_factory):
-    """For modules whose runs compile the same functions: all but the first find them on disk."""
-    changes = {
-        "jax_enable_compilation_cache": True,
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in changes}
-    for name, value in changes.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def test_of_many_that_find_a_dead_writer_one_takes_over(tmp_path):
         time.sleep(0.05)
     assert [process.pid for process in held] == [read(tmp_path)["process"]]
     losers = [process for process in processes if process not in held]
-    assert all("UserError" in process.communicate()[1] for process in losers)
+    assert all("FolderInUseError" in process.communicate()[1] for process in losers)
     held[0].kill()
     held[0].communicate()
 

@@ -271,7 +271,7 @@ def best_step(run_dir: str) -> int:
       UserError: no checkpoint was evaluated.
     """
     select = read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
-    scores = {step: select.score(_metrics(run_dir, step)) for step in steps(run_dir)}
+    scores = {step: select.score(load_metrics(run_dir, step)) for step in steps(run_dir)}
     best = max(scores, key=lambda step: (scores[step], step), default=None)
     if best is None or scores[best] == float("-inf"):
         raise UserError(f"No checkpoint of {run_dir} carries {select.metric!r}; use --step=latest.")
@@ -309,13 +309,14 @@ def check_step(run_dir: str, step: int) -> None:
         raise UserError(f"{run_dir} has no checkpoint of step {step}; it has {saved}.")
 
 
-def _folder(run_dir: str) -> epath.Path:
-    return epath.Path(run_dir).absolute() / "checkpoints"
-
-
-def _metrics(run_dir: str, step: int) -> dict[str, float]:
+def load_metrics(run_dir: str, step: int) -> dict[str, float]:
+    """Returns the metrics of a checkpoint; empty where it was not evaluated."""
     path = _folder(run_dir) / str(step) / "metrics" / "metrics"
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _folder(run_dir: str) -> epath.Path:
+    return epath.Path(run_dir).absolute() / "checkpoints"
 
 
 def _non_empty(state: TrainState, names: tuple[str, ...]) -> dict[str, Any]:

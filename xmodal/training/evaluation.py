@@ -99,16 +99,20 @@ class RunEvaluation:
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
         return found
 
-    def _check_awaited(self) -> None:
-        """Refuses tags that the config waits for and no evaluator reports."""
+    def tags(self) -> dict[str, dict[str, str]]:
+        """Returns evaluator -> tag of a metric -> the same without the evaluator."""
         towers = self._parts.model.towers
-        known = {
+        return {
             name: {
                 evaluator_tag(name, tag): tag
                 for tag in self.evaluator(name, options.split).tags(towers)
             }
             for name, options in self.options.items()
         }
+
+    def _check_awaited(self) -> None:
+        """Refuses tags that the config waits for and no evaluator reports."""
+        known = self.tags()
         for where, tag in self._parts.settings.awaited_metrics.items():
             lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 

@@ -21,12 +21,17 @@ from etils import epath
 
 from xmodal import processes
 from xmodal.config import UserError
+from xmodal.disk_errors import DiskError
 
 LOCK = "writer.json"
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 120.0
 # Object stores have no exclusive creation: the last of two writers wins, and the other one looks.
 _SETTLE_SECONDS = 2.0
+
+
+class FolderInUseError(UserError):
+    """Another process writes the folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +76,7 @@ class _Lock:
         """
         found = _read(self._path)
         if found is None or found.token != self._writer.token:
-            raise UserError(
+            raise FolderInUseError(
                 f"{self._path.parent} was taken over by {_describe(self._path, found)} while this "
                 "process did not answer; nothing more is written here."
             )
@@ -103,8 +108,8 @@ def hold(folder: epath.PathLike) -> Iterator[Callable[[], None]]:
       as it may after a long suspension.
 
     Raises:
-      UserError: another process writes it (gives its host, number and age), or the folder cannot
-        be written.
+      FolderInUseError: another process writes it (gives its host, number and age).
+      DiskError: the folder cannot be written.
     """
     lock = _acquire(epath.Path(folder) / LOCK) if processes.index() == 0 else None
     try:
@@ -124,7 +129,7 @@ def _acquire(path: epath.Path) -> _Lock:
             _check_stale(path, old)
             _take_over(path, old, writer)
     except OSError as error:
-        raise UserError(f"Cannot write to {path.parent}: {error}. Name another folder.") from error
+        raise DiskError(f"Cannot write to {path.parent}: {error}. Name another folder.") from error
     return _Lock(path, writer)
 
 
@@ -132,7 +137,7 @@ def check_free(folder: epath.PathLike) -> None:
     """Refuses a folder that another process writes; writes nothing.
 
     Raises:
-      UserError: gives the host, the number and the age of the other process.
+      FolderInUseError: gives the host, the number and the age of the other process.
     """
     path = epath.Path(folder) / LOCK
     if path.exists():
@@ -143,7 +148,7 @@ def _check_stale(path: epath.Path, writer: Writer | None) -> None:
     if writer is not None and writer.machine == _machine() and not _is_alive(writer.process):
         return
     if _silence(path) <= _STALE_SECONDS:
-        raise UserError(
+        raise FolderInUseError(
             f"{path.parent} is being written by {_describe(path, writer)}. Wait for it, stop it, "
             "or name another folder."
         )
@@ -164,7 +169,9 @@ def _take_over(path: epath.Path, old: Writer | None, writer: Writer) -> None:
         finally:
             marker.unlink(missing_ok=True)
     if not won:
-        raise UserError(f"{path.parent} was just taken over by {_describe(path, _read(path))}.")
+        raise FolderInUseError(
+            f"{path.parent} was just taken over by {_describe(path, _read(path))}."
+        )
     logging.warning("Took %s over from %s, which is gone.", path.parent, _name(old))
 
 

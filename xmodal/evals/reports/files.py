@@ -12,6 +12,7 @@ from typing import Any
 from etils import epath
 
 from xmodal.config import UserError
+from xmodal.disk_errors import DiskError
 
 
 def write_files(
@@ -72,7 +73,7 @@ def _stage(folder: epath.Path) -> Iterator[epath.Path]:
         finally:
             _remove_empty(made)
     except OSError as error:
-        raise UserError(f"Cannot write to {folder}: {error}. Name another folder.") from error
+        raise DiskError(f"Cannot write to {folder}: {error}. Name another folder.") from error
 
 
 def _remove_empty(folders: Collection[epath.Path]) -> None:

@@ -1,0 +1,27 @@
+"""A sweep of tiny runs."""
+
+import jax
+import pytest
+
+from tests.sweep.bag import SELECT, SPACE, make_config
+from xmodal import mesh as mesh_lib
+from xmodal.sweep.plan import Plan
+
+
+@pytest.fixture
+def config(few_shapes):
+    """The config that all trials share."""
+    return make_config(few_shapes)
+
+
+@pytest.fixture
+def plan(config):
+    """Two parameters, no studied one."""
+    return Plan(config, SPACE, None, 0, SELECT, "max")
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+    """For whole runs, which take longer on eight."""
+    mesh = mesh_lib.make_mesh(jax.devices()[:1])
+    monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: mesh)

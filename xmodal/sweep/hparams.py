@@ -1,0 +1,37 @@
+"""Trials for TensorBoard's tab HPARAMS."""
+
+import contextlib
+import pathlib
+from collections.abc import Sequence
+
+from absl import logging
+
+from xmodal.evals.reports.summary import select_curves
+from xmodal.sweep.record import Outcome
+from xmodal.sweep.results import format_value
+from xmodal.training import reporting
+
+
+def write_hparams(folder: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
+    """Writes the values, the score and the metrics of complete trials that are not there yet.
+
+    Args:
+      folder: of the event files, one folder per trial.
+      outcomes: of some trials.
+    """
+    for each in outcomes:
+        own = folder / each.trial.name
+        if each.score is None or own.exists():
+            continue
+        try:
+            writer = reporting.make_writer(str(own))
+        except ImportError as error:
+            logging.log_first_n(logging.WARNING, "No files for TensorBoard: %s.", 1, error)
+            return
+        values = {
+            path: value if isinstance(value, bool | int | float) else format_value(value)
+            for path, value in each.trial.values.items()
+        }
+        with contextlib.closing(writer):
+            writer.write_hparams(values)
+            writer.write_scalars(0, {"score": each.score, **select_curves(each.metrics)})

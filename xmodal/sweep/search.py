@@ -1,0 +1,134 @@
+"""A whole random search, from its checks to its report."""
+
+import contextlib
+import os
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+
+from absl import logging
+from ml_collections import ConfigDict
+
+from xmodal.evals.reports.files import check_writable, write_files
+from xmodal.evals.reports.report import format_table
+from xmodal.sweep.check import check_values, resolve_metric
+from xmodal.sweep.distributions import Choice
+from xmodal.sweep.hparams import write_hparams
+from xmodal.sweep.plan import Plan, Trial, check_same, save
+from xmodal.sweep.plots import draw_scores
+from xmodal.sweep.record import Record
+from xmodal.sweep.results import format_csv, format_report, format_value
+from xmodal.sweep.space import Space
+from xmodal.sweep.worker import run_trials
+from xmodal.training import folder_lock
+
+_WAIT_SECONDS = 0.5
+
+
+def make_plan(
+    config: ConfigDict,
+    space: Space,
+    studied: tuple[str, Choice] | None,
+    *,
+    seed: int,
+    select: str | None,
+) -> Plan:
+    """Returns the plan of a search whose values and metric the config allows.
+
+    Args:
+      config: what all trials share.
+      space: drawn parameters.
+      studied: path and values of the studied parameter, or None.
+      seed: of the draws.
+      select: see `check.resolve_metric`.
+
+    Raises:
+      UserError: see `check.check_values` and `check.resolve_metric`.
+      data.DatasetMissingError: a dataset is not there; says how to get it.
+    """
+    plan = Plan(config, space, studied, seed, "", "")
+    logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
+    parts = check_values(config, plan.parameters)
+    metric = resolve_metric(parts, select)
+    return Plan(config, space, studied, seed, metric, parts.settings.select.mode)
+
+
+def format_draws(plan: Plan, draws: int) -> str:
+    """Returns a table with the values of every trial."""
+    trials = list(plan.trials(draws))
+    rows = [["trial", *plan.parameters]]
+    rows += [[each.name, *map(format_value, each.values.values())] for each in trials]
+    return f"{format_table(rows)}\n\n{len(trials)} trials, compared by {plan.select}."
+
+
+def search(
+    plan: Plan, folder: pathlib.Path, *, draws: int, retry_failed: bool, keep_all: bool
+) -> bool:
+    """Runs the trials of a plan that are not finished, and writes the report.
+
+    Args:
+      plan: from `make_plan`.
+      folder: of the sweep; one that was stopped goes on.
+      draws: how many there are in all; more than before adds trials.
+      retry_failed: whether trials that failed are run once more.
+      keep_all: see `worker.run_trials`.
+
+    Returns:
+      False where a signal stopped it.
+
+    Raises:
+      UserError: the folder has another sweep or cannot be written; or see `worker.run_trials`.
+    """
+    check_writable(folder)
+    with _alone(folder):
+        check_same(plan, folder)
+        record = Record(folder, plan)
+        every = list(plan.trials(max(draws, record.draws)))
+        save(plan, folder, every)
+        trials = [trial for trial in every if trial.draw < draws]
+        record.add(trials)
+        if retry_failed:
+            found = record.outcomes(trials)
+            record.add_again(each.trial for each in found if each.state == "failed")
+
+    def write_tables() -> None:
+        outcomes = record.outcomes(every)
+        write_files(folder, {"results.csv": format_csv(plan, outcomes)})
+        write_hparams(folder / "hparams", outcomes)
+
+    is_done = run_trials(folder, plan, record, trials, keep_all=keep_all, after_each=write_tables)
+    write_tables()
+    _report(plan, folder, record, every)
+    if not is_done:
+        logging.warning("Stopped; the same command goes on.")
+    return is_done
+
+
+def _report(plan: Plan, folder: pathlib.Path, record: Record, trials: Sequence[Trial]) -> None:
+    outcomes = record.outcomes(trials)
+    text = format_report(plan, outcomes, os.fspath(folder))
+    contents: dict[str, str | bytes] = {"report.md": text}
+    if any(each.score is not None for each in outcomes):
+        contents["scores.png"] = draw_scores(plan, outcomes)
+    write_files(folder, contents)
+    print(text)
+    print(
+        f"Report:  {folder / 'report.md'}\n"
+        f"Trials:  {folder / 'results.csv'}\n"
+        f"Plots:   {folder / 'scores.png'}\n"
+        f"  tensorboard --logdir {folder / 'hparams'}",
+        flush=True,
+    )
+
+
+@contextlib.contextmanager
+def _alone(folder: pathlib.Path) -> Iterator[None]:
+    """Waits until no other process is setting the sweep up, and keeps the others waiting."""
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(folder_lock.hold(folder))
+                break
+            except folder_lock.FolderInUseError:
+                time.sleep(_WAIT_SECONDS)
+        yield

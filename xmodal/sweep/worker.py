@@ -1,0 +1,188 @@
+"""Runs the trials of a sweep, one after the other; several processes may do so at once.
+
+A process claims a trial by the lock of a folder. The claim of a dead process is free, and its trial
+goes on from the last checkpoint of its run.
+"""
+
+import contextlib
+import gc
+import json
+import pathlib
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+from absl import logging
+from tqdm import tqdm
+
+from xmodal.config import UserError
+from xmodal.data import DatasetMissingError
+from xmodal.disk_errors import DiskError
+from xmodal.sweep.plan import Plan, Trial
+from xmodal.sweep.record import Outcome, Record
+from xmodal.sweep.results import best_first, best_trials, format_values
+from xmodal.training import checkpoints, folder_lock, loop
+from xmodal.training.finished import FINAL, finished_reports
+
+LOG = "log.txt"
+# A sweep ends when so many trials in a row fail with the same error.
+_ALIKE = 3
+
+
+def run_trials(
+    folder: pathlib.Path,
+    plan: Plan,
+    record: Record,
+    trials: Sequence[Trial],
+    *,
+    keep_all: bool,
+    after_each: Callable[[], None],
+) -> bool:
+    """Runs all trials that are not finished, except those that other processes are running.
+
+    Args:
+      folder: of the sweep; the run of a trial is in `trials/NUMBER`.
+      plan: of the sweep.
+      record: has all of the trials.
+      trials: to run, in this order.
+      keep_all: whether all checkpoints stay; otherwise those of the best trials only.
+      after_each: called after every trial.
+
+    Returns:
+      Whether it came to the end; False where a signal stopped it.
+
+    Raises:
+      UserError: the disk is full, a dataset is gone, or several trials in a row fail alike.
+    """
+    errors: list[str] = []
+    progress = _Progress(plan, record, trials)
+    while True:
+        claimed = 0
+        for trial in [each.trial for each in record.outcomes(trials) if not each.is_finished]:
+            with _claim(folder, record, trial) as is_ours:
+                if not is_ours:
+                    continue
+                claimed += 1
+                run_dir = folder / "trials" / trial.name
+                logging.info("Trial %s: %s", trial.name, format_values(trial.values))
+                outcome = _run(run_dir, plan, record, trial)
+            if not outcome.is_finished:
+                return False
+            progress.log(outcome)
+            if not keep_all:
+                _remove_checkpoints(folder, plan, record.outcomes(trials))
+            after_each()
+            errors = [*errors, outcome.error] if outcome.error else []
+            if len(errors) >= _ALIKE and len(set(errors[-_ALIKE:])) == 1:
+                raise UserError(
+                    f"{_ALIKE} trials in a row failed alike: {errors[-1]} ({run_dir / LOG} has "
+                    "more). The same command goes on with the next one; --retry_failed starts "
+                    "these again."
+                )
+        # A process that held a trial may have died since.
+        if not claimed:
+            return True
+
+
+@contextlib.contextmanager
+def _claim(folder: pathlib.Path, record: Record, trial: Trial) -> Iterator[bool]:
+    """Yields whether the trial is this process's to run, and holds it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(folder_lock.hold(folder / "claims" / trial.name))
+        except folder_lock.FolderInUseError:
+            yield False
+            return
+        # Another process may have finished it between the look and the claim.
+        (outcome,) = record.outcomes([trial])
+        yield not outcome.is_finished
+
+
+def _run(run_dir: pathlib.Path, plan: Plan, record: Record, trial: Trial) -> Outcome:
+    """Runs a trial, or goes on with it; returns its outcome, "running" where a signal came."""
+    record.start(trial)
+    started = time.monotonic()
+    try:
+        with _output_to(run_dir / LOG):
+            if not _train(plan, trial, run_dir):
+                return record.outcomes([trial])[0]
+            score = checkpoints.load_metrics(str(run_dir), checkpoints.best_step(str(run_dir)))
+        metrics = json.loads((run_dir / FINAL / "metrics.json").read_text())
+        seconds = time.monotonic() - started
+        numbers = {tag: x for tag, x in metrics.items() if tag != "step" and x is not None}
+        record.complete(trial, score[plan.select], numbers, seconds)
+    except (DiskError, folder_lock.FolderInUseError, DatasetMissingError):
+        raise
+    except Exception as error:  # Whatever goes wrong in one trial, the others are worth running.
+        record.fail(trial, str(error) if isinstance(error, UserError) else _in_words(error))
+    finally:
+        # Every trial compiles functions of its own.
+        jax.clear_caches()
+        gc.collect()
+    return record.outcomes([trial])[0]
+
+
+def _train(plan: Plan, trial: Trial, run_dir: pathlib.Path) -> bool:
+    """Returns whether the run is finished."""
+    config = plan.config_of(trial)
+    return bool(finished_reports(config, str(run_dir))) or loop.train(config, str(run_dir))
+
+
+@contextlib.contextmanager
+def _output_to(path: pathlib.Path) -> Iterator[None]:
+    """Appends all that is logged and printed to a file, and the trace of an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        path.open("a", encoding="utf-8") as file,
+        contextlib.redirect_stdout(file),
+        contextlib.redirect_stderr(file),
+    ):
+        try:
+            yield
+        except Exception:
+            traceback.print_exc()
+            raise
+
+
+def _in_words(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _remove_checkpoints(folder: pathlib.Path, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+    """Removes the weights of complete trials that are not the best ones."""
+    best = {each.trial.number for each in best_trials(plan, outcomes).values()}
+    for each in outcomes:
+        if each.state == "complete" and each.trial.number not in best:
+            for part in ("checkpoints", "frozen"):
+                shutil.rmtree(folder / "trials" / each.trial.name / part, ignore_errors=True)
+
+
+class _Progress:
+    """A line per trial: its score, the best so far, and the time that is left."""
+
+    def __init__(self, plan: Plan, record: Record, trials: Sequence[Trial]) -> None:
+        self._plan, self._record, self._trials = plan, record, trials
+        self._started = time.monotonic()
+        self._done = self._count()
+
+    def _count(self) -> int:
+        return sum(each.is_finished for each in self._record.outcomes(self._trials))
+
+    def log(self, outcome: Outcome) -> None:
+        done, total = self._count(), len(self._trials)
+        # Other processes count, too.
+        pace = (time.monotonic() - self._started) / max(done - self._done, 1)
+        left = f"{done} of {total} done, {tqdm.format_interval(pace * (total - done))} left"
+        name = f"Trial {outcome.trial.name}"
+        if outcome.score is None:
+            logging.warning("%s failed: %s (%s)", name, outcome.error, left)
+            return
+        best, *_ = best_first(self._plan, self._record.outcomes(self._trials))
+        logging.info(
+            "%s: %s %.4g in %.0f s; best so far %.4g (%s); %s",
+            *(name, self._plan.select, outcome.score, outcome.seconds),
+            *(best.score, best.trial.name, left),
+        )

@@ -1,0 +1,18 @@
+"""Flags and the exit code of the commands that train."""
+
+from absl import flags
+
+STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops start such a job again
+
+WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "Folder of the run, local or gs://, by default runs/NAME of the config; or of the sweep, by "
+    "default sweeps/NAME.",
+)
+DRY_RUN = flags.DEFINE_bool(
+    "dry_run",
+    False,
+    "Check everything; compile and print parameters, memory and FLOPs, or print the draws of a "
+    "sweep; then stop.",
+)
