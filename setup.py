@@ -14,7 +14,17 @@ setuptools.setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    packages=setuptools.find_packages(include=["xmodal", "xmodal.*", "data_prep", "data_prep.*"]),
+    packages=[
+        *setuptools.find_packages(include=["xmodal", "xmodal.*", "data_prep", "data_prep.*"]),
+        # Without an __init__.py: a folder `configs` of one's own stands beside the installed one.
+        "configs",
+    ],
+    entry_points={
+        "console_scripts": [
+            "xmodal-train = xmodal.commands:train",
+            "xmodal-eval = xmodal.commands:evaluate",
+        ]
+    },
     package_data={
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
         "xmodal": ["py.typed"],

@@ -9,14 +9,16 @@ import re
 import runpy
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 from tqdm import tqdm
 
+import xmodal
 from xmodal.config import UserError
+from xmodal.config_files import describe_configs, find_config_file
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
@@ -59,10 +61,44 @@ config_flags.register_flag_parser_for_type(str, _Text())
 CONFIG = config_flags.DEFINE_config_file(
     "config",
     None,
-    "Experiment file, optionally with an argument: FILE.py:ARGUMENT.",
+    "Experiment: a config of --list_configs, or a file of your own, FILE.py; with an argument, "
+    "quickstart:i2t or FILE.py:ARGUMENT.",
     # Files leave out keys that have a default; sections know their own keys.
     lock_config=False,
     accept_new_attributes=True,
+)
+
+
+class _Answer(flags.BooleanFlag):
+    """A flag that prints a text, and ends the command before anything else is looked at."""
+
+    def __init__(self, name: str, help: str, text: Callable[[], str]) -> None:
+        super().__init__(name, False, help)
+        self._text = text
+
+    def parse(self, argument: Any) -> None:
+        """Prints the text, unless the flag is set to false."""
+        if self._parse(argument):
+            print(self._text())
+            sys.exit(0)
+
+
+def define_answer(name: str, help: str, text: Callable[[], str]) -> None:
+    """Defines a flag of the calling module that prints a text and ends the command."""
+    flags.DEFINE_flag(_Answer(name, help, text))
+
+
+def format_names(names: Mapping[str, str]) -> str:
+    """Returns a line for every name, and what it stands for beside it."""
+    width = max(map(len, names))
+    return "\n".join(f"{name:{width}}  {text}" for name, text in names.items())
+
+
+define_answer("version", "Print the version and stop.", lambda: f"xmodal {xmodal.__version__}")
+define_answer(
+    "list_configs",
+    "Print the configs that --config takes by name, and stop.",
+    lambda: format_names(describe_configs()),
 )
 
 
@@ -116,7 +152,9 @@ def overridden_paths() -> set[str]:
 
 def _parse_flags(argv: list[str]) -> list[str]:
     try:
-        return flags.FLAGS(argv)
+        return flags.FLAGS(_with_paths(argv))
+    except UserError as error:
+        sys.exit(f"\nError: {error}")
     except flags.Error as error:
         text = str(error)
         # A config file refuses its argument by a ValueError, which comes with a whole stack trace.
@@ -130,6 +168,23 @@ def _parse_flags(argv: list[str]) -> list[str]:
         while isinstance(message, Exception):
             message = message.args[0]
         sys.exit(f"\nError: {_explain_override(argv, ' '.join(str(message).split()))}")
+
+
+def _with_paths(argv: list[str]) -> list[str]:
+    """Returns the arguments with the path of the config in the place of its name.
+
+    Raises:
+      UserError: see `find_config_file`.
+    """
+    found = list(argv)
+    for index, argument in enumerate(argv):
+        flag, equals, value = argument.partition("=")
+        if flag in ("--config", "-config"):
+            if equals:
+                found[index] = f"{flag}={find_config_file(value)}"
+            elif index + 1 < len(argv):
+                found[index + 1] = find_config_file(argv[index + 1])
+    return found
 
 
 def _explain_override(argv: list[str], message: str) -> str:

@@ -23,6 +23,26 @@ ALLOW_CHANGES = flags.DEFINE_list(
 )
 
 
+def describe_towers() -> str:
+    """Returns the published weights that can be converted, and their variants."""
+    from xmodal.pretrained.converters import CONVERTERS
+    from xmodal.pretrained.model_converters import MODELS
+
+    rows = {f"--tower={name}": row.variants for name, row in CONVERTERS.items()}
+    rows |= {f"--model={name}": row.variants for name, row in MODELS.items()}
+    names = {name: f"--variant={','.join(v)}" if v else "" for name, v in rows.items()}
+    return (
+        "python -m xmodal.convert_weights reads published weights of\n"
+        f"{binary.format_names(names)}\n"
+        "A config takes them by --config.init_from.towers.text, .towers.image, or .model."
+    )
+
+
+binary.define_answer(
+    "list_towers", "Print the published weights that can be converted, and stop.", describe_towers
+)
+
+
 def main(argv: list[str]) -> None:
     """Connects the processes and hands over to the loop."""
     del argv

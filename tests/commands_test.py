@@ -1,0 +1,80 @@
+"""An installed wheel, used from an empty folder."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import xmodal
+from xmodal import commands
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The folder of an installed wheel, without what it depends on."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-build-isolation", "--no-index"]
+    source = folder / "source"
+    # setuptools builds in the folder of the sources.
+    subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", source], check=True)
+    subprocess.run([*pip, "install", *options, f"--target={folder}/site", source], check=True)
+    return folder / "site"
+
+
+def run(folder, wheel, *command):
+    environment = os.environ | {"PYTHONPATH": str(wheel), "PYTHONSAFEPATH": "1"}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("script", ["xmodal-train", "xmodal-eval"])
+def test_console_commands_know_the_configs_that_were_installed(wheel, tmp_path, script):
+    listed = run(tmp_path, wheel, wheel / "bin" / script, "--list_configs")
+    assert listed.returncode == 0, listed.stderr
+    rows = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
+    assert rows["quickstart"].startswith("The multitask dual encoder on the embedded dataset")
+    assert "base" not in rows
+    version = run(tmp_path, wheel, wheel / "bin" / script, "--version")
+    assert (version.returncode, version.stdout) == (0, f"xmodal {xmodal.__version__}\n")
+
+
+def test_a_config_is_addressed_by_name(wheel, tmp_path):
+    train = wheel / "bin" / "xmodal-train"
+    # The config is read with what it imports; its value is refused before anything is made.
+    refused = run(tmp_path, wheel, train, "--config=quickstart:i2t", "--config.batch_size=-1")
+    assert refused.returncode == 1
+    assert "config.batch_size is -1" in refused.stderr
+    path = run(tmp_path, wheel, train, "--config=configs/quickstart.py:i2t")
+    assert path.returncode == 1
+    assert "configs/quickstart.py does not exist; --config=quickstart:i2t is" in path.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "mine.py").write_text(
+        '"""Mine."""\n\nfrom configs import quickstart\n\n\n'
+        "def get_config():\n    config = quickstart.get_config()\n"
+        "    config.batch_size = -2\n    return config\n"
+    )
+    train = wheel / "bin" / "xmodal-train"
+    listed = run(tmp_path, wheel, train, "--list_configs").stdout
+    assert {"mine", "quickstart"} <= {line.split()[0] for line in listed.splitlines()}
+    for name in ("mine", "configs/mine.py"):
+        refused = run(tmp_path, wheel, train, "--config", name)
+        assert "config.batch_size is -2" in refused.stderr
+
+
+def test_towers_are_listed(command):
+    code, _ = command("--list_towers")
+    assert code == 0
+
+
+def test_every_command_is_a_module():
+    for name in ("train", "evaluate"):
+        assert "python -m xmodal." in getattr(commands, name).__doc__

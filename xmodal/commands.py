@@ -1,0 +1,20 @@
+"""The console commands: each is `python -m` of the module it names."""
+
+import runpy
+import sys
+
+
+def train() -> None:
+    """`xmodal-train`: `python -m xmodal.main`."""
+    _run("xmodal.main")
+
+
+def evaluate() -> None:
+    """`xmodal-eval`: `python -m xmodal.eval_main`."""
+    _run("xmodal.eval_main")
+
+
+def _run(module: str) -> None:
+    # As `python -m` has it: configs and datasets of the working directory can be imported.
+    sys.path.insert(0, "")
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
