@@ -1,6 +1,8 @@
 """An installed wheel, used from an empty folder."""
 
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ import pytest
 import xmodal
 from xmodal import commands
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +21,11 @@ def wheel(tmp_path_factory):
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--no-index"]
     source = folder / "source"
-    # setuptools builds in the folder of the sources.
-    subprocess.run(["git", "clone", "--quiet", "--depth=1", f"file://{ROOT}", source], check=True)
+    # A copy, because setuptools builds in the folder of the sources.
+    for name in ("xmodal", "configs", "data_prep"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, source)
     subprocess.run([*pip, "install", *options, f"--target={folder}/site", source], check=True)
     return folder / "site"
 
