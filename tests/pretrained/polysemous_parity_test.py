@@ -9,7 +9,13 @@ import jax
 import numpy as np
 import parity
 import pytest
-from published_polysemous import make_pcme, make_pvse, torch_pixels
+from published_polysemous import (
+    make_pcme,
+    make_pvse,
+    torch_pcme_loss,
+    torch_pixels,
+    torch_pvse_loss,
+)
 from torch_resnet import make_resnet
 
 from tests.losses.conftest import Embedding
@@ -108,34 +114,6 @@ def freeze(params):
     return {**params, "image": image}
 
 
-def torch_hinges(torch, scores, margin):
-    """Mean of the hardest negatives of rows and columns."""
-    pairs = torch.diag(scores)
-    off = ~torch.eye(len(scores), dtype=bool)
-    rows = (margin + scores - pairs[:, None]).clamp(min=0) * off
-    columns = (margin + scores - pairs[None]).clamp(min=0) * off
-    return rows.max(1)[0].mean() + columns.max(0)[0].mean()
-
-
-def torch_pvse_loss(torch, images, texts):
-    (x, x_residuals, _), (y, y_residuals, _) = images, texts
-    embeddings = x.shape[1]
-    scores = torch.einsum("ikd,jld->ijkl", x, y).flatten(2).max(-1)[0]
-    loss = torch_hinges(torch, scores, 0.1)
-    if embeddings == 1:
-        return loss
-    for residuals in (x_residuals, y_residuals):
-        unit = residuals / residuals.norm(dim=-1, keepdim=True)
-        cosines = (unit @ unit.transpose(1, 2)) * (1 - torch.eye(embeddings))
-        loss = loss + 0.1 * (cosines.flatten(1).norm(dim=1) / embeddings**2).mean()
-    x, y = x.flatten(0, 1), y.flatten(0, 1)
-
-    def kernel(one, other):
-        return torch.exp(-0.5 * torch.norm(one[:, None] - other, dim=2))
-
-    return loss + 0.01 * (kernel(x, x) - 2 * kernel(x, y) + kernel(y, y)).mean()
-
-
 @pytest.mark.parametrize(("embeddings", "variant"), [(1, "legacy"), (2, "legacy"), (3, "final")])
 def test_pvse_equals_torch(torch, convert, embeddings, variant):
     cnn, forward = make_resnet(torch, SMALL)
@@ -167,20 +145,6 @@ def test_pvse_equals_torch(torch, convert, embeddings, variant):
     np.testing.assert_allclose(value, expected.item(), rtol=1e-4)
     expected.backward()
     check_gradients(gradients, named(model, dict(model.named_buffers())), convert, "pvse", variant)
-
-
-def torch_pcme_loss(torch, x, y, spreads, criterion, kl_weight):
-    """Sums over all pairs of items, counted once per direction, and the divergence."""
-    distances = ((x[:, None, :, None] - y[None, :, None]) ** 2).sum(-1).add(1e-6).sqrt()
-    logits = (-criterion.negative_scale * distances + criterion.shift).flatten(2)
-    signs = 2 * torch.eye(len(x))[..., None] - 1
-    both = torch.logsumexp(torch.stack([logits, -logits]), 0)
-    log_p = torch.logsumexp(signs * logits - both, -1) - np.log(logits.shape[-1])
-    loss = -2 * log_p.sum()
-    for samples, spread in zip((x, y), spreads, strict=True):
-        mean = samples.mean(1)
-        loss = loss - kl_weight * 0.5 * (1 + spread - mean**2 - spread.exp()).sum()
-    return loss
 
 
 def test_pcme_equals_torch(torch, convert):

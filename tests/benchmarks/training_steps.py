@@ -1,0 +1,290 @@
+"""The training step of every family of image-text matching models beside the same one in torch.
+
+    python -m tests.benchmarks.training_steps [--family=pvse] [--batch_size=32] [--rounds=5]
+
+Each has its paper's sizes, behind 36 stored regions of 2,048 in place of a CNN; captions have 8 to
+20 words of 10,000. The torch modules are those of the parity tests, with texts and sets of a batch
+in one call. VSRN generates no captions here. A step is forward, loss, backward, clipping and
+update. The two take turns in processes of their own. Prints one line of JSON per family: medians of
+seconds, and the peak of resident memory beyond that of the libraries.
+"""
+
+import argparse
+import dataclasses
+import importlib
+import json
+import math
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+REGIONS, CHANNELS, ROWS, WORDS, MAX_LENGTH = 36, 2048, 10_000, 300, 20
+FAMILIES = ("vsepp", "vsrn", "pvse", "pcme", "vse_infinity")
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A family and the size of its batch."""
+
+    family: str
+    batch_size: int
+
+    def batch(self) -> dict[str, np.ndarray]:
+        """Regions [B, R, C], ids [B, T], lengths [B]."""
+        generator = np.random.default_rng(0)
+        lengths = generator.integers(8, MAX_LENGTH + 1, self.batch_size)
+        ids = generator.integers(1, ROWS, (self.batch_size, MAX_LENGTH))
+        ids[np.arange(MAX_LENGTH) >= lengths[:, None]] = 0
+        shape = (self.batch_size, REGIONS, CHANNELS)
+        regions = generator.random(shape, np.float32)
+        return {"regions": regions, "ids": ids, "lengths": lengths}
+
+
+class Rival:
+    """A process that makes one step whenever asked to."""
+
+    def __init__(self, make: Callable[[Task], Iterator[int]], task: Task) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(make, task, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.parameters = self._connection.recv()
+        self.seconds: list[float] = []
+
+    def step(self) -> None:
+        """One step more."""
+        self._connection.send(True)
+        self.seconds.append(self._connection.recv())
+
+    def stop(self) -> float:
+        """Ends the process, and returns its peak of memory in MB."""
+        self._connection.send(False)
+        peak = self._connection.recv()
+        self._process.join()
+        return peak
+
+
+def serve(make: Callable[[Task], Iterator[int]], task: Task, connection: Connection) -> None:
+    """Answers with the number of trained parameters, the seconds of each step, and the peak."""
+    steps = make(task)
+    next(steps)  # the libraries are there
+    before = memory_mb("VmRSS")
+    connection.send(next(steps))
+    next(steps)
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the compiler
+    while connection.recv():
+        started = time.perf_counter()
+        next(steps)
+        connection.send(time.perf_counter() - started)
+    connection.send(memory_mb("VmHWM") - before)
+
+
+def memory_mb(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+
+def step_ours(task: Task) -> Iterator[int]:
+    """Yields once the libraries are there, then the parameters trained, then after each step."""
+    import jax
+    from ml_collections import ConfigDict
+
+    from configs import itm
+    from xmodal import mesh as mesh_lib
+    from xmodal.training import loop, run, schedules
+
+    yield 0
+    variant = ("regions_gru",) if task.family == "vse_infinity" else ()
+    config = importlib.import_module(f"configs.{task.family}").get_config(*variant)
+    config = itm.use_regions(config)
+    config.batch_size, config.model.image.encoder = task.batch_size, itm.regions()
+    config.model.text.encoder.vocab_size = ROWS
+    config.data.text.max_length = MAX_LENGTH
+    config.freeze = tuple(path for path in config.freeze if path != "image/encoder/")
+    config.init_from.published = ()
+    if "generation" in config.tasks:
+        del config.tasks["generation"]
+    resolved = ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
+    mesh = mesh_lib.make_mesh(jax.devices()[:1])
+    parts = run.build(resolved, mesh)
+    state = jax.jit(parts.state_init())()
+    compiled = loop.compile_step(parts, state)
+    arrays, items = task.batch(), np.arange(task.batch_size, dtype=np.int32)
+    mask = np.arange(MAX_LENGTH) < arrays["lengths"][:, None]
+    columns = {
+        "image": arrays["regions"],
+        "text_ids": arrays["ids"][:, None],
+        "text_mask": mask[:, None],
+        "image_id": items,
+        "caption_id": items[:, None],
+    }
+    batch = {name: columns[name].astype(spec.dtype) for name, spec in parts.batch.items()}
+    batch = mesh_lib.global_batch(batch, mesh)
+    yield sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    number = 0
+    while True:
+        state, scalars = compiled(state, batch, mesh_lib.put_step(number, mesh))
+        assert math.isfinite(float(scalars["train/loss"])), scalars
+        jax.block_until_ready(state)
+        number += 1
+        yield number
+
+
+def step_torch(task: Task) -> Iterator[int]:
+    """See `step_ours`."""
+    import torch
+
+    sys.path.append(str(Path(__file__).parents[1] / "pretrained"))
+    import published_matching as matching
+    import published_polysemous as polysemous
+
+    yield 0
+    # Parity takes item by item.
+    matching.last_output = polysemous.last_output = last_outputs
+    matching.pool = pool_batch
+    parameters, compute_loss = make_torch(torch, matching, polysemous, task)
+    for parameter in parameters:
+        parameter.data *= 0.1
+    options = {"lr": 2e-4, "amsgrad": task.family == "pvse"}
+    kind = torch.optim.AdamW if task.family == "vse_infinity" else torch.optim.Adam
+    optimizer = kind(parameters, **options)
+    arrays = {name: torch.tensor(array) for name, array in task.batch().items()}
+    yield sum(parameter.numel() for parameter in parameters)
+    number = 0
+    while True:
+        optimizer.zero_grad()
+        loss = compute_loss(arrays["regions"], arrays["ids"], arrays["lengths"])
+        loss.backward()
+        if task.family != "pcme":
+            torch.nn.utils.clip_grad_norm_(parameters, 2.0)
+        optimizer.step()
+        assert math.isfinite(loss.item()), loss
+        number += 1
+        yield number
+
+
+def make_torch(torch: Any, matching: Any, polysemous: Any, task: Task) -> tuple[list, Callable]:
+    """Trained parameters, and the function (regions, ids, lengths) -> loss."""
+
+    def to_cells(regions: Any) -> Any:
+        return regions.transpose(1, 2)[..., None]
+
+    sizes = {"channels": CHANNELS, "rows": ROWS, "words": WORDS, "width": 1024}
+    cnn = torch.nn.Module()
+    if task.family == "pcme":
+        model, functions, criterion = polysemous.make_pcme(torch, cnn, to_cells, **sizes)
+        modules = [model, criterion]
+        model.txt_enc.embed.requires_grad_(False)
+    elif task.family == "pvse":
+        model, functions = polysemous.make_pvse(torch, cnn, to_cells, embeddings=2, **sizes)
+        modules = [model]
+        model.txt_enc.embed.requires_grad_(False)
+    elif task.family == "vsepp":
+        modules, functions = matching.make_vsepp(torch, cnn, to_cells, variant="vsepp", **sizes)
+    elif task.family == "vsrn":
+        modules, functions = matching.make_vsrn(torch, **sizes | {"width": 2048})
+    else:
+        text = matching.make_bigru(torch, ROWS, WORDS, 1024)
+        modules, functions = matching.make_vse_infinity(
+            torch, channels=CHANNELS, text=text, width=1024
+        )
+    for module in modules:
+        module.train()
+
+    def compute_loss(regions: Any, ids: Any, lengths: Any) -> Any:
+        images, texts = functions.images(regions), functions.texts(ids, lengths)
+        if task.family == "pvse":
+            return polysemous.torch_pvse_loss(torch, images, texts)
+        if task.family == "pcme":
+            spreads = [spread for _, spread in (images, texts)]
+            samples = [draw(torch, *side) for side in (images, texts)]
+            return polysemous.torch_pcme_loss(
+                torch, *samples, spreads, criterion, 1e-5, sample_distances
+            )
+        scores = functions.score(images, texts)
+        return task.batch_size * polysemous.torch_hinges(torch, scores, 0.2)
+
+    every = [parameter for module in modules for parameter in module.parameters()]
+    return [parameter for parameter in every if parameter.requires_grad], compute_loss
+
+
+def draw(torch: Any, mean: Any, log_sigma: Any) -> Any:
+    """Seven samples of every item, [B, 7, D]."""
+    noise = torch.randn(len(mean), 7, mean.shape[1])
+    return mean[:, None] + log_sigma.exp()[:, None] * noise
+
+
+def sample_distances(x: Any, y: Any) -> Any:
+    """As `published_polysemous.distances`, by products of matrices."""
+    import torch
+
+    found = torch.cdist(x.flatten(0, 1), y.flatten(0, 1))
+    return found.view(*x.shape[:2], *y.shape[:2]).transpose(1, 2)
+
+
+def last_outputs(torch: Any, gru: Any, vectors: Any, lengths: Any) -> Any:
+    """As `published_polysemous.last_output`, of a whole batch."""
+    outputs = read_packed(torch, gru, vectors, lengths)
+    return outputs[torch.arange(len(outputs)), lengths - 1]
+
+
+def read_packed(torch: Any, gru: Any, vectors: Any, lengths: Any) -> Any:
+    rnn = torch.nn.utils.rnn
+    packed = rnn.pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+    return rnn.pad_packed_sequence(gru(packed)[0], batch_first=True)[0]
+
+
+def pool_batch(torch: Any, gpool: Any, tokens: Any, lengths: list[int]) -> Any:
+    """As `published_matching.pool`, of a whole batch, as the authors pool."""
+    lengths, width = torch.tensor(lengths), 32
+    tokens = tokens[:, : int(lengths.max())]
+    position = torch.arange(tokens.shape[1])[:, None].float()
+    rate = torch.exp(torch.arange(0, width, 2).float() * -(math.log(10000.0) / width))
+    code = torch.stack([torch.sin(position * rate), torch.cos(position * rate)], -1).flatten(1)
+    code = code.expand(len(tokens), -1, -1)
+    outputs = read_packed(torch, gpool.gru, code, lengths)
+    scores = gpool.linear((outputs[..., :width] + outputs[..., width:]) / 2) / 0.1
+    is_padding = (torch.arange(tokens.shape[1]) >= lengths[:, None])[..., None]
+    weights = torch.softmax(scores.masked_fill(is_padding, -10_000.0), 1)
+    ordered = tokens.masked_fill(is_padding, -10_000.0).sort(1, descending=True)[0]
+    pooled = (ordered.masked_fill(is_padding, 0.0) * weights).sum(1)
+    return torch.nn.functional.normalize(pooled)
+
+
+def measure(task: Task, rounds: int) -> dict[str, Any]:
+    """Both in turn."""
+    rivals = {"ours": Rival(step_ours, task), "torch": Rival(step_torch, task)}
+    for _ in range(rounds):
+        for rival in rivals.values():
+            rival.step()
+    found: dict[str, Any] = dataclasses.asdict(task)
+    for name, rival in rivals.items():
+        found[f"{name}_parameters"] = rival.parameters
+        found[f"{name}_seconds"] = round(statistics.median(rival.seconds), 3)
+        found[f"{name}_peak_mb"] = round(rival.stop())
+    found["share_of_time"] = round(found["ours_seconds"] / found["torch_seconds"], 2)
+    found["share_of_memory"] = round(found["ours_peak_mb"] / found["torch_peak_mb"], 2)
+    return found
+
+
+def main() -> None:
+    """Prints a line per family."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--family", choices=FAMILIES)
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    for family in [args.family] if args.family else FAMILIES:
+        print(json.dumps(measure(Task(family, args.batch_size), args.rounds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
