@@ -1,21 +1,42 @@
-"""Evaluates a released model on COCO as `xmodal.convert_weights --model` converted it.
+"""Evaluates a released model as `xmodal.convert_weights --model` converted it.
 
     python -m xmodal.convert_weights --model=pcme --source=pcme_coco.pth --output=weights/pcme
     python -m xmodal.eval_main --config=configs/released.py \\
         --config.init_from.model=weights/pcme --config.data.manual_dir=DIR --output=results/pcme
 
+    python -m xmodal.convert_weights --model=cmcm --source=CHECKPOINT \\
+        --vocabulary=word2vec_clue.bin --output=weights/cmcm
+    python -m xmodal.eval_main --config=configs/released.py:clue \\
+        --config.init_from.model=weights/cmcm --config.data.manual_dir=DIR --output=results/cmcm
+
 The model and the preprocessing of its inputs come from the folder. `--config.data.ratings_dir=DIR`
 adds the ratings of Crisscrossed Captions, `--config.evals.coco.annotations=DIR` ECCV Caption and
-PMRP.
+PMRP. `clue` and `cite` have the evaluators of `cmcm_clue.py` and `cmcm_cite.py` in place of COCO's:
+pools, plain and refined, and relations.
 """
+
+from functools import partial
 
 from ml_collections import ConfigDict
 
-from configs import base
+from configs import base, cmcm_cite, cmcm_clue
 
 
-def get_config() -> ConfigDict:
-    """A config without a model, tasks or training."""
+def get_config(argument: str = "") -> ConfigDict:
+    """A config without a model, tasks or training, on COCO or another dataset."""
+    papers = {"clue": cmcm_clue, "cite": cmcm_cite}
+    variants = {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
+    return base.variant(_on_coco(), argument, **variants)
+
+
+def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
+    """The data and the evaluators of an experiment."""
+    config.name, config.tasks = f"released_{config.data.dataset}", {}
+    config.model.image = config.model.text = None
+    return config
+
+
+def _on_coco() -> ConfigDict:
     config = base.base("released")
     config.data = base.dataset("coco_captions")
     # Longer than every caption of COCO.

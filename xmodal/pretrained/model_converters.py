@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from xmodal.config import UserError, lookup
-from xmodal.pretrained import pcme, pvse, vse_infinity, vsepp, vsrn
+from xmodal.pretrained import cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
 from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
@@ -36,6 +36,11 @@ class ModelConverter:
 
 
 MODELS: Mapping[str, ModelConverter] = {
+    "cmcm": ModelConverter(
+        cmcm.describe_cmcm,
+        variants=tuple(cmcm.VARIANTS),
+        expected_unexpected=cmcm.EXPECTED_UNEXPECTED,
+    ),
     "pcme": ModelConverter(
         lambda arrays, variant: pcme.describe_pcme(arrays),
         expected_unexpected=pcme.EXPECTED_UNEXPECTED,
@@ -74,7 +79,8 @@ def convert_model(
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by the names `SIDE/params/...`, the model they are of, and the report.
+      The arrays by the names `SIDE/params/...` and `tasks/NAME/module/...`, the model they are of,
+      and the report.
 
     Raises:
       UserError: the source or the vocabulary is unreadable or not of this model, or an array is
@@ -105,10 +111,12 @@ def convert_model(
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     sides = dict(published.sides)
     if "vocab_size" in sides["text"].encoder:
-        words = _find_words(vocabulary, path, sides["text"].encoder["vocab_size"])
+        rows = sides["text"].encoder["vocab_size"] - len(published.first_words)
+        words = [*published.first_words, *_find_words(vocabulary, path, rows)]
         files = {"vocab.txt": "".join(f"{word}\n" for word in words)}
         sides["text"] = dataclasses.replace(sides["text"], files=files)
-    return arrays, ModelDescription(sides, published.similarity, parameters), report
+    tasks = {name: task.section for name, task in published.tasks.items()}
+    return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report
 
 
 def _find_words(vocabulary: str, path: str | os.PathLike, rows: int) -> list[str]:

@@ -1,8 +1,9 @@
 """Folders of converted models.
 
-model.json    `similarity` as a config has it, and its learned `parameters`
-image, text   the towers, see `folder`
-report.txt    the use of every array of the source
+model.json         `similarity` as a config has it, its learned `parameters`, and `tasks`
+image, text        the towers, see `folder`
+tasks.safetensors  parameters of tasks: `NAME/module/...`
+report.txt         the use of every array of the source
 """
 
 import dataclasses
@@ -12,10 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 from etils import epath
 
 from xmodal.atomic import new_folder
 from xmodal.config import UserError
+from xmodal.pretrained import array_files
 from xmodal.pretrained.folder import (
     Description,
     check_new,
@@ -27,6 +30,7 @@ from xmodal.pretrained.folder import (
 from xmodal.pretrained.report import Report
 
 SIDES = ("image", "text")
+_TASKS = "tasks.safetensors"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +41,13 @@ class ModelDescription:
       sides: "image" and "text" -> the tower.
       similarity: as `config.model.similarity`.
       parameters: learned parameters of the similarity, such as `match_scale`.
+      tasks: name -> section of `config.tasks`, of the tasks with parameters.
     """
 
     sides: Mapping[str, Description]
     similarity: Mapping[str, Any]
     parameters: Mapping[str, float]
+    tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def model(self) -> dict[str, Any]:
         """Returns the section `config.model`."""
@@ -58,7 +64,7 @@ def save_model(
 
     Args:
       folder: to be made.
-      arrays: by the names `SIDE/params/...` and `SIDE/batch_stats/...`.
+      arrays: by the names `SIDE/params/...`, `SIDE/batch_stats/...` and `tasks/NAME/module/...`.
       description: of the model.
       report: on the source.
 
@@ -70,15 +76,12 @@ def save_model(
     with new_folder(target) as temporary:
         (temporary / "report.txt").write_text(report.text())
         for side, tower in description.sides.items():
-            start = f"{side}/"
-            own = {
-                name.removeprefix(start): array
-                for name, array in arrays.items()
-                if name.startswith(start)
-            }
             (temporary / side).mkdir()
-            write_tower(temporary / side, own, tower)
-        fields = ("similarity", "parameters")
+            write_tower(temporary / side, _below(f"{side}/", arrays), tower)
+        if description.tasks:
+            of_tasks = safetensors.numpy.save(_below("tasks/", arrays))
+            (temporary / _TASKS).write_bytes(of_tasks)
+        fields = ("similarity", "parameters", "tasks")
         content = {field: dict(getattr(description, field)) for field in fields}
         # Last, because on a bucket files appear one by one: without it the folder is not read.
         (temporary / "model.json").write_text(json.dumps(content, indent=2) + "\n")
@@ -100,5 +103,27 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     with damage(path):
         content = json.loads(path.read_text())
         similarity, parameters = dict(content["similarity"]), dict(content["parameters"])
+        tasks = dict(content.get("tasks", {}))
     sides = {side: read_description(epath.Path(folder) / side) for side in SIDES}
-    return ModelDescription(sides, similarity, parameters)
+    return ModelDescription(sides, similarity, parameters, tasks)
+
+
+def read_tasks(folder: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Returns the parameters of the tasks of a model by name, `NAME/module/...`.
+
+    Raises:
+      UserError: their file is missing or damaged.
+    """
+    path = epath.Path(folder) / _TASKS
+    if not read_model(folder).tasks:
+        return {}
+    if not path.exists():
+        raise UserError(f"{folder} is incomplete: {_TASKS} is missing.")
+    return array_files.read_safetensors(path)
+
+
+def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, without that beginning."""
+    return {
+        name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
+    }

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from xmodal.config import UserError
-from xmodal.models import make_dual_encoder
+from xmodal.losses import LOSSES
+from xmodal.models import Embedding, make_dual_encoder, make_task_module
 from xmodal.pretrained.bert import HUGGING_FACE_PARTS
 from xmodal.pretrained.folder import Description, model_section
 from xmodal.pretrained.renaming import TORCH, Taken, split_name
@@ -17,6 +18,19 @@ from xmodal.pretrained.resnet import rename_torchvision
 Arrays = Mapping[str, np.ndarray]
 LayerRule = Callable[[str], Taken]
 """From the name of an array within its layer (`kernel`, `stem_norm/scale`) to the source."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedTask:
+    """A task whose module has weights in the source.
+
+    Attributes:
+      section: as `config.tasks.NAME`, without columns of batches.
+      rule: of the arrays of its module.
+    """
+
+    section: Mapping[str, Any]
+    rule: LayerRule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,20 +43,33 @@ class Published:
       layers: side -> path of one of our layers or modules (`head/summary`) -> its rule. The
         longest path that fits an array counts.
       parameters: learned parameters of the similarity -> name of the scalar in the source.
+      tasks: name -> task with weights.
+      first_words: of the vocabulary, where the file of words leaves them out.
     """
 
     sides: Mapping[str, Description]
     similarity: Mapping[str, Any]
     layers: Mapping[str, Mapping[str, LayerRule]]
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tasks: Mapping[str, PublishedTask] = dataclasses.field(default_factory=dict)
+    first_words: tuple[str, ...] = ()
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of every array by its name, `SIDE/params/...`."""
+        """Returns shapes by name, `SIDE/params/...` and `tasks/NAME/module/...`."""
         model = make_dual_encoder(model_section(self.sides, self.similarity))
         inputs = {side: _example(description) for side, description in self.sides.items()}
         params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
         params.pop("similarity", None)
         trees = {side: {"params": params[side], **state[side]} for side in params}
+        if self.tasks:
+            vectors = {
+                side: jax.eval_shape(tower.apply, params[side], state[side], inputs[side])[0]
+                for side, tower in model.towers.items()
+            }
+            trees["tasks"] = {
+                name: {"module": _task_shapes(task.section, vectors)}
+                for name, task in self.tasks.items()
+            }
         leaves, _ = jax.tree_util.tree_flatten_with_path(trees)
         return {
             jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape
@@ -50,8 +77,10 @@ class Published:
         }
 
     def find(self, name: str) -> Taken:
-        """Returns the array of the source for one of ours, `SIDE/params/...`."""
-        side, _, path = name.split("/", 2)
+        """Returns the array of the source for one of ours, see `shapes`."""
+        side, task, path = name.split("/", 2)
+        if side == "tasks":
+            return self.tasks[task].rule(path.removeprefix("module/"))
         fits = [layer for layer in self.layers[side] if f"{path}/".startswith(f"{layer}/")]
         if not fits:
             raise UserError(f"{name} has no counterpart in the published model.")
@@ -66,6 +95,14 @@ def _example(description: Description) -> dict[str, np.ndarray]:
         shape = (features,) if isinstance(features, int) else tuple(features)
         return {"image": np.zeros((1, *shape), np.float32)}
     return {"image": np.zeros((1, 96, 96, 3), np.uint8)}
+
+
+def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -> Any:
+    """The shapes of the parameters of a task's module."""
+    loss = section["loss"]
+    module = make_task_module("the task", LOSSES[loss["name"]].module, loss["module"])
+    left, right = (vectors["image" if v == "image" else "text"] for v in section["views"])
+    return jax.eval_shape(module.init, jax.random.key(0), left, right, {}, {})[0]
 
 
 def find_prefix(arrays: Arrays, name: str) -> str:
@@ -154,22 +191,32 @@ def bert(module: str, depth: int) -> LayerRule:
 
 def gru(module: str) -> LayerRule:
     """The rule of `torch.nn.GRU`, which stacks the gates r, z, n; see `models.recurrent`."""
+    return _recurrent(module, "rzn", lambda source, gate: (source,) if gate == "n" else _BIASES)
+
+
+def lstm(module: str) -> LayerRule:
+    """The rule of `torch.nn.LSTM`, which stacks the gates i, f, g, o."""
+    return _recurrent(module, "ifgo", lambda source, gate: _BIASES)
+
+
+_BIASES = ("ih", "hh")
+
+
+def _recurrent(module: str, gates: str, biases: Callable[[str, str], tuple[str, ...]]) -> LayerRule:
+    """The rule of a recurrent layer, by its gates and by the biases that add up to one of ours."""
 
     def rule(leaf: str) -> Taken:
         layer, dense, kind = leaf.split("/")
         number, _, direction = layer.removeprefix("layer").partition("_")
         end = f"_l{int(number) - 1}" + ("_reverse" if direction == "backward" else "")
-        source, gate = {"i": "ih", "h": "hh"}[dense[0]], "rzn".index(dense[1])
+        source, gate = {"i": "ih", "h": "hh"}[dense[0]], dense[1]
 
         def take(stacked: np.ndarray) -> np.ndarray:
-            return np.split(stacked, 3)[gate].T
+            return np.split(stacked, len(gates))[gates.index(gate)].T
 
         if kind == "kernel":
-            how = f"gate {dense[1]}, transposed"
-            return Taken(f"{module}.weight_{source}{end}", take, how)
-        names = [f"{module}.bias_{source}{end}"]
-        if dense[1] != "n":
-            names.append(f"{module}.bias_hh{end}")
-        return Taken(tuple(names), take, f"gate {dense[1]}", added=True)
+            return Taken(f"{module}.weight_{source}{end}", take, f"gate {gate}, transposed")
+        names = tuple(f"{module}.bias_{each}{end}" for each in biases(source, gate))
+        return Taken(names, take, f"gate {gate}", added=True)
 
     return rule

@@ -16,7 +16,8 @@ def read_words(path: str | os.PathLike) -> list[str]:
     """Returns the words of a published vocabulary in the order of their ids.
 
     `.pkl` and `.json` hold `word2idx`, as an attribute or a key; so may a checkpoint of torch
-    (`.pth`, ...). Any other file has one word per line. No code of a pickle runs.
+    (`.pth`, ...). `.bin` is of gensim's `KeyedVectors.save`. Any other file has one word per line.
+    No code of a pickle runs.
 
     Raises:
       UserError: the file is missing or damaged, holds no vocabulary, its ids are not 0 to V - 1,
@@ -27,7 +28,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
         raise UserError(f"There is no vocabulary at {path}.")
     if path.name.endswith(torch_files.SUFFIXES):
         return _sort(path, torch_files.read_objects(path))
-    if path.name.endswith(".pkl"):
+    if path.name.endswith((".pkl", ".bin")):
         return _sort(path, read_pickle(os.fspath(path), path.read_bytes()))
     try:
         text = path.read_text(encoding="utf-8")
@@ -49,18 +50,24 @@ def has_words(path: str | os.PathLike) -> bool:
 
 def _sort(path: epath.Path, holder: Any) -> list[str]:
     fields = holder.state if isinstance(holder, Inert) else holder
-    numbers = fields.get("word2idx") if isinstance(fields, Mapping) else None
+    if not isinstance(fields, Mapping):
+        fields = {}
+    is_gensim = "key_to_index" in fields
+    numbers = fields.get("key_to_index" if is_gensim else "word2idx")
     if not isinstance(numbers, Mapping) or not all(isinstance(word, str) for word in numbers):
         raise UserError(f"{path} holds no vocabulary: it has no word2idx from words to numbers.")
     words = {number: word for word, number in numbers.items()}
     if sorted(map(repr, words)) != sorted(map(repr, range(len(numbers)))):
         raise UserError(f"{path} does not number its {len(numbers):,} words from 0 on.")
-    return _check(path, [words[number] for number in range(len(words))])
+    return _check(path, [words[number] for number in range(len(words))], may_be_empty=is_gensim)
 
 
-def _check(path: epath.Path, words: list[str]) -> list[str]:
-    # The file of a vocabulary has one word per line, without blanks around it.
+def _check(path: epath.Path, words: list[str], may_be_empty: bool = False) -> list[str]:
+    # The file of a vocabulary has one word per line, without blanks around it. The empty word,
+    # which CMCM's tokenizer makes, is an empty line.
     for number, word in enumerate(words):
+        if may_be_empty and not word and number < len(words) - 1:
+            continue
         if not word or word.strip() != word or len(word.splitlines()) != 1:
             raise UserError(f"{path}: the word {word!r} of id {number} fills no line of a file.")
     return words

@@ -11,7 +11,7 @@ import numpy as np
 
 from xmodal.config import UserError
 from xmodal.pretrained.folder import read_weights
-from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
@@ -77,6 +77,7 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         params |= given[0]
         model_state |= given[1]
     if source.model:
+        params |= _task_params(source.model, shapes[0])
         numbers = read_model(source.model).parameters
         params |= {
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
@@ -89,6 +90,20 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
                 f"{source.run}, but {_SECTION} brings it too: narrow include."
             )
     return TowerWeights(params, model_state)
+
+
+def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Parameters of the tasks that both the model of a folder and the state have."""
+    starts = tuple(f"tasks/{name}/" for name in read_model(folder).tasks)
+    wanted = {path: leaf.shape for path, leaf in leaves.items() if path.startswith(starts)}
+    kept = {path.split("/")[1] for path in wanted}
+    found = {
+        f"tasks/{name}": array
+        for name, array in read_tasks(folder).items()
+        if name.split("/")[0] in kept
+    }
+    _check_fits(folder, found, wanted)
+    return found
 
 
 def place(state: TrainState, weights: TowerWeights) -> TrainState:

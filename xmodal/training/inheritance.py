@@ -65,10 +65,12 @@ def inherit(
 
 
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
-    """Takes the whole model and the preprocessing of its inputs from a folder."""
+    """Takes the whole model, its tasks and the preprocessing of its inputs from a folder."""
     description = read_model(folder)
     with config.unlocked():
         config.model = description.model()
+        if not config.get("tasks"):
+            config.tasks = {name: dict(task) for name, task in description.tasks.items()}
         for side, tower in description.sides.items():
             if config.data.get(side) is not None:
                 config.data[side].update(tower.preprocessing)

@@ -10,15 +10,17 @@ from xmodal.config import UserError
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.preprocessing.words import find_row, split_words
+from xmodal.pretrained.model_folder import read_model
 from xmodal.training import from_towers, schedules
 from xmodal.training.inheritance import inherit
-from xmodal.training.run import Parts, make_model, read_settings
+from xmodal.training.run import Parts, RunConfig, make_model, read_settings
 from xmodal.training.state import TrainState
+from xmodal.training.tasks import Task, make_tasks
 from xmodal.training.tree import Tree, flatten
 
 
 def build_untrained(config: ml_collections.ConfigDict) -> Parts:
-    """Builds the parts of a config without tasks, on towers that `init_from.towers` names.
+    """Builds the parts of a config that trains nothing, on towers that `init_from.towers` names.
 
     Args:
       config: with the sections of a run; what follows from the towers may be left unset, see
@@ -47,9 +49,17 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
             )
     mesh = mesh_lib.make_mesh()
     model = make_model(settings.model, mesh)
-    return Parts(
-        config, settings, mesh, model, (), data.batch_spec(settings.data, settings.batch_size)
-    )
+    batch = data.batch_spec(settings.data, settings.batch_size)
+    return Parts(config, settings, mesh, model, _tasks_with_weights(settings), batch)
+
+
+def _tasks_with_weights(settings: RunConfig) -> tuple[Task, ...]:
+    """The tasks of the config whose parameters the folder of a model has."""
+    if not settings.init_from.model:
+        return ()
+    known = read_model(settings.init_from.model).tasks
+    sections = {name: task for name, task in settings.tasks.items() if name in known}
+    return make_tasks(sections) if sections else ()
 
 
 def load_weights(parts: Parts) -> tuple[Tree, Tree]:

@@ -1,0 +1,201 @@
+"""Checkpoints of CMCM: what torch computes from them, and their evaluation without training."""
+
+import pickle
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import parity
+import published_coherence as published
+import pytest
+from published_polysemous import torch_pixels
+from torch_resnet import make_resnet
+
+from configs import cmcm_clue, released
+from xmodal.config import UserError
+from xmodal.evals.inputs.sources import Predictions
+from xmodal.evals.ranking.rerank import refine_selectively
+from xmodal.losses import LOSSES, Context, make_similarity
+from xmodal.models import make_task_module
+from xmodal.models.encoders import resnet
+from xmodal.preprocessing import read_vocabulary
+from xmodal.pretrained.model_converters import convert_model
+from xmodal.pretrained.model_folder import read_tasks, save_model
+from xmodal.training import from_towers, published_towers, run
+from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.inheritance import inherit
+from xmodal.training.state import abstract_state
+from xmodal.training.tree import unflatten
+
+SMALL, CHANNELS = (2, 2), 512
+# The empty word comes out of two tabs, "Red" is another word than "red".
+WORDS = ["a", "", "red", "circle", "above", "the", ".", "Red", "square"]
+ROWS = len(WORDS) + 2
+LENGTHS = (7, 1, 4, 2, 3)
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(1, ROWS, (len(LENGTHS), 7))
+MASK = np.arange(7) < np.array(LENGTHS)[:, None]
+IDS[~MASK] = 0
+PIXELS = parity.images(len(LENGTHS), 75)
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
+    return pytest.importorskip("torch")
+
+
+class KeyedVectors:
+    """As gensim saves it."""
+
+
+@pytest.fixture
+def vocabulary(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "keyedvectors", types.ModuleType("k"))
+    monkeypatch.setattr(KeyedVectors, "__module__", "keyedvectors")
+    monkeypatch.setattr("keyedvectors.KeyedVectors", KeyedVectors, raising=False)
+    vectors = KeyedVectors()
+    vectors.key_to_index = {word: number for number, word in enumerate(WORDS)}
+    vectors.vectors = np.zeros((len(WORDS), 6), np.float32)
+    (tmp_path / "word2vec_clue.bin").write_bytes(pickle.dumps(vectors, 4))
+    monkeypatch.undo()
+    return str(tmp_path / "word2vec_clue.bin")
+
+
+def save(torch, modules, path, prefix="", classifier="discourse_classifier"):
+    """A checkpoint as the trainer writes it; the tester reads another name of the classifier."""
+    names = {"discourse_classifier": classifier}
+    checkpoint = {
+        names.get(key, key): {prefix + name: x for name, x in module.state_dict().items()}
+        for key, module in modules.items()
+    }
+    checkpoint["optimizer"] = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": []}
+    torch.save(checkpoint, path)
+
+
+@pytest.mark.parametrize(
+    ("attention", "prefix", "classifier"),
+    [
+        ("scaled", "", "discourse_classifier"),
+        ("unscaled", "module.", "discourse_class"),
+        ("", "", "discourse_class"),
+    ],
+)
+def test_cmcm_equals_torch(torch, tmp_path, monkeypatch, vocabulary, attention, prefix, classifier):
+    # The fixture of the vocabulary undoes the patches of this test.
+    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
+    cnn, forward = make_resnet(torch, SMALL)
+    modules, functions = published.make_cmcm(
+        torch, cnn, forward, channels=CHANNELS, rows=ROWS, attention=attention
+    )
+    save(torch, modules, tmp_path / "model_e9499.ckpt.pt", prefix, classifier)
+    made = convert_model("cmcm", tmp_path / "model_e9499.ckpt.pt", attention, vocabulary)
+    folder = tmp_path / "made"
+    save_model(folder, *made)
+    assert read_vocabulary(folder / "text/vocab.txt") == ["<pad>", "<unk>", *WORDS]
+
+    model, description, found = parity.embed_converted(folder, PIXELS, IDS, MASK)
+    with torch.no_grad():
+        images = functions.images(torch_pixels(torch, PIXELS))
+        texts, weights = functions.texts(torch.tensor(IDS), LENGTHS)
+        logits = torch.stack([functions.classify(texts, image.expand(5, 8)) for image in images])
+    assert parity.relative(found["image"].vector, images) < 1e-4
+    assert parity.relative(found["text"].vector, texts) < 1e-4
+    for row, each in enumerate(weights):
+        ours = found["text"].extras["attention"][row]
+        np.testing.assert_allclose(ours[: len(each)], each, rtol=1e-4, atol=1e-6)
+        assert not np.any(ours[len(each) :])
+
+    (task,) = description.tasks.values()
+    module = make_task_module("m", "relation_classifier", task["loss"]["module"])
+    params = unflatten(read_tasks(folder))["relations"]["module"]
+    sides = [found[view] for view in ("image", "text")]
+    predicted = module.predict(params, *(side.vector for side in sides))
+    np.testing.assert_allclose(predicted, torch.sigmoid(logits), rtol=1e-4, atol=1e-6)
+
+    # Losses of training, and the similarity that the paper's tables rank by.
+    items = jnp.arange(len(LENGTHS))
+    context = Context(items, items, make_similarity({"name": "euclidean"}))
+    value, _ = LOSSES["distance_triplet"].function(*sides, context, margin=0.3)
+    assert value == pytest.approx(published.triplet_loss(torch, images, texts).item(), rel=1e-4)
+    labels = RNG.integers(0, 2, (len(LENGTHS), 6))
+    pos_weight = (0.485, 14.117, 5.379, 3.122, 1.558, 10.518)
+    wanted = torch.nn.functional.binary_cross_entropy_with_logits(
+        functions.classify(texts, images), torch.tensor(labels).float(),
+        pos_weight=torch.tensor(pos_weight),
+    )  # fmt: skip
+    outputs, _ = module.apply(params, {}, *sides, {}, {})
+    context = Context(
+        items, items, context.similarity, outputs=outputs, columns={"relations": labels}
+    )
+    value, _ = LOSSES["relation_bce"].function(*sides, context, pos_weight=pos_weight)
+    assert value == pytest.approx(wanted.item(), rel=1e-4)
+    scores = model.similarity.score(*(model.similarity.prepare(side) for side in sides)).T
+    for gap in (0.05, 0.5):
+        refined = refine_selectively(scores, jnp.swapaxes(predicted, 0, 1), strength=0.12, gap=gap)
+        with torch.no_grad():
+            wanted = published.refine(torch, functions, images, texts, gap=gap)
+        np.testing.assert_allclose(refined, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_folder_is_evaluated_with_its_classifier(
+    torch, tmp_path, monkeypatch, vocabulary, few_shapes
+):
+    """Refined pools and relations of the folder are those of its arrays, put together by hand."""
+    monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
+    cnn, forward = make_resnet(torch, SMALL)
+    modules, _ = published.make_cmcm(
+        torch, cnn, forward, channels=CHANNELS, rows=ROWS, attention="scaled"
+    )
+    save(torch, modules, tmp_path / "model.pt")
+    folder = tmp_path / "made"
+    save_model(folder, *convert_model("cmcm", tmp_path / "model.pt", "", vocabulary))
+
+    config = released.get_config("clue")
+    config.init_from.model = str(folder)
+    quick = cmcm_clue.get_config("quick")
+    config.data.update(dataset="crisscrossed_shapes", config="coherence", data_dir=few_shapes)
+    config.evals = {name: quick.evals[name] for name in ("pools", "refined", "relations")}
+    parts = published_towers.build_untrained(config)
+    assert parts.settings.data.image.size == 224
+    assert [task.name for task in parts.tasks] == ["relations"]
+    params, state = published_towers.load_weights(parts)
+    evaluation = RunEvaluation(parts, trains=False)
+    found = {
+        each.evaluator: each.tagged for each in evaluation.judge(params, state, name="released")
+    }
+    source = evaluation.embedding(params, state)("relations", "test")
+    own = unflatten(read_tasks(folder))["relations"]["module"]
+    by_hand = Predictions(source.images @ own["left"], source.captions @ own["right"] + own["bias"])
+    rows = RNG.integers(len(source.images), size=(2, 9))
+    np.testing.assert_allclose(
+        source.predictions["relations"].pairs(*rows), by_hand.pairs(*rows), rtol=1e-4, atol=1e-6
+    )
+    assert found["relations"]["relations/Story/base_rate"] > 0
+    assert np.isfinite(found["refined"]["refined/t2i/median_rank"])
+
+    # Training starts from the classifier, too; one of other relations is refused.
+    config = released.get_config("clue")
+    config.init_from.model = str(folder)
+    config.tasks = cmcm_clue.get_config().tasks
+    config = inherit(config)
+    for relations in (6, 7):
+        config.tasks.relations.loss.module.relations = relations
+        parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
+        shapes = abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+        if relations == 6:
+            weights = from_towers.load_towers(shapes, parts.settings.init_from)
+            np.testing.assert_array_equal(
+                weights.params["tasks/relations/module/left"], own["left"]
+            )
+        else:
+            with pytest.raises(UserError, match=r"(?s)made does not fit .*left is \(8, 7\) in the"):
+                from_towers.load_towers(shapes, parts.settings.init_from)
+
+
+def test_other_checkpoints_are_refused(torch, tmp_path):
+    torch.save({"text_encoder.bn.weight": torch.ones(2)}, tmp_path / "model.pt")
+    with pytest.raises(UserError, match=r"has 0 arrays 'resnet.encoder.0.weight'"):
+        convert_model("cmcm", tmp_path / "model.pt")
