@@ -12,7 +12,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xmodal.api import Model, evaluate, load
+    from xmodal.api.judging import evaluate
+    from xmodal.api.loading import load
+    from xmodal.api.model import Model
     from xmodal.config import UserError
 
 __version__ = "0.1.0"
@@ -20,10 +22,10 @@ __all__ = ["Model", "UserError", "__version__", "evaluate", "load"]
 
 # Imported when they are used: `import xmodal` is quick, and starts no JAX.
 _HOMES = {
-    "Model": "xmodal.api",
+    "Model": "xmodal.api.model",
     "UserError": "xmodal.config",
-    "evaluate": "xmodal.api",
-    "load": "xmodal.api",
+    "evaluate": "xmodal.api.judging",
+    "load": "xmodal.api.loading",
 }
 
 

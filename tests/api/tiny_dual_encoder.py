@@ -2,11 +2,16 @@
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from xmodal import mesh as mesh_lib
 from xmodal.api.model import Model
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
+from xmodal.training import checkpoints
+from xmodal.training.sections import CheckpointConfig, SelectConfig
+from xmodal.training.state import TrainState
+from xmodal.training.tree import split
 
 FEATURES, WIDTH = 5, 4
 WORDS = [
@@ -71,3 +76,24 @@ def make_texts(count, seed=0):
     rng = np.random.default_rng(seed)
     known = [*WORDS[4:], "zebra"]
     return [" ".join(rng.choice(known, rng.integers(1, 15))) for _ in range(count)]
+
+
+def save_run(folder, image=None):
+    """A run with a frozen table, parameters of a task, and checkpoints 3 (best) and 5."""
+    config = {
+        "name": "tiny",
+        "model": SECTION,
+        "data": {"image": image or {"size": 0}, "text": TEXT | {"vocabulary": ""}},
+        "select": {"metric": "m", "mode": "max"},
+    }
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
+    for step, score in ((3, 0.9), (5, 0.1)):
+        params, model_state = make_weights(seed=0)
+        params["image"]["projection"]["bias"] += step
+        params["tasks"] = {"t": {"module": {"kernel": np.ones((2, 2), np.float32)}}}
+        trained, frozen = split(params, lambda path: path.startswith("text/"))
+        state = TrainState(np.int32(step), trained, frozen, model_state, {"count": np.int32(0)})
+        saver.save(jax.tree.map(np.asarray, state), {"m": score})
+    saver.close()
+    checkpoints.save_config(folder, ConfigDict(config), WORDS)
+    return folder

@@ -16,7 +16,6 @@ from xmodal.preprocessing.images import EVALUATION_CROPS, decode_image
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
 """A file, its content, a picture of PIL, uint8 pixels [H, W, 3] or [H, W], or stored features."""
 
-_LENGTH_STEP = 8
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to embed")
 
 
@@ -37,8 +36,17 @@ class GivenItems:
         images: Sequence[Picture] = (),
         tokenizer: Tokenizer | None = None,
         config: ImageConfig | None = None,
+        lengths: Sequence[int] = (),
     ) -> None:
-        """Takes texts with their tokenizer, or images with their preprocessing."""
+        """Takes texts with their tokenizer, or images with their preprocessing.
+
+        Args:
+          texts: M texts.
+          images: N pictures, or features.
+          tokenizer: of the texts.
+          config: of the images.
+          lengths: to which texts may be padded, ascending; multiples of 8 unless given.
+        """
         self._images, self._config = images, config
         self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
         self.image_ids = np.arange(len(images))
@@ -46,13 +54,13 @@ class GivenItems:
         self.caption_image_ids = self.caption_ids
         if texts and tokenizer is not None:
             self._ids, self._mask = tokenizer.encode(texts)
+            longest = self._mask.shape[1]
+            self._lengths = np.array(lengths or [*range(8, longest, 8), longest], np.int32)
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
-        """Length T that holds all tokens of a text, int32 [M]: a multiple of 8, or the longest."""
-        tokens = np.maximum(self._mask.sum(axis=1), 1)
-        rounded = -(-tokens // _LENGTH_STEP) * _LENGTH_STEP
-        return np.minimum(rounded, self._mask.shape[1]).astype(np.int32)
+        """The first length T that holds all tokens of a text, int32 [M]."""
+        return self._lengths[np.searchsorted(self._lengths, self._mask.sum(axis=1))]
 
     def captions(
         self, batch_size: int, rows: np.ndarray, length: int

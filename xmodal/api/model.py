@@ -2,8 +2,8 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -13,10 +13,27 @@ from jax.sharding import Mesh
 from xmodal.api.items import GivenItems, Picture, prepare_image
 from xmodal.config import UserError
 from xmodal.evals.embed import Embedder
-from xmodal.models import DualEncoder
+from xmodal.losses.similarity import Similarity
 from xmodal.preprocessing import ImageConfig, Tokenizer
 
 _AT_A_TIME = 1 << 14  # items of an iterator in memory
+
+
+class Encoders(Protocol):
+    """The two sides of a model, as `models.DualEncoder` and the functions of a bundle have them."""
+
+    @property
+    def towers(self) -> Collection[str]:
+        """The sides that there are, of "image" and "text"."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """Of two embeddings."""
+
+    def embed(
+        self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array], /
+    ) -> tuple[Any, Any]:
+        """Returns an object with `vector`, `log_sigma` and `extras`, and a state."""
 
 
 class Model:
@@ -31,19 +48,32 @@ class Model:
     def __init__(
         self,
         name: str,
-        model: DualEncoder,
+        model: Encoders,
         params: Any,
         model_state: Any,
         *,
         mesh: Mesh,
         images: ImageConfig | None = None,
         tokenizer: Tokenizer | None = None,
+        lengths: Sequence[int] = (),
     ) -> None:
-        """Puts a model together; `xmodal.load` knows the parts."""
+        """Puts a model together; `xmodal.load` knows the parts.
+
+        Args:
+          name: for messages.
+          model: embeds.
+          params: by side, and `similarity` where that has parameters.
+          model_state: by side.
+          mesh: of the devices that items are spread over.
+          images: preprocessing of an image side.
+          tokenizer: of a text side.
+          lengths: see `GivenItems`.
+        """
         self.name, self.sides = name, tuple(model.towers)
         self.similarity_name = model.similarity.name
         self._params, self._model_state = params, model_state
-        self._image_config, self._tokenizer = images, tokenizer
+        self._image_config, self._tokenizer, self._lengths = images, tokenizer, lengths
+        self._field = model.similarity.config.field
         self._embed = Embedder(
             lambda *inputs: model.embed(*inputs)[0],
             model.towers,
@@ -79,7 +109,7 @@ class Model:
             wrong = next((each for each in part if not isinstance(each, str)), None)
             if wrong is not None:
                 raise UserError(f"{wrong!r} is no text; embed_texts takes texts alone.")
-            return GivenItems(texts=part, tokenizer=tokenizer)
+            return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
 
         return self._embed_all("text", texts, items, batch_size)
 
@@ -150,7 +180,9 @@ class Model:
         parts: list[Any] = []
         iterator = iter(given)
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
-            found = self._embed(self._params, self._model_state, items(part), batch_size)
+            found = self._embed(
+                self._params, self._model_state, items(part), batch_size, field=self._field
+            )
             parts.append(found.images if side == "image" else found.captions)
         if not parts:
             raise UserError(f"There is nothing to embed: no {side} was given.")

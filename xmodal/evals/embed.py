@@ -10,8 +10,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal import mesh as mesh_lib
-from xmodal.evals.evaluators.evaluator import Split
 from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.evals.split import Split
 from xmodal.losses.similarity import Similarity, select_field
 from xmodal.progress import progress
 

@@ -41,7 +41,7 @@ def _hash_column(values: jax.Array, mask: jax.Array | None) -> jax.Array:
         bits = values.astype(jnp.uint32) + (mask is not None)
     if mask is not None:
         bits = jnp.where((mask > 0).reshape(mask.shape + (1,) * (bits.ndim - 2)), bits, 0)
-    bits = bits.reshape(len(bits), -1)
+    bits = bits.reshape(bits.shape[0], -1)
     positions = jnp.arange(bits.shape[1], dtype=jnp.uint32) + 1
     lanes = []
     for salt in (np.uint32(0), _GOLDEN):

@@ -31,10 +31,15 @@ def read_vocabulary(path: epath.PathLike) -> list[str]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no vocab.txt: {error}") from error
-    tokens = [token.strip() for token in text.rstrip("\n").split("\n")]
+    tokens = split_vocabulary(text)
     if len(tokens) < 2:
         raise UserError(f"{path} is no vocab.txt, which has one token per line: it has one line.")
     return tokens
+
+
+def split_vocabulary(text: str) -> list[str]:
+    """Returns the tokens of the content of a vocab.txt."""
+    return [token.strip() for token in text.rstrip("\n").split("\n")]
 
 
 def learn_words(

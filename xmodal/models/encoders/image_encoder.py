@@ -62,7 +62,7 @@ class ImageEncoder(nn.Module):
             return Features(inputs[self.feature_column].astype(self.dtype))
         x = pixels.normalize(inputs["image"], self.normalization).astype(self.dtype)
         x = self.grid(x, mode)
-        return Features(x.reshape(len(x), -1, x.shape[-1]))
+        return Features(x.reshape(x.shape[0], -1, x.shape[-1]))
 
     def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Returns the tokens [B, T, C] as the column `image_features`."""

@@ -1,0 +1,271 @@
+"""Bundles embed as the models they were made from, alone, and are refused where they changed."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+from tiny_dual_encoder import TEXT, WORDS, make_texts, save_run
+
+import xmodal
+from xmodal.api import folders
+from xmodal.bundles import card as card_module
+from xmodal.export import export_model, main
+from xmodal.models import make_dual_encoder
+from xmodal.models.encoders import efficientnet
+from xmodal.pretrained.folder import Description
+from xmodal.pretrained.model_folder import ModelDescription, save_model
+from xmodal.pretrained.report import Report
+from xmodal.training.tree import flatten
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "above", "the", "circle"]
+WORD_ENCODER = {"name": "words", "vocab_size": len(WORDS), "width": 4}
+REGIONS = {"name": "precomputed", "features": (3, 6)}
+MODELS = {
+    "pcme": {
+        "image": {"encoder": REGIONS, "head": {"name": "gaussian", "width": 5, "samples": 3}},
+        "text": {
+            "encoder": WORD_ENCODER,
+            "head": {"name": "gaussian", "width": 5, "samples": 3},
+        },
+        "similarity": {"name": "match_probability"},
+    },
+    "pvse": {
+        "image": {"encoder": REGIONS, "head": {"name": "pie", "width": 5, "embeddings": 2}},
+        "text": {"encoder": WORD_ENCODER, "head": {"name": "pie", "width": 5, "embeddings": 2}},
+        "similarity": {"name": "max_cosine"},
+    },
+    "pixels": {
+        "image": {
+            "encoder": {"name": "efficientnet", "width": 0.1, "depth": 0.1},
+            "head": {"name": "mean"},
+            "projection": {"width": 5, "batch_norm": True},
+        },
+        "text": {
+            "encoder": {
+                "name": "bert",
+                "vocab_size": len(PIECES),
+                "width": 8,
+                "depth": 1,
+                "heads": 2,
+                "mlp_dim": 12,
+            },
+            "head": {"name": "first"},
+            "projection": {"width": 5},
+        },
+        "similarity": {"name": "cosine"},
+    },
+}
+ALONE = """
+import sys, numpy as np
+
+sys.modules.update(dict.fromkeys({blocked}))
+import xmodal
+model = xmodal.load({bundle!r})
+inputs = np.load({inputs!r})
+texts, images = model.embed_texts(inputs["texts"].tolist()), model.embed_images(inputs["images"])
+np.savez({outputs!r}, texts=texts, images=images, similarity=model.similarity(images, texts))
+"""
+TRAINING = ["flax", "optax", "orbax", "tensorflow", "tensorflow_datasets", "tensorflow_text",
+            "clu", "grain", "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
+
+
+def save_converted(folder, section):
+    """A folder of a converted model with random weights."""
+    model = make_dual_encoder(section)
+    pixels = section["image"]["encoder"]["name"] == "efficientnet"
+    ids = np.ones((1, 8), np.int32)
+    inputs = {
+        "image": {"image": np.zeros((1, 32, 32, 3), np.uint8) if pixels else np.zeros((1, 3, 6))},
+        "text": {"text_ids": ids, "text_mask": ids},
+    }
+    shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
+    rng = np.random.default_rng(0)
+    params, state = jax.tree.map(
+        lambda leaf: np.asarray(rng.uniform(0.1, 0.5, leaf.shape), np.float32), shapes
+    )
+    arrays = {
+        f"{side}/{name}": array
+        for side in ("image", "text")
+        for name, array in flatten({"params": params[side], **state[side]}).items()
+    }
+    text = {"tokenizer": "wordpiece", "max_length": 20} if pixels else TEXT
+    vocabulary = "".join(f"{token}\n" for token in (PIECES if pixels else WORDS))
+    preprocessing = {"image": {"size": 32} if pixels else {"size": 0}, "text": text}
+    sides = {
+        side: Description(
+            section[side]["encoder"],
+            section[side]["head"],
+            preprocessing[side],
+            {"vocab.txt": vocabulary} if side == "text" else {},
+            section[side].get("projection"),
+        )
+        for side in ("image", "text")
+    }
+    numbers = {name: float(value) for name, value in params.get("similarity", {}).items()}
+    description = ModelDescription(sides, section["similarity"], numbers)
+    save_model(folder, arrays, description, Report({}, {}, [], {}))
+    return folder
+
+
+def make_images(model_name, count=5):
+    rng = np.random.default_rng(1)
+    if model_name == "pixels":
+        return rng.integers(0, 256, (count, 40, 37, 3)).astype(np.uint8)
+    return rng.normal(size=(count, 3, 6)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """A bundle of a run, and the run."""
+    folder = tmp_path_factory.mktemp("bundles")
+    run = save_run(str(folder / "run"))
+    export_model(run, folder / "bundle")
+    return folder / "bundle", run
+
+
+def test_a_run_and_its_bundle_agree(bundle):
+    folder, run = bundle
+    model, alone = xmodal.load(run), xmodal.load(folder)
+    assert (alone.sides, alone.similarity_name) == (model.sides, model.similarity_name)
+    texts, features = make_texts(40), np.random.default_rng(1).normal(size=(9, 5))
+    for size in (1, 16):
+        np.testing.assert_allclose(
+            alone.embed_texts(texts, batch_size=size), model.embed_texts(texts), atol=1e-5
+        )
+        np.testing.assert_allclose(
+            alone.embed_images(features, batch_size=size), model.embed_images(features), atol=1e-5
+        )
+    for one, other in zip(alone.tokenize(texts), model.tokenize(texts), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(xmodal.UserError, match=r"embeds images \[5\], not of the shape \[2, 5\]"):
+        alone.embed_images(np.ones((1, 2, 5), np.float32))
+    with pytest.raises(xmodal.UserError, match=r"has no steps; leave step=3 out"):
+        xmodal.load(folder, step=3)
+
+
+def test_the_card_says_what_the_bundle_holds(bundle):
+    folder, run = bundle
+    card = json.loads((folder / "bundle.json").read_text())
+    assert card["source"] == {"kind": "run", "name": "run", "step": 3, "metrics": {"m": 0.9}}
+    assert card["platforms"] == ["cpu", "cuda", "tpu"]
+    assert (card["image"]["width"], card["image"]["shape"]) == (4, [5])
+    assert card["text"]["lengths"] == [8, 16, 20]
+    assert card["requires"] == ["jax", "numpy", "safetensors", "nltk"]
+    assert card["made_with"] == {"xmodal": xmodal.__version__, "jax": jax.__version__}
+    names = {path.name for path in folder.iterdir()} - {"bundle.json"}
+    assert names == set(card["files"])
+    for name, record in card["files"].items():
+        assert record["sha256"] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    weights = safetensors.numpy.load_file(folder / "weights.safetensors")
+    table = folders.read_folder(run, "best").params["text"]["encoder"]["table"]
+    np.testing.assert_array_equal(weights["text/params/encoder/table"], table)
+    assert not any(name.startswith("tasks/") for name in weights)
+    # Nothing of the machine that made it.
+    assert not any(b".py" in path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_bundle_embeds_without_the_libraries_of_training(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
+    source = save_converted(tmp_path / "model", MODELS[name])
+    export_model(source, tmp_path / "bundle", platforms=["cpu"])
+    texts, images = ["a red star", "the circle above the red star", "a"], make_images(name)
+    np.savez(tmp_path / "inputs.npz", texts=texts, images=images)
+    paths = {"inputs": str(tmp_path / "inputs.npz"), "outputs": str(tmp_path / "outputs.npz")}
+    code = ALONE.format(blocked=TRAINING, bundle=str(tmp_path / "bundle"), **paths)
+    one_device = os.environ | {"XLA_FLAGS": ""}
+    subprocess.run([sys.executable, "-c", code], check=True, env=one_device)
+    with np.load(tmp_path / "outputs.npz") as found:
+        model = xmodal.load(source)
+        expected = {"texts": model.embed_texts(texts), "images": model.embed_images(images)}
+        expected["similarity"] = model.similarity(expected["images"], expected["texts"])
+        assert expected["texts"].ndim == (2 if name == "pixels" else 3)
+        for key, values in expected.items():
+            assert np.ptp(values) > 0
+            np.testing.assert_allclose(found[key], values, rtol=1e-5, atol=1e-5)
+
+
+def change_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def change_card(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "message"),
+    [
+        ("image", change_byte, "image was changed, its hash is not"),
+        ("weights.safetensors", change_byte, "was changed, its hash is not"),
+        ("text-8", lambda path: path.write_bytes(path.read_bytes()[:-9]), "bytes instead of"),
+        ("vocab.txt", pathlib.Path.unlink, "vocab.txt is missing: the bundle is incomplete"),
+        ("bundle.json", lambda path: path.write_text(path.read_text()[:-9]), "is damaged"),
+        ("bundle.json", lambda path: change_card(path, platforms=["tpu"]), "damaged or was cha"),
+        ("bundle.json", lambda path: change_card(path, version=2), "version 2, .* reads version 1"),
+        ("bundle.json", lambda path: change_card(path, format="x"), "is no card of a bundle"),
+        ("bundle.json", lambda path: path.write_text("[]"), "is no card of a bundle"),
+    ],
+)
+def test_a_bundle_that_changed_is_refused_before_it_is_read(
+    name, harm, message, bundle, tmp_path, monkeypatch
+):
+    def read(content):
+        raise AssertionError("a function was deserialized")
+
+    monkeypatch.setattr(jax.export, "deserialize", read)
+    shutil.copytree(bundle[0], tmp_path / "copy")
+    harm(tmp_path / "copy" / name)
+    with pytest.raises(xmodal.UserError, match=message):
+        xmodal.load(tmp_path / "copy")
+
+
+def test_a_function_of_another_jax_is_refused(bundle, tmp_path, monkeypatch):
+    shutil.copytree(bundle[0], tmp_path / "copy")
+    path = tmp_path / "copy" / "image"
+    path.write_bytes(b"\x7f" * 64)
+    monkeypatch.setattr(card_module, "_read_file", lambda path, record: path.read_bytes())
+    with pytest.raises(xmodal.UserError, match="was made with jax .*, which cannot read it"):
+        xmodal.load(tmp_path / "copy")
+
+
+def test_a_bundle_of_other_platforms_is_refused(tmp_path):
+    run = save_run(str(tmp_path / "run"))
+    export_model(run, tmp_path / "bundle", platforms=["tpu"])
+    with pytest.raises(xmodal.UserError, match="was made for tpu, not for cpu"):
+        xmodal.load(tmp_path / "bundle")
+
+
+def test_what_cannot_be_exported_is_said_first(bundle, tmp_path):
+    folder, run = bundle
+    with pytest.raises(xmodal.UserError, match=r"Unknown platform\(s\) \['gpu'\]; .*'cuda'"):
+        export_model(run, tmp_path / "other", platforms=["gpu"])
+    with pytest.raises(xmodal.UserError, match="exists already"):
+        export_model(run, folder)
+    with pytest.raises(xmodal.UserError, match="nor bundle.json"):
+        export_model(tmp_path, tmp_path / "other")
+    regions = save_run(str(tmp_path / "run"), image=dict(size=0, max_regions=7))
+    with pytest.raises(xmodal.UserError, match="takes images of up to 7 regions"):
+        export_model(regions, tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_command(bundle, tmp_path, monkeypatch, capsys):
+    command = ["xmodal.export", f"--run={bundle[1]}", f"--output={tmp_path / 'bundle'}"]
+    monkeypatch.setattr(sys, "argv", command)
+    main()
+    printed = capsys.readouterr().out
+    assert "text: differs from the model by" in printed
+    assert "bundle: 7 files" in printed
+    with pytest.raises(SystemExit, match=r"^Error: .* exists already"):
+        main()
