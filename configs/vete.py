@@ -19,6 +19,8 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
     pearson, covariance,      the loss, by default Pearson's correlation; `rank` is the sum of the
     skt_0.2, skt_1, skt_5,    hinges of all negatives of the batch in both directions
     rank
+    pure_text_rnn, pin_model  PureTextRnn and PinModelA (Mao et al. 2016): the mean of the words of a
+                              language model, whose first state is the image in the second
     word_level                one word of a caption at random in place of the caption
     flickr8k                  Flickr8k with MobileNetV2 features in place of COCO
     quick                     small, on the embedded dataset
@@ -169,6 +171,37 @@ def task(label: str, settings: dict) -> Callable[[ConfigDict], ConfigDict]:
     return change
 
 
+def pure_text_rnn(config: ConfigDict) -> ConfigDict:
+    """A language model of the captions; their embedding is the mean of its words."""
+    config.name += "_pure_text_rnn"
+    config.model.image, config.data.image, config.freeze = None, None, ()
+    config.init_from.published, config.frozen_features.sides = (), ()
+    config.tasks = {"words": next_word(("caption_0",), "language_model")}
+    config.data.text.unknown = "token"
+    del config.evals.coco
+    return config
+
+
+def pin_model(config: ConfigDict) -> ConfigDict:
+    """The same, and its first state is a map of the image."""
+    config.name += "_pin_model"
+    config.model.image.projection = None
+    config.tasks = {"words": next_word(("image", "caption_0"), "image_language_model")}
+    config.data.text.unknown = "token"
+    del config.evals.coco
+    return config
+
+
+def next_word(views: tuple[str, ...], loss: str) -> dict:
+    """A task that predicts the next word of a caption with the text encoder's table."""
+    settings = base.task(views[0], views[-1], loss, negatives="none")
+    settings["views"] = list(views)
+    settings["loss"].update(
+        inputs=["text_ids", "text_mask"], reads=["text/encoder/table"], module={"width": 512}
+    )
+    return settings
+
+
 def word_level(config: ConfigDict) -> ConfigDict:
     """Every step compares an image with one word of its caption."""
     config.name += "_word_level"
@@ -181,10 +214,13 @@ def flickr8k(config: ConfigDict) -> ConfigDict:
     """Stored features of 6,030 images that SemEval does not describe, one caption each."""
     config.name += "_flickr8k"
     config.total_steps = "60 epochs"
-    config.model.image.encoder = {"name": "precomputed", "features": 1280, "input_norm": "none"}
-    config.freeze, config.init_from.published, config.frozen_features.sides = (), (), ()
     config.data.dataset, config.data.config = "flickr8k", "features_one_caption_unseen"
-    config.data.image.size = 0
+    if config.model.image is not None:
+        encoder = {"name": "precomputed", "features": 1280, "input_norm": "none"}
+        config.model.image.encoder, config.data.image.size = encoder, 0
+    config.freeze, config.init_from.published, config.frozen_features.sides = (), (), ()
+    config.data.text.min_count = 1
+    config.optimizer.learning_rate = 3e-3
     config.evals = {
         "flickr8k_test": sentence_pairs("flickr8k", "test_pairs"),
         "sts": config.evals.sts,
@@ -226,6 +262,8 @@ VARIANTS = {
     "skt_0.2": task("skt_0.2", shuffled("soft_kendall", alpha=0.2)),
     "skt_1": task("skt_1", shuffled("soft_kendall", alpha=1.0)),
     "skt_5": task("skt_5", shuffled("soft_kendall", alpha=5.0)),
+    "pure_text_rnn": pure_text_rnn,
+    "pin_model": pin_model,
     "word_level": word_level,
     "flickr8k": flickr8k,
     "quick": quick,

@@ -1,4 +1,4 @@
-"""The generation of captions beside retrieval (VSRN)."""
+"""The generation of captions: beside retrieval (VSRN), or for the sake of its words (PinModelA)."""
 
 import jax
 import jax.numpy as jnp
@@ -7,13 +7,13 @@ from xmodal.losses.context import Context, Embedding
 
 
 def caption_generation(
-    left: Embedding, right: Embedding, context: Context
+    left: Embedding, right: Embedding | None, context: Context
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the negative log-likelihood of captions, summed over words, averaged over pairs.
 
     Args:
-      left: embedding of images; only the task's module reads it.
-      right: embedding of their captions, likewise.
+      left: embedding of images, or of captions alone; only the task's module reads it.
+      right: embedding of the images' captions, likewise.
       context: outputs with `nll` and `targets` [B].
 
     Returns:

@@ -5,13 +5,14 @@ from typing import Any
 
 from xmodal.config import lookup, read
 from xmodal.models.table import Row
-from xmodal.models.task_modules import caption_decoder, relation_classifier
+from xmodal.models.task_modules import caption_decoder, language_model, relation_classifier
 from xmodal.models.task_modules.task_module import TaskModule
 
 TASK_MODULES: Mapping[str, Row] = {
     "caption_decoder": Row(
         caption_decoder.CaptionDecoderConfig, caption_decoder.make_caption_decoder
     ),
+    "language_model": Row(language_model.LanguageModelConfig, language_model.make_language_model),
     "relation_classifier": Row(
         relation_classifier.RelationClassifierConfig, relation_classifier.make_relation_classifier
     ),
