@@ -19,8 +19,8 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
     pearson, covariance,      the loss, by default Pearson's correlation; `rank` is the sum of the
     skt_0.2, skt_1, skt_5,    hinges of all negatives of the batch in both directions
     rank
-    pure_text_rnn, pin_model  PureTextRnn and PinModelA (Mao et al. 2016): the mean of the words of a
-                              language model, whose first state is the image in the second
+    pure_text_rnn, pin_model  PureTextRnn and PinModelA (Mao et al. 2016): the mean of the words of
+                              a language model, whose first state is the image in the second
     word_level                one word of a caption at random in place of the caption
     flickr8k                  Flickr8k with MobileNetV2 features in place of COCO
     quick                     small, on the embedded dataset
@@ -176,7 +176,7 @@ def pure_text_rnn(config: ConfigDict) -> ConfigDict:
     config.name += "_pure_text_rnn"
     config.model.image, config.data.image, config.freeze = None, None, ()
     config.init_from.published, config.frozen_features.sides = (), ()
-    config.tasks = {"words": next_word(("caption_0",), "language_model")}
+    config.tasks = {"words": next_word("caption_0")}
     config.data.text.unknown = "token"
     del config.evals.coco
     return config
@@ -186,15 +186,15 @@ def pin_model(config: ConfigDict) -> ConfigDict:
     """The same, and its first state is a map of the image."""
     config.name += "_pin_model"
     config.model.image.projection = None
-    config.tasks = {"words": next_word(("image", "caption_0"), "image_language_model")}
+    config.tasks = {"words": next_word("image", "caption_0")}
     config.data.text.unknown = "token"
     del config.evals.coco
     return config
 
 
-def next_word(views: tuple[str, ...], loss: str) -> dict:
+def next_word(*views: str) -> dict:
     """A task that predicts the next word of a caption with the text encoder's table."""
-    settings = base.task(views[0], views[-1], loss, negatives="none")
+    settings = base.task(views[0], views[-1], "language_model", negatives="none")
     settings["views"] = list(views)
     settings["loss"].update(
         inputs=["text_ids", "text_mask"], reads=["text/encoder/table"], module={"width": 512}

@@ -156,7 +156,6 @@ def test_the_table_names_what_a_loss_needs():
         "caption_generation",
         "covariance",
         "diversity",
-        "image_language_model",
         "language_model",
         "mmd",
         "pearson",

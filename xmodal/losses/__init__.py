@@ -38,8 +38,9 @@ LOSSES: dict[str, Loss] = {
     "covariance": Loss(covariance, negatives=False),
     "distance_triplet": Loss(distance_triplet),
     "diversity": Loss(diversity, negatives=False),
-    "image_language_model": Loss(caption_generation, module="language_model", negatives=False),
-    "language_model": Loss(caption_generation, module="language_model", views=1, negatives=False),
+    "language_model": Loss(
+        caption_generation, module="language_model", views=(1, 2), negatives=False
+    ),
     "mmd": Loss(mmd, negatives=False),
     "pearson": Loss(pearson, negatives=False),
     "relation_bce": Loss(relation_bce, module="relation_classifier", views=(1, 2), negatives=False),
