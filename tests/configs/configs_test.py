@@ -72,6 +72,10 @@ ARGUMENTS = {
         "gru,covariance,quick",
         "cnn,rank,quick",
         "word_level,flickr8k",
+        "pure_text_rnn,quick",
+        "pin_model,quick",
+        "pure_text_rnn,flickr8k",
+        "pin_model,flickr8k",
     ],
     "vse0": ["", "finetuned", "quick"],
     "vse_infinity": [
