@@ -17,7 +17,7 @@ from xmodal.training import checkpoints, loop, run, schedules, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.
-OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "released", "sts"}
+OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "own_data", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
     "cmcm_cite": ["", "q5", "captions"],

@@ -14,6 +14,7 @@ from configs import (
     cxc_text_text,
     finetune,
     flickr8k,
+    own_data,
     pcme,
     vete,
     vsepp,
@@ -95,6 +96,23 @@ def test_the_header_names_all_that_is_needed(towers, module, argument, image, te
     if module is not flickr8k:
         assert set(wanted) <= set(config.init_from.published)
     assert module.get_config("quick" if module is not flickr8k else "").init_from.published == ()
+
+
+@pytest.mark.parametrize("named", ["image", "text", "both"])
+def test_a_named_tower_takes_the_place_of_a_small_one(named, towers):
+    config = own_data.get_config()
+    sides = ("image", "text") if named == "both" else (named,)
+    names = {"image": "mobilenet", "text": "minilm"}
+    config.init_from.towers.update({side: str(towers / names[side]) for side in sides})
+    filled = inherit(config)
+    encoders = {side: filled.model[side].encoder.name for side in ("image", "text")}
+    assert encoders == {
+        "image": "mobilenet_v2" if "image" in sides else "efficientnet",
+        "text": "bert" if "text" in sides else "words",
+    }
+    assert filled.data.image.size == (224 if "image" in sides else 64)
+    assert filled.data.text.tokenizer == ("wordpiece" if "text" in sides else "nltk")
+    assert filled.data.text.max_length == (48 if "text" in sides else 64)
 
 
 def test_finetuning_needs_the_two_folders_alone(towers):

@@ -10,7 +10,13 @@ from xmodal.data.learned_vocabulary import load_tokenizer, load_vocabulary, voca
 from xmodal.data.pipeline import num_train_examples, train_batches
 from xmodal.data.preparation import prepare
 from xmodal.data.seen_sentences import count_seen
-from xmodal.data.sources import UNKNOWN_HASH, DatasetMissingError, read_captions, split_hashes
+from xmodal.data.sources import (
+    UNKNOWN_HASH,
+    DatasetMissingError,
+    follows_files,
+    read_captions,
+    split_hashes,
+)
 
 # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
 tf.config.set_visible_devices([], "GPU")
@@ -25,6 +31,7 @@ __all__ = [
     "batch_spec",
     "count_seen",
     "eval_split",
+    "follows_files",
     "load_tokenizer",
     "load_vocabulary",
     "num_train_examples",

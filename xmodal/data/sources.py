@@ -217,6 +217,12 @@ def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.Datas
     return cls(config=builder_config, data_dir=data_dir)
 
 
+def follows_files(config: DataConfig) -> bool:
+    """Returns whether the dataset is another one as soon as the files in `manual_dir` change."""
+    place = data_prep.builder_class(config.dataset).data_dir_of
+    return bool(config.manual_dir) and place("", config.manual_dir) != ""
+
+
 def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset; builds it first where that needs no download.
 

@@ -66,6 +66,9 @@ class RunEvaluation:
         for name, each in self.options.items():
             for split in {each.split, each.final_split} if trains else ():
                 self._sources[name].check(split)
+        # Files may have changed when the same command is given again.
+        datasets = [parts.settings.data, *(source.own for source in self._sources.values())]
+        self.follows_files = any(map(data.follows_files, datasets))
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._splits: dict[tuple[str, str], Items] = {}
         self._embedder = Embedder(

@@ -22,6 +22,7 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.evaluation import load_results
 from xmodal.training.schedules import resolve_epochs
+from xmodal.training.sizes import resolve_sizes
 
 
 def judge_embeddings(
@@ -50,7 +51,7 @@ def judge_embeddings(
       UserError: the file cannot be used, or lacks a caption of a split; an unknown evaluator; a
         dataset that is missing.
     """
-    sections = read_options(resolve_epochs(config.to_dict(), 1)["evals"])
+    sections = read_options(resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)["evals"])
     if unknown := sorted(set(names or ()) - set(sections)):
         raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(sections)}.")
     source: Sentences | Embeddings

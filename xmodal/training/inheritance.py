@@ -37,6 +37,7 @@ def inherit(
     config = config.copy_and_resolve_references()
     if "model" not in config or "data" not in config:
         return config  # Reading the config says so.
+    _fill_scratch(config)
     if run_dir and checkpoints.steps(run_dir):
         origins = [own_origin(run_dir)]
     else:
@@ -62,6 +63,24 @@ def inherit(
                 "a name or path) to have the values of the weights, or start from other weights."
             )
     return config
+
+
+def _fill_scratch(config: ml_collections.ConfigDict) -> None:
+    """Sets what `config.scratch` has for the sides whose weights `init_from` does not name."""
+    sections = config.get("scratch") or {}
+    if "scratch" in config:
+        with config.unlocked():
+            del config.scratch
+    source = read(InitConfig, "config.init_from", config.get("init_from", {}))
+    if unknown := sorted(set(sections) - set(SIDES)):
+        raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}")
+    if source.run:
+        return
+    named = from_towers.named_folders(source)
+    for side in sections.keys() - named.keys():
+        for place, section in sections[side].items():
+            with config.unlocked():
+                config[place][side].update(section)
 
 
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:

@@ -73,7 +73,8 @@ def train(
         if not _train(parts, run_dir, records, evaluation, check_lock):
             return False
         evaluation.run_final(run_dir)
-        mark_finished(config, run_dir)
+        if not evaluation.follows_files:
+            mark_finished(config, run_dir)
     if processes.index() == 0:
         print(where_to_look(run_dir, list(evaluation.options)), flush=True)
     return True

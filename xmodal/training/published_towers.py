@@ -14,6 +14,7 @@ from xmodal.pretrained.model_folder import read_model
 from xmodal.training import from_towers, schedules
 from xmodal.training.inheritance import inherit
 from xmodal.training.run import Parts, RunConfig, make_model, read_settings
+from xmodal.training.sizes import resolve_sizes
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, make_tasks
 from xmodal.training.tree import Tree, flatten
@@ -30,7 +31,8 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
       UserError: an unknown key or name, no folder of a tower, or weights of another tower or
         another vocabulary; all of this before the dataset is read.
     """
-    config = inherit(ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), 1)))
+    in_steps = schedules.resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)
+    config = inherit(ml_collections.ConfigDict(in_steps))
     settings = read_settings(config)
     folders = from_towers.named_folders(settings.init_from)
     for side in ("image", "text"):

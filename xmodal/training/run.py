@@ -26,6 +26,7 @@ from xmodal.training.sections import (
     InitConfig,
     SelectConfig,
 )
+from xmodal.training.sizes import resolve_sizes
 from xmodal.training.state import TrainState, init_params, make_init
 from xmodal.training.step import L2Config, check_sides
 from xmodal.training.tasks import (
@@ -181,6 +182,9 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
     # Columns and vocabularies go beside the dataset, where the other processes find them.
     processes.first_does("read the captions of the training split", read)
     examples = read()
+    config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
+    settings = read_settings(_in_steps(config, _SOME_STEPS))
+    mesh_lib.check_batch_size(settings.batch_size, mesh)
     if settings.batch_size > examples:
         raise UserError(
             f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
@@ -223,7 +227,9 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
 
 
 def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_collections.ConfigDict:
-    return ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), steps_per_epoch))
+    """Fills in lengths in epochs, and the sizes of many examples where these are not known."""
+    sized = resolve_sizes(config.to_dict(), _MANY_STEPS)
+    return ml_collections.ConfigDict(schedules.resolve_epochs(sized, steps_per_epoch))
 
 
 def foresee(config: ml_collections.ConfigDict, examples: int) -> RunConfig:
@@ -234,6 +240,7 @@ def foresee(config: ml_collections.ConfigDict, examples: int) -> RunConfig:
       examples: of an epoch.
     """
     config = _with_metric(config)
+    config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
     batch_size = read_settings(_in_steps(config, _SOME_STEPS)).batch_size
     return read_settings(fill_vocabulary(_in_steps(config, examples // batch_size)))
 

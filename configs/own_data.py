@@ -1,0 +1,67 @@
+"""Your own pictures and captions, from a folder in any of the layouts of `captioned_images`.
+
+    python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER
+
+data_prep/captioned_images/README.md describes the folder. Small towers are trained from scratch,
+which a laptop CPU can do. A published tower, of one side or both, takes the place of the small one:
+
+    python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
+    python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
+        --config.init_from.towers.text=weights/minilm
+
+The batch and the length of the run follow the number of training images; any number may be given
+in place of a text such as "16; 32 from 500 examples".
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base, cxc
+
+DIMENSION = 256
+
+
+def get_config() -> ConfigDict:
+    """What follows from the towers is unset; `scratch` has the small ones."""
+    config = base.base("own_data")
+    config.total_steps = "60 epochs; 30 epochs from 2000 examples; 10 epochs from 50000 examples"
+    config.batch_size = "4; 16 from 32 examples; 32 from 200 examples; 64 from 2000 examples"
+    config.log_every = 10
+    for side in ("image", "text"):
+        config.model[side] = {
+            "encoder": {"name": ""},
+            "head": None,
+            "projection": {"width": DIMENSION},
+        }
+    config.model.similarity = {"name": "cosine", "temperature": 0.07}
+    config.data = base.dataset("captioned_images")
+    config.data.image.update({"size": 0, "eval_crop": 1.0})
+    config.data.image.augment = {
+        "area": (0.5, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
+    }  # fmt: skip
+    config.data.text.update(dict.fromkeys(("tokenizer", "lower_case", "unknown", "markers")))
+    config.data.text.max_length = None
+    config.scratch = {"image": small_image_tower(), "text": small_text_tower()}
+    config.tasks = {"i2t": cxc.image_text()}
+    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "3 epochs"})
+    config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
+    every = "10 epochs; 3 epochs from 2000 examples; 1 epochs from 50000 examples"
+    config.evals = {"own": base.boards(every)}
+    config.checkpoint.every = every
+    return config
+
+
+def small_image_tower() -> dict:
+    """A small EfficientNet on small pictures."""
+    return {
+        "model": {"encoder": base.small_convnet(width=0.35), "head": {"name": "mean"}},
+        "data": {"size": 64},
+    }
+
+
+def small_text_tower() -> dict:
+    """The mean of trained word vectors: with few captions, more would only be remembered."""
+    words = {"name": "words", "vocab_size": 0, "width": DIMENSION, "dropout": 0.2}
+    return {
+        "model": {"encoder": words, "head": {"name": "mean"}},
+        "data": base.words("nltk", min_count=2, max_length=64),
+    }

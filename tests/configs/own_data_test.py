@@ -1,0 +1,87 @@
+"""One command trains on a folder of pictures; named towers take the place of the small ones."""
+
+import pytest
+
+from configs import base, own_data
+from tests.data_prep.captioned_images import own_folders
+from xmodal.config import UserError
+from xmodal.training import checkpoints, loop
+from xmodal.training.finished import finished_reports
+from xmodal.training.inheritance import inherit
+from xmodal.training.run_records import load_records
+
+
+def make_config(folder):
+    config = own_data.get_config()
+    config.data.manual_dir, config.data.data_dir = str(folder), f"{folder}_tfds"
+    config.evals.own.bootstrap_samples = 10
+    return config
+
+
+def captions_alone(config):
+    """Compiles in seconds, trains for few steps."""
+    config.total_steps = "1; 3 epochs from 20 examples; 1 epochs from 50000 examples"
+    config.optimizer.schedule.warmup_steps = "1 epochs"
+    config.evals.own.every = config.checkpoint.every = "3 epochs"
+    config.model.image = config.data.image = None
+    del config.scratch["image"]
+    config.data.captions_per_image = 2
+    config.tasks = {"t2t": base.task("caption_0", "caption_1", "softmax")}
+    return config
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    own_folders.named_lines(folder, list(range(60)))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
+    config, run_dir = make_config(folder), tmp_path / "run"
+    config.total_steps, config.scratch["image"]["data"]["size"] = 4, 32
+    config.optimizer.schedule.warmup_steps = 1
+    assert loop.train(config, str(run_dir))
+    report = (run_dir / "test" / "own" / "report.md").read_text()
+    assert "A caption and its own image" in report
+    assert list(run_dir.glob("**/events*"))
+
+
+def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
+    config, run_dir = captions_alone(make_config(folder)), str(tmp_path / "run")
+    assert loop.train(config, run_dir)
+    before, saved = load_records(run_dir), checkpoints.load_run(run_dir)
+    steps_per_epoch = before["examples"] // 16
+    assert saved.batch_size == 16
+    assert saved.total_steps == 3 * steps_per_epoch
+    assert "scratch" not in saved
+    # An answer without any work would be that of files which may have changed.
+    assert not finished_reports(captions_alone(make_config(folder)), run_dir)
+    assert loop.train(captions_alone(make_config(folder)), run_dir)
+    assert load_records(run_dir) == before
+    captions = folder / "captions.txt"
+    captions.write_text(captions.read_text().replace("child", "boy"))
+    with pytest.raises(UserError, match="was started with other records"):
+        loop.train(captions_alone(make_config(folder)), run_dir)
+
+
+def test_sides_without_weights_are_small():
+    config = own_data.get_config()
+    small = inherit(config)
+    assert small.model.image.encoder.name == "efficientnet"
+    assert small.model.text.encoder.name == "words"
+    assert small.data.text.tokenizer == "nltk"
+    assert "scratch" in config
+    assert "scratch" not in small
+    config.scratch["sound"] = config.scratch["text"]
+    with pytest.raises(
+        UserError, match=r"config.scratch has \['sound'\]; its keys are image, text"
+    ):
+        inherit(config)
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"config.data.manual_dir: .*nowhere does not exist"):
+        loop.train(make_config(tmp_path / "nowhere"), str(tmp_path / "run"))
