@@ -87,6 +87,12 @@ class Evaluation:
             ],
         )
 
+    @property
+    def stored(self) -> StoredResults:
+        """The results that can be compared with those of another model."""
+        numbers = [each for each in self.results if isinstance(each, Numbers) and each.repeats]
+        return StoredResults(self.boards, self.name, numbers=numbers)
+
     def compare(self, other: epath.PathLike | StoredResults) -> dict[str, Difference]:
         """Returns the paired differences to another model on the same labels, by tag.
 
@@ -95,7 +101,7 @@ class Evaluation:
         Raises:
           UserError: the file cannot be read, or belongs to other labels.
         """
-        ours = StoredResults(self.boards, self.name)
+        ours = self.stored
         theirs = other if isinstance(other, StoredResults) else load_ranks(other)
         return compare(ours, theirs, samples=self.samples, seed=self.seed)
 
@@ -116,7 +122,7 @@ class Evaluation:
           UserError: the folder cannot be written.
         """
         contents: dict[str, str | bytes] = {
-            RANKS: pack_ranks(self.boards, name=self.name),
+            RANKS: pack_ranks(self.boards, name=self.name, numbers=self.stored.numbers),
             "boards.json": format_json(
                 {result.name: self._describe(result) for result in self.results}
             ),

@@ -1,7 +1,7 @@
 """Results of an evaluation, query by query: all printed and compared numbers come from these."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -70,13 +70,15 @@ class Numbers:
     """Results that are numbers only.
 
     `<tag>_std` is a deviation that belongs to `<tag>`, `<tag>_low` and `<tag>_high` are the limits
-    of its interval.
+    of its interval. `repeats` has the values of a metric in samples that all models share, one by
+    one: tag -> [S].
     """
 
     name: str
     definition: str
     label_hash: str
     metrics: Mapping[str, float]
+    repeats: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
 
 
 Result = BoardResult | Numbers

@@ -123,7 +123,8 @@ def write_results(
     """
     if jax.process_index() != 0:
         return
-    is_comparable = other is not None and evaluation.boards
+    stored = evaluation.stored
+    is_comparable = other is not None and (stored.results or stored.numbers)
     comparison = evaluation.compare(other) if is_comparable else None
     other_name = other.name_beside(evaluation.name) if is_comparable else ""
     evaluation.save(output, comparison=comparison, other=other_name)

@@ -10,6 +10,7 @@ from tests.evals.tiny_split import TinySplit
 from xmodal.config import UserError
 from xmodal.evals import judge, load_embeddings, make_evaluator, read_options, save_embeddings
 from xmodal.evals.inputs.sources import Embeddings, Predictions
+from xmodal.evals.reports.store import load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 
@@ -307,6 +308,49 @@ def test_a_pool_of_more_pairs_than_there_are_holds_all():
     section = {"type": "pools", "repeats": 2, "directions": ["t2i", "i2t"]}
     (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(make_source(split))
     assert found.metrics["t2i/median_rank_std"] == found.metrics["i2t/recall@1_std"] == 0
+
+
+def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
+    split = make_split(records=41)
+    section = {"type": "pools", "size": 16, "repeats": 6}
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    sources = [make_source(split, seed) for seed in (1, 2)]
+    ours, theirs = (
+        judge(evaluator, source, name=name, evaluator_name="x")
+        for source, name in zip(sources, ("A", "B"), strict=True)
+    )
+    theirs.save(tmp_path / "B")
+    stored = load_ranks(tmp_path / "B")
+    evaluator.check_comparable(stored)
+    found = ours.compare(stored)
+    medians = []
+    for source in sources:
+        of_pools = [
+            pool_ranks(source, split, split.image_ids[images], split.caption_ids[texts])
+            for images, texts in evaluator._pools
+        ]
+        medians.append([np.median(ranks) for ranks in of_pools])
+    test = scipy.stats.ttest_rel(*medians)
+    interval = test.confidence_interval()
+    each = found["t2i/median_rank"]
+    assert each.difference == pytest.approx(np.mean(medians[0]) - np.mean(medians[1]))
+    assert (each.low, each.high) == pytest.approx((interval.low, interval.high))
+    assert each.separable == (test.pvalue < 0.05)
+    assert set(found) == {f"t2i/{m}" for m in ("median_rank", "recall@1", "recall@5", "recall@10")}
+    ours.save(tmp_path / "A", comparison=found, other="B")
+    text = (tmp_path / "A/comparison.md").read_text()
+    assert f"| {each.value:.2f} | {each.other:.2f} | {each.difference:+.2f} |" in squeeze(text)
+    assert "Pools share pairs" in text
+    # Other pools, or a file without single pools, are refused before any work.
+    other = make_evaluator("x", options_of(**section, seed=3), split, SIDES)
+    with pytest.raises(UserError, match="The items pools differ"):
+        other.check_comparable(stored)
+    with pytest.raises(UserError, match="of B have no values of single pools; evaluate that model"):
+        evaluator.check_comparable(dataclasses.replace(stored, numbers=()))
+
+
+def squeeze(text):
+    return " ".join(text.split())
 
 
 def test_captions_with_a_relation_ask_nothing():

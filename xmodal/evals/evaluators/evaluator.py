@@ -140,8 +140,16 @@ class NumbersEvaluator(Evaluator[Embeddings]):
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""
         metrics = self._compute(with_similarity(source, self.options.similarity))
+        return [self._numbers(metrics)]
+
+    def _numbers(
+        self,
+        metrics: Mapping[str, float],
+        repeats: Mapping[str, Sequence[float]] | None = None,
+    ) -> Numbers:
+        """The result with these metrics, and with their values in samples that models share."""
         name, digits = self.options.type, self._label_hash.digits()
-        return [Numbers(name, self._definition, digits, metrics)]
+        return Numbers(name, self._definition, digits, metrics, repeats or {})
 
     def _read(self, sides: Collection[str]) -> None:
         """Reads the labels, or refuses them or the sides."""

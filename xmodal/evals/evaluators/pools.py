@@ -9,12 +9,20 @@ import numpy as np
 from xmodal.config import UserError, lookup, setting
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
-from xmodal.evals.evaluators.evaluator import NumbersEvaluator, Options, Split
+from xmodal.evals.evaluators.evaluator import (
+    NumbersEvaluator,
+    Options,
+    Split,
+    with_similarity,
+)
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.ranking.products import open_scores
 from xmodal.evals.ranking.ranks import Question, compute_ranks
 from xmodal.evals.ranking.rerank import make_reranker, rerank
+from xmodal.evals.reports.compare import check_numbers
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import Numbers
 
 _DEPTHS = (1, 5, 10)
 
@@ -122,7 +130,21 @@ class PoolsEvaluator(NumbersEvaluator):
             for deviation in ("", "_std")
         ]
 
-    def _compute(self, source: Embeddings) -> dict[str, float]:
+    def check_comparable(self, other: StoredResults) -> None:
+        """See `Evaluator`."""
+        check_numbers(other, self._numbers({}))
+
+    def run(self, source: Embeddings) -> list[Numbers]:
+        """See `Evaluator`."""
+        repeats = self._judge_pools(with_similarity(source, self.options.similarity))
+        metrics: dict[str, float] = {}
+        for tag, values in repeats.items():
+            metrics[tag] = float(np.mean(values))
+            metrics[f"{tag}_std"] = float(np.std(values))
+        return [self._numbers(metrics, repeats)]
+
+    def _judge_pools(self, source: Embeddings) -> dict[str, list[float]]:
+        """The metrics of all pools by tag."""
         source = order_embeddings(source, self._split)
         if self._reranker is not None and self.options.task not in source.predictions:
             raise UserError(
@@ -132,12 +154,7 @@ class PoolsEvaluator(NumbersEvaluator):
             self._judge_pool(source, *pool, asking)
             for pool, asking in zip(self._pools, self._asking, strict=True)
         ]
-        metrics: dict[str, float] = {}
-        for tag in repeats[0]:
-            values = [each[tag] for each in repeats]
-            metrics[tag] = float(np.mean(values))
-            metrics[f"{tag}_std"] = float(np.std(values))
-        return metrics
+        return {tag: [each[tag] for each in repeats] for tag in repeats[0]}
 
     def _judge_pool(
         self, source: Embeddings, images: np.ndarray, captions: np.ndarray, asking: np.ndarray

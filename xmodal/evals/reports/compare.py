@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy import stats
 
 from xmodal.config import UserError
 from xmodal.evals.boards.types import Board
@@ -14,8 +15,12 @@ from xmodal.evals.reports.report import format_table
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import compute_samples, compute_values
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
-from xmodal.evals.results import BoardResult, TaskResult
+from xmodal.evals.results import BoardResult, Numbers, TaskResult
 
+_POOLS = (
+    " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so the "
+    "intervals tell of other pools of these pairs, and too little of other pairs."
+)
 _HOW_TO_READ = (
     "Both models meet the same images, so items that are hard for both cancel. Intervals are not "
     "corrected for the number of comparisons: of two equally good models, about 5 % of these rows "
@@ -28,7 +33,7 @@ class Difference:
     """One metric of two models: `value - other`, with its 95 % interval.
 
     The difference is NaN where one of them is undefined; it is separable from noise if 0 lies
-    outside of the interval.
+    outside of the interval. `is_mean` is of a mean over samples that both models share.
     """
 
     value: float
@@ -37,6 +42,7 @@ class Difference:
     low: float
     high: float
     separable: bool
+    is_mean: bool = False
 
 
 def compare(
@@ -46,7 +52,8 @@ def compare(
 
     Both models are evaluated on the same resamples of the images, or by the difference of the
     influences of every rated pair, so difficulty for both cancels: intervals of differences are
-    shorter than those of the values let expect. Nothing corrects for the number of comparisons:
+    shorter than those of the values let expect. Of pools, which all models share, the interval is
+    that of a paired t-test over the pools. Nothing corrects for the number of comparisons:
     5 % of the metrics of two equally good models look separable.
 
     Raises:
@@ -54,8 +61,11 @@ def compare(
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
-    found = {}
-    names, other_names = ([board.name for board in each.results] for each in (ours, theirs))
+    found = _compare_numbers(ours, theirs)
+    names, other_names = (
+        [*(board.name for board in each.results), *(number.name for number in each.numbers)]
+        for each in (ours, theirs)
+    )
     _check_shared(names, other_names)
     for board in ours.results:
         if board.name not in other_boards:
@@ -91,6 +101,21 @@ def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
             _check_labels(board, theirs[board.name])
 
 
+def check_numbers(other: StoredResults, ours: Numbers) -> None:
+    """Refuses a model whose numbers `compare` could not compare with those still to be made.
+
+    Raises:
+      UserError: samples differ, or the model's are unknown.
+    """
+    theirs = {each.name: each for each in other.numbers}
+    if ours.name not in theirs:
+        raise UserError(
+            f"The results of {other.name} have no values of single {ours.name}; evaluate that "
+            "model again, or leave out --compare."
+        )
+    _check_labels(ours, theirs[ours.name])
+
+
 def flatten(differences: Mapping[str, Difference]) -> dict[str, float]:
     """`<tag>_difference`, with `_low` and `_high`, and `<tag>_separable` (1 or 0)."""
     flat = {}
@@ -110,16 +135,48 @@ def format_comparison(
     for tag, each in differences.items():
         interval = "-"
         if not math.isnan(each.low):
-            interval = f"{_format(tag, each.low, '+')} to {_format(tag, each.high, '+')}"
-        numbers = _format(tag, each.value), _format(tag, each.other)
-        signed = _format(tag, each.difference, "+")
+            limits = [_format(tag, limit, each, "+") for limit in (each.low, each.high)]
+            interval = " to ".join(limits)
+        numbers = _format(tag, each.value, each), _format(tag, each.other, each)
+        signed = _format(tag, each.difference, each, "+")
         rows.append([tag, *numbers, signed, interval, "yes" if each.separable else "no"])
     separable = sum(each.separable for each in differences.values())
     return (
         f"## {name} against {other}\n\n{format_table(rows)}\n\n"
         f"{separable} of {len(differences)} differences are separable from noise: 0 lies outside "
-        f"of the 95 % interval. Differences are {name} minus {other}. {_HOW_TO_READ}\n"
+        f"of the 95 % interval. Differences are {name} minus {other}. {_HOW_TO_READ}"
+        f"{_POOLS if any(each.is_mean for each in differences.values()) else ''}\n"
     )
+
+
+def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Difference]:
+    """Differences of means over the same samples, by a paired t-test."""
+    others = {each.name: each for each in theirs.numbers}
+    found = {}
+    for own in ours.numbers:
+        if own.name not in others:
+            continue
+        _check_labels(own, others[own.name])
+        for tag, values in own.repeats.items():
+            if tag not in others[own.name].repeats:
+                continue
+            pair = np.array([values, others[own.name].repeats[tag]], np.float64)
+            (value, other), differences = pair.mean(axis=1), pair[0] - pair[1]
+            low, high = _compute_t_interval(differences)
+            found[tag] = Difference(
+                value, other, differences.mean(), low, high, bool(low > 0 or high < 0), True
+            )
+    return found
+
+
+def _compute_t_interval(differences: np.ndarray) -> tuple[float, float]:
+    """Limits of the 95 % interval of a mean, NaN for a single value."""
+    count = len(differences)
+    if count < 2:
+        return math.nan, math.nan
+    mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(count)
+    width = stats.t.ppf(0.975, count - 1) * error
+    return float(mean - width), float(mean + width)
 
 
 def _compute_intervals(
@@ -166,10 +223,11 @@ def _check_shared(names: Sequence[str], others: Sequence[str]) -> None:
         )
 
 
-def _check_labels(ours: Board | BoardResult, theirs: BoardResult) -> None:
+def _check_labels(ours: Board | BoardResult | Numbers, theirs: BoardResult | Numbers) -> None:
     if ours.label_hash != theirs.label_hash:
+        what = "items" if isinstance(ours, Numbers) else "labels of board"
         raise UserError(
-            f"The labels of board {ours.name} differ: {ours.label_hash} against "
+            f"The {what} {ours.name} differ: {ours.label_hash} against "
             f"{theirs.label_hash}; evaluate both models with the same annotations and split."
         )
 
@@ -196,7 +254,8 @@ def _align(place: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
     )
 
 
-def _format(tag: str, value: float, sign: str = "") -> str:
+def _format(tag: str, value: float, row: Difference, sign: str = "") -> str:
     if math.isnan(value):
         return "-"
-    return f"{value:{sign}.{0 if tag.endswith(MEDIAN_RANK) else 2}f}"
+    is_whole = tag.endswith(MEDIAN_RANK) and not row.is_mean
+    return f"{value:{sign}.{0 if is_whole else 2}f}"

@@ -3,7 +3,7 @@
 The file holds one array per key, readable with `numpy.load` alone. Retrieval tasks have
 `<board>/<task>/query_ids`, `/clusters`, `/values/<metric>` and, where they are known, `/rank` and
 `/tied`; correlations have `<board>/<task>/samples`, `/images` and `/influence`; `header` is a JSON
-text with all that is no array.
+text with all that is no array. Numbers without boards have `<name>/repeats/<tag>`.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.config import UserError
-from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
+from xmodal.evals.results import BoardResult, CorrelationResult, Numbers, TaskResult
 
 _FORMAT = "xmodal ranks"
 _VERSION = 2
@@ -43,6 +43,7 @@ class StoredResults:
 
     Attributes:
       results: of the boards.
+      numbers: of evaluators without boards that have values in samples that models share.
       name: of the model.
       place: the file's folder, "" for results that are in no file.
     """
@@ -50,13 +51,16 @@ class StoredResults:
     results: Sequence[BoardResult]
     name: str
     place: str = ""
+    numbers: Sequence[Numbers] = ()
 
     def name_beside(self, model: str) -> str:
         """Returns the name of this model beside another one: with its folder, if both are alike."""
         return f"{self.name} ({self.place})" if self.name == model else self.name
 
 
-def pack_ranks(results: Sequence[BoardResult], *, name: str) -> bytes:
+def pack_ranks(
+    results: Sequence[BoardResult], *, name: str, numbers: Sequence[Numbers] = ()
+) -> bytes:
     """Returns the content of `ranks.npz`, see `StoredResults`; equal results give equal bytes."""
     arrays: dict[str, Any] = {}
     header = {
@@ -65,6 +69,15 @@ def pack_ranks(results: Sequence[BoardResult], *, name: str) -> bytes:
         "model": name,
         "boards": [_pack_board(board, arrays) for board in results],
     }
+    if numbers:
+        header["numbers"] = [
+            dataclasses.asdict(each) | {"metrics": {}, "repeats": list(each.repeats)}
+            for each in numbers
+        ]
+        for each in numbers:
+            arrays |= {
+                f"{each.name}/repeats/{tag}": np.asarray(x) for tag, x in each.repeats.items()
+            }
     arrays[_HEADER] = np.array(json.dumps(header))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
@@ -104,8 +117,9 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
             )
         else:
             boards = [_unpack_board(board, arrays) for board in header["boards"]]
+            numbers = [_unpack_numbers(each, arrays) for each in header.get("numbers", ())]
             folder = str(path.parent) if path.parent.name else path.name
-            return StoredResults(boards, header["model"], folder)
+            return StoredResults(boards, header["model"], folder, numbers)
     except _DAMAGE as error:
         raise UserError(
             f"{path} is cut off or damaged ({error}); write it again with xmodal.eval_main."
@@ -143,6 +157,11 @@ def _pack_board(board: BoardResult, arrays: dict[str, np.ndarray]) -> dict[str, 
         },
         "skipped": dict(board.skipped),
     }
+
+
+def _unpack_numbers(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Numbers:
+    repeats = {tag: arrays[f"{packed['name']}/repeats/{tag}"].tolist() for tag in packed["repeats"]}
+    return Numbers(**packed | {"repeats": repeats})
 
 
 def _unpack_board(packed: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BoardResult:
