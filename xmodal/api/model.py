@@ -81,6 +81,11 @@ class Model:
             mesh=mesh,
         )
         learned = params.get("similarity", {})
+        self._attend = jax.jit(
+            lambda params, model_state, columns: model.embed("text", params, model_state, columns)[
+                0
+            ].extras.get("attention")
+        )
         numbers = {key: float(learned[key]) for key in model.similarity.parameters}
         prepare, score = model.similarity.scorer(numbers)
         self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
@@ -153,6 +158,31 @@ class Model:
                 "compared: give [N, D] and [M, D] of one model."
             )
         return np.asarray(self._score(left, right))
+
+    def attend(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+        """Returns the tokens of every text, each with its weight in the model's attention.
+
+        The weights of a text sum to 1; a word outside of the vocabulary is its unknown token.
+
+        Raises:
+          UserError: the model has no text side, or no attention with one weight per token.
+        """
+        tokenizer = self._require_tokenizer()
+        ids, mask = tokenizer.encode(list(texts))
+        columns = {"text_ids": ids, "text_mask": mask}
+        weights = self._attend(self._params, self._model_state, columns)
+        if weights is None or weights.ndim != 2:
+            raise UserError(
+                f"The text side of {self.name} has no weights of single words; the head "
+                "'attention' has."
+            )
+        return [
+            [
+                (tokenizer.vocabulary[token], float(weight))
+                for token, weight in zip(row[real > 0], of_text[real > 0], strict=True)
+            ]
+            for row, real, of_text in zip(ids, mask, np.asarray(weights), strict=True)
+        ]
 
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the inputs of the text encoder: ids and mask, int32 [N, T].

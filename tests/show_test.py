@@ -1,0 +1,74 @@
+"""The page of captions: weights of words, and pictures, of a real run."""
+
+import base64
+import re
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import xmodal
+from configs import cmcm_clue
+from tests.api.tiny_dual_encoder import make_model
+from xmodal import data, show
+from xmodal.config import UserError
+from xmodal.training import loop
+
+
+def test_words_are_shaded_by_their_weight():
+    page = show.shade([("a", 0.25), ("<b>", 0.5), ("&", 0.0)])
+    shades = re.findall(r'0\.\d\d\)" title="([\d.]+)">([^<]+)<', page)
+    assert shades == [("0.250", "a"), ("0.500", "&lt;b&gt;"), ("0.000", "&amp;")]
+    assert re.findall(r"171, ([\d.]+)\)", page) == ["0.40", "0.80", "0.00"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, few_shapes):
+    """CMCA after two steps."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    config = cmcm_clue.get_config("quick,cmca")
+    config.total_steps, config.batch_size, config.log_every = 2, 16, 1
+    config.data.data_dir = few_shapes
+    config.evals = {"pools": config.evals.pools}
+    config.evals.pools.every = 2
+    folder = str(tmp_path_factory.mktemp("runs") / config.name)
+    loop.train(config, folder)
+    yield folder
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def test_models_without_attention_say_so():
+    model, _ = make_model()
+    with pytest.raises(UserError, match="no weights of single words; the head 'attention' has"):
+        model.attend(["a red circle"])
+
+
+@pytest.mark.slow
+def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
+    command = ["show", f"--models={run},{run}", "--count=3", f"--output={tmp_path}/page.html"]
+    monkeypatch.setattr(sys, "argv", command)
+    show.main()
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    sections = page.split("<section>")[1:]
+    assert len(sections) == 3
+    config = cmcm_clue.get_config("quick").data.to_dict() | {"data_dir": few_shapes}
+    split = data.eval_split(config, split="test")
+    contents = split.pictures(np.arange(len(split.image_ids))).tolist()
+    model = xmodal.load(run)
+    images = model.embed_images(contents)
+    for section in sections:
+        (text,) = re.findall(r"<h2>(.*?)</h2>", section)
+        row = [text == each for each in split.caption_texts].index(True)
+        # Weights and pictures, both times.
+        weights = [float(x) for x in re.findall(r'title="([\d.]+)"', section)]
+        assert sum(weights) == pytest.approx(2, abs=0.04)
+        shown = re.findall(r'<img( class="own")? src="data:image/\w+;base64,([^"]+)">', section)
+        assert len(shown) == 10
+        scores = model.similarity(model.embed_texts([text]), images)[0]
+        best = 2 * sorted(range(len(scores)), key=lambda place: -scores[place])[:5]
+        assert [base64.b64decode(picture) for _, picture in shown] == [contents[i] for i in best]
+        assert [bool(mark) for mark, _ in shown] == [i == split.caption_rows[row] for i in best]
+    words = model.attend(["Qwerty circle"])[0]
+    assert words[0][0] == "<unk>"
+    assert sum(weight for _, weight in words) == pytest.approx(1)

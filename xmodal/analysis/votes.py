@@ -1,0 +1,122 @@
+r"""Majority votes on which of two models answers better, as table 6 of the CMCM paper.
+
+    python -m xmodal.analysis.votes --answers=ANSWERS.csv
+
+The file has one answer of one person per row, in the columns `example`, `answer` (better, worse,
+both_good or both_bad: of the first model beside the second) and, for a row of the table per group,
+`group`, such as the relation of the caption. An example counts as what more than half of its
+answers say.
+
+The paper does not say what its t-test compares. Here every example is the mean of its answers,
+1 for better, -1 for worse and 0 for both, and the test asks whether their mean is 0.
+"""
+
+import argparse
+import collections
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from scipy import stats
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.text_files import read_csv
+from xmodal.config import UserError, lookup
+from xmodal.evals.reports.report import format_table
+
+ANSWERS: Mapping[str, int] = {"better": 1, "worse": -1, "both_good": 0, "both_bad": 0}
+_ALL = "all"
+
+
+@dataclasses.dataclass(frozen=True)
+class Vote:
+    """The votes on the examples of a group.
+
+    Attributes:
+      examples: their number.
+      shares: answer -> percent of the examples whose majority gives it; the rest have none.
+      t: statistic of the test, NaN where all examples say the same.
+      p: probability of a mean so far from 0.
+    """
+
+    examples: int
+    shares: Mapping[str, float]
+    t: float
+    p: float
+
+
+def count_votes(answers: Iterable[tuple[str, str, str]]) -> dict[str, Vote]:
+    """Returns the vote of every group, and of "all" if there are several.
+
+    Args:
+      answers: one (group, example, answer) per answer of a person; examples are numbered or named
+        within their group.
+
+    Raises:
+      UserError: there is no answer, or an unknown one.
+    """
+    of_example: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+    for group, example, answer in answers:
+        lookup(f"the answers on {example!r}", answer, ANSWERS)
+        of_example[group, example].append(answer)
+    if not of_example:
+        raise UserError("There are no answers to count: give rows of example and answer.")
+    groups = dict.fromkeys(group for group, _ in of_example)
+    found = {
+        group: _vote([each for (own, _), each in of_example.items() if own == group])
+        for group in groups
+    }
+    return found if len(groups) == 1 else found | {_ALL: _vote(list(of_example.values()))}
+
+
+def format_votes(votes: Mapping[str, Vote]) -> str:
+    """Returns a Markdown table with a row per group."""
+    header = ["group", "examples", *ANSWERS, "no majority", "t", "p"]
+    rows = [
+        [
+            group,
+            str(vote.examples),
+            *(f"{vote.shares[answer]:.0f}" for answer in ANSWERS),
+            f"{100 - sum(vote.shares.values()):.0f}",
+            f"{vote.t:.2f}",
+            f"{vote.p:.2g}",
+        ]
+        for group, vote in votes.items()
+    ]
+    return format_table([header, *rows])
+
+
+def _vote(examples: list[list[str]]) -> Vote:
+    majorities = collections.Counter(
+        answer
+        for answers in examples
+        for answer, count in collections.Counter(answers).items()
+        if 2 * count > len(answers)
+    )
+    means = np.array([np.mean([ANSWERS[each] for each in answers]) for answers in examples])
+    t = p = float("nan")
+    if len(means) > 1 and np.ptp(means) > 0:
+        t, p = map(float, stats.ttest_1samp(means, 0.0))
+    shares = {answer: 100 * majorities[answer] / len(examples) for answer in ANSWERS}
+    return Vote(len(examples), shares, t, p)
+
+
+def main() -> None:
+    """Prints the table of the answers in the file that the command line names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--answers", required=True, help="csv file")
+    path = pathlib.Path(parser.parse_args().answers)
+    try:
+        rows = [fields for _, fields in read_csv(path, columns=("example", "answer"))]
+        answers = [(row.get("group", _ALL), row["example"], row["answer"]) for row in rows]
+        print(format_votes(count_votes(answers)))
+    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
+        sys.exit(f"Error: {error}")
+
+
+if __name__ == "__main__":
+    main()
