@@ -119,7 +119,7 @@ def compile_once(tmp_path_factory):
 
 @pytest.fixture
 def fast_compilation(monkeypatch):
-    """For runs of a few steps: two of EfficientNet's stages, one device, no optimization.
+    """For runs of a few steps: two of EfficientNet's stages, one device.
 
     The whole step takes a minute to compile; other tests hold the towers and the devices.
     """
@@ -131,6 +131,3 @@ def fast_compilation(monkeypatch):
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
     one_device = mesh_lib.make_mesh(jax.devices()[:1])
     monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: one_device)
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)

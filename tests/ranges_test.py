@@ -4,6 +4,7 @@ import pytest
 
 TEXT = "quickstart.py:t2t"
 BOTH = "quickstart.py"
+PIXELS = "cxc_multitask.py:quick"
 POOLS = "{'type': 'pools'}"
 
 # Config, override, message.
@@ -50,11 +51,13 @@ ROWS = [
     ),
     (BOTH, "model.image.projection.width=-5", "image.projection.width is -5; it has to be at lea"),
     (
-        BOTH,
+        PIXELS,
         "model.image.encoder.width=-1",
         "config.model.image.encoder.width is -1.0; it has to be",
     ),
-    (BOTH, "model.image.encoder.drop_connect=1", "encoder.drop_connect is 1.0; it has to be less "),
+    (PIXELS, "model.image.encoder.drop_connect=1", "drop_connect is 1.0; it has to be less than 1"),
+    (BOTH, "model.image.encoder.channels=(8,0)", "channels"),
+    (BOTH, "model.image.encoder.units=(1,)", "both have to give a number for every stage"),
     (BOTH, "model.image.encoder.dtype=half", "Unknown name 'half' in config.model.image.encoder."),
     (
         BOTH,

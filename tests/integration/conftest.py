@@ -69,8 +69,9 @@ def image_config(few_shapes, tmp_path):
     config = CONFIG.format(variant="i2t", data_dir=few_shapes)
     settings = (
         "config.data.image.size = 24",
-        "config.model.image.encoder.drop_connect = 0.2",
-        "config.model.image.projection = {'width': 32}",
+        "encoder = {'name': 'efficientnet', 'width': 0.35, 'depth': 0.25, 'drop_connect': 0.2}",
+        "head, projection = {'name': 'mean'}, {'width': 32}",
+        "config.model.image = {'encoder': encoder, 'head': head, 'projection': projection}",
         "return config",
     )
     config = config.replace("return config", "\n    ".join(settings))

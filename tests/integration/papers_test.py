@@ -28,13 +28,6 @@ PAPERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _compile_quickly():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def get_config(name, few_shapes, total_steps=STEPS):
     file, _, argument = name.partition(":")
     config = importlib.import_module(f"configs.{file}").get_config(argument or "quick")

@@ -14,9 +14,6 @@ from xmodal.training import checkpoints, loop
 def _one_device(monkeypatch):
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
     monkeypatch.setattr(mesh_lib, "make_mesh", lambda chosen=None: mesh)
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def make_config(stage, data_dir, steps):

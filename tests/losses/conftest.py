@@ -1,4 +1,4 @@
-"""Small batches, and compilation without optimization where bits do not matter."""
+"""Small batches."""
 
 import dataclasses
 
@@ -7,13 +7,6 @@ import numpy as np
 import pytest
 
 from xmodal.losses import Context, make_similarity
-
-
-@pytest.fixture
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @jax.tree_util.register_dataclass

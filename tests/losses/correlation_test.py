@@ -4,11 +4,8 @@ import dataclasses
 
 import jax
 import numpy as np
-import pytest
 
 from xmodal.losses.correlation import pearson, soft_kendall
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 IDS = np.arange(6, dtype=np.int32)
 

@@ -11,8 +11,6 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.losses import engine, terms
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 MARGIN = 0.7
 TERMS = {
     "normalizer": terms.Term(lambda logits, _: logits, terms.LOG_SUM_EXP),

@@ -11,8 +11,6 @@ from tests.losses import references
 from xmodal import mesh as mesh_lib
 from xmodal.losses import LOSSES
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 KEY = jax.random.key(3)
 
 # Name of the loss, options, similarity: one row per behavior.

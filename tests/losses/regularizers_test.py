@@ -10,8 +10,6 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.losses import LOSSES
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 IDS = np.arange(8, dtype=np.int32)
 
 

@@ -7,8 +7,6 @@ import pytest
 from xmodal.config import UserError
 from xmodal.losses.sigmoid import sigmoid, soft_contrastive
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SIGLIP = {
     "name": "cosine",
     "temperature": 0.1,

@@ -9,8 +9,6 @@ import pytest
 from xmodal import mesh as mesh_lib
 from xmodal.losses.softmax import softmax
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 FORMS = ["with_positive", "printed"]
 
 

@@ -10,8 +10,6 @@ import pytest
 from xmodal.losses.switch import Choice
 from xmodal.losses.triplet import distance_triplet, triplet
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 IDS = np.arange(9, dtype=np.int32)
 
 

@@ -1,20 +1,12 @@
-"""Compiling costs these tests more than running: leave out what only makes code faster."""
+"""Small datasets, and runs over them."""
 
 import pathlib
 
-import jax
 import pytest
 
 import data_prep
 
 TINY = "tiny_captions"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compile_quickly():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,7 @@ def _small_cnn():
     """Two stages: most of the time of these tests is compilation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
-        jax.config.update("jax_disable_most_optimizations", True)
         yield
-        jax.config.update("jax_disable_most_optimizations", False)
 
 
 def quick():

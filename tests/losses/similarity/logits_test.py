@@ -8,8 +8,6 @@ import pytest
 from tests.losses import references
 from xmodal.losses import SIMILARITIES, make_similarity
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SEVERAL = ["match_probability", "max_cosine"]
 
 

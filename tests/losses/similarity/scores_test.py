@@ -47,7 +47,6 @@ def reference(name, x, y):
     return np.mean(values)
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize(
     ("name", "several"),
     [(name, (None, None)) for name in NAMES if name not in SEVERAL]

@@ -8,8 +8,6 @@ import pytest
 from xmodal.config import UserError
 from xmodal.losses import SIMILARITIES, make_similarity
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 MATCH = {"match_scale": 4.0, "match_shift": 3.5}
 NAMES = sorted(SIMILARITIES)
 SEVERAL = ["match_probability", "max_cosine"]

@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xmodal.config import UserError
 from xmodal.models import Features, Mode
 from xmodal.models.heads import make_head
 
@@ -59,3 +60,11 @@ def test_the_gradient_of_the_maximum_has_no_nan():
         return head.apply({}, Features(tokens, np.zeros((3, 5), bool)), Mode.EVALUATE).vector.sum()
 
     np.testing.assert_array_equal(jax.grad(total)(TOKENS), 0)
+
+
+def test_flatten_joins_a_fixed_number_of_tokens():
+    head = make_head("head", {"name": "flatten"})
+    vector = head.apply({}, Features(jnp.asarray(TOKENS)), Mode.TRAIN).vector
+    np.testing.assert_array_equal(vector, [np.concatenate(row) for row in TOKENS])
+    with pytest.raises(UserError, match="'flatten' joins a fixed number of tokens"):
+        head.apply({}, Features(jnp.asarray(TOKENS), MASK), Mode.EVALUATE)

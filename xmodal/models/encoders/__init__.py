@@ -8,6 +8,7 @@ import flax.linen as nn
 from xmodal.models.devices import Devices
 from xmodal.models.encoders import (
     bert,
+    convnet,
     efficientnet,
     inception_v3,
     mobilenet_v2,
@@ -21,6 +22,7 @@ from xmodal.models.table import Row, make_part
 
 ENCODERS: Mapping[str, Row] = {
     "bert": Row(bert.BertConfig, bert.make_bert),
+    "convnet": Row(convnet.ConvNetConfig, convnet.make_convnet),
     "efficientnet": Row(efficientnet.EfficientNetConfig, efficientnet.make_efficientnet),
     "inception_v3": Row(inception_v3.InceptionV3Config, inception_v3.make_inception_v3),
     "mobilenet_v2": Row(mobilenet_v2.MobileNetV2Config, mobilenet_v2.make_mobilenet_v2),

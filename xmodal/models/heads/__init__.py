@@ -11,6 +11,7 @@ from xmodal.models.table import Row, make_part
 HEADS: Mapping[str, Row] = {
     "attention": Row(attention.AttentionConfig, lambda config: attention.Attention(config.scaled)),
     "first": Row(pooling.NoConfig, lambda config: pooling.First()),
+    "flatten": Row(pooling.NoConfig, lambda config: pooling.Flatten()),
     "gaussian": Row(gaussian.GaussianConfig, gaussian.Gaussian),
     "gpo": Row(gpo.GpoConfig, gpo.Gpo),
     "graph": Row(graph.GraphConfig, graph.Graph),

@@ -110,6 +110,23 @@ class Max(nn.Module):
         return Embedding(dropout(max_tokens(features)))
 
 
+class Flatten(nn.Module):
+    """All tokens side by side, for maps of one size whose places matter."""
+
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, T * W].
+
+        Raises:
+          UserError: the number of tokens varies.
+        """
+        if features.mask is not None:
+            raise UserError(
+                "The head 'flatten' joins a fixed number of tokens, and here it varies; take "
+                "'mean' or another head."
+            )
+        return Embedding(features.tokens.reshape(len(features.tokens), -1).astype(jnp.float32))
+
+
 class First(nn.Module):
     """The token at position 0, which is [CLS] for BERT."""
 

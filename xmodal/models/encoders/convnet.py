@@ -1,0 +1,109 @@
+"""A small residual network for pictures of few pixels, to be trained from scratch.
+
+The units are those of ResNet v2 without bottlenecks: He et al., "Identity Mappings in Deep Residual
+Networks" (2016). There are no published weights.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
+import flax.linen as nn
+import jax
+from jax.typing import DTypeLike
+
+from xmodal.config import UserError, setting
+from xmodal.models.batch_norm import BatchNorm, make_norm
+from xmodal.models.devices import Devices
+from xmodal.models.dtypes import DTYPES
+from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
+from xmodal.models.mode import Mode
+
+_CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class ConvNet(ImageEncoder):
+    """Pixels to a map that every stage halves.
+
+    Attributes:
+      channels: of the stages.
+      units: number of residual units of the stages.
+      norm: makes a batch normalization, given its `name`.
+      remat: recompute every unit in the backward pass.
+    """
+
+    channels: tuple[int, ...]
+    units: tuple[int, ...]
+    norm: Callable[..., BatchNorm]
+    remat: bool
+
+    @nn.compact
+    def grid(self, pixels: jax.Array, mode: Mode) -> jax.Array:
+        """Normalized pixels [B, H, W, 3] -> [B, ceil(H / 2**S), ceil(W / 2**S), C], S stages."""
+        unit = nn.remat(Unit, static_argnums=(2,)) if self.remat else Unit
+        x = pixels
+        for stage, (channels, units) in enumerate(
+            zip(self.channels, self.units, strict=True), start=1
+        ):
+            x = _conv(channels, self.dtype, name=f"stage{stage}", strides=2)(x)
+            for index in range(units):
+                x = unit(self.norm, self.dtype, name=f"stage{stage}_unit{index + 1}")(x, mode)
+        return jax.nn.relu(self.norm(name="norm")(x, mode))
+
+
+class Unit(nn.Module):
+    """Two 3x3 convolutions, each behind a batch normalization, beside the identity."""
+
+    norm: Callable[..., BatchNorm]
+    dtype: DTypeLike
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
+        """[B, H, W, C] -> [B, H, W, C]."""
+        x = inputs
+        for name in ("first", "second"):
+            x = jax.nn.relu(self.norm(name=f"{name}_norm")(x, mode))
+            x = _conv(x.shape[-1], self.dtype, name=name)(x)
+        return inputs + x
+
+
+def _conv(channels: int, dtype: DTypeLike, *, name: str, strides: int = 1) -> nn.Conv:
+    return nn.Conv(
+        channels, (3, 3), strides=strides, padding="SAME", use_bias=False,
+        kernel_init=_CONV_INIT, dtype=dtype, name=name,
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvNetConfig(ImageConfig):
+    """Settings of a small residual network; of the others see `ImageConfig`.
+
+    Attributes:
+      channels: of the stages; every one halves the map.
+      units: number of residual units of the stages.
+    """
+
+    channels: tuple[int, ...] = setting((32, 64, 128, 256), at_least=1)
+    units: tuple[int, ...] = setting((0, 1, 1, 1), at_least=0)
+
+    def __post_init__(self) -> None:
+        if not self.channels or len(self.channels) != len(self.units):
+            raise UserError(
+                f"config.model.image.encoder.channels is {self.channels} and units is "
+                f"{self.units}; both have to give a number for every stage, such as (32, 64, 128) "
+                "and (0, 1, 1)."
+            )
+
+
+def make_convnet(config: ConvNetConfig, devices: Devices) -> ConvNet:
+    """Returns a small residual network."""
+    return ConvNet(
+        normalization=config.normalization,
+        dtype=DTYPES[config.dtype],
+        channels=tuple(config.channels),
+        units=tuple(config.units),
+        norm=partial(
+            make_norm(config.batch_norm, config.statistics, devices), momentum=0.9, epsilon=1e-5
+        ),
+        remat=config.remat,
+    )
