@@ -6,7 +6,7 @@ Each has its paper's sizes, behind 36 stored regions of 2,048 in place of a CNN;
 20 words of 10,000. The torch modules are those of the parity tests, with texts and sets of a batch
 in one call. VSRN generates no captions here. A step is forward, loss, backward, clipping and
 update. The two take turns in processes of their own. Prints one line of JSON per family: medians of
-seconds, and the peak of resident memory beyond that of the libraries.
+seconds and of seconds of CPU time, and the peak of resident memory beyond that of the libraries.
 """
 
 import argparse
@@ -58,11 +58,15 @@ class Rival:
         theirs.close()
         self.parameters = self._connection.recv()
         self.seconds: list[float] = []
+        self.cpu_seconds: list[float] = []
 
     def step(self) -> None:
         """One step more."""
         self._connection.send(True)
-        self.seconds.append(self._connection.recv())
+        for found, seconds in zip(
+            (self.seconds, self.cpu_seconds), self._connection.recv(), strict=True
+        ):
+            found.append(seconds)
 
     def stop(self) -> float:
         """Ends the process, and returns its peak of memory in MB."""
@@ -81,9 +85,9 @@ def serve(make: Callable[[Task], Iterator[int]], task: Task, connection: Connect
     next(steps)
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the compiler
     while connection.recv():
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         next(steps)
-        connection.send(time.perf_counter() - started)
+        connection.send((time.perf_counter() - started, time.process_time() - used))
     connection.send(memory_mb("VmHWM") - before)
 
 
@@ -269,9 +273,10 @@ def measure(task: Task, rounds: int) -> dict[str, Any]:
     for name, rival in rivals.items():
         found[f"{name}_parameters"] = rival.parameters
         found[f"{name}_seconds"] = round(statistics.median(rival.seconds), 3)
+        found[f"{name}_cpu_seconds"] = round(statistics.median(rival.cpu_seconds), 3)
         found[f"{name}_peak_mb"] = round(rival.stop())
-    found["share_of_time"] = round(found["ours_seconds"] / found["torch_seconds"], 2)
-    found["share_of_memory"] = round(found["ours_peak_mb"] / found["torch_peak_mb"], 2)
+    for share in ("seconds", "cpu_seconds", "peak_mb"):
+        found[f"share_of_{share}"] = round(found[f"ours_{share}"] / found[f"torch_{share}"], 2)
     return found
 
 
