@@ -23,6 +23,8 @@ setuptools.setup(
         "console_scripts": [
             "xmodal-train = xmodal.commands:train",
             "xmodal-eval = xmodal.commands:evaluate",
+            "xmodal-search = xmodal.commands:search",
+            "xmodal-export = xmodal.commands:export",
         ]
     },
     package_data={
@@ -65,6 +67,8 @@ setuptools.setup(
         "cuda": ["jax[cuda13]>=0.10.2,<0.12"],
         # The record of `python -m xmodal.sweep`.
         "sweep": ["optuna>=4,<6"],
+        # Approximate search of `python -m xmodal.search`.
+        "search": ["faiss-cpu>=1.9,<2"],
         # Region features in LMDB.
         "lmdb": ["lmdb>=1.4,<3"],
         # CMCM's baseline of words alone, `python -m xmodal.analysis.caption_relations`.
@@ -75,6 +79,7 @@ setuptools.setup(
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": [
             "eccv_caption==0.1.0",
+            "faiss-cpu>=1.9,<2",
             "import-linter>=2.1,<3",
             "lmdb>=1.4,<3",
             "mypy>=1.18,<3",

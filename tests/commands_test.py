@@ -48,6 +48,13 @@ def test_console_commands_know_the_configs_that_were_installed(wheel, tmp_path, 
     assert (version.returncode, version.stdout) == (0, f"xmodal {xmodal.__version__}\n")
 
 
+@pytest.mark.parametrize("script", ["xmodal-search", "xmodal-export"])
+def test_console_commands_without_a_config(wheel, tmp_path, script):
+    shown = run(tmp_path, wheel, wheel / "bin" / script, "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith(f"usage: {script.replace('-', '.')} ")
+
+
 def test_a_config_is_addressed_by_name(wheel, tmp_path):
     train = wheel / "bin" / "xmodal-train"
     # The config is read with what it imports; its value is refused before anything is made.

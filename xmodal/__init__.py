@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from xmodal.api.loading import load
     from xmodal.api.model import Model
     from xmodal.config import UserError
+    from xmodal.search.index import Index
 
 __version__ = "0.1.0"
-__all__ = ["Model", "UserError", "__version__", "evaluate", "load"]
+__all__ = ["Index", "Model", "UserError", "__version__", "evaluate", "load"]
 
 # Imported when they are used: `import xmodal` is quick, and starts no JAX.
 _HOMES = {
+    "Index": "xmodal.search.index",
     "Model": "xmodal.api.model",
     "UserError": "xmodal.config",
     "evaluate": "xmodal.api.judging",

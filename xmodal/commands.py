@@ -14,6 +14,16 @@ def evaluate() -> None:
     _run("xmodal.eval_main")
 
 
+def search() -> None:
+    """`xmodal-search`: `python -m xmodal.search`."""
+    _run("xmodal.search")
+
+
+def export() -> None:
+    """`xmodal-export`: `python -m xmodal.export`."""
+    _run("xmodal.export")
+
+
 def _run(module: str) -> None:
     # As `python -m` has it: configs and datasets of the working directory can be imported.
     sys.path.insert(0, "")

@@ -137,7 +137,9 @@ def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
 
 def main() -> None:
     """Exports the model that the command line names."""
-    parser = argparse.ArgumentParser(description="Exports a model for use without flax.")
+    parser = argparse.ArgumentParser(
+        prog="xmodal.export", description="Exports a model for use without flax."
+    )
     parser.add_argument("--run", required=True, help="a run, or a folder of converted weights")
     parser.add_argument("--output", required=True, help="the new folder")
     parser.add_argument("--step", default="best", help="of a run: a number, best or latest")

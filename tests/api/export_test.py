@@ -12,57 +12,15 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-from tiny_dual_encoder import TEXT, WORDS, make_texts, save_run
+from converted_models import MODELS, save_converted
+from tiny_dual_encoder import make_texts, save_run
 
 import xmodal
 from xmodal.api import folders
 from xmodal.bundles import card as card_module
 from xmodal.export import export_model, main
-from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
-from xmodal.pretrained.folder import Description
-from xmodal.pretrained.model_folder import ModelDescription, save_model
-from xmodal.pretrained.report import Report
-from xmodal.training.tree import flatten
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "above", "the", "circle"]
-WORD_ENCODER = {"name": "words", "vocab_size": len(WORDS), "width": 4}
-REGIONS = {"name": "precomputed", "features": (3, 6)}
-MODELS = {
-    "pcme": {
-        "image": {"encoder": REGIONS, "head": {"name": "gaussian", "width": 5, "samples": 3}},
-        "text": {
-            "encoder": WORD_ENCODER,
-            "head": {"name": "gaussian", "width": 5, "samples": 3},
-        },
-        "similarity": {"name": "match_probability"},
-    },
-    "pvse": {
-        "image": {"encoder": REGIONS, "head": {"name": "pie", "width": 5, "embeddings": 2}},
-        "text": {"encoder": WORD_ENCODER, "head": {"name": "pie", "width": 5, "embeddings": 2}},
-        "similarity": {"name": "max_cosine"},
-    },
-    "pixels": {
-        "image": {
-            "encoder": {"name": "efficientnet", "width": 0.1, "depth": 0.1},
-            "head": {"name": "mean"},
-            "projection": {"width": 5, "batch_norm": True},
-        },
-        "text": {
-            "encoder": {
-                "name": "bert",
-                "vocab_size": len(PIECES),
-                "width": 8,
-                "depth": 1,
-                "heads": 2,
-                "mlp_dim": 12,
-            },
-            "head": {"name": "first"},
-            "projection": {"width": 5},
-        },
-        "similarity": {"name": "cosine"},
-    },
-}
 ALONE = """
 import sys, numpy as np
 
@@ -75,44 +33,6 @@ np.savez({outputs!r}, texts=texts, images=images, similarity=model.similarity(im
 """
 TRAINING = ["flax", "optax", "orbax", "tensorflow", "tensorflow_datasets", "tensorflow_text",
             "clu", "grain", "h5py", "matplotlib", "ml_collections", "xmodal.models"]  # fmt: skip
-
-
-def save_converted(folder, section):
-    """A folder of a converted model with random weights."""
-    model = make_dual_encoder(section)
-    pixels = section["image"]["encoder"]["name"] == "efficientnet"
-    ids = np.ones((1, 8), np.int32)
-    inputs = {
-        "image": {"image": np.zeros((1, 32, 32, 3), np.uint8) if pixels else np.zeros((1, 3, 6))},
-        "text": {"text_ids": ids, "text_mask": ids},
-    }
-    shapes = jax.eval_shape(model.init, jax.random.key(0), inputs)
-    rng = np.random.default_rng(0)
-    params, state = jax.tree.map(
-        lambda leaf: np.asarray(rng.uniform(0.1, 0.5, leaf.shape), np.float32), shapes
-    )
-    arrays = {
-        f"{side}/{name}": array
-        for side in ("image", "text")
-        for name, array in flatten({"params": params[side], **state[side]}).items()
-    }
-    text = {"tokenizer": "wordpiece", "max_length": 20} if pixels else TEXT
-    vocabulary = "".join(f"{token}\n" for token in (PIECES if pixels else WORDS))
-    preprocessing = {"image": {"size": 32} if pixels else {"size": 0}, "text": text}
-    sides = {
-        side: Description(
-            section[side]["encoder"],
-            section[side]["head"],
-            preprocessing[side],
-            {"vocab.txt": vocabulary} if side == "text" else {},
-            section[side].get("projection"),
-        )
-        for side in ("image", "text")
-    }
-    numbers = {name: float(value) for name, value in params.get("similarity", {}).items()}
-    description = ModelDescription(sides, section["similarity"], numbers)
-    save_model(folder, arrays, description, Report({}, {}, [], {}))
-    return folder
 
 
 def make_images(model_name, count=5):

@@ -101,6 +101,8 @@ def make_model(stored: Stored) -> Model:
         mesh=mesh,
         images=stored.images(),
         tokenizer=None if texts is None else make_tokenizer(*texts),
+        source=name,
+        step=number,
     )
 
 

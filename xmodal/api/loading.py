@@ -47,4 +47,5 @@ def _load_bundle(source: str | os.PathLike) -> Model:
         images=bundle.images,
         tokenizer=bundle.tokenizer,
         lengths=bundle.lengths,
+        source=os.fspath(source),
     )

@@ -43,6 +43,9 @@ class Model:
       name: of the run or folder it was loaded from.
       sides: "image", "text" or both.
       similarity_name: by which embeddings are compared, such as `cosine`.
+      measure: the similarity and its learned numbers.
+      source: the folder it was loaded from.
+      step: of a run, else None.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Model:
         images: ImageConfig | None = None,
         tokenizer: Tokenizer | None = None,
         lengths: Sequence[int] = (),
+        source: str = "",
+        step: int | None = None,
     ) -> None:
         """Puts a model together; `xmodal.load` knows the parts.
 
@@ -68,7 +73,10 @@ class Model:
           images: preprocessing of an image side.
           tokenizer: of a text side.
           lengths: see `GivenItems`.
+          source: the folder it was loaded from.
+          step: of a run.
         """
+        self.source, self.step = source, step
         self.name, self.sides = name, tuple(model.towers)
         self.similarity_name = model.similarity.name
         self._params, self._model_state = params, model_state
@@ -87,11 +95,17 @@ class Model:
             ].extras.get("attention")
         )
         numbers = {key: float(learned[key]) for key in model.similarity.parameters}
+        self.measure = (model.similarity, numbers)
         prepare, score = model.similarity.scorer(numbers)
         self._score = jax.jit(lambda left, right: score(prepare(left), prepare(right)))
 
     def __repr__(self) -> str:
         return f"<xmodal.Model {self.name}: {' and '.join(self.sides)}, {self.similarity_name}>"
+
+    @property
+    def takes_features(self) -> bool:
+        """Whether the image side takes stored features instead of pictures."""
+        return self._image_config is not None and self._image_config.size == 0
 
     def embed_texts(self, texts: Iterable[str], *, batch_size: int = 256) -> np.ndarray:
         """Embeds texts; texts of similar length share a batch.

@@ -1,0 +1,254 @@
+"""An index finds what its model scores best, is written and read, and says what is wrong."""
+
+import base64
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import xmodal
+from tests.api.converted_models import MODELS, save_converted
+from tests.api.tiny_dual_encoder import make_texts, save_run
+from xmodal.models.encoders import efficientnet
+from xmodal.search import __main__ as command
+from xmodal.search import page
+from xmodal.search.index import Hit
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return save_run(str(tmp_path_factory.mktemp("run") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def model(run):
+    return xmodal.load(run)
+
+
+def make_features(count=30):
+    return np.random.default_rng(5).normal(size=(count, 5)).astype(np.float32)
+
+
+def test_hits_are_the_best_by_the_model(model, tmp_path):
+    features, texts = make_features(), make_texts(12)
+    index = xmodal.Index.build(model, images=features, captions=texts)
+    query = "the red star above a circle"
+    scores = model.similarity(model.embed_images(features), model.embed_texts([query]))[:, 0]
+    best = np.argsort(-scores, kind="stable")[:4]
+    hits = index.query(query, top=4)
+    assert [hit.row for hit in hits] == best.tolist()
+    assert [hit.item for hit in hits] == [str(row) for row in best]
+    assert [hit.rank for hit in hits] == [1, 2, 3, 4]
+    np.testing.assert_allclose([hit.score for hit in hits], scores[best], atol=1e-6)
+    found = index.query(texts[5], find="caption", top=1)[0]
+    assert found.item == texts[5] or found.score == pytest.approx(1)
+    assert len(index.query(image=features[3], find="caption", top=99)) == 12
+
+    index.save(tmp_path / "index")
+    for again in (
+        xmodal.Index.open(tmp_path / "index"),
+        xmodal.Index.open(tmp_path / "index", model=model),
+    ):
+        assert again.query(query, top=4) == hits
+    with pytest.raises(xmodal.UserError, match="exists already"):
+        index.save(tmp_path / "index")
+
+
+def test_approximate_search_of_an_index(model, tmp_path):
+    pytest.importorskip("faiss")
+    features = make_features(2000)
+    index = xmodal.Index.build(model, images=features, method="approximate", recall=0.9)
+    quality = index.galleries["image"].quality
+    assert 0.9 <= quality.recall <= 1
+    assert quality.queries == "images"
+    index.save(tmp_path / "index")
+    again = xmodal.Index.open(tmp_path / "index", model=model)
+    assert again.galleries["image"].quality == quality
+    assert again.query("a star") == index.query("a star")
+    exact = {hit.row for hit in again.query("a star", exact=True)}
+    assert len(exact & {hit.row for hit in again.query("a star")}) >= 5
+    path = tmp_path / "index" / "image.faiss"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(xmodal.UserError, match="image.faiss is damaged or cut off"):
+        xmodal.Index.open(tmp_path / "index", model=model)
+
+
+def test_another_model_and_damage_are_refused(run, model, tmp_path):
+    index = xmodal.Index.build(model, captions=["a star", "the circle"])
+    index.save(tmp_path / "index")
+    card = tmp_path / "index" / "index.json"
+    content = json.loads(card.read_text())
+    assert (content["model"], content["step"]) == (run, 3)
+    card.write_text(json.dumps(content | {"probe": [2 * x for x in content["probe"]]}))
+    with pytest.raises(xmodal.UserError, match="embedded by another model than .* step 3"):
+        xmodal.Index.open(tmp_path / "index")
+    card.write_text(json.dumps(content | {"version": 7}))
+    with pytest.raises(xmodal.UserError, match="'xmodal index' of version 7, this xmodal reads"):
+        xmodal.Index.open(tmp_path / "index")
+    card.write_text(json.dumps(content))
+    (tmp_path / "index" / "caption.json").write_text('["a star"]')
+    with pytest.raises(xmodal.UserError, match="2 embeddings and 1 names of 2"):
+        xmodal.Index.open(tmp_path / "index")
+    with pytest.raises(xmodal.UserError, match="is no index: index.json is missing"):
+        xmodal.Index.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index: index.query(), "Give a text or an image to search by, one"),
+        (lambda index: index.query("a", image=np.ones(5)), "Give a text or an image to search by"),
+        (lambda index: index.query("a", top=0), "top is 0; it has to be at least 1"),
+        (lambda index: index.query("a", find="image"), r"has no image; it has \['caption'\]"),
+        (lambda index: xmodal.Index.build(index.model), "There is nothing to index"),
+        (
+            lambda index: xmodal.Index.build(index.model, captions=["a"], method="x"),
+            "method is 'x'",
+        ),
+        (lambda index: xmodal.Index.build(index.model, captions=["a"], recall=2), "recall is 2"),
+    ],
+)
+def test_mistakes_are_named(model, call, message):
+    index = xmodal.Index.build(model, captions=["a star"])
+    with pytest.raises(xmodal.UserError, match=message):
+        call(index)
+
+
+@pytest.fixture
+def search(monkeypatch, capsys):
+    """Runs `python -m xmodal.search ARGUMENTS...`; returns what it printed."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["xmodal.search", *map(str, arguments)])
+        command.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_the_commands(run, model, search, tmp_path):
+    np.save(tmp_path / "features.npy", make_features())
+    (tmp_path / "captions.txt").write_text("a star\n\nthe circle\n")
+    place = tmp_path / "index"
+    printed = search(
+        "build", f"--model={run}", f"--images={tmp_path / 'features.npy'}",
+        f"--captions={tmp_path / 'captions.txt'}", f"--output={place}",
+    )  # fmt: skip
+    assert "images: 30 items, exact search" in printed
+    assert "captions: 2 items, exact search" in printed
+    hits = xmodal.Index.open(place, model=model).query("a star", top=3)
+    table = search("query", f"--index={place}", "a star", "--top=3").splitlines()
+    assert [line.split()[-1] for line in table] == [hit.item for hit in hits]
+    found = json.loads(
+        search("query", f"--index={place}", "a star", "--find=caption", "--format=json")
+    )
+    assert found["query"] == "a star"
+    assert found["hits"][0]["item"] == "a star"
+    np.save(tmp_path / "one.npy", make_features()[4])
+    search(
+        "query", f"--index={place}", f"--image={tmp_path / 'one.npy'}", f"--output={tmp_path / 'a'}"
+    )
+    assert (tmp_path / "a").read_text().splitlines()[0].split()[-1].endswith("features.npy#4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build", "--model=M", "--output=O"], "There is nothing to index: give --images"),
+        (["build", "--model=M", "--output=O", "--images=nowhere"], "neither a folder nor a file"),
+        (["build", "--model=M", "--output=O", "--images=."], r"--images=\. has no picture"),
+        (
+            ["build", "--model=M", "--output=O", "--images=list.txt"],
+            "lists 1 files that are missing",
+        ),
+        (["build", "--model=M", "--output=O", "--captions=empty.txt"], "empty.txt is empty"),
+        (["build", "--model=M", "--output=O", "--captions=x"], "--captions=x is no file"),
+        (
+            ["build", "--model=M", "--output=O", "--dataset=coco", "--captions=x"],
+            "--dataset brings",
+        ),
+        (["query", "--index=I"], "Give a text or --image to search by"),
+        (["query", "--index=I", "a", "--format=html"], "--format=html needs --output"),
+        (["query", "--index=I", "--image=list.txt"], "list.txt cannot be read as a picture"),
+        (["query", "--index=I", "a"], "I is no index"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments, message, search, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.txt").write_text("missing.jpg\n")
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(SystemExit, match=f"^Error: .*{message}"):
+        search(*arguments)
+
+
+def test_the_page_holds_its_pictures():
+    pictures = [PIL.Image.fromarray(np.full((300, 900, 3), shade, np.uint8)) for shade in (10, 200)]
+    hits = [Hit(1, 1, "<b>.png", 0.75), Hit(2, 0, "other.png", 0.5)]
+    text = page.as_page("a & b", hits, lambda hit: pictures[hit.row], pictures[0])
+    assert "<h1>a &amp; b</h1>" in text
+    assert "&lt;b&gt;.png" in text
+    assert not re.search(r"https?:|<script|<link", text)
+    encoded = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', text)
+    shades = []
+    for each in encoded:
+        image = PIL.Image.open(io.BytesIO(base64.b64decode(each)))
+        assert image.size == (240, 80)
+        shades.append(np.asarray(image).mean().round())
+    assert shades == [10, 200, 10]
+
+
+@pytest.fixture(scope="module")
+def of_pixels(tmp_path_factory):
+    """A model of pictures, with the first stage of its network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
+        folder = tmp_path_factory.mktemp("pixels") / "model"
+        yield save_converted(folder, MODELS["pixels"])
+
+
+def save_pictures(folder, count=4):
+    (folder / "below").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    paths = []
+    for number in range(count):
+        pixels = rng.integers(0, 256, (50, 60, 3)).astype(np.uint8)
+        paths.append(folder / ("below" if number % 2 else "") / f"{number}.png")
+        PIL.Image.fromarray(pixels).save(paths[-1])
+    (folder / "notes.txt").write_text("no picture")
+    return paths
+
+
+def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
+    paths, index = save_pictures(tmp_path / "photos"), f"--index={tmp_path / 'index'}"
+    printed = search(
+        "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}",
+        f"--output={tmp_path / 'index'}",
+    )  # fmt: skip
+    assert "images: 4 items" in printed
+    found = json.loads(search("query", index, f"--image={paths[2]}", "--format=json"))
+    assert found["hits"][0]["item"] == str(paths[2])
+    assert found["hits"][0]["score"] == pytest.approx(1, abs=1e-5)
+    assert len(found["hits"]) == 4
+    paths[0].unlink()
+    output = tmp_path / "page.html"
+    search("query", index, "a red star", "--format=html", f"--output={output}")
+    assert output.read_text().count("data:image/jpeg") == 3  # One is gone.
+
+
+def test_the_items_of_a_dataset(of_pixels, few_shapes, search, tmp_path):
+    index = tmp_path / "index"
+    printed = search(
+        "build", f"--model={of_pixels}", "--dataset=crisscrossed_shapes",
+        f"--data_dir={few_shapes}", f"--output={index}",
+    )  # fmt: skip
+    assert "images: 25 items" in printed
+    assert "captions: 125 items" in printed
+    page_file = tmp_path / "page.html"
+    search("query", f"--index={index}", "a", "--top=2", "--format=html", f"--output={page_file}")
+    text = page_file.read_text()
+    assert text.count("data:image/jpeg") == 2
+    assert text.count("crisscrossed_shapes test") == 2

@@ -1,0 +1,1 @@
+"""Finds images and captions by a text or a picture."""

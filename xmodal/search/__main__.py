@@ -1,0 +1,172 @@
+"""Builds indexes of images and captions, and searches them.
+
+    python -m xmodal.search build --model=RUN --images=PHOTOS --output=indexes/photos
+    python -m xmodal.search query --index=indexes/photos "a dog on a beach"
+    python -m xmodal.search query --index=indexes/photos --image=dog.jpg --format=html \
+        --output=dogs.html
+
+A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
+files, or features in a .npy file), captions (one per line), or those of a prepared dataset.
+"""
+
+import argparse
+import io
+import pathlib
+import sys
+
+import numpy as np
+import PIL.Image
+
+from xmodal.atomic import replacing
+from xmodal.config import UserError
+from xmodal.search.index import KINDS, METHODS, Gallery, Hit, Index
+
+FORMATS = ("table", "json", "html")
+
+
+def main() -> None:
+    """Runs the command that the arguments name."""
+    args = _parse()
+    try:
+        _build(args) if args.command == "build" else _query(args)
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+
+
+def _build(args: argparse.Namespace) -> None:
+    from xmodal.api.loading import load
+    from xmodal.pretrained.folder import check_new
+    from xmodal.search import items as items_lib
+
+    if args.dataset and (args.images or args.captions):
+        raise UserError("--dataset brings its images and captions; leave --images and --captions.")
+    check_new(args.output)
+    given = {}
+    if args.images:
+        given["image"] = items_lib.from_images(args.images)
+    if args.captions:
+        given["caption"] = items_lib.from_captions(args.captions)
+    if not given and not args.dataset:
+        raise UserError("There is nothing to index: give --images, --captions or --dataset.")
+    model = load(args.model, step=args.step)
+    if args.dataset:
+        names = ("dataset", "config", "split", "data_dir", "manual_dir")
+        section = {name: getattr(args, name) for name in names}
+        found = items_lib.from_dataset(section, features=model.takes_features)
+        sides = {"image": "image", "caption": "text"}
+        given = {kind: each for kind, each in found.items() if sides[kind] in model.sides}
+    index = Index.build(
+        model,
+        images=given.get("image", ()),
+        captions=given.get("caption", ()),
+        method=args.method,
+        recall=args.recall,
+    )
+    index.save(args.output)
+    for kind, gallery in index.galleries.items():
+        print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
+    print(f"index in {args.output}")
+
+
+def _describe(gallery: Gallery) -> str:
+    found = gallery.quality
+    if found is None:
+        return "exact search"
+    return (
+        f"recall@10 {found.recall:.3f} of exact search for {found.queries}, "
+        f"{found.approximate_ms:.2f} ms per query instead of {found.exact_ms:.2f}"
+    )
+
+
+def _query(args: argparse.Namespace) -> None:
+    from xmodal.api.loading import load
+    from xmodal.search import items as items_lib
+    from xmodal.search import page
+
+    if (args.text is None) == (args.image is None):
+        raise UserError("Give a text or --image to search by, one of them.")
+    if args.format == "html" and not args.output:
+        raise UserError("--format=html needs --output, the file of the page.")
+    image, asked = args.image, None
+    if image is not None and image.endswith(".npy"):
+        image = items_lib.read_array(pathlib.Path(image))
+    elif image is not None:
+        asked = _open(pathlib.Path(image))
+    model = load(args.model) if args.model else None
+    index = Index.open(args.index, model=model)
+    hits = index.query(args.text, image=image, top=args.top, find=args.find, exact=args.exact)
+    query = args.text if args.image is None else args.image
+    find = args.find or next(kind for kind in KINDS if kind in index.galleries)
+    if args.format == "html":
+        shown = _Pictures(index.galleries[find], find)
+        text = page.as_page(query, hits, shown, asked)
+    else:
+        text = page.as_table(hits) if args.format == "table" else page.as_json(query, hits)
+    if args.output:
+        with replacing(args.output) as file:
+            file.write(text.encode())
+    else:
+        print(text, end="")
+
+
+class _Pictures:
+    """The pictures of hits, from their files or from their dataset; None for captions."""
+
+    def __init__(self, gallery: Gallery, kind: str) -> None:
+        self._split = None
+        self._kind = kind
+        if gallery.dataset is not None:
+            from xmodal.search.items import open_split
+
+            self._split = open_split(gallery.dataset)
+
+    def __call__(self, hit: Hit) -> PIL.Image.Image | None:
+        if self._kind == "caption":
+            return None
+        if self._split is not None:
+            (encoded,) = self._split.pictures(np.array([hit.row]))
+            return PIL.Image.open(io.BytesIO(encoded))
+        path = pathlib.Path(hit.item)
+        return _open(path) if path.is_file() else None
+
+
+def _open(path: pathlib.Path) -> PIL.Image.Image:
+    try:
+        return PIL.Image.open(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read as a picture: {error}.") from error
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="xmodal.search", description="Finds images and captions by a text or a picture."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="embeds items and writes an index")
+    build.add_argument("--model", required=True, help="a run, bundle or converted weights")
+    build.add_argument("--step", default="best", help="of a run: a number, best or latest")
+    build.add_argument("--images", help="a folder, a list of files, or features in a .npy file")
+    build.add_argument("--captions", help="a text file, one caption per line")
+    build.add_argument("--dataset", help="a prepared dataset, see data_prep/README.md")
+    build.add_argument("--config", default="images", help="of the dataset")
+    build.add_argument("--split", default="test", help="of the dataset")
+    build.add_argument("--data_dir", default="", help="folder of prepared datasets")
+    build.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
+    build.add_argument("--method", choices=METHODS, default="auto", help="of search")
+    build.add_argument("--recall", type=float, default=0.95, help="of approximate search")
+    build.add_argument("--output", required=True, help="the new folder")
+    query = commands.add_parser("query", help="searches an index")
+    query.add_argument("text", nargs="?", help="to search by")
+    query.add_argument("--image", help="a picture to search by")
+    query.add_argument("--index", required=True, help="the folder of an index")
+    query.add_argument("--model", help="of the index, where it was moved")
+    query.add_argument("--top", type=int, default=10, help="number of hits")
+    query.add_argument("--find", choices=KINDS, help="images, where there are any")
+    query.add_argument("--exact", action="store_true", help="compares all items")
+    query.add_argument("--format", choices=FORMATS, default="table", help="of the hits")
+    query.add_argument("--output", help="a file, instead of the console")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Candidates of a query from faiss, which compares it with a part of the items.
+
+An inverted file: k-means puts the items into lists, a query looks through the nearest ones. Items
+are compared by one vector, the mean where they have several, and then scored again exactly.
+"""
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xmodal.config import UserError
+from xmodal.losses.similarity.vectors import unit_length
+from xmodal.search.exact import Scorer
+
+_PER_LIST = 64  # items of a list that k-means looks at; faiss wants at least 39
+_ITERATIONS = 10
+
+
+def _import_faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise UserError(
+            "Approximate search needs faiss: `pip install 'xmodal[search]'`, or --method=exact."
+        ) from error
+    return faiss
+
+
+def has_faiss() -> bool:
+    """Returns whether faiss is installed."""
+    try:
+        _import_faiss()
+    except UserError:
+        return False
+    return True
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(unit_length(jnp.asarray(vectors)))
+
+
+# Similarity -> whether the vectors of faiss have length 1, and are compared by distance.
+_COMPARED = {
+    "dot": (False, False),
+    "cosine": (True, False),
+    "max_cosine": (True, False),
+    "euclidean": (False, True),
+    "match_probability": (False, True),
+    "order": (False, True),
+}
+
+
+def candidate_vectors(similarity: str, vectors: np.ndarray) -> np.ndarray:
+    """Returns the vectors float32 [N, D] by which faiss compares items [N, D] or [N, K, D]."""
+    is_unit, _ = _COMPARED[similarity]
+    if vectors.ndim == 3:
+        vectors = (_unit(vectors) if is_unit else vectors).mean(axis=1)
+    return np.ascontiguousarray(_unit(vectors) if is_unit else vectors, np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How much of an index a query looks at.
+
+    Attributes:
+      probes: lists.
+      candidates: items scored exactly, per hit.
+    """
+
+    probes: int = 1
+    candidates: int = 1
+
+
+class ApproximateSearch:
+    """Looks for the best items in some of the lists."""
+
+    def __init__(
+        self, index: Any, similarity: str, scorer: Scorer, vectors: np.ndarray, effort: Effort
+    ) -> None:
+        """Takes an index of `build_lists` with the vectors of its items."""
+        self._index, self._similarity = index, similarity
+        self._scorer, self._vectors = scorer, vectors
+        self._effort = effort
+
+    def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns scores float32 [Q, top], falling, and items int64 [Q, top].
+
+        Where a query finds fewer items, the last scores are -inf and their items -1.
+        """
+        return self._search(queries, top, self._effort)
+
+    def _search(
+        self, queries: np.ndarray, top: int, effort: Effort
+    ) -> tuple[np.ndarray, np.ndarray]:
+        self._index.nprobe = effort.probes
+        wanted = min(effort.candidates * top, len(self._vectors))
+        _, items = self._index.search(candidate_vectors(self._similarity, queries), wanted)
+        # By position, so that of equal scores the earlier item comes first.
+        items = np.sort(items, axis=1)
+        scores = self._scorer.rescore(queries, self._vectors[np.maximum(items, 0)])
+        scores = np.where(items < 0, -np.inf, scores)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(items, order, 1)
+
+    def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> Effort:
+        """Doubles the effort until a recall is reached; returns it.
+
+        Args:
+          queries: float32 [Q, ...].
+          truth: int64 [Q, top], the best items by exact search.
+          target: recall to reach.
+        """
+
+        def measure(effort: Effort) -> float:
+            return compute_recall(self._search(queries, truth.shape[1], effort)[1], truth)
+
+        effort, recall = self._effort, measure(self._effort)
+        while recall < target:
+            probes = min(2 * effort.probes, self._index.nlist)
+            candidates = min(2 * effort.candidates, len(self._vectors))
+            more = [Effort(probes, effort.candidates), Effort(effort.probes, candidates)]
+            tried = [(measure(each), each) for each in more if each != effort]
+            if not tried:
+                break
+            # Of equals the first: probes cost less than candidates.
+            recall, effort = max(tried, key=lambda each: each[0])
+        self._effort = effort
+        return effort
+
+
+def compute_recall(found: np.ndarray, truth: np.ndarray) -> float:
+    """Returns the share of true items [Q, top] that are found, in any order."""
+    return float(
+        np.mean([np.isin(row, known).mean() for known, row in zip(found, truth, strict=True)])
+    )
+
+
+def build_lists(similarity: str, vectors: np.ndarray) -> Any:
+    """Returns a faiss index of items float32 [N, D] or [N, K, D].
+
+    Raises:
+      UserError: faiss is not installed.
+    """
+    faiss = _import_faiss()
+    points = candidate_vectors(similarity, vectors)
+    count, width = points.shape
+    lists = max(1, min(int(4 * math.sqrt(count)), count // _PER_LIST))
+    _, by_distance = _COMPARED[similarity]
+    coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
+    metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
+    index = faiss.IndexIVFFlat(coarse, width, lists, metric)
+    index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _PER_LIST
+    index.cp.seed, index.cp.spherical = 1234, not by_distance
+    index.train(points)
+    index.add(points)
+    return index
+
+
+def save_lists(index: Any, path: str | os.PathLike) -> None:
+    """Writes an index of `build_lists` to a file."""
+    _import_faiss().write_index(index, os.fspath(path))
+
+
+def read_lists(path: str | os.PathLike) -> Any:
+    """Returns the index in a file.
+
+    Raises:
+      UserError: faiss is not installed, or the file is damaged.
+    """
+    faiss = _import_faiss()
+    try:
+        return faiss.read_index(os.fspath(path))
+    except RuntimeError as error:
+        raise UserError(f"{path} is damaged or cut off: build the index again.") from error

@@ -1,0 +1,288 @@
+"""An index of images and captions, searched by a text or a picture."""
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from xmodal.api.model import Model
+from xmodal.config import UserError
+from xmodal.search.approximate import (
+    ApproximateSearch,
+    Effort,
+    build_lists,
+    compute_recall,
+    has_faiss,
+)
+from xmodal.search.exact import ExactSearch, Scorer
+from xmodal.search.items import Items, from_values
+
+KINDS = ("image", "caption")
+METHODS = ("auto", "exact", "approximate")
+_WORTH_LISTS = 20_000  # items; fewer are compared exactly in milliseconds
+_SAMPLE = 256
+_TOP = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Hit:
+    """An item that was found.
+
+    Attributes:
+      rank: from 1.
+      row: its place in the index.
+      item: path, caption, or place in a dataset.
+      score: by the model's similarity; larger is more alike.
+    """
+
+    rank: int
+    row: int
+    item: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Quality:
+    """Approximate search beside exact search.
+
+    Attributes:
+      recall: share of the exact best ten that is found.
+      exact_ms: milliseconds per query of exact search.
+      approximate_ms: of approximate search.
+      queries: what was asked for: "captions", "images".
+    """
+
+    recall: float
+    exact_ms: float
+    approximate_ms: float
+    queries: str
+
+
+class Gallery:
+    """The items of one kind, with their embeddings.
+
+    Attributes:
+      names: see `Items`.
+      vectors: float32 [N, D] or [N, K, D].
+      dataset: see `Items`.
+      lists: faiss's index, None where search is exact.
+      effort: how much of it a query looks at.
+      quality: of approximate search.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        vectors: np.ndarray,
+        *,
+        dataset: Mapping[str, str] | None = None,
+        lists: Any = None,
+        effort: Effort | None = None,
+        quality: Quality | None = None,
+    ) -> None:
+        """Takes the attributes."""
+        self.names, self.vectors, self.dataset = names, vectors, dataset
+        self.lists, self.effort, self.quality = lists, effort or Effort(), quality
+
+
+class Index:
+    """Finds images and captions.
+
+        index = xmodal.Index.build(model, images=["a.jpg", "b.jpg"])
+        index.query("a dog on a beach", top=5)
+        index.save("indexes/mine")
+
+    Attributes:
+      model: embeds queries.
+      galleries: "image" and "caption" -> items, of those there are.
+    """
+
+    def __init__(self, model: Model, galleries: Mapping[str, Gallery]) -> None:
+        """Puts an index together; `build` and `open` know the parts."""
+        self.model, self.galleries = model, dict(galleries)
+
+    @classmethod
+    def build(
+        cls,
+        model: Model,
+        *,
+        images: Sequence[Any] | Items = (),
+        captions: Sequence[str] | Items = (),
+        method: str = "auto",
+        recall: float = 0.95,
+    ) -> Self:
+        """Embeds items.
+
+        Args:
+          model: from `xmodal.load`.
+          images: as `Model.embed_images` takes them.
+          captions: texts.
+          method: "exact", "approximate" (with faiss), or "auto": approximate from 20,000 items on,
+            where faiss is installed.
+          recall: of approximate search, share of the best ten that it finds at least.
+
+        Raises:
+          UserError: there is nothing to index, or an item cannot be embedded.
+        """
+        if method not in METHODS:
+            raise UserError(f"method is {method!r}; known: {list(METHODS)}.")
+        if not 0 < recall <= 1:
+            raise UserError(f"recall is {recall}; it has to be more than 0 and at most 1.")
+        given = {"image": images, "caption": captions}
+        items = {
+            kind: each if isinstance(each, Items) else from_values(each)
+            for kind, each in given.items()
+        }
+        galleries = {
+            kind: Gallery(each.names, _embed(model, kind, each.read()), dataset=each.dataset)
+            for kind, each in items.items()
+            if len(each.names)
+        }
+        if not galleries:
+            raise UserError("There is nothing to index: give images, captions or both.")
+        index = cls(model, galleries)
+        for kind, gallery in galleries.items():
+            many = len(gallery.names) >= _WORTH_LISTS and has_faiss()
+            if method == "approximate" or (method == "auto" and many):
+                index._add_lists(kind, recall)
+        return index
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike, *, model: Model | None = None) -> Self:
+        """Returns an index that was saved.
+
+        Args:
+          folder: of `save`, or of `python -m xmodal.search build`.
+          model: that embedded the items; loaded from where it was unless given.
+
+        Raises:
+          UserError: the folder is no index, or damaged, or of another model.
+        """
+        from xmodal.search import storage
+
+        return cls(*storage.read_index(folder, model))
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes a folder, which gets its name when it is complete.
+
+        Raises:
+          UserError: the folder exists already.
+        """
+        from xmodal.search import storage
+
+        storage.write_index(folder, self.model, self.galleries)
+
+    def query(
+        self,
+        text: str | None = None,
+        *,
+        image: Any = None,
+        top: int = 10,
+        find: str | None = None,
+        exact: bool = False,
+    ) -> list[Hit]:
+        """Returns the items most alike a text or a picture, the best first.
+
+        Args:
+          text: of the query.
+          image: of the query, as `Model.embed_images` takes it; either this or `text`.
+          top: number of hits at most.
+          find: "image" or "caption"; by default images, where there are any.
+          exact: compares all items, also where approximate search is at hand.
+
+        Raises:
+          UserError: an argument does not fit the index or the model.
+        """
+        if (text is None) == (image is None):
+            raise UserError("Give a text or an image to search by, one of them.")
+        kind = "caption" if image is None else "image"
+        vectors = _embed(self.model, kind, [text if image is None else image])
+        (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
+        return hits
+
+    def query_vectors(
+        self,
+        vectors: np.ndarray,
+        kind: str,
+        *,
+        top: int = 10,
+        find: str | None = None,
+        exact: bool = False,
+    ) -> list[list[Hit]]:
+        """Returns the hits of several queries.
+
+        Args:
+          vectors: float32 [Q, D] or [Q, K, D], of the model.
+          kind: of the queries, "image" or "caption".
+          top: see `query`.
+          find: see `query`.
+          exact: see `query`.
+        """
+        if top < 1:
+            raise UserError(f"top is {top}; it has to be at least 1.")
+        find = find or next(each for each in KINDS if each in self.galleries)
+        if find not in self.galleries:
+            raise UserError(f"The index has no {find}; it has {sorted(self.galleries)}.")
+        gallery = self.galleries[find]
+        search = self._exact(find, kind)
+        if gallery.lists is not None and not exact:
+            search = self._approximate(find, kind)
+        found = search(vectors, min(top, len(gallery.names)))
+        return [
+            [
+                Hit(rank, int(row), gallery.names[row], float(score))
+                for rank, (score, row) in enumerate(zip(*each, strict=True), start=1)
+                if row >= 0
+            ]
+            for each in zip(*found, strict=True)
+        ]
+
+    @functools.cache  # noqa: B019, an index lives as long as its process
+    def _exact(self, find: str, kind: str) -> Any:
+        return ExactSearch(self._scorer(find, kind), self.galleries[find].vectors)
+
+    def _approximate(self, find: str, kind: str) -> ApproximateSearch:
+        gallery, name = self.galleries[find], self.model.similarity_name
+        scorer = self._scorer(find, kind)
+        return ApproximateSearch(gallery.lists, name, scorer, gallery.vectors, gallery.effort)
+
+    @functools.cache  # noqa: B019
+    def _scorer(self, find: str, kind: str) -> Scorer:
+        # Images stand left; of two items of one kind, the query does.
+        items_left = find == "image" and kind == "caption"
+        return Scorer(*self.model.measure, items_left=items_left)
+
+    def _add_lists(self, kind: str, recall: float) -> None:
+        """Builds faiss's index, with as many probes as the recall needs."""
+        gallery = self.galleries[kind]
+        gallery.lists = build_lists(self.model.similarity_name, gallery.vectors)
+        # Captions ask for images and images for captions, where there are both.
+        asking = next((each for each in self.galleries if each != kind), kind)
+        asked = self.galleries[asking].vectors
+        rng = np.random.default_rng(0)
+        rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)
+        queries = np.asarray(asked[np.sort(rows)])
+        exact, approximate = self._exact(kind, asking), self._approximate(kind, asking)
+        top = min(_TOP, len(gallery.names))
+        _, truth = exact(queries, top)
+        gallery.effort = approximate.tune(queries, truth, recall)
+        gallery.quality = Quality(
+            compute_recall(approximate(queries, top)[1], truth),
+            _milliseconds(exact, queries, top),
+            _milliseconds(approximate, queries, top),
+            f"{asking}s",
+        )
+
+
+def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
+    started = time.perf_counter()
+    search(queries, top)
+    return 1000 * (time.perf_counter() - started) / len(queries)
+
+
+def _embed(model: Model, kind: str, items: Any) -> np.ndarray:
+    return model.embed_images(items) if kind == "image" else model.embed_texts(items)

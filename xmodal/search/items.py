@@ -1,0 +1,142 @@
+"""Items to be found: pictures and captions from folders, lists, files and datasets."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xmodal.config import UserError
+
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+_AT_A_TIME = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Items:
+    """Items of one kind.
+
+    Attributes:
+      names: what is shown of each: a path, a caption, or the place in a dataset.
+      read: returns what the model embeds, in this order.
+      dataset: section of the dataset that has their pictures; None for others.
+    """
+
+    names: Sequence[str]
+    read: Callable[[], Iterator[Any]]
+    dataset: Mapping[str, str] | None = None
+
+
+def from_values(values: Sequence[Any]) -> Items:
+    """Returns captions, or pictures as `Model.embed_images` takes them; names are paths or rows."""
+    names = [
+        os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
+        for row, each in enumerate(values)
+    ]
+    return Items(names, lambda: iter(values))
+
+
+def from_images(place: str) -> Items:
+    """Returns the pictures in a folder and below, of a list, or features in a .npy file.
+
+    Raises:
+      UserError: there is no such place, or nothing in it.
+    """
+    path = pathlib.Path(place)
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES and p.is_file())
+        if not found:
+            raise UserError(f"--images={place} has no picture ({', '.join(PICTURES)}).")
+        return from_values([str(p.resolve()) for p in found])
+    if not path.is_file():
+        raise UserError(f"--images={place} is neither a folder nor a file.")
+    if path.suffix == ".npy":
+        features = read_array(path)
+        return Items(
+            [f"{path.resolve()}#{row}" for row in range(len(features))], lambda: iter(features)
+        )
+    # A list names files relative to itself.
+    paths = [(path.parent / line).resolve() for line in _read_lines(path)]
+    missing = [p for p in paths if not p.is_file()]
+    if missing:
+        raise UserError(
+            f"{place} lists {len(missing):,} files that are missing, first {missing[0]}."
+        )
+    return from_values([str(p) for p in paths])
+
+
+def from_captions(place: str) -> Items:
+    """Returns the lines of a text file.
+
+    Raises:
+      UserError: there is no such file, or nothing in it.
+    """
+    path = pathlib.Path(place)
+    if not path.is_file():
+        raise UserError(f"--captions={place} is no file.")
+    return from_values(_read_lines(path))
+
+
+def from_dataset(section: Mapping[str, str], *, features: bool) -> dict[str, Items]:
+    """Returns the images and captions of a split of a dataset, by kind.
+
+    Args:
+      section: `dataset`, `config`, `split`, `data_dir` and `manual_dir`.
+      features: whether the model takes stored features instead of pictures.
+    """
+    split = open_split(section, features=features)
+    found = {}
+    if len(split.image_ids) and "image" in split.sides:
+        name = f"{section['dataset']} {section['split']}"
+        names = [f"{name} {number}" for number in split.image_ids]
+        # Features have no picture to show.
+        shown = None if features else dict(section)
+        found["image"] = Items(names, lambda: _read_split(split, features), shown)
+    if len(split.caption_texts):
+        found["caption"] = from_values(split.caption_texts)
+    return found
+
+
+def open_split(section: Mapping[str, str], *, features: bool = False) -> Any:
+    """Returns an `xmodal.data.EvalSplit`."""
+    from xmodal import data  # which imports tensorflow
+
+    section = dict(section)
+    split = section.pop("split")
+    # The model gets whole pictures; only that there are any counts.
+    whole = {**section, "image": {"size": 0 if features else 1}, "text": {}}
+    data.prepare(whole, splits=[split])
+    return data.eval_split(whole, split=split)
+
+
+def _read_split(split: Any, features: bool) -> Iterator[Any]:
+    if features:
+        for batch in split.images(_AT_A_TIME):
+            yield from batch["image"]
+        return
+    for start in range(0, len(split.image_ids), _AT_A_TIME):
+        yield from split.pictures(np.arange(len(split.image_ids))[start : start + _AT_A_TIME])
+
+
+def _read_lines(path: pathlib.Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no text file in UTF-8: {error}.") from error
+    if not any(lines):
+        raise UserError(f"{path} is empty.")
+    return [line for line in lines if line]
+
+
+def read_array(path: pathlib.Path) -> np.ndarray:
+    """Returns the array of a .npy file.
+
+    Raises:
+      UserError: it is no such file.
+    """
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} is no array of NumPy: {error}.") from error

@@ -1,0 +1,134 @@
+"""Folders of indexes.
+
+index.json                      format, version, the model, and per kind: number, dataset, quality
+image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
+image.json, caption.json        names of the items, a list
+image.faiss, caption.faiss      of approximate search
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from xmodal.api.loading import load
+from xmodal.api.model import Model
+from xmodal.atomic import new_folder
+from xmodal.config import UserError
+from xmodal.search.approximate import Effort, read_lists, save_lists
+from xmodal.search.index import Gallery, Quality
+
+CARD, FORMAT, VERSION = "index.json", "xmodal index", 1
+_PROBE = "a dog runs on the beach"  # a text whose embedding tells models apart
+_TOLERANCE = 1e-3
+
+
+def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str, Gallery]) -> None:
+    """Writes a folder, which gets its name when it is complete.
+
+    Raises:
+      UserError: the folder exists already.
+    """
+    if epath.Path(folder).exists():
+        raise UserError(f"{folder} exists already: give another --output, or remove it.")
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": os.path.abspath(model.source) if os.path.exists(model.source) else model.source,
+        "step": model.step,
+        "similarity": model.similarity_name,
+        "probe": _probe(model),
+        "galleries": {},
+    }
+    with new_folder(folder) as temporary:
+        for kind, gallery in galleries.items():
+            quality = gallery.quality
+            content["galleries"][kind] = {
+                "count": len(gallery.names),
+                "dataset": gallery.dataset,
+                "effort": dataclasses.asdict(gallery.effort) if gallery.lists else None,
+                "quality": None if quality is None else dataclasses.asdict(quality),
+            }
+            np.save(temporary / f"{kind}.npy", gallery.vectors)
+            names = json.dumps(list(gallery.names), ensure_ascii=False)
+            (temporary / f"{kind}.json").write_text(names, encoding="utf-8")
+            if gallery.lists is not None:
+                save_lists(gallery.lists, temporary / f"{kind}.faiss")
+        (temporary / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def read_index(
+    folder: str | os.PathLike, model: Model | None = None
+) -> tuple[Model, dict[str, Gallery]]:
+    """Returns the model and the items of a folder.
+
+    Args:
+      folder: of `write_index`.
+      model: of the items; loaded from where it was unless given.
+
+    Raises:
+      UserError: it is no index, or damaged, or its items were embedded by another model.
+    """
+    root = epath.Path(folder)
+    if not (root / CARD).exists():
+        raise UserError(
+            f"{folder} is no index: {CARD} is missing. Make one by `python -m xmodal.search build`."
+        )
+    try:
+        content = json.loads((root / CARD).read_text(encoding="utf-8"))
+        if content["format"] != FORMAT or content["version"] != VERSION:
+            raise UserError(
+                f"{folder} is {content['format']!r} of version {content['version']!r}, this xmodal "
+                f"reads {FORMAT!r} of version {VERSION}: build the index again."
+            )
+        galleries = {
+            kind: _read_gallery(root, kind, record) for kind, record in content["galleries"].items()
+        }
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{folder} is damaged ({error}): build the index again.") from error
+    if model is None:
+        model = load(content["model"], step=content["step"] or "best")
+    _check_model(folder, model, content)
+    return model, galleries
+
+
+def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gallery:
+    vectors = np.load(root / f"{kind}.npy", mmap_mode="r", allow_pickle=False)
+    names = json.loads((root / f"{kind}.json").read_text(encoding="utf-8"))
+    if not len(vectors) == len(names) == record["count"]:
+        raise ValueError(f"{len(vectors)} embeddings and {len(names)} names of {record['count']}")
+    effort, quality = record["effort"], record["quality"]
+    return Gallery(
+        names,
+        vectors,
+        dataset=record["dataset"],
+        lists=None if effort is None else read_lists(root / f"{kind}.faiss"),
+        effort=Effort(**effort or {}),
+        quality=None if quality is None else Quality(**quality),
+    )
+
+
+def _probe(model: Model) -> list[float] | None:
+    if "text" not in model.sides:
+        return None
+    return np.ravel(model.embed_texts([_PROBE])).tolist()
+
+
+def _check_model(folder: str | os.PathLike, model: Model, content: Mapping[str, Any]) -> None:
+    found, expected = _probe(model), content["probe"]
+    same = found is None or (
+        expected is not None
+        and len(found) == len(expected)
+        and np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE)
+    )
+    if not same or model.similarity_name != content["similarity"]:
+        raise UserError(
+            f"The items of {folder} were embedded by another model than {model.name}: build the "
+            "index again, or give its own model."
+        )
