@@ -37,8 +37,8 @@ def get_config() -> ConfigDict:
         "area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
     }  # fmt: skip
     # How the text tower reads.
-    config.data.text.update(dict.fromkeys(("tokenizer", "lower_case", "unknown", "markers")))
-    config.data.text.max_length = None
+    for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
+        del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     config.init_from.published = ("image/encoder/", "text/encoder/")
     config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "0.5 epochs"})

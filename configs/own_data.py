@@ -9,6 +9,9 @@ which a laptop CPU can do. A published tower, of one side or both, takes the pla
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
         --config.init_from.towers.text=weights/minilm
 
+`own_data.py:frozen` trains projections of two published towers, whose outputs are computed once:
+the best choice for a few hundred pictures.
+
 The batch and the length of the run follow the number of training images; any number may be given
 in place of a text such as "16; 32 from 500 examples".
 """
@@ -20,7 +23,12 @@ from configs import base, cxc
 DIMENSION = 256
 
 
-def get_config() -> ConfigDict:
+def get_config(argument: str = "") -> ConfigDict:
+    """`frozen` trains projections of two published towers."""
+    return base.variant(trained(), argument, frozen=frozen)
+
+
+def trained() -> ConfigDict:
     """What follows from the towers is unset; `scratch` has the small ones."""
     config = base.base("own_data")
     config.total_steps = "60 epochs; 30 epochs from 2000 examples; 10 epochs from 50000 examples"
@@ -38,23 +46,42 @@ def get_config() -> ConfigDict:
     config.data.image.augment = {
         "area": (0.5, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
     }  # fmt: skip
-    config.data.text.update(dict.fromkeys(("tokenizer", "lower_case", "unknown", "markers")))
-    config.data.text.max_length = None
+    for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
+        del config.data.text[key]
     config.scratch = {"image": small_image_tower(), "text": small_text_tower()}
     config.tasks = {"i2t": cxc.image_text()}
-    config.optimizer = base.adam(1e-3, {"name": "cosine", "warmup_steps": "3 epochs"})
+    config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "3 epochs"})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
+    config.optimizer["groups"] = {
+        f"{side}_tower": {"pattern": f"{side}/encoder/", "rate": 0.1} for side in ("image", "text")
+    }
     every = "10 epochs; 3 epochs from 2000 examples; 1 epochs from 50000 examples"
     config.evals = {"own": base.boards(every)}
     config.checkpoint.every = every
     return config
 
 
+def frozen(config: ConfigDict) -> ConfigDict:
+    """Published towers as they are; their outputs are computed once and stored."""
+    config.name += "_frozen"
+    del config.scratch
+    config.freeze = ("image/encoder/", "text/encoder/")
+    config.frozen_features.sides = ("image", "text")
+    config.data.image.augment = None
+    config.optimizer.learning_rate = 1e-3
+    return config
+
+
 def small_image_tower() -> dict:
     """A small EfficientNet on small pictures."""
+    encoder = base.small_convnet(width=0.35)
     return {
-        "model": {"encoder": base.small_convnet(width=0.35), "head": {"name": "mean"}},
-        "data": {"size": 64},
+        "model": {"image": {"encoder": encoder, "head": {"name": "mean"}}},
+        # What little can be learned from few pictures is in their colors.
+        "data": {
+            "image": {"size": 32, "augment": {"area": (0.3, 1.0), "color": False, "erase": 0.3}}
+        },
+        "optimizer": {"groups": {"image_tower": {"rate": 1.0}}},
     }
 
 
@@ -62,6 +89,7 @@ def small_text_tower() -> dict:
     """The mean of trained word vectors: with few captions, more would only be remembered."""
     words = {"name": "words", "vocab_size": 0, "width": DIMENSION, "dropout": 0.2}
     return {
-        "model": {"encoder": words, "head": {"name": "mean"}},
-        "data": base.words("nltk", min_count=2, max_length=64),
+        "model": {"text": {"encoder": words, "head": {"name": "mean"}}},
+        "data": {"text": base.words("nltk", min_count=2, max_length=64)},
+        "optimizer": {"groups": {"text_tower": {"rate": 1.0}}},
     }

@@ -41,7 +41,7 @@ def folder(tmp_path):
 @pytest.mark.slow
 def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     config, run_dir = make_config(folder), tmp_path / "run"
-    config.total_steps, config.scratch["image"]["data"]["size"] = 4, 32
+    config.total_steps, config.scratch["image"]["data"]["image"]["size"] = 4, 32
     config.optimizer.schedule.warmup_steps = 1
     assert loop.train(config, str(run_dir))
     report = (run_dir / "test" / "own" / "report.md").read_text()

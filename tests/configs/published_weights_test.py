@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import safetensors.numpy
+from ml_collections import ConfigDict
 
 from configs import (
     cc_pretrain,
@@ -19,7 +20,13 @@ from configs import (
     vete,
     vsepp,
 )
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.training import run
 from xmodal.training.inheritance import inherit
+from xmodal.training.schedules import resolve_epochs
+from xmodal.training.sizes import resolve_sizes
+from xmodal.training.tree import flatten
 
 SCALED = {"normalization": "imagenet", "size": 380}
 TOWERS = {
@@ -110,9 +117,26 @@ def test_a_named_tower_takes_the_place_of_a_small_one(named, towers):
         "image": "mobilenet_v2" if "image" in sides else "efficientnet",
         "text": "bert" if "text" in sides else "words",
     }
-    assert filled.data.image.size == (224 if "image" in sides else 64)
+    assert filled.data.image.size == (224 if "image" in sides else 32)
     assert filled.data.text.tokenizer == ("wordpiece" if "text" in sides else "nltk")
     assert filled.data.text.max_length == (48 if "text" in sides else 64)
+    rates = {side: filled.optimizer.groups[f"{side}_tower"].rate for side in ("image", "text")}
+    assert rates == {side: 0.1 if side in sides else 1.0 for side in ("image", "text")}
+
+
+def test_frozen_towers_of_own_data(towers):
+    config = own_data.get_config("frozen")
+    config.init_from.towers = {"image": str(towers / "mobilenet"), "text": str(towers / "minilm")}
+    filled = ConfigDict(resolve_epochs(resolve_sizes(inherit(config).to_dict(), 300), 9))
+    parts = run.build(filled, mesh_lib.make_mesh())
+    assert {path.rsplit("/", 1)[0] for path in flatten(parts.trained)} == {
+        "image/projection", "text/projection"
+    }  # fmt: skip
+    config.init_from.towers.image = ""
+    with pytest.raises(
+        UserError, match=r"name the folder of a tower in config.init_from.towers.im"
+    ):
+        inherit(config)
 
 
 def test_finetuning_needs_the_two_folders_alone(towers):
@@ -130,3 +154,5 @@ def test_finetuning_needs_the_two_folders_alone(towers):
     text = filled.data.text
     assert (text.tokenizer, text.lower_case, text.max_length) == ("wordpiece", True, 48)
     assert text.vocabulary == f"{towers}/minilm/vocab.txt"
+    in_steps = ConfigDict(resolve_epochs(filled.to_dict(), 10))
+    assert run.build(in_steps, mesh_lib.make_mesh()).settings.data.text.unknown == "drop"

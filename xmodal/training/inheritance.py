@@ -62,6 +62,13 @@ def inherit(
                 f"The config contradicts {origin.name}:\n{lines}Leave these unset (None; '' for "
                 "a name or path) to have the values of the weights, or start from other weights."
             )
+    for side in SIDES:
+        section = config.model.get(side)
+        if section and section.get("encoder") and section.encoder.get("name") == "":
+            raise UserError(
+                f"config.model.{side}.encoder has no name: name the folder of a tower in "
+                f"config.init_from.towers.{side}, or an encoder."
+            )
     return config
 
 
@@ -78,9 +85,8 @@ def _fill_scratch(config: ml_collections.ConfigDict) -> None:
         return
     named = from_towers.named_folders(source)
     for side in sections.keys() - named.keys():
-        for place, section in sections[side].items():
-            with config.unlocked():
-                config[place][side].update(section)
+        with config.unlocked():
+            config.update(sections[side])
 
 
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
