@@ -55,7 +55,7 @@ def main(argv: list[str]) -> None:
     workdir = WORKDIR.value or os.path.join("runs", config.name)
     if not DRY_RUN.value and (reports := finished_reports(config, workdir)):
         print(*(report.read_text() for report in reports), sep="\n")
-        print(where_to_look(workdir, list(config.evals)))
+        print(where_to_look(workdir, config))
         return
     with quietly():
         from xmodal.training import loop  # This takes seconds.

@@ -37,6 +37,7 @@ class Evaluation:
       seed: of every bootstrap.
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if it is known.
+      examples: lines at the end of the report, see `examples.find_examples`.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Evaluation:
     seed: int = 0
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    examples: Sequence[str] = ()
 
     @property
     def boards(self) -> list[BoardResult]:
@@ -85,6 +87,7 @@ class Evaluation:
                 *_name_records("Evaluated", self.provenance.records),
                 *_name_records("Trained on", self.trained_on),
             ],
+            examples=self.examples,
         )
 
     @property
@@ -166,8 +169,9 @@ def judge(
     evaluator_name: str = "",
     notes: Sequence[str] = (),
     trained_on: Mapping[str, str] | None = None,
+    examples: Sequence[str] = (),
 ) -> Evaluation:
-    """Returns the evaluation of a source by an evaluator; for names see `Evaluation`.
+    """Returns the evaluation of a source by an evaluator; for the rest see `Evaluation`.
 
     `notes` are on the model and follow those on the labels.
 
@@ -188,6 +192,7 @@ def judge(
         seed=evaluator.options.seed,
         evaluator=evaluator_name,
         trained_on=trained_on or {},
+        examples=examples,
     )
 
 

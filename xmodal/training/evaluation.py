@@ -18,7 +18,9 @@ from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
 from xmodal.evals.embed import Items, Predictor
 from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.evaluators.evaluator import with_similarity
+from xmodal.evals.examples import find_examples
 from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.ensemble import average
 from xmodal.evals.reports.store import StoredResults, load_ranks
@@ -211,14 +213,20 @@ class RunEvaluation:
                 members = [source, *(embed(each, chosen) for embed in together_with)]
                 own = self.options[each].similarity
                 source = average([with_similarity(member, own) for member in members])
+            evaluator, items = self.evaluator(each, chosen), self._split(each, chosen)
+            examples = []
+            if isinstance(evaluator.options, BoardsOptions):
+                ranked = with_similarity(source, evaluator.options.similarity)
+                examples = find_examples(ranked, items)
             evaluations.append(
                 judge(
-                    self.evaluator(each, chosen),
+                    evaluator,
                     source,
                     name=name,
                     evaluator_name=each,
-                    notes=notes(self._split(each, chosen)),
+                    notes=notes(items),
                     trained_on=trained_on,
+                    examples=examples,
                 )
             )
         if save_embeddings is not None:

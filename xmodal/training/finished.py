@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
 
 import ml_collections
 from etils import epath
@@ -32,9 +31,9 @@ def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[ep
     return reports if all(report.exists() for report in reports) else []
 
 
-def where_to_look(run_dir: str, evaluators: Sequence[str]) -> str:
-    """Returns the paths of a finished run, and two commands to look at it."""
-    reports = [os.path.join(run_dir, FINAL, name, "report.md") for name in sorted(evaluators)]
+def where_to_look(run_dir: str, config: ml_collections.ConfigDict) -> str:
+    """Returns the paths of a finished run, and two commands to look further."""
+    reports = [os.path.join(run_dir, FINAL, name, "report.md") for name in sorted(config.evals)]
     return "\n".join(
         [
             "",
@@ -42,11 +41,20 @@ def where_to_look(run_dir: str, evaluators: Sequence[str]) -> str:
             *(f"Report:  {report}" for report in reports),
             f"Numbers: {os.path.join(run_dir, FINAL, 'metrics.json')}",
             "",
-            "Look at the curves, or evaluate again:",
-            f"  tensorboard --logdir {run_dir}",
-            f"  python -m xmodal.eval_main --run={run_dir}",
+            *_commands(run_dir, config),
         ]
     )
+
+
+def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
+    curves = f"  tensorboard --logdir {run_dir}"
+    image, text = config.model.get("image"), config.model.get("text")
+    if not image or not text or image.encoder.name == "precomputed":
+        evaluate = f"  python -m xmodal.eval_main --run={run_dir}"
+        return ["Look at the curves, or evaluate again:", curves, evaluate]
+    page = os.path.join(run_dir, "captions.html")
+    show = f"  python -m xmodal.show --models={run_dir} --output={page}"
+    return ["Look at the curves, or at captions and the pictures they find:", curves, show]
 
 
 def _hash(config: ml_collections.ConfigDict) -> str:

@@ -76,7 +76,7 @@ def train(
         if not evaluation.follows_files:
             mark_finished(config, run_dir)
     if processes.index() == 0:
-        print(where_to_look(run_dir, list(evaluation.options)), flush=True)
+        print(where_to_look(run_dir, config), flush=True)
     return True
 
 

@@ -78,6 +78,7 @@ def format_report(
     numbers: Sequence[Numbers] = (),
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
+    examples: Sequence[str] = (),
 ) -> str:
     """Returns a summary, the tables of every board, and the facts behind their numbers.
 
@@ -92,6 +93,7 @@ def format_report(
       numbers: results without boards; each has a table of its own.
       warnings: in bold at the top.
       notes: other facts, under them.
+      examples: lines of the last section.
     """
     plain = {tag for each in numbers for tag in each.metrics}
     tags = [tag for tag in metrics if tag not in plain]
@@ -133,6 +135,8 @@ def format_report(
             facts += [f"### {name}", *filter(None, lines)]
     if facts:
         sections += ["## Behind the numbers", *facts]
+    if examples:
+        sections += ["## Examples", "\n".join(examples)]
     return "\n\n".join(sections) + "\n"
 
 
