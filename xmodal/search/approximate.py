@@ -16,8 +16,9 @@ from xmodal.config import UserError
 from xmodal.losses.similarity.vectors import unit_length
 from xmodal.search.exact import Scorer
 
-_PER_LIST = 64  # items of a list that k-means looks at; faiss wants at least 39
-_ITERATIONS = 10
+_PER_LIST = 40  # items of a list that k-means looks at; faiss wants at least 39
+_ITERATIONS = 8
+_GROWTH = 1.5  # of the effort, from one measurement to the next
 
 
 def _import_faiss() -> Any:
@@ -52,6 +53,8 @@ _COMPARED = {
     "match_probability": (False, True),
     "order": (False, True),
 }
+# faiss compares by these themselves: its best candidates are the hits.
+_BY_FAISS = ("dot", "cosine")
 
 
 def candidate_vectors(similarity: str, vectors: np.ndarray) -> np.ndarray:
@@ -107,7 +110,7 @@ class ApproximateSearch:
         return np.take_along_axis(scores, order, 1), np.take_along_axis(items, order, 1)
 
     def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> Effort:
-        """Doubles the effort until a recall is reached; returns it.
+        """Raises the effort until a recall is reached; returns it.
 
         Args:
           queries: float32 [Q, ...].
@@ -120,9 +123,11 @@ class ApproximateSearch:
 
         effort, recall = self._effort, measure(self._effort)
         while recall < target:
-            probes = min(2 * effort.probes, self._index.nlist)
-            candidates = min(2 * effort.candidates, len(self._vectors))
-            more = [Effort(probes, effort.candidates), Effort(effort.probes, candidates)]
+            probes = min(math.ceil(_GROWTH * effort.probes), self._index.nlist)
+            more = [Effort(probes, effort.candidates)]
+            if self._similarity not in _BY_FAISS:
+                candidates = min(math.ceil(_GROWTH * effort.candidates), len(self._vectors))
+                more.append(Effort(effort.probes, candidates))
             tried = [(measure(each), each) for each in more if each != effort]
             if not tried:
                 break
