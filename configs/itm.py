@@ -2,7 +2,7 @@
 
 from ml_collections import ConfigDict
 
-from configs import base
+from configs import base, quickstart
 
 DIMENSION = 1024
 # RandomResizedCrop(224) and a flip, as torchvision has them.
@@ -104,7 +104,8 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     config = base.on_embedded_dataset(config)
     config.name = config.name.replace("_quick", "_shapes")
     config.total_steps, config.batch_size, config.log_every = 500, 128, 100
-    config.model.image.encoder = base.small_convnet(width=0.35, batch_norm="running")
+    encoder = quickstart.get_config().model.image.encoder.to_dict()
+    config.model.image.encoder = encoder | {"batch_norm": "running"}
     config.freeze, config.frozen_features.sides = ("image/encoder/",), ("image",)
     config.init_from.run, config.init_from.include = "runs/quickstart", config.freeze
     config.init_from.optimizer = False

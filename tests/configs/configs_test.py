@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import jax
+import jax.numpy as jnp
 import pytest
 from absl import flags
 from ml_collections import ConfigDict
@@ -274,6 +275,14 @@ def test_builds_for_eight_devices_without_data(name, argument):
         assert all(count(part_of(shapes.frozen, path)) for path in FROZEN[name])
         if name in STATISTICS:
             assert count(shapes.model_state) == STATISTICS[name]
+
+
+@pytest.mark.parametrize("name", ["pcme", "pvse"])
+def test_shapes_fits_the_frozen_cnn_of_the_quickstart(name):
+    _, own = build(name, "shapes")
+    _, quickstart = build("quickstart")
+    found, wanted = own.frozen["image"]["encoder"], quickstart.params["image"]["encoder"]
+    assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, wanted)
 
 
 def test_every_paper_has_its_numbers():
