@@ -68,7 +68,7 @@ def frozen(config: ConfigDict) -> ConfigDict:
     config.freeze = ("image/encoder/", "text/encoder/")
     config.frozen_features.sides = ("image", "text")
     config.data.image.augment = None
-    config.optimizer.learning_rate = 1e-3
+    config.optimizer.learning_rate, config.optimizer.groups = 1e-3, {}
     return config
 
 

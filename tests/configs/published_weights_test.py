@@ -132,6 +132,7 @@ def test_frozen_towers_of_own_data(towers):
     assert {path.rsplit("/", 1)[0] for path in flatten(parts.trained)} == {
         "image/projection", "text/projection"
     }  # fmt: skip
+    assert parts.optimizer  # whose groups have parameters
     config.init_from.towers.image = ""
     with pytest.raises(
         UserError, match=r"name the folder of a tower in config.init_from.towers.im"
