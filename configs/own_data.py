@@ -53,7 +53,7 @@ def trained() -> ConfigDict:
     config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": "3 epochs"})
     config.optimizer.update({"name": "adamw", "weight_decay": {"rate": 0.05}, "clip_norm": 1.0})
     config.optimizer["groups"] = {
-        f"{side}_tower": {"pattern": f"{side}/encoder/", "rate": 0.1} for side in ("image", "text")
+        f"{side}_tower": tower_rate(side, 0.1) for side in ("image", "text")
     }
     every = "10 epochs; 3 epochs from 2000 examples; 1 epochs from 50000 examples"
     config.evals = {"own": base.boards(every)}
@@ -72,6 +72,11 @@ def frozen(config: ConfigDict) -> ConfigDict:
     return config
 
 
+def tower_rate(side: str, rate: float) -> dict:
+    """A group of parameters: the encoder of a side, which learns at a share of the rate."""
+    return {"pattern": f"{side}/encoder/", "rate": rate}
+
+
 def small_image_tower() -> dict:
     """A small EfficientNet on small pictures."""
     encoder = base.small_convnet(width=0.35)
@@ -81,7 +86,7 @@ def small_image_tower() -> dict:
         "data": {
             "image": {"size": 32, "augment": {"area": (0.3, 1.0), "color": False, "erase": 0.3}}
         },
-        "optimizer": {"groups": {"image_tower": {"rate": 1.0}}},
+        "optimizer": {"groups": {"image_tower": tower_rate("image", 1.0)}},
     }
 
 
@@ -91,5 +96,5 @@ def small_text_tower() -> dict:
     return {
         "model": {"text": {"encoder": words, "head": {"name": "mean"}}},
         "data": {"text": base.words("nltk", min_count=2, max_length=64)},
-        "optimizer": {"groups": {"text_tower": {"rate": 1.0}}},
+        "optimizer": {"groups": {"text_tower": tower_rate("text", 1.0)}},
     }

@@ -24,7 +24,7 @@ def captions_alone(config):
     config.optimizer.schedule.warmup_steps = "1 epochs"
     config.evals.own.every = config.checkpoint.every = "3 epochs"
     config.model.image = config.data.image = None
-    del config.scratch["image"]
+    del config.scratch["image"], config.optimizer.groups["image_tower"]
     config.data.captions_per_image = 2
     config.tasks = {"t2t": base.task("caption_0", "caption_1", "softmax")}
     return config
