@@ -220,8 +220,8 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
     config.init_from.published = ("text/encoder/table",)
     config.tasks = {"relations": config.tasks.relations}
     config.tasks.relations.views, config.tasks.relations.weight = ("caption_0",), 1.0
-    # Nothing pretrained is to be kept, and a text model learns all it can in a dozen epochs.
-    config.total_steps, config.optimizer.learning_rate = min(config.total_steps, 2000), 1e-3
+    # There is no pretrained network to spare, and a text model soon knows its few captions.
+    config.total_steps, config.optimizer.learning_rate = min(config.total_steps, 1000), 1e-3
     # It takes the place of the pools, by which the rate and the checkpoint are chosen.
     config.evals.relations.every = config.evals.pools.every
     for name, section in config.evals.items():
