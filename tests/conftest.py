@@ -20,6 +20,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.modules.setdefault("triton", None)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forget_compiled_functions():
+    """Compiled functions of a file are of no use to the next one, and fill gigabytes."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+
+
 @pytest.fixture(scope="session")
 def real_data() -> pathlib.Path:
     """The folder of published files that XMODAL_TEST_DATA names; the test is skipped without it."""
