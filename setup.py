@@ -80,6 +80,7 @@ setuptools.setup(
         "test": [
             "eccv_caption==0.1.0",
             "faiss-cpu>=1.9,<2",
+            "gensim>=4.4,<5",
             "import-linter>=2.1,<3",
             "lmdb>=1.4,<3",
             "mypy>=1.18,<3",
@@ -87,6 +88,7 @@ setuptools.setup(
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.15,<0.18",
+            "scikit-learn>=1.5,<2",
         ],
         # Reference implementations and a real sentence encoder, for tests that compare with them;
         # without it those tests are skipped. Large: it brings torch.
