@@ -49,6 +49,11 @@ ROWS = [
         "model.text.projection.width=-5",
         "text.projection.width is -5; it has to be at least 1",
     ),
+    (
+        BOTH,
+        "model.image.projection.width=128",
+        "vectors of 128 numbers and config.model.text of 256, and config.tasks.i2t compares them",
+    ),
     (BOTH, "model.image.projection.width=-5", "image.projection.width is -5; it has to be at lea"),
     (
         PIXELS,

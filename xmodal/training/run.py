@@ -38,6 +38,7 @@ from xmodal.training.tasks import (
     trace_losses,
 )
 from xmodal.training.tree import Tree, flatten, partition
+from xmodal.training.widths import check_widths
 
 # Stand for the length of an epoch and the size of the vocabulary until the dataset is known.
 _SOME_STEPS, _SOME_ROWS, _MANY_STEPS = 1000, 1000, 2**31 - 1
@@ -170,11 +171,14 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
     if config.model.text is not None:
         rows = _vocabulary_rows(config) or _SOME_ROWS
         draft = _with_rows(draft, rows, rows)
-    trained = build(draft, mesh).trained
+    parts = build(draft, mesh)
+    evals = read_options(settings.evals)
+    check_widths(parts.model, parts.tasks, evals, parts.shapes, parts.batch)
     # Groups that start late fit a run of unknown length.
     given, in_steps = config.to_dict(), draft.to_dict()
     known = all(given[key] == in_steps[key] for key in ("total_steps", "optimizer"))
-    make_optimizer(settings.optimizer, settings.total_steps if known else _MANY_STEPS, trained)
+    total_steps = settings.total_steps if known else _MANY_STEPS
+    make_optimizer(settings.optimizer, total_steps, parts.trained)
     if settings.data.text is not None and settings.data.text.vocabulary:
         data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])

@@ -50,6 +50,11 @@ class BoardsOptions(Options):
     reranker: Mapping[str, Any] | None = None
     task: str = ""
 
+    @property
+    def compares_sides(self) -> bool:
+        """Whether images are compared with captions."""
+        return True
+
     def check(self, where: str) -> None:
         """See `Options`."""
         super().check(where)

@@ -45,6 +45,11 @@ class Options:
     seed: int = setting(0, at_least=0)
 
     @property
+    def compares_sides(self) -> bool:
+        """Whether images are compared with captions."""
+        return False
+
+    @property
     def labels_read(self) -> tuple[str, ...]:
         """Label columns of the dataset that the evaluator reads."""
         return ()

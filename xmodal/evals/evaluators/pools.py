@@ -50,6 +50,11 @@ class PoolsOptions(Options):
     without: tuple[str, ...] = ()
 
     @property
+    def compares_sides(self) -> bool:
+        """Whether images are compared with captions."""
+        return True
+
+    @property
     def labels_read(self) -> tuple[str, ...]:
         """See `Options`."""
         return (self.labels,) if self.without else ()
