@@ -173,7 +173,7 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
         draft = _with_rows(draft, rows, rows)
     parts = build(draft, mesh)
     evals = read_options(settings.evals)
-    check_widths(parts.model, parts.tasks, evals, parts.shapes, parts.batch)
+    check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
     # Groups that start late fit a run of unknown length.
     given, in_steps = config.to_dict(), draft.to_dict()
     known = all(given[key] == in_steps[key] for key in ("total_steps", "optimizer"))

@@ -1,6 +1,7 @@
 """The widths of the two sides' embeddings, which have to be equal where they are compared."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 
@@ -13,6 +14,7 @@ from xmodal.training.views import tower_inputs
 
 
 def check_widths(
+    sections: Mapping[str, Any],
     model: DualEncoder,
     tasks: tuple[Task, ...],
     evals: Mapping[str, Options],
@@ -22,6 +24,7 @@ def check_widths(
     """Refuses towers of different widths that a task or an evaluator compares.
 
     Args:
+      sections: `config.model`.
       model: the dual encoder.
       tasks: of the run.
       evals: of the run, by name.
@@ -40,19 +43,22 @@ def check_widths(
     comparing += [f"config.evals.{name}" for name, each in evals.items() if each.compares_sides]
     if len(model.towers) < 2 or not comparing:
         return
-    one = {
-        name: jax.ShapeDtypeStruct((1, *spec.shape[1:]), spec.dtype) for name, spec in batch.items()
-    }
 
-    def embed(params: Tree, model_state: Tree, batch: Mapping[str, jax.Array]) -> dict:
-        inputs = {side: tower_inputs(batch, side) for side in model.towers}
-        return {
-            side: model.embed(side, params, model_state, inputs[side])[0].vector
-            for side in model.towers
+    def width(side: str) -> int:
+        if projection := sections[side].get("projection"):
+            return projection["width"]
+
+        def embed(params: Tree, model_state: Tree, batch: Mapping[str, jax.Array]) -> jax.Array:
+            inputs = tower_inputs(batch, side)
+            return model.embed(side, params, model_state, inputs)[0].vector
+
+        one = {
+            name: jax.ShapeDtypeStruct((1, *spec.shape[1:]), spec.dtype)
+            for name, spec in batch.items()
         }
+        return jax.eval_shape(embed, *shapes, one).shape[-1]
 
-    vectors = jax.eval_shape(embed, *shapes, one)
-    image, text = (vectors[side].shape[-1] for side in ("image", "text"))
+    image, text = width("image"), width("text")
     if image != text:
         raise UserError(
             f"config.model.image gives vectors of {image} numbers and config.model.text of {text}, "
