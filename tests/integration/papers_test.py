@@ -73,7 +73,7 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
             assert np.isfinite(metrics[tag]), tag
         if name == "vete":
             report = (tmp_path / str(count) / "test/sts/report.md").read_text()
-            assert "Different sentences that are training captions: c2c_" in report
+            assert "Different sentences that are training captions: " in report
     assert len(losses[1]) == STEPS
     np.testing.assert_allclose(losses[8], losses[1], rtol=1e-3)
 

@@ -112,7 +112,7 @@ MEAN = {"name": "mean"}
     [
         (
             {"image": {"encoder": {"name": "vgg"}, "head": MEAN}},
-            "'vgg' in config.model.image.encoder.name; known: .'bert', 'efficientnet', ",
+            "'vgg' in config.model.image.encoder.name; known: .'bert', 'convnet', 'eff",
         ),
         (
             {"image": {"encoder": {"features": 3}, "head": MEAN}},

@@ -199,6 +199,7 @@ def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):
             while signal.getsignal(signal.SIGINT) is first:
                 time.sleep(0.01)  # Two signals that wait at the same time are one.
             os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)  # The interrupt ends it; elsewhere a finalizer might swallow it.
         return batch
 
     change_batches(stop)

@@ -57,6 +57,6 @@ def test_mistakes_are_named():
     with pytest.raises(UserError, match="relations is 0; it has to be at least 1"):
         make_task_module("loss.module", "relation_classifier", {"relations": 0})
     with pytest.raises(
-        UserError, match="'classifier' in loss.module; known: .'caption_decoder', 'relation_class"
+        UserError, match="'classifier' in loss.module; known: .'caption_decoder', 'language_mod"
     ):
         make_task_module("loss.module", "classifier", {})
