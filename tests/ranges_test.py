@@ -54,6 +54,11 @@ ROWS = [
         "model.image.projection.width=128",
         "vectors of 128 numbers and config.model.text of 256, and config.tasks.i2t compares them",
     ),
+    (
+        BOTH,
+        "model.text.projection={'normalize': True}",
+        "vectors of 256 numbers and config.model.text of 128, and config.tasks.i2t compares them",
+    ),
     (BOTH, "model.image.projection.width=-5", "image.projection.width is -5; it has to be at lea"),
     (
         PIXELS,

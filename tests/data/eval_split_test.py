@@ -156,8 +156,9 @@ def test_sentence_pairs_are_records_of_two_captions(tiny_config):
     with pytest.raises(ValueError, match="sentence pairs"):
         pairs.images(4)
     data.prepare(config, splits=["test"])
-    with pytest.raises(ValueError, match="has no image_id.*evaluators of type 'pairs'"):
-        data.num_train_examples(config | {"image": None}, "test")
+    for read in (data.num_train_examples, lambda config, split: data.batch_spec(config, 2)):
+        with pytest.raises(ValueError, match="has no image_id.*evaluators of type 'pairs'"):
+            read(config | {"image": None}, "test")
 
 
 @pytest.mark.parametrize("batch_size", [2, 5])

@@ -99,6 +99,11 @@ def test_a_folder_that_cannot_be_written_changes_nothing(tiny_config, tmp_path, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (
+            {"dataset": "semeval_sts", "config": "pairs", "image": None},
+            "no image_id, captions.*pairs",
+        ),
+        ({"dataset": "semeval_sts", "config": "pairs"}, "no image_id, image, captions"),
         ({"dataset": "cite", "config": "labels"}, r"has no image;.*config\.data\.image"),
         (
             {"dataset": "cite", "config": "labels", "image": None, "labels": ("relation",)},

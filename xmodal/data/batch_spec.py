@@ -1,6 +1,6 @@
 """Names, shapes and dtypes of a batch: the only description, read by every user of batches."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ from xmodal.data.columns import STRING, Column
 from xmodal.data.config import DataConfig, parse
 from xmodal.data.feature_records import FeatureReader
 from xmodal.data.sentence_pairs import evaluated_columns
-from xmodal.data.sources import check_columns, describe_builder
+from xmodal.data.sources import check_columns, describe_builder, needed_columns
 from xmodal.preprocessing.images import ImageConfig, check_size
 
 BatchSpec = dict[str, jax.ShapeDtypeStruct]
@@ -22,6 +22,8 @@ def batch_spec(
     config: Mapping[str, Any] | DataConfig,
     batch_size: int,
     features: Iterable[FeatureReader] | None = None,
+    *,
+    trains: bool = True,
 ) -> BatchSpec:
     """Returns the columns of a global batch; nothing is read or prepared.
 
@@ -29,6 +31,7 @@ def batch_spec(
       config: see `DataConfig`.
       batch_size: B.
       features: frozen features that take the place of raw columns.
+      trains: whether the batches are trained on; sentence pairs can only be evaluated.
 
     Returns:
       `image` uint8 [B, S, S, 3], or float16 [B, ...] of stored features, padded to [B, R, ...]
@@ -41,8 +44,9 @@ def batch_spec(
     """
     config = parse(config)
     columns = columns_lib.describe(describe_builder(config, config.config).info.features)
-    # The two sentences of a pair are evaluated as captions; `pipeline` refuses to train on them.
-    check_columns(config, columns, evaluated_columns(config, columns))
+    check_columns(
+        config, columns, needed_columns(config) if trains else _evaluated(config, columns)
+    )
     spec: BatchSpec = {"image_id": _struct((batch_size,), np.int32)}
     if config.image is not None:
         spec |= _image_spec(config, config.image, columns["image"], batch_size)
@@ -62,6 +66,11 @@ def batch_spec(
     for reader in features or ():
         spec = reader.replace_spec(spec)
     return spec
+
+
+def _evaluated(config: DataConfig, columns: Collection[str]) -> list[str]:
+    images = ["image"] if config.image is not None else []
+    return list(dict.fromkeys([*images, *evaluated_columns(config, columns)]))
 
 
 def _image_spec(

@@ -51,7 +51,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
             )
     mesh = mesh_lib.make_mesh()
     model = make_model(settings.model, mesh)
-    batch = data.batch_spec(settings.data, settings.batch_size)
+    batch = data.batch_spec(settings.data, settings.batch_size, trains=False)
     return Parts(config, settings, mesh, model, _tasks_with_weights(settings), batch)
 
 

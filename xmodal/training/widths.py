@@ -45,8 +45,9 @@ def check_widths(
         return
 
     def width(side: str) -> int:
-        if projection := sections[side].get("projection"):
-            return projection["width"]
+        # A projection may only normalize, and so have no width of its own.
+        if projected := (sections[side].get("projection") or {}).get("width"):
+            return projected
 
         def embed(params: Tree, model_state: Tree, batch: Mapping[str, jax.Array]) -> jax.Array:
             inputs = tower_inputs(batch, side)

@@ -33,11 +33,6 @@ class AmbiguityOptions(Options):
 
     board: str = ""
 
-    @property
-    def compares_sides(self) -> bool:
-        """Whether images are compared with captions."""
-        return True
-
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""
         lookup(f"{where}.board", self.board, definitions_of(dataset))
