@@ -78,6 +78,7 @@ setuptools.setup(
         # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": [
+            "axe-playwright-python>=0.1.5,<0.2",
             "eccv_caption==0.1.0",
             "faiss-cpu>=1.9,<2",
             "gensim>=4.4,<5",
@@ -85,6 +86,7 @@ setuptools.setup(
             "lmdb>=1.4,<3",
             "mypy>=1.18,<3",
             "optuna>=4,<6",
+            "playwright>=1.50,<2",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.15,<0.18",

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.browser import chromium  # noqa: F401, a fixture
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
