@@ -43,6 +43,7 @@ setuptools.setup(
         "importlib_resources>=6,<8",
         "h5py>=3.11,<4",
         "jax>=0.10.2,<0.12",
+        "lazy_loader>=0.4,<1",
         "matplotlib>=3.8,<4",
         "ml_collections>=1.1,<2",
         "numba>=0.65,<1",

@@ -1,4 +1,4 @@
-"""What processes tell each other, in real processes connected by JAX's coordination service."""
+"""Messages between processes, in real processes connected by JAX's coordination service."""
 
 import os
 import shutil

@@ -8,8 +8,9 @@
 Public are the names below; all else may change.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
     from xmodal.api.judging import evaluate
@@ -22,20 +23,13 @@ __version__ = "0.1.0"
 __all__ = ["Index", "Model", "UserError", "__version__", "evaluate", "load"]
 
 # Imported when they are used: `import xmodal` is quick, and starts no JAX.
-_HOMES = {
-    "Index": "xmodal.search.index",
-    "Model": "xmodal.api.model",
-    "UserError": "xmodal.config",
-    "evaluate": "xmodal.api.judging",
-    "load": "xmodal.api.loading",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'xmodal' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "api.judging": ["evaluate"],
+        "api.loading": ["load"],
+        "api.model": ["Model"],
+        "config": ["UserError"],
+        "search.index": ["Index"],
+    },
+)

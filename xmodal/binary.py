@@ -89,7 +89,7 @@ def define_answer(name: str, help: str, text: Callable[[], str]) -> None:
 
 
 def format_names(names: Mapping[str, str]) -> str:
-    """Returns a line for every name, and what it stands for beside it."""
+    """Returns a line for every name, with its meaning beside it."""
     width = max(map(len, names))
     return "\n".join(f"{name:{width}}  {text}" for name, text in names.items())
 

@@ -96,7 +96,7 @@ def _examples(
 
 
 def _numbered(layout: Layout) -> Iterator[tuple[Picture | LeftOut, int]]:
-    """What a layout holds, with the number of every picture."""
+    """The contents of a layout, with the number of every picture."""
     number = 0
     for item in layout.pictures():
         yield item, number

@@ -27,7 +27,7 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def pictures(self) -> Iterator[Picture | LeftOut]:
-        """Yields pictures, and what cannot be used."""
+        """Yields pictures, and entries that cannot be used."""
 
 
 class FetchedLayout(Layout):

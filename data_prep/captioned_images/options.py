@@ -1,4 +1,4 @@
-"""What a folder says of itself: `captioned_images.json`, for names that cannot be found."""
+"""`captioned_images.json` in a folder: column names and other settings that cannot be guessed."""
 
 import dataclasses
 import pathlib

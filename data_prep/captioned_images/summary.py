@@ -1,4 +1,4 @@
-"""What was understood of a folder, in a few lines."""
+"""Describes in a few lines how a folder was read."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ def summary(
     notes: Mapping[str, int],
     ratings: pathlib.Path | None,
 ) -> str:
-    """Returns a block of one line each: files, columns, images, split, what is left out."""
+    """Returns a block of one line each: files, columns, images, split, items left out."""
     counts = found.num_captions[found.usable]
     low, high = int(counts.min()), int(counts.max())
     of_an_image = f"{low}" if low == high else f"{low} to {high}"

@@ -1,4 +1,4 @@
-"""The first pass over all pictures: what is needed to choose splits and to give ids."""
+"""The first pass over all pictures, which chooses splits and gives ids."""
 
 import collections
 import dataclasses

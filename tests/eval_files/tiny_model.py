@@ -1,4 +1,4 @@
-"""A model of a dozen images: what it would export, and how its results are read."""
+"""A model of a dozen images: the files it would export, and a reader of its results."""
 
 import csv
 import json

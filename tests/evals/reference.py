@@ -146,14 +146,14 @@ def listed_positives(split, task, name):
 
 def plausible_positives(split, task, zeta):
     """Items whose images differ in at most zeta categories; nothing matches an empty image."""
-    labelled = [image for image in split.ids["I"] if split.categories[image]]
+    labeled = [image for image in split.ids["I"] if split.categories[image]]
     matching = {
         image: {
             other
-            for other in labelled
+            for other in labeled
             if len(split.categories[image] ^ split.categories[other]) <= zeta
         }
-        for image in labelled
+        for image in labeled
     }
     if task == "t2i":
         return {
@@ -239,7 +239,7 @@ class Reference:
             self._eccv(task)
             self._pmrp("pmrp", task, [2], cap=50)
             self._pmrp("pmrp_zeta0", task, [0], cap=50)
-            self._pmrp("pmrp_pcme", task, [0, 1, 2], only_labelled=True)
+            self._pmrp("pmrp_pcme", task, [0, 1, 2], only_labeled=True)
         self._means()
         for task in RATED_SIDES:
             self._correlation(task)
@@ -290,10 +290,10 @@ class Reference:
             values = [function(self.rankings[task][query], positives[query]) for query in positives]
             self.numbers[f"eccv/{task}/{metric}"] = np.mean(values)
 
-    def _pmrp(self, board, task, zetas, cap=None, only_labelled=False):
+    def _pmrp(self, board, task, zetas, cap=None, only_labeled=False):
         item_kind = SIDES[task][1]
         gallery = set(self.split.ids[item_kind])
-        if only_labelled:
+        if only_labeled:
             image_of = self.split.image_of if item_kind == "T" else {i: i for i in gallery}
             gallery = {item for item in gallery if self.split.categories[image_of[item]]}
         values, tied = [], set()

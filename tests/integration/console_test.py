@@ -1,4 +1,4 @@
-"""What the training command prints, in a process of its own."""
+"""The output of the training command, in a process of its own."""
 
 import re
 

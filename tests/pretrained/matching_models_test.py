@@ -44,7 +44,7 @@ def save(torch, modules, path, prefix=""):
     )
 
 
-def check(torch, folder, functions, images):
+def assert_parity(torch, folder, functions, images):
     """Embeddings, scores and the loss of hardest negatives, to 1e-4 of the largest number."""
     model, description, found = parity.embed_converted(folder, images, IDS, MASK)
     with torch.no_grad():
@@ -97,7 +97,7 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
     )
     save(torch, modules, tmp_path / "model_best.pth.tar")
     folder = convert("vsepp", tmp_path / "model_best.pth.tar", variant)
-    description = check(torch, folder, functions, images)
+    description = assert_parity(torch, folder, functions, images)
     assert (description.sides["image"].encoder["name"] == "precomputed") == is_stored
 
 
@@ -105,7 +105,7 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
 def test_vsrn_equals_torch(torch, tmp_path, is_flickr):
     modules, functions = published.make_vsrn(torch, channels=5, rows=ROWS, is_flickr=is_flickr)
     save(torch, modules, tmp_path / "model_coco_1.pth.tar")
-    check(torch, convert("vsrn", tmp_path / "model_coco_1.pth.tar"), functions, REGIONS)
+    assert_parity(torch, convert("vsrn", tmp_path / "model_coco_1.pth.tar"), functions, REGIONS)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_vse_infinity_equals_torch(torch, tmp_path, images, text):
     modules, functions = published.make_vse_infinity(torch, text=made, **options)
     save(torch, modules, tmp_path / "model_best.pth", prefix)
     folder = convert("vse_infinity", tmp_path / "model_best.pth")
-    check(torch, folder, functions, REGIONS if images == "regions" else PIXELS)
+    assert_parity(torch, folder, functions, REGIONS if images == "regions" else PIXELS)
 
 
 def test_other_networks_are_refused(torch, tmp_path):

@@ -1,4 +1,4 @@
-"""An index finds what its model scores best, is written and read, and says what is wrong."""
+"""An index finds the best-scoring items, is written and read, and refuses faulty input."""
 
 import base64
 import io
@@ -120,7 +120,7 @@ def test_mistakes_are_named(model, call, message):
 
 @pytest.fixture
 def search(monkeypatch, capsys):
-    """Runs `python -m xmodal.search ARGUMENTS...`; returns what it printed."""
+    """Runs `python -m xmodal.search ARGUMENTS...`; returns its output."""
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["xmodal.search", *map(str, arguments)])

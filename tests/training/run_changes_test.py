@@ -1,4 +1,4 @@
-"""What may differ between two starts of a run, and what is refused by name and value."""
+"""Settings that may differ between two starts of a run; others are refused by name and value."""
 
 import dataclasses
 import shutil

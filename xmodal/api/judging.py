@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import PIL.Image
@@ -12,6 +12,9 @@ from xmodal.evals import Embeddings, Evaluation, from_files, judge, make_evaluat
 from xmodal.evals.evaluators import Split
 from xmodal.losses.similarity import SIMILARITIES
 from xmodal.progress import progress
+
+if TYPE_CHECKING:
+    from xmodal.data import EvalSplit
 
 _OF_FILES = ("embeddings", "scores", "rankings")
 
@@ -77,12 +80,7 @@ def evaluate(
         return from_files.evaluate(name=name, **files)
     if files:
         raise UserError(f"{sorted(files)} cannot be given with functions that embed.")
-    if not dataset:
-        raise UserError("dataset is empty: name the one whose items the functions embed.")
-    if similarity not in SIMILARITIES:
-        raise UserError(f"similarity is {similarity!r}; {suggest([str(similarity)], SIMILARITIES)}")
-    from xmodal import data  # which imports tensorflow
-
+    similarity = _checked(dataset, similarity)
     section = {
         "dataset": dataset,
         "config": config,
@@ -93,30 +91,54 @@ def evaluate(
         "image": {"size": 1} if "image" in functions else None,
         "text": {},
     }
+    items = _prepared(section, split)
+    options = read_options({dataset: {"type": "boards", "annotations": str(annotations)}})[dataset]
+    evaluator = make_evaluator(dataset, options, cast(Split, items), sorted(functions))
+    embeddings = _embeddings(items, functions, batch_size, f"{dataset} {split}", similarity)
+    return judge(evaluator, embeddings, name=name or "model")
+
+
+def _checked(dataset: str, similarity: str | None) -> str:
+    if not dataset:
+        raise UserError("dataset is empty: name the one whose items the functions embed.")
+    if similarity is None or similarity not in SIMILARITIES:
+        raise UserError(f"similarity is {similarity!r}; {suggest([str(similarity)], SIMILARITIES)}")
+    return similarity
+
+
+def _prepared(section: dict[str, Any], split: str) -> "EvalSplit":
+    from xmodal import data  # which imports tensorflow
+
     data.prepare(section, splits=[split])
-    items = data.eval_split(section, split=split)
-    labels = cast(Split, items)
-    evaluator = {"type": "boards", "annotations": str(annotations)}
-    options = read_options({dataset: evaluator})[dataset]
-    judged = make_evaluator(dataset, options, labels, sorted(functions))
+    return data.eval_split(section, split=split)
+
+
+def _embeddings(
+    items: "EvalSplit",
+    functions: dict[str, Callable[[list[Any]], Any]],
+    batch_size: int,
+    place: str,
+    similarity: str,
+) -> Embeddings:
+    """Calls the functions for every image and caption of a split."""
     read = {
         "image": lambda rows: [_open(each) for each in items.pictures(rows)],
         "text": lambda rows: [items.caption_texts[row] for row in rows],
     }
-    counts = {"image": len(items.image_ids), "text": len(items.caption_ids)}
+    ids = {"image": items.image_ids, "text": items.caption_ids}
     vectors = {
-        side: _embed(function, read[side], counts[side], batch_size, f"embed_{side}s")
+        side: _embed(function, read[side], len(ids[side]), batch_size, f"embed_{side}s")
         for side, function in functions.items()
     }
-    source = Embeddings(
-        place=f"{dataset} {split}",
-        image_ids=np.asarray(items.image_ids, np.int64) if "image" in vectors else None,
+    ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
+    return Embeddings(
+        place=place,
+        image_ids=ids.get("image"),
         images=vectors.get("image"),
-        caption_ids=np.asarray(items.caption_ids, np.int64) if "text" in vectors else None,
+        caption_ids=ids.get("text"),
         captions=vectors.get("text"),
         similarity=similarity,
     )
-    return judge(judged, source, name=name or "model")
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:

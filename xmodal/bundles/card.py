@@ -1,4 +1,4 @@
-"""The card of a bundle, and files that are what it says."""
+"""The card of a bundle, and the hashes of its files."""
 
 import dataclasses
 import hashlib
@@ -67,7 +67,7 @@ class Card:
 
     Attributes:
       made_with: library -> version, `xmodal` and `jax`.
-      source: what it was made from: `kind`, `name`, and of a run `step` and `metrics`.
+      source: its origin: `kind`, `name`, and of a run `step` and `metrics`.
       platforms: that its functions were compiled for: `cpu`, `cuda`, `rocm`, `tpu`.
       requires: names of the libraries that embedding takes.
       similarity: as `config.model.similarity`, of the arrays that the functions return.

@@ -1,7 +1,8 @@
 """Judges models exactly: boards of retrieval and ratings, sentence pairs, pools, relations."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
     from xmodal.evals.embed import Embedder
@@ -25,21 +26,14 @@ __all__ = [
 ]
 
 # Imported when they are used: who only embeds needs neither scipy nor the boards.
-_HOMES = {
-    "EVALUATORS": "evaluators",
-    "Embedder": "embed",
-    "Embeddings": "inputs.sources",
-    "Evaluation": "evaluation",
-    "evaluate": "from_files",
-    "judge": "evaluation",
-    "load_embeddings": "inputs.arrays",
-    "make_evaluator": "evaluators",
-    "read_options": "evaluators",
-    "save_embeddings": "inputs.arrays",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'xmodal.evals' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"xmodal.evals.{_HOMES[name]}"), name)
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "embed": ["Embedder"],
+        "evaluation": ["Evaluation", "judge"],
+        "evaluators": ["EVALUATORS", "make_evaluator", "read_options"],
+        "from_files": ["evaluate"],
+        "inputs.arrays": ["load_embeddings", "save_embeddings"],
+        "inputs.sources": ["Embeddings"],
+    },
+)

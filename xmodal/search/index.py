@@ -53,7 +53,7 @@ class Quality:
       recall: share of the exact best ten that is found.
       exact_ms: milliseconds per query of exact search.
       approximate_ms: of approximate search.
-      queries: what was asked for: "captions", "images".
+      queries: kinds of items: "captions", "images".
     """
 
     recall: float

@@ -19,8 +19,8 @@ class Items:
     """Items of one kind.
 
     Attributes:
-      names: what is shown of each: a path, a caption, or the place in a dataset.
-      read: returns what the model embeds, in this order.
+      names: shown for each: a path, a caption, or the place in a dataset.
+      read: returns the inputs of the model, in this order.
       dataset: section of the dataset that has their pictures; None for others.
     """
 

@@ -1,4 +1,4 @@
-"""What is wrong with a user's folder: one sentence, or a line in the list of what is left out."""
+"""Faulty folders of users: one sentence, or a line in the list of items left out."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""A user's folder in every layout, and what is wrong with folders."""
+"""A user's folder in every layout, and faulty folders."""
 
 import io
 import shutil

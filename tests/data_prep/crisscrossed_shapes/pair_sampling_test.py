@@ -33,7 +33,7 @@ def test_word_vectors_weigh_rare_words_more():
     np.testing.assert_allclose(weighted, expected, rtol=1e-6)
 
 
-def test_coarse_pixels_are_centred_cell_means():
+def test_coarse_pixels_are_centered_cell_means():
     images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3)).astype(np.uint8)
     vectors = pair_sampling.coarse_pixels(images, cells=2)
     corner = images[:, :8, 8:].astype(float).mean(axis=(1, 2))

@@ -16,7 +16,7 @@ def rendered(scene, seed=0):
     return rendering.render(scene, np.random.default_rng(seed))
 
 
-def centre_and_area(scene):
+def center_and_area(scene):
     """Where and how large the pixels are that differ from the background's color."""
     pixels = rendered(scene).astype(int)
     rows, columns = np.nonzero(np.abs(pixels - pixels[0, 0]).sum(axis=-1) > 90)
@@ -34,7 +34,7 @@ def test_an_image_is_64_pixels_wide_and_antialiased():
 @pytest.mark.parametrize("column", graph.COLUMNS)
 def test_items_are_drawn_in_their_cells_inside_the_evaluation_crop(row, column):
     scene = Scene((dataclasses.replace(ITEM, row=row, column=column),), SCENE.background)
-    y, x, _ = centre_and_area(scene)
+    y, x, _ = center_and_area(scene)
     third = 64 / 3
     assert int(y // third) == graph.ROWS.index(row)
     assert int(x // third) == graph.COLUMNS.index(column)
@@ -48,7 +48,7 @@ def test_items_are_drawn_in_their_cells_inside_the_evaluation_crop(row, column):
 @pytest.mark.parametrize("shape", graph.SHAPES)
 def test_larger_sizes_cover_more(shape):
     areas = [
-        centre_and_area(
+        center_and_area(
             Scene((dataclasses.replace(ITEM, shape=shape, size=size),), SCENE.background)
         )[2]
         for size in graph.SIZES

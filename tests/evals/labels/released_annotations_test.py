@@ -16,14 +16,14 @@ from xmodal.evals.published import PUBLISHED_LABELS
 
 
 @pytest.fixture(scope="module")
-def test_split(real_data):
+def coco_test(real_data):
     return annotations.read_annotations(real_data, "test")
 
 
 @pytest.fixture(scope="module")
-def real(test_split):
-    names = list(definitions_of(test_split.name))
-    return {board.name: board for board in boards.make_boards(test_split, names)}
+def real(coco_test):
+    names = list(definitions_of(coco_test.name))
+    return {board.name: board for board in boards.make_boards(coco_test, names)}
 
 
 def totals(task):
@@ -31,18 +31,18 @@ def totals(task):
     return int((task.positives.lengths > 0).sum()), int(task.positives.lengths.sum())
 
 
-def test_galleries_are_in_karpathy_order(test_split, real_data):
+def test_galleries_are_in_karpathy_order(coco_test, real_data):
     released = np.load(real_data / "eccv_caption/coco_test_ids.npy")
-    np.testing.assert_array_equal(test_split.caption_ids, released)
-    assert test_split.image_ids[:2].tolist() == [391895, 60623]
-    np.testing.assert_array_equal(test_split.caption_image_ids[::5], test_split.image_ids)
+    np.testing.assert_array_equal(coco_test.caption_ids, released)
+    assert coco_test.image_ids[:2].tolist() == [391895, 60623]
+    np.testing.assert_array_equal(coco_test.caption_image_ids[::5], coco_test.image_ids)
 
 
-def test_all_boards_of_the_test_split(test_split, real):
+def test_all_boards_of_the_test_split(coco_test, real):
     main = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
     assert list(real) == [*main, "pmrp_zeta0", "pmrp_pcme"]
     # Variants of PMRP are computed where they are named.
-    assert [board.name for board in boards.make_boards(test_split)] == main
+    assert [board.name for board in boards.make_boards(coco_test)] == main
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def without_an_image(labels):
         (with_another_rating, {"coco5k", "coco1k", "cxc_sits_only", "eccv", "pmrp"}),
     ],
 )
-def test_published_labels_are_those_of_the_whole_test_split(test_split, change, boards_left):
-    made = boards.make_boards(change(test_split))
+def test_published_labels_are_those_of_the_whole_test_split(coco_test, change, boards_left):
+    made = boards.make_boards(change(coco_test))
     published = {each.name for each in made if each.label_hash == PUBLISHED_LABELS[each.name]}
     assert published == boards_left
 
@@ -127,18 +127,18 @@ def test_further_counts(real):
     assert counts == [93_030, 266_856, 2_363_524]
 
 
-def test_two_positives_are_beyond_the_split(test_split, real):
+def test_two_positives_are_beyond_the_split(coco_test, real):
     unreachable = real["eccv"].tasks["i2t"].unreachable
-    assert set(test_split.image_ids[unreachable == 1].tolist()) == {575916, 421999}
+    assert set(coco_test.image_ids[unreachable == 1].tolist()) == {575916, 421999}
     assert unreachable.sum() == 2
     assert real["eccv"].tasks["t2i"].unreachable is None
 
 
-def test_folds_are_thousands_in_karpathy_order(test_split, real):
+def test_folds_are_thousands_in_karpathy_order(coco_test, real):
     caption_folds, image_folds = real["coco1k"].tasks["t2i"].folds
     np.testing.assert_array_equal(caption_folds, np.arange(25_000) // 5_000)
     assert np.bincount(image_folds).tolist() == [1_000] * 5
-    assert image_folds[test_split.image_ids == 391895] == 0
+    assert image_folds[coco_test.image_ids == 391895] == 0
 
 
 @pytest.mark.parametrize("board", ["cxc", "cxc_sits_only"])
@@ -152,8 +152,8 @@ def test_both_directions_say_the_same(real, board):
         assert (rows[within].values != query).all()
 
 
-def test_the_lists_of_cxc_equal_the_ratings(test_split, real):
-    bare = dataclasses.replace(test_split, lists={})
+def test_the_lists_of_cxc_equal_the_ratings(coco_test, real):
+    bare = dataclasses.replace(coco_test, lists={})
     (board,) = boards.make_boards(bare, ["cxc_sits_only"])
     assert board.label_hash == real["cxc_sits_only"].label_hash
 
@@ -181,7 +181,7 @@ def test_bootstrap_deviation_is_the_published_one(real):
     assert 1.15 < values.std() < 1.4
 
 
-def test_validation_takes_its_galleries_from_the_ratings(test_split, real_data):
+def test_validation_takes_its_galleries_from_the_ratings(coco_test, real_data):
     labels = annotations.read_annotations(real_data, "val")
     assert labels.split == "validation"
     made = {board.name: board for board in boards.make_boards(labels)}
@@ -189,11 +189,11 @@ def test_validation_takes_its_galleries_from_the_ratings(test_split, real_data):
     assert not any(board.label_hash == PUBLISHED_LABELS[name] for name, board in made.items())
     assert totals(made["coco5k"].tasks["i2t"]) == (5_000, 25_000)
     assert totals(made["pmrp"].tasks["i2t"])[0] == 4_948
-    assert not set(labels.caption_ids) & set(test_split.caption_ids)
+    assert not set(labels.caption_ids) & set(coco_test.caption_ids)
 
 
-def test_the_released_files_are_told_from_parts_of_them(test_split, tmp_path, real_data):
-    assert test_split.differences == ()
+def test_the_released_files_are_told_from_parts_of_them(coco_test, tmp_path, real_data):
+    assert coco_test.differences == ()
     assert annotations.read_annotations(real_data, "validation").differences == ()
     for name in ("original_caption_to_image.json", "coco_test_ids.npy"):
         shutil.copy(real_data / "eccv_caption" / name, tmp_path)
@@ -202,7 +202,7 @@ def test_the_released_files_are_told_from_parts_of_them(test_split, tmp_path, re
     lists = json.loads((real_data / "eccv_caption/eccv_caption_to_image.json").read_text())
     lists.popitem()
     (tmp_path / "eccv_caption_to_image.json").write_text(json.dumps(lists))
-    table = {"image_ids": test_split.image_ids[:9], "labels": np.eye(9, 7)}
+    table = {"image_ids": coco_test.image_ids[:9], "labels": np.eye(9, 7)}
     np.savez(tmp_path / "val2014_categories.npz", **table)
     left = sum(map(len, lists.values()))
     labels = annotations.read_annotations(tmp_path, "test")
@@ -216,7 +216,7 @@ def test_the_released_files_are_told_from_parts_of_them(test_split, tmp_path, re
     assert part.differences == labels.differences
 
 
-def test_test_galleries_from_the_ratings_alone(test_split, real, tmp_path, real_data):
+def test_test_galleries_from_the_ratings_alone(coco_test, real, tmp_path, real_data):
     for task in ("sts", "sis", "sits"):
         shutil.copy(real_data / f"cxc/{task}_test.csv", tmp_path)
     made = boards.make_boards(annotations.read_annotations(tmp_path, "test"))
@@ -225,9 +225,9 @@ def test_test_galleries_from_the_ratings_alone(test_split, real, tmp_path, real_
     assert all(board.label_hash == real[board.name].label_hash for board in made)
 
 
-def test_part_of_the_test_split(test_split, real_data):
+def test_part_of_the_test_split(coco_test, real_data):
     with np.load(real_data / "coco/mobilenet_v2_features.npz") as features:
-        part = annotations.restrict(test_split, features["image_ids"])
+        part = annotations.restrict(coco_test, features["image_ids"])
     assert part.partial == "181 of 5,000 images"
     made = {board.name: board for board in boards.make_boards(part)}
     assert "coco1k" not in made

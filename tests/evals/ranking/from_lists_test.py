@@ -50,8 +50,8 @@ def tasks(generator):
     positives = random_positives(generator)
     unreachable = (generator.random(QUERIES) < 0.2).astype(np.int32)
     folds = [generator.integers(0, 3, size).astype(np.int32) for size in (QUERIES, ITEMS)]
-    # Two relations of the labelled items only, which are the first fold.
-    labelled = Ragged.from_pairs(
+    # Two relations of the labeled items only, which are the first fold.
+    labeled = Ragged.from_pairs(
         *np.nonzero((folds[0][:, None] == folds[1]) & (generator.random((QUERIES, ITEMS)) < 0.1)),
         QUERIES,
     )
@@ -60,7 +60,7 @@ def tasks(generator):
     return {
         "recalls": RetrievalTask(positives, (*RECALLS, "median_rank")),
         "unreachable": RetrievalTask(positives, everything, unreachable),
-        "folds": RetrievalTask(labelled, (*RECALLS, "median_rank"), folds=tuple(folds)),
+        "folds": RetrievalTask(labeled, (*RECALLS, "median_rank"), folds=tuple(folds)),
         "capped": RetrievalTask(relations[0], ("pmrp",), cap=7),
         "several": RetrievalTask(relations, ("pmrp",)),
     }

@@ -1,0 +1,76 @@
+"""Uncertainty against the number of positives."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from xmodal.config import UserError
+from xmodal.evals import judge, make_evaluator
+from xmodal.evals.reports.summary import summarize
+
+
+def make_matches(split, seed=8):
+    """Every image with its own caption and with as many more as its number modulo 5."""
+    generator = np.random.default_rng(seed)
+    counts = np.arange(len(split.image_ids)) % 5
+    pairs = set(zip(split.caption_image_ids.tolist(), split.caption_ids.tolist(), strict=True))
+    for image, count in zip(split.image_ids.tolist(), counts, strict=True):
+        pairs |= {(image, int(c)) for c in generator.choice(split.caption_ids, count)}
+    images, captions = np.array(sorted(pairs)).T
+    return {"matches": {"i2t": (images, captions), "t2i": (captions, images)}}
+
+
+@pytest.mark.parametrize("probabilistic", [True, False])
+def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabilistic):
+    split = make_split(records=30, captions=2)
+    split = dataclasses.replace(split, lists=make_matches(split))
+    source, generator = make_source(split), np.random.default_rng(2)
+    pairs = split.lists["matches"]["i2t"]
+    of_image = {i: np.sum(pairs[0] == i) for i in split.image_ids}
+    of_caption = {c: np.sum(pairs[1] == c) for c in split.caption_ids}
+    # Two embeddings as far apart as the number of positives and noise say.
+    spreads = {
+        "images": np.array([of_image[i] for i in source.image_ids]) + generator.normal(size=30),
+        "captions": np.array([of_caption[c] for c in source.caption_ids]) * -1.0,
+    }
+    both = {
+        name: getattr(source, name)[:, None] + np.exp(0.1 * spread)[:, None, None] * [[[1], [-1]]]
+        for name, spread in spreads.items()
+    }
+    source = dataclasses.replace(source, **both)
+    if probabilistic:
+        drawn = generator.normal(size=(90, 6))
+        sigma = {"image": drawn[:30], "text": drawn[30:] + spreads["captions"][:, None]}
+        source = dataclasses.replace(source, log_sigma=sigma)
+    section = {"type": "ambiguity", "board": "shapes_matches", "bootstrap_samples": 4000}
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    evaluation = judge(evaluator, source, name="ours")
+    counts = [of_image[i] for i in source.image_ids], [of_caption[c] for c in source.caption_ids]
+    for tag, side, name, known in zip(("i2t", "t2i"), SIDES, both, counts, strict=True):
+        if probabilistic:
+            uncertainty = [np.mean(row) for row in source.log_sigma[side]]
+        else:
+            uncertainty = [np.linalg.norm(a - b) for a, b in both[name]]
+        expected = 100 * scipy.stats.spearmanr(uncertainty, known).statistic
+        found = evaluation.metrics[f"ambiguity/{tag}/spearman"]
+        # The mean of correlations of halves of the queries.
+        assert found == pytest.approx(expected, abs=3)
+        low, high = (
+            evaluation.metrics[f"ambiguity/{tag}/spearman_{end}"] for end in ("low", "high")
+        )
+        assert low < found < high
+        assert evaluation.metrics[f"ambiguity/{tag}/pairs"] == len(known)
+    found = summarize(evaluator.run(source), intervals=False)
+    assert sorted(evaluator.tags(SIDES)) == sorted(found)
+
+
+def test_a_model_of_one_embedding_predicts_no_uncertainty():
+    split = make_split(records=30, captions=2)
+    split = dataclasses.replace(split, lists=make_matches(split))
+    section = {"type": "ambiguity", "board": "shapes_matches"}
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    with pytest.raises(UserError, match="here has one embedding of every item and no log sigma"):
+        evaluator.run(make_source(split))

@@ -1,0 +1,143 @@
+"""Correlations of sentence pairs against plain loops, their intervals against a bootstrap."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.evals.evaluators.random_vectors import (
+    cosine,
+    make_source,
+    make_split,
+    options_of,
+    vector_of,
+)
+from tests.evals.tiny_split import TinySplit
+from xmodal.evals import judge, make_evaluator
+from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.reports.summary import summarize
+
+
+@dataclasses.dataclass
+class Sentences(TinySplit):
+    """A split whose captions have texts of their own."""
+
+    texts: tuple = ()
+
+    @property
+    def caption_texts(self):
+        return self.texts
+
+
+def correlated_pairs(count, texts=None, copies=1):
+    """Pairs of two sets whose cosines are their gold scores and noise."""
+    generator = np.random.default_rng(8)
+    gold = generator.uniform(0, 5, count)
+    angles = np.arccos(np.clip(gold / 6 + 0.15 * generator.normal(size=count), -1, 1))
+    first = np.tile([1.0, 0.0], (count, 1))
+    second = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    vectors = np.stack([first, second], axis=1)
+    vectors, gold = np.repeat(vectors, copies, axis=0), np.repeat(gold, copies)
+    records = len(gold)
+    split = Sentences(
+        image_ids=np.arange(records),
+        caption_ids=np.arange(2 * records),
+        caption_image_ids=np.repeat(np.arange(records), 2),
+        ratings={},
+        labels={
+            "score": gold,
+            "set": np.where(np.arange(records) % 3 == 0, "a", "b"),
+            "average": np.full(records, 2014),
+        },
+        texts=texts or [str(k // (2 * copies) * 2 + k % 2) for k in range(2 * records)],
+    )
+    ids = np.arange(2 * records)
+    return split, Embeddings(
+        "here", None, None, ids, vectors.reshape(-1, 2).astype(np.float32), "cosine"
+    )
+
+
+def numbers_of(split, source):
+    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    return evaluator.run(source)[0].metrics
+
+
+def test_sentence_pairs_set_by_set():
+    sets = np.array(["images2014"] * 15 + ["belief2015"] * 10 + ["OnWN2014"] * 12 + ["old"] * 3)
+    gold = np.random.default_rng(5).uniform(0, 5, 40).round(1)
+    labels = {
+        "score": gold,
+        "set": sets,
+        "average": np.array([2014] * 15 + [2015] * 10 + [2014] * 12 + [0] * 3),
+    }
+    split = make_split(captions=2, labels=labels)
+    source = make_source(split)
+    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    (found,) = evaluator.run(source)
+    ends = split.caption_ids.reshape(-1, 2)
+    scores = [cosine(*(vector_of(source, "text", c) for c in pair)) for pair in ends]
+    expected = {}
+    for name in ("images2014", "belief2015", "OnWN2014", "old"):
+        rows = sets == name
+        x, y = np.array(scores)[rows], gold[rows]
+        expected[f"{name}/pearson"] = np.corrcoef(x, y)[0, 1]
+        ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
+        expected[f"{name}/spearman"] = np.corrcoef(*ranks)[0, 1]
+        expected[f"{name}/pairs"] = rows.sum()
+    year = np.isin(sets, ["images2014", "OnWN2014"])
+    x, y = np.array(scores)[year], gold[year]
+    expected["all2014/pearson"] = np.corrcoef(x, y)[0, 1]
+    ranks = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
+    expected["all2014/spearman"] = np.corrcoef(*ranks)[0, 1]
+    for metric in ("pearson", "spearman"):
+        expected[f"avg2015/{metric}"] = expected[f"belief2015/{metric}"]
+        expected[f"all2015/{metric}"] = expected[f"belief2015/{metric}"]
+        both = [expected[f"{name}/{metric}"] for name in ("images2014", "OnWN2014")]
+        expected[f"avg2014/{metric}"] = sum(both) / 2
+    assert summarize([found], intervals=False) == pytest.approx(expected, abs=1e-6)
+    evaluation = judge(evaluator, source, name="model", evaluator_name="sts")
+    assert evaluation.tagged["sts/avg2014/pearson"] == found.metrics["avg2014/pearson"]
+    low, high = (found.metrics[f"avg2014/pearson_{end}"] for end in ("low", "high"))
+    assert low < found.metrics["avg2014/pearson"] < high
+    value = f"{found.metrics['avg2014/pearson']:.4f}"
+    (row,) = (line for line in evaluation.report().splitlines() if line.startswith("| avg2014 "))
+    assert f"| {value} [{low:.3f}, {high:.3f}] |" in row
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman"])
+def test_intervals_of_pairs_are_those_of_a_bootstrap(metric):
+    split, source = correlated_pairs(300)
+    found = numbers_of(split, source)
+    scores = (source.captions[::2] * source.captions[1::2]).sum(1)
+    gold, sets = split.labels["score"], split.labels["set"]
+    generator, drawn = np.random.default_rng(0), []
+    function = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}[metric]
+    for _ in range(2000):
+        each = []
+        for name in "ab":
+            rows = generator.choice(np.flatnonzero(sets == name), (sets == name).sum())
+            each.append(function(scores[rows], gold[rows]).statistic)
+        drawn.append([*each, np.mean(each)])
+    for name, values in zip(("a", "b", "avg2014"), np.transpose(drawn), strict=True):
+        tag = f"{name}/{metric}"
+        width = found[f"{tag}_high"] - found[f"{tag}_low"]
+        expected = np.subtract(*np.quantile(values, [0.975, 0.025]))
+        assert width == pytest.approx(expected, rel=0.12)
+
+
+def test_pairs_that_come_twice_say_no_more_than_once():
+    once, twice = (numbers_of(*correlated_pairs(90, copies=copies)) for copies in (1, 2))
+    for end in ("", "_low", "_high"):
+        tag = f"all2014/pearson{end}"
+        assert twice[tag] == pytest.approx(once[tag], abs=1e-6)
+    split, source = correlated_pairs(90, copies=2, texts=[str(k) for k in range(360)])
+    assert numbers_of(split, source)["all2014/pearson_low"] > twice["all2014/pearson_low"] + 0.005
+
+
+def test_a_constant_set_has_no_correlation():
+    labels = {"score": np.ones(3), "set": np.array(["a"] * 3), "average": np.full(3, 2014)}
+    split = make_split(records=3, captions=2, labels=labels)
+    evaluator = make_evaluator("sts", options_of(type="pairs"), split, ["text"])
+    (found,) = evaluator.run(make_source(split))
+    assert np.isnan(found.metrics["avg2014/pearson"])

@@ -1,0 +1,166 @@
+"""Random pools against plain loops."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.evals.evaluators.random_vectors import (
+    SIDES,
+    cosine,
+    make_source,
+    make_split,
+    options_of,
+    vector_of,
+)
+from xmodal.config import UserError
+from xmodal.evals import judge, make_evaluator
+from xmodal.evals.inputs.sources import Predictions
+from xmodal.evals.reports.store import load_ranks
+
+
+def pool_ranks(source, split, images, captions):
+    """Rank of each caption's own image, one pair after the other."""
+    owner = dict(zip(split.caption_ids, split.caption_image_ids, strict=True))
+    ranks = []
+    for caption in captions:
+        query = vector_of(source, "text", caption)
+        scores = {image: cosine(query, vector_of(source, "image", image)) for image in images}
+        ranks.append(1 + sum(x > scores[owner[caption]] for x in scores.values()))
+    return np.array(ranks)
+
+
+def squeeze(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("captions", [1, 3])
+def test_pools(captions):
+    split = make_split(records=41, captions=captions)
+    source = make_source(split)
+    section = {"type": "pools", "size": 16, "repeats": 4, "seed": 7}
+    evaluator = make_evaluator("cite", options_of(**section), split, SIDES)
+    (found,) = evaluator.run(source)
+    medians, recalls = [], []
+    for images, texts in evaluator._pools:
+        assert len(set(images)) == 16
+        np.testing.assert_array_equal(split.caption_image_ids[texts], split.image_ids[images])
+        ranks = pool_ranks(source, split, split.image_ids[images], split.caption_ids[texts])
+        medians.append(np.median(ranks))
+        recalls.append(100 * np.mean(ranks <= 5))
+    assert any(median % 1 for median in medians)  # halves are kept
+    assert found.metrics["t2i/median_rank"] == pytest.approx(np.mean(medians))
+    assert found.metrics["t2i/median_rank_std"] == pytest.approx(np.std(medians))
+    assert found.metrics["t2i/recall@5"] == pytest.approx(np.mean(recalls))
+    assert not any(tag.startswith("i2t") for tag in found.metrics)
+    # The order of records and items plays no part.
+    order = np.random.default_rng(3).permutation(41 * captions)
+    turned = dataclasses.replace(
+        split,
+        image_ids=split.image_ids[::-1],
+        caption_ids=split.caption_ids[order],
+        caption_image_ids=split.caption_image_ids[order],
+    )
+    (again,) = make_evaluator("cite", options_of(**section), turned, SIDES).run(source)
+    assert again.metrics == pytest.approx(found.metrics)
+
+
+def test_a_pool_of_more_pairs_than_there_are_holds_all():
+    split = make_split(records=9)
+    section = {"type": "pools", "repeats": 2, "directions": ["t2i", "i2t"]}
+    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(make_source(split))
+    assert found.metrics["t2i/median_rank_std"] == found.metrics["i2t/recall@1_std"] == 0
+
+
+def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
+    split = make_split(records=41)
+    section = {"type": "pools", "size": 16, "repeats": 6}
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    sources = [make_source(split, seed) for seed in (1, 2)]
+    ours, theirs = (
+        judge(evaluator, source, name=name, evaluator_name="x")
+        for source, name in zip(sources, ("A", "B"), strict=True)
+    )
+    theirs.save(tmp_path / "B")
+    stored = load_ranks(tmp_path / "B")
+    evaluator.check_comparable(stored)
+    found = ours.compare(stored)
+    medians = []
+    for source in sources:
+        of_pools = [
+            pool_ranks(source, split, split.image_ids[images], split.caption_ids[texts])
+            for images, texts in evaluator._pools
+        ]
+        medians.append([np.median(ranks) for ranks in of_pools])
+    test = scipy.stats.ttest_rel(*medians)
+    interval = test.confidence_interval()
+    each = found["t2i/median_rank"]
+    assert each.difference == pytest.approx(np.mean(medians[0]) - np.mean(medians[1]))
+    assert (each.low, each.high) == pytest.approx((interval.low, interval.high))
+    assert each.separable == (test.pvalue < 0.05)
+    assert set(found) == {f"t2i/{m}" for m in ("median_rank", "recall@1", "recall@5", "recall@10")}
+    ours.save(tmp_path / "A", comparison=found, other="B")
+    text = (tmp_path / "A/comparison.md").read_text()
+    assert f"| {each.value:.2f} | {each.other:.2f} | {each.difference:+.2f} |" in squeeze(text)
+    assert "Pools share pairs" in text
+    # Other pools, or a file without single pools, are refused before any work.
+    other = make_evaluator("x", options_of(**section, seed=3), split, SIDES)
+    with pytest.raises(UserError, match="The items pools differ"):
+        other.check_comparable(stored)
+    with pytest.raises(UserError, match="of B have no values of single pools; evaluate that model"):
+        evaluator.check_comparable(dataclasses.replace(stored, numbers=()))
+
+
+def test_captions_with_a_relation_ask_nothing():
+    relations = np.random.default_rng(5).integers(0, 2, (41, 3))
+    names = {"relations": ["a", "b", "c"]}
+    split = make_split(records=41, labels={"relations": relations}, label_names=names)
+    source = make_source(split)
+    section = {"type": "pools", "size": 30, "repeats": 3}
+    everyone = make_evaluator("x", options_of(**section), split, SIDES)
+    some = make_evaluator("x", options_of(**section, without=["a", "c"]), split, SIDES)
+    (found,) = some.run(source)
+    medians = []
+    for images, texts in everyone._pools:
+        asking = [not relations[image][[0, 2]].any() for image in images]
+        assert 0 < sum(asking) < 15
+        ranks = pool_ranks(
+            source, split, split.image_ids[images], split.caption_ids[texts[np.array(asking)]]
+        )
+        medians.append(np.median(ranks))
+    assert found.metrics["t2i/median_rank"] == pytest.approx(np.mean(medians))
+    (of_all,) = everyone.run(source)
+    assert of_all.label_hash != found.label_hash
+    with pytest.raises(UserError, match=r"'d' in config.evals.x.without; known: \['a', 'b', 'c'\]"):
+        make_evaluator("x", options_of(**section, without=["d"]), split, SIDES)
+    with pytest.raises(UserError, match="leaves a pool without queries"):
+        make_evaluator("x", options_of(**section | {"size": 1}, without=list("abc")), split, SIDES)
+
+
+def test_pools_are_reranked_by_whole_rows():
+    split = make_split(records=30)
+    source = make_source(split)
+    generator = np.random.default_rng(9)
+    parts = [generator.normal(size=(30, 2)).astype(np.float32) for _ in range(2)]
+    reranker = {"name": "selective_refinement", "strength": 5.0, "gap": 2.0}
+    section = {"type": "pools", "size": 12, "repeats": 3, "reranker": reranker, "task": "topics"}
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    with pytest.raises(UserError, match="no predictions of task 'topics' to rerank by"):
+        evaluator.run(source)
+    source = dataclasses.replace(source, predictions={"topics": Predictions(*parts)})
+    (found,) = evaluator.run(source)
+    medians = []
+    for images, texts in evaluator._pools:
+        ranks = []
+        for own, text in zip(images, texts, strict=True):
+            caption = list(source.caption_ids).index(split.caption_ids[text])
+            row = {}
+            for image in images:
+                at = list(source.image_ids).index(split.image_ids[image])
+                p = 1 / (1 + np.exp(-(parts[0][at] + parts[1][caption])))
+                score = cosine(source.images[at], source.captions[caption])
+                row[image] = score * np.exp(5.0 * abs(p - 0.5)).sum()
+            ranks.append(1 + sum(x > row[own] for x in row.values()))
+        medians.append(np.median(ranks))
+    assert found.metrics["t2i/median_rank"] == pytest.approx(np.mean(medians))

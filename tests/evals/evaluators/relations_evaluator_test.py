@@ -1,0 +1,69 @@
+"""Average precision of relations against plain loops."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from xmodal.evals import load_embeddings, make_evaluator, save_embeddings
+from xmodal.evals.inputs.sources import Predictions
+
+
+def slow_average_precision(scores, positive):
+    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    hits, total = 0, 0.0
+    for place, i in enumerate(order, 1):
+        if positive[i]:
+            hits += 1
+            total += hits / place
+    return total / hits
+
+
+def test_relations_of_true_pairs():
+    generator = np.random.default_rng(4)
+    relations = (generator.random((40, 3)) < 0.3).astype(np.int32)
+    split = make_split(labels={"relations": relations}, label_names={"relations": ["a", "b", "c"]})
+    parts = [generator.normal(size=(40, 3)).astype(np.float32) for _ in range(2)]
+    source = make_source(split, predictions={"topics": Predictions(*parts)})
+    section = {"type": "relations", "task": "topics"}
+    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(source)
+    images = [list(source.image_ids).index(i) for i in split.image_ids]
+    captions = [list(source.caption_ids).index(i) for i in split.caption_ids]
+    logits = parts[0][images] + parts[1][captions]
+    each = [slow_average_precision(logits[:, c], relations[:, c]) for c in range(3)]
+    expected = {f"{name}/average_precision": 100 * x for name, x in zip("abc", each, strict=True)}
+    expected["mean/average_precision"] = 100 * np.mean(each)
+    rates = [100 * sum(relations[:, c]) / 40 for c in range(3)]
+    expected |= {f"{name}/base_rate": x for name, x in zip("abc", rates, strict=True)}
+    expected["mean/base_rate"] = np.mean(rates)
+    assert found.metrics == pytest.approx(expected)
+    named = options_of(**section, names=["x", "y", "z"])
+    (found,) = make_evaluator("x", named, split, SIDES).run(source)
+    assert "z/average_precision" in found.metrics
+
+
+def test_relations_of_captions_alone(tmp_path):
+    generator = np.random.default_rng(4)
+    relations = (generator.random((40, 2)) < 0.3).astype(np.int32)
+    split = make_split(labels={"relations": relations})
+    logits = generator.normal(size=(40, 2)).astype(np.float32)
+    source = make_source(split, predictions={"topics": Predictions(None, logits)})
+    source = dataclasses.replace(source, image_ids=None, images=None)
+    evaluator = make_evaluator(
+        "x", options_of(type="relations", task="topics"), split, source.sides
+    )
+    (found,) = evaluator.run(source)
+    at = [list(source.caption_ids).index(i) for i in split.caption_ids]
+    for c in range(2):
+        expected = 100 * slow_average_precision(logits[at, c], relations[:, c])
+        assert found.metrics[f"{c}/average_precision"] == pytest.approx(expected)
+    # Saved and read, and of a model whose task reads no images although it has them.
+    save_embeddings(tmp_path / "model.npz", source)
+    read = load_embeddings(tmp_path / "model.npz")
+    assert read.predictions["topics"].images is None
+    (again,) = evaluator.run(read)
+    assert again.metrics == pytest.approx(found.metrics)
+    both = make_source(split, predictions=source.predictions)
+    (again,) = make_evaluator("x", evaluator.options, split, SIDES).run(both)
+    assert again.metrics == found.metrics
