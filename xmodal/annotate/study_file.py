@@ -1,0 +1,308 @@
+"""A study as one SQLite file: items, questions, raters and their answers.
+
+Every change is one transaction in a write-ahead log that is synced to disk, so an answer that a
+page has confirmed outlives a kill of the server and a loss of power.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from xmodal.annotate.questions import KINDS
+from xmodal.config import UserError, read, setting
+
+_VERSION = 1
+# An application id tells a study from any other SQLite file.
+_APPLICATION = 0x786D6F64
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+CREATE TABLE study (settings TEXT NOT NULL);
+CREATE TABLE captions (id INTEGER PRIMARY KEY, text TEXT NOT NULL, image INTEGER NOT NULL);
+CREATE TABLE images (id INTEGER PRIMARY KEY, type TEXT NOT NULL, data BLOB NOT NULL);
+-- What is handed out at once: a pair, or a set of pairs. `done` counts the raters who finished it.
+CREATE TABLE units (
+  id INTEGER PRIMARY KEY,
+  test INTEGER NOT NULL,
+  stage INTEGER NOT NULL,
+  done INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE questions (
+  unit INTEGER NOT NULL REFERENCES units,
+  number INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  left_id INTEGER NOT NULL,
+  right_id INTEGER NOT NULL,
+  about INTEGER REFERENCES captions,
+  pair TEXT NOT NULL,
+  golden TEXT,
+  note TEXT NOT NULL,
+  PRIMARY KEY (unit, number)
+);
+CREATE TABLE raters (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  token_hash BLOB NOT NULL UNIQUE,
+  state TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'ended', 'unqualified'))
+);
+CREATE TABLE assignments (
+  unit INTEGER NOT NULL REFERENCES units,
+  rater INTEGER NOT NULL REFERENCES raters,
+  state TEXT NOT NULL DEFAULT 'open'
+    CHECK (state IN ('open', 'finished', 'check', 'accepted', 'rejected')),
+  expires REAL NOT NULL,
+  shown REAL NOT NULL,
+  swapped INTEGER NOT NULL,
+  PRIMARY KEY (unit, rater)
+);
+CREATE TABLE answers (
+  unit INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  rater INTEGER NOT NULL,
+  value TEXT NOT NULL,
+  seconds REAL NOT NULL,
+  at REAL NOT NULL,
+  PRIMARY KEY (unit, number, rater),
+  FOREIGN KEY (unit, number) REFERENCES questions,
+  FOREIGN KEY (unit, rater) REFERENCES assignments
+);
+CREATE INDEX units_by_progress ON units (test, stage, done DESC, id);
+CREATE INDEX questions_by_pair ON questions (pair);
+CREATE INDEX assignments_of_rater ON assignments (rater, state);
+CREATE INDEX answers_of_rater ON answers (rater, at);
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of a study.
+
+    Attributes:
+      kind: `cxc`, `eccv` or `preference`.
+      dataset: whose items are shown.
+      split: of the dataset.
+      raters_per_item: who have to answer every question.
+      lease_minutes: from the last page to the time when an unfinished unit may go to another rater.
+      per_rater: units that one rater gets at most; None for no limit.
+      pass_share: of the golden pairs that a rater has to get right in the qualification.
+      first, second: names of the two models of a preference study.
+      image_queries, caption_queries: ids of the queries of an ECCV study.
+      id: of this study, in the name of its cookie.
+    """
+
+    kind: str = setting("cxc", one_of=("cxc", "eccv", "preference"))
+    dataset: str = ""
+    split: str = "test"
+    raters_per_item: int = setting(5, at_least=1)
+    lease_minutes: float = setting(30.0, above=0)
+    per_rater: int | None = setting(None, at_least=1)
+    pass_share: float = setting(0.9, at_least=0, at_most=1)
+    first: str = ""
+    second: str = ""
+    image_queries: tuple[int, ...] = ()
+    caption_queries: tuple[int, ...] = ()
+    id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A question about two items.
+
+    Attributes:
+      kind: key of `KINDS`.
+      left: id of the left caption or image.
+      right: id of the right one.
+      about: id of the caption above them.
+      golden: the known answer, "yes" or "no".
+      note: that goes with the answers: a sampling method, or the group of an example.
+    """
+
+    kind: str
+    left: int
+    right: int
+    about: int | None = None
+    golden: str | None = None
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """Questions that a rater gets together.
+
+    Attributes:
+      questions: in the order in which they are asked.
+      test: whether it decides if a rater takes part; every rater gets it before all others.
+      stage: units of a lower one are handed out first.
+    """
+
+    questions: tuple[Question, ...]
+    test: bool = False
+    stage: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Caption:
+    """A caption of the split.
+
+    Attributes:
+      id: of the caption.
+      text: of the caption.
+      image: id of the image that it describes.
+    """
+
+    id: int
+    text: str
+    image: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """An encoded picture.
+
+    Attributes:
+      id: of the image.
+      type: its media type.
+      data: the bytes of its file.
+    """
+
+    id: int
+    type: str
+    data: bytes
+
+
+class StudyFile:
+    """An existing study; safe to use from several threads and processes at once."""
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        """Opens a study.
+
+        Raises:
+          UserError: there is none, or it is no study of this version.
+        """
+        self.path = pathlib.Path(path)
+        if not self.path.is_file():
+            raise UserError(f"There is no study {path}; make one: python -m xmodal.annotate make.")
+        try:
+            with self.reading() as connection:
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if application != _APPLICATION:
+                    raise UserError(f"{path} is an SQLite file, but no study.")
+                if version != _VERSION:
+                    raise UserError(
+                        f"{path} is a study of version {version}, this xmodal reads {_VERSION}."
+                    )
+                (text,) = connection.execute("SELECT settings FROM study").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise UserError(f"{path} cannot be read as a study: {error}.") from error
+        self.settings = read(Settings, str(path), json.loads(text))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees one state of the study."""
+        with contextlib.closing(_connect(self.path)) as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that no other writer interrupts; undone if there is an error."""
+        with contextlib.closing(_connect(self.path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+
+def create(
+    path: str | os.PathLike,
+    settings: Settings,
+    units: Iterable[Unit],
+    captions: Iterable[Caption],
+    pictures: Iterable[Picture],
+) -> None:
+    """Writes a new study, whole or not at all; units are handed out in their order.
+
+    Raises:
+      UserError: the file exists, has no questions, or cannot be written.
+    """
+    path = pathlib.Path(path)
+    check_new_file(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with contextlib.closing(_connect(temporary)) as connection:
+            connection.executescript(f"BEGIN; {_SCHEMA}")
+            text = json.dumps(dataclasses.asdict(settings))
+            connection.execute("INSERT INTO study VALUES (?)", (text,))
+            connection.executemany(
+                "INSERT INTO captions VALUES (:id, :text, :image)", _rows(captions)
+            )
+            connection.executemany("INSERT INTO images VALUES (:id, :type, :data)", _rows(pictures))
+            number = 0
+            for number, unit in enumerate(units, 1):
+                _insert(connection, number, unit)
+            if not number:
+                raise UserError(f"There is nothing to ask in {path}: no pairs are left.")
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL")
+        # A link refuses to replace a study that another process made meanwhile.
+        os.link(temporary, path)
+    except FileExistsError:
+        raise UserError(f"{path} exists; name another study.") from None
+    except (OSError, sqlite3.OperationalError) as error:
+        raise UserError(f"{path} cannot be written: {error}.") from error
+    finally:
+        for ending in ("", "-wal", "-shm", "-journal"):
+            temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
+
+
+def check_new_file(path: str | os.PathLike) -> None:
+    """Refuses a place where no study can be made.
+
+    Raises:
+      UserError: the file exists, or its folder does not.
+    """
+    path = pathlib.Path(path)
+    if path.exists():
+        raise UserError(f"{path} exists; name another study, or delete it.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} is no folder; make it, or name another study.")
+
+
+def _connect(path: pathlib.Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _rows(items: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    return (vars(item) for item in items)
+
+
+def _insert(connection: sqlite3.Connection, number: int, unit: Unit) -> None:
+    connection.execute(
+        "INSERT INTO units (id, test, stage) VALUES (?, ?, ?)", (number, unit.test, unit.stage)
+    )
+    for place, each in enumerate(unit.questions):
+        pair = KINDS[each.kind].pair(each.kind, each.left, each.right)
+        if each.about is not None:
+            pair = f"{pair}:{each.about}"
+        connection.execute(
+            "INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(number, place, each.kind, each.left, each.right),
+                *(each.about, pair, each.golden, each.note),
+            ),
+        )
