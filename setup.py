@@ -29,7 +29,7 @@ setuptools.setup(
     },
     package_data={
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
-        "xmodal": ["py.typed"],
+        "xmodal": ["page.html", "py.typed"],
     },
     install_requires=[
         "absl-py>=2.1,<3",
@@ -43,6 +43,7 @@ setuptools.setup(
         "importlib_resources>=6,<8",
         "h5py>=3.11,<4",
         "jax>=0.10.2,<0.12",
+        "jinja2>=3.1,<4",
         "lazy_loader>=0.4,<1",
         "matplotlib>=3.8,<4",
         "ml_collections>=1.1,<2",

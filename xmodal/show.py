@@ -8,8 +8,6 @@ pictures of the whole split, the caption's own one framed. The page holds all it
 """
 
 import argparse
-import base64
-import html
 import os
 import sys
 from collections.abc import Sequence
@@ -18,24 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmodal.config import UserError
+from xmodal.page import Group, Item, Page, Row, Section
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
     from xmodal.data import EvalSplit
 
 _TOP = 5
-_STYLE = """
-body { font: 15px/1.5 sans-serif; max-width: 62em; margin: 2em auto; color: #222 }
-section { border-top: 1px solid #ddd; padding: 1em 0 }
-h2 { font-size: 1em; margin: 0 0 .5em } h3 { font-size: .85em; margin: .8em 0 .2em; color: #666 }
-img { height: 120px; margin: 0 6px 0 0; border: 4px solid transparent }
-img.own { border-color: #2e7d32 }
-span { padding: 2px 3px; border-radius: 3px }
-"""
 
 
-def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: int = 0) -> str:
-    """Returns the page as HTML.
+def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: int = 0) -> Page:
+    """Returns the page.
 
     Args:
       models: with a text side; those without an image side show no pictures.
@@ -47,39 +38,23 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     captions = len(split.caption_ids)
     rows = np.sort(generator.choice(captions, min(count, captions), replace=False))
     texts = [split.caption_texts[row] for row in rows]
-    parts: list[list[str]] = [[] for _ in rows]
+    shown: list[list[Row]] = [[] for _ in rows]
     for model in models:
-        attention = _attention(model, texts)
-        best = _find_best(model, texts, split)
+        attention, best = _attention(model, texts), _find_best(model, texts, split)
         for number, row in enumerate(rows):
-            parts[number].append(f"<h3>{html.escape(model.name)}</h3>")
+            title = model.name
             if attention is not None:
-                parts[number].append(f"<p>{shade(attention[number])}</p>")
+                shown[number].append(Row([Item(words=attention[number])], title))
+                title = ""
             if best is not None:
                 own = int(split.caption_rows[row])
-                parts[number].append(_show(split.pictures(best[number]), best[number] == own))
-    sections = [
-        f"<section><h2>{html.escape(text)}</h2>\n{''.join(part)}\n</section>"
-        for text, part in zip(texts, parts, strict=True)
-    ]
-    title = html.escape(f"{split.name}, {split.split} split")
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n'
-        f"<style>{_STYLE}</style>\n<h1>{title}</h1>\n<p>Words: weights of the attention. Pictures: "
-        f"the top {_TOP} of {len(split.image_ids):,}, the caption's own one framed.</p>\n"
-        + "\n".join(sections)
-        + "</html>\n"
+                shown[number].append(Row(_show(split, best[number], own), title))
+    sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
+    note = (
+        f"Words are shaded by the weights of the attention. Pictures are the top {_TOP} of "
+        f"{len(split.image_ids):,}, the caption's own one framed."
     )
-
-
-def shade(words: Sequence[tuple[str, float]]) -> str:
-    """Returns words as HTML, each with its weight and shaded by it; the heaviest one is darkest."""
-    most = max((weight for _, weight in words), default=0.0) or 1.0
-    return " ".join(
-        f'<span style="background: rgba(47, 111, 171, {0.8 * weight / most:.2f})" '
-        f'title="{weight:.3f}">{html.escape(word)}</span>'
-        for word, weight in words
-    )
+    return Page(f"{split.name}, {split.split} split", [Group("", sections)], [note])
 
 
 def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:
@@ -89,23 +64,29 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
         return None
 
 
-def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> np.ndarray | None:
-    """Positions of the best images of every text, int [N, 5]."""
+def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
+    """Positions of the best images of every text."""
+    from xmodal.search.index import Index
+
     if "image" not in model.sides or "image" not in split.sides:
         return None
-    images = model.embed_images(split.pictures(np.arange(len(split.image_ids))).tolist())
-    scores = model.similarity(model.embed_texts(texts), images)
-    return np.argsort(-scores, axis=1, kind="stable")[:, :_TOP]
+    pictures = split.pictures(np.arange(len(split.image_ids))).tolist()
+    index = Index.build(model, images=pictures, method="exact")
+    found = index.query_vectors(model.embed_texts(texts), "caption", top=_TOP)
+    return [[hit.row for hit in hits] for hits in found]
 
 
-def _show(pictures: np.ndarray, is_own: np.ndarray) -> str:
-    found = []
-    for picture, own in zip(pictures, is_own, strict=True):
-        kind = "png" if picture.startswith(b"\x89PNG") else "jpeg"
-        data = base64.b64encode(picture).decode()
-        mark = ' class="own"' if own else ""
-        found.append(f'<img{mark} src="data:image/{kind};base64,{data}">')
-    return f"<div>{''.join(found)}</div>"
+def _show(split: "EvalSplit", best: Sequence[int], own: int) -> list[Item]:
+    pictures = split.pictures(np.asarray(best))
+    return [
+        Item(
+            picture=picture,
+            alt=f"image {split.image_ids[place]}",
+            notes=[f"{rank}"],
+            mark="own" if place == own else "",
+        )
+        for rank, (place, picture) in enumerate(zip(best, pictures, strict=True), start=1)
+    ]
 
 
 def main() -> None:
@@ -132,7 +113,7 @@ def main() -> None:
         config = checkpoints.load_run(names[0])
         split = data.eval_split(config.data.to_dict(), split=args.split)
         page = make_page([load(each) for each in names], split, args.count, args.seed)
-        write_files(folder or ".", {name: page})
+        write_files(folder or ".", {name: page.to_html()})
     except UserError as error:
         sys.exit(f"Error: {error}")
     print(f"{args.output}: {min(args.count, len(split.caption_ids))} captions")

@@ -15,7 +15,7 @@ from tests.api.converted_models import MODELS, save_converted
 from tests.api.tiny_dual_encoder import make_texts, save_run
 from xmodal.models.encoders import efficientnet
 from xmodal.search import __main__ as command
-from xmodal.search import page
+from xmodal.search import formats
 from xmodal.search.index import Hit
 
 
@@ -188,7 +188,7 @@ def test_mistakes_on_the_command_line(arguments, message, search, tmp_path, monk
 def test_the_page_holds_its_pictures():
     pictures = [PIL.Image.fromarray(np.full((300, 900, 3), shade, np.uint8)) for shade in (10, 200)]
     hits = [Hit(1, 1, "<b>.png", 0.75), Hit(2, 0, "other.png", 0.5)]
-    text = page.as_page("a & b", hits, lambda hit: pictures[hit.row], pictures[0])
+    text = formats.as_page("a & b", hits, lambda hit: pictures[hit.row], pictures[0])
     assert "<h1>a &amp; b</h1>" in text
     assert "&lt;b&gt;.png" in text
     assert not re.search(r"https?:|<script|<link", text)
@@ -196,7 +196,7 @@ def test_the_page_holds_its_pictures():
     shades = []
     for each in encoded:
         image = PIL.Image.open(io.BytesIO(base64.b64decode(each)))
-        assert image.size == (240, 80)
+        assert image.size == (320, 107)
         shades.append(np.asarray(image).mean().round())
     assert shades == [10, 200, 10]
 
@@ -251,4 +251,4 @@ def test_the_items_of_a_dataset(of_pixels, few_shapes, search, tmp_path):
     search("query", f"--index={index}", "a", "--top=2", "--format=html", f"--output={page_file}")
     text = page_file.read_text()
     assert text.count("data:image/jpeg") == 2
-    assert text.count("crisscrossed_shapes test") == 2
+    assert text.count('<p class="text">crisscrossed_shapes test') == 2

@@ -80,8 +80,8 @@ def _describe(gallery: Gallery) -> str:
 
 def _query(args: argparse.Namespace) -> None:
     from xmodal.api.loading import load
+    from xmodal.search import formats
     from xmodal.search import items as items_lib
-    from xmodal.search import page
 
     if (args.text is None) == (args.image is None):
         raise UserError("Give a text or --image to search by, one of them.")
@@ -99,9 +99,9 @@ def _query(args: argparse.Namespace) -> None:
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     if args.format == "html":
         shown = _Pictures(index.galleries[find], find)
-        text = page.as_page(query, hits, shown, asked)
+        text = formats.as_page(query, hits, shown, asked)
     else:
-        text = page.as_table(hits) if args.format == "table" else page.as_json(query, hits)
+        text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
     if args.output:
         with replacing(args.output) as file:
             file.write(text.encode())

@@ -1,0 +1,120 @@
+"""A page of everything: what is in it, and how it looks and works in a browser."""
+
+import base64
+import html
+import io
+import itertools
+import re
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tests.browser import SIZES, check_accessibility, check_layout, open_page
+from xmodal.page import Group, Item, Page, Row, Section, to_data_uri
+
+EVIL = """<script>alert(1)</script> & "quotes" 'too'"""
+
+
+def make_picture(width=60, height=40, shade=100, kind="PNG"):
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (width, height), (shade, 80, 40)).save(file, kind)
+    return file.getvalue()
+
+
+def make_page():
+    items = [
+        Item(f"caption {n} {'long ' * n}", make_picture(60 + n, 40, 20 * n), f"image {n}",
+             notes=[f"{n}", "0.5"], mark="own" if n == 2 else "")
+        for n in range(7)
+    ]  # fmt: skip
+    words = Item(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0), *[("word", 0.1)] * 30])
+    rows = [Row(items, "found"), Row([words], "words")]
+    sections = [Section(EVIL, rows, Item("text", items[0].picture, "q"))] * 3
+    groups = [Group("First", sections, "On it."), Group("Second", sections[:1])]
+    return Page("A page <of> tests", groups, ["A note."])
+
+
+def test_text_is_escaped_everywhere():
+    item = Item(EVIL, make_picture(), EVIL, [(EVIL, 1.0)], [EVIL], EVIL)
+    plain = Item(EVIL, notes=[EVIL])
+    rows = [Row([item, plain], EVIL)]
+    text = Page(EVIL, [Group(EVIL, [Section(EVIL, rows, item)], EVIL)], [EVIL]).to_html()
+    assert EVIL not in text
+    assert "<script" not in text
+    assert html.unescape(text).count(EVIL) > 10
+    assert not re.search(r"https?:|<link|@import|url\(", text)
+
+
+def test_words_are_shaded_by_their_weight():
+    item = Item(words=[("a", 0.25), ("<b>", 0.5), ("&", 0.0)])
+    text = Page("t", [Group("", [Section("s", [Row([item])])])]).to_html()
+    shades = re.findall(r'--share: ([\d.]+)" title="([\d.]+)">([^<]+)<', text)
+    expected = ["0.50 0.250 a", "1.00 0.500 &lt;b&gt;", "0.00 0.000 &amp;"]
+    assert [" ".join(each) for each in shades] == expected
+
+
+@pytest.mark.parametrize(
+    ("picture", "kind", "size"),
+    [
+        (make_picture(320, 20), "png", (320, 20)),
+        (make_picture(300, 20, kind="JPEG"), "jpeg", (300, 20)),
+        (make_picture(960, 480), "jpeg", (320, 160)),
+        (make_picture(30, 20, kind="BMP"), "jpeg", (30, 20)),
+        (PIL.Image.new("RGBA", (30, 20)), "jpeg", (30, 20)),
+        (PIL.Image.new("L", (20, 640)), "jpeg", (10, 320)),
+    ],
+)
+def test_pictures_are_kept_or_made_small(picture, kind, size):
+    head, _, data = to_data_uri(picture).partition(",")
+    assert head == f"data:image/{kind};base64"
+    content = base64.b64decode(data)
+    assert PIL.Image.open(io.BytesIO(content)).size == size
+    if isinstance(picture, bytes) and kind == "png":
+        assert content == picture
+
+
+@pytest.mark.parametrize(("size", "scheme"), list(itertools.product(SIZES, ("light", "dark"))))
+def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(make_page().to_html(), encoding="utf-8")
+    with open_page(chromium, path, size=size, scheme=scheme) as page:
+        check_layout(page)
+        check_accessibility(page)
+        assert page.locator("img").count() == 4 * 8
+        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        shades = [int(shade) for shade in re.findall(r"\d+", back)]
+        assert np.mean(shades) < 60 if scheme == "dark" else np.mean(shades) > 200
+        # A second item in a row shows the window's width: a phone has two, a desktop more.
+        tops = page.eval_on_selector_all(
+            "#g1-1 ol:first-of-type > li", "x => x.map(e => e.offsetTop)"
+        )
+        assert tops.count(tops[0]) == 2 if size == "phone" else tops.count(tops[0]) > 4
+
+
+def test_works_by_keyboard(chromium, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(make_page().to_html(), encoding="utf-8")
+    focused = "document.activeElement.textContent.trim()"
+    with open_page(chromium, path) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "Skip to the content"
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+        assert page.locator(".skip").bounding_box()["x"] >= 0
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "First"
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**#g2")
+        top = page.locator("#g2").bounding_box()["y"]
+        assert -1 <= top < SIZES["desktop"][1]
+        page.goto(f"file://{path}#content")
+        for number in (2, 3):
+            page.keyboard.press("Tab")
+            assert page.evaluate(focused) == "Next"
+            page.keyboard.press("Enter")
+            page.wait_for_url(f"**#g1-{number}")
+            assert page.evaluate("document.activeElement.id") == f"g1-{number}"
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "Previous"

@@ -1,0 +1,126 @@
+"""HTML pages in one file: sections of pictures and texts, readable by everybody without a server.
+
+A page loads nothing and runs no script, so it may be mailed and opened offline. Its colors follow
+the reader's scheme, light or dark, and its links go from section to section by keyboard.
+"""
+
+import base64
+import dataclasses
+import functools
+import io
+from collections.abc import Sequence
+
+import jinja2
+import PIL.Image
+
+Picture = bytes | PIL.Image.Image
+
+_SIDE = 320  # pixels; larger pictures are shrunk
+_SHOWN = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A picture, a text, or both.
+
+    Attributes:
+      text: shown as it is, whatever characters it has.
+      picture: an encoded file, or a picture of PIL.
+      alt: describes the picture to those who do not see it.
+      words: in place of `text`, words with weights, by which they are shaded.
+      notes: short facts under it.
+      mark: a word in a colored frame, such as "own"; "" for no frame.
+    """
+
+    text: str = ""
+    picture: Picture | None = None
+    alt: str = ""
+    words: Sequence[tuple[str, float]] = ()
+    notes: Sequence[str] = ()
+    mark: str = ""
+
+    @property
+    def shades(self) -> list[tuple[str, float, float]]:
+        """Words, their weights, and their shares of the largest weight."""
+        most = max((weight for _, weight in self.words), default=0.0) or 1.0
+        return [(word, weight, weight / most) for word, weight in self.words]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Items in their order, under a title."""
+
+    items: Sequence[Item]
+    title: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A query and the rows of items that belong to it.
+
+    Attributes:
+      title: heads the section, and names it in links.
+      query: shown first, larger than other items.
+      rows: of items.
+    """
+
+    title: str
+    rows: Sequence[Row]
+    query: Item | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Sections under a title and a sentence on what they have in common."""
+
+    title: str
+    sections: Sequence[Section]
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A whole page.
+
+    Attributes:
+      title: of the page.
+      groups: of sections; groups without a title stand for themselves alone.
+      notes: paragraphs under the title.
+    """
+
+    title: str
+    groups: Sequence[Group]
+    notes: Sequence[str] = ()
+
+    def to_html(self) -> str:
+        """Returns the page in HTML, with its pictures in it."""
+        return _template().render(page=self)
+
+
+def to_data_uri(picture: Picture) -> str:
+    """Returns a picture as a URI that holds it, as it is or shrunk to 320 pixels.
+
+    Raises:
+      PIL.UnidentifiedImageError: the bytes are no picture.
+    """
+    opened = PIL.Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
+    kind = _SHOWN.get(opened.format or "", "")
+    if not (isinstance(picture, bytes) and kind and max(opened.size) <= _SIDE):
+        small, file, kind = opened.convert("RGB"), io.BytesIO(), _SHOWN["JPEG"]
+        small.thumbnail((_SIDE, _SIDE))
+        small.save(file, "JPEG", quality=85)
+        picture = file.getvalue()
+    return f"data:{kind};base64,{base64.b64encode(picture).decode()}"
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("xmodal", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["data_uri"] = to_data_uri
+    return environment.get_template("page.html")
