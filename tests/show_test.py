@@ -4,7 +4,6 @@ import base64
 import re
 import sys
 
-import jax
 import numpy as np
 import pytest
 
@@ -19,7 +18,6 @@ from xmodal.training import loop
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, few_shapes):
     """CMCA after two steps."""
-    jax.config.update("jax_disable_most_optimizations", True)
     config = cmcm_clue.get_config("quick,cmca")
     config.total_steps, config.batch_size, config.log_every = 2, 16, 1
     config.data.data_dir = few_shapes
@@ -27,8 +25,7 @@ def run(tmp_path_factory, few_shapes):
     config.evals.pools.every = 2
     folder = str(tmp_path_factory.mktemp("runs") / config.name)
     loop.train(config, folder)
-    yield folder
-    jax.config.update("jax_disable_most_optimizations", False)
+    return folder
 
 
 def test_models_without_attention_say_so():
