@@ -30,6 +30,7 @@ setuptools.setup(
     package_data={
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
         "xmodal": ["page.html", "py.typed"],
+        "xmodal.annotate": ["templates/*.html", "static/*"],
     },
     install_requires=[
         "absl-py>=2.1,<3",
@@ -71,6 +72,12 @@ setuptools.setup(
         "sweep": ["optuna>=4,<6"],
         # Approximate search of `python -m xmodal.search`.
         "search": ["faiss-cpu>=1.9,<2"],
+        # Pages of `python -m xmodal.annotate`, and the agreement of raters.
+        "annotate": [
+            "krippendorff>=0.8,<1",
+            "starlette>=0.40,<2",
+            "uvicorn>=0.30,<1",
+        ],
         # Region features in LMDB.
         "lmdb": ["lmdb>=1.4,<3"],
         # CMCM's baseline of words alone, `python -m xmodal.analysis.caption_relations`.
@@ -85,6 +92,7 @@ setuptools.setup(
             "faiss-cpu>=1.9,<2",
             "gensim>=4.4,<5",
             "import-linter>=2.1,<3",
+            "krippendorff>=0.8,<1",
             "lmdb>=1.4,<3",
             "mypy>=1.18,<3",
             "optuna>=4,<6",
@@ -93,6 +101,8 @@ setuptools.setup(
             "pytest-xdist>=3.6,<4",
             "ruff>=0.15,<0.18",
             "scikit-learn>=1.5,<2",
+            "starlette>=0.40,<2",
+            "uvicorn>=0.30,<1",
         ],
         # Reference implementations and a real sentence encoder, for tests that compare with them;
         # without it those tests are skipped. Large: it brings torch.

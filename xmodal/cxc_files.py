@@ -1,12 +1,13 @@
 """The released rating files of Crisscrossed Captions, `{sts,sis,sits}_{val,test}.csv`.
 
 A leaf of the package: training reads them beside a dataset, the evaluation binary beside saved
-embeddings.
+embeddings; annotation writes files of this layout.
 """
 
 import csv
 import io
 import re
+from collections.abc import Mapping
 
 import numpy as np
 from etils import epath
@@ -95,6 +96,23 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
                 ) from error
     dtypes = {"left_ids": np.int32, "right_ids": np.int32, "scores": np.float32, "methods": str}
     return {key: np.asarray(column, dtypes[key]) for key, column in columns.items()}
+
+
+def format_cxc_file(task: str, columns: Mapping[str, np.ndarray]) -> str:
+    """Returns the content of a file in the released layout.
+
+    Args:
+      task: `sts`, `sis` or `sits`.
+      columns: `left_ids`, `right_ids`, `scores` and `methods`, [P] each. Scores are rounded to two
+        decimals, as in the released files.
+    """
+    names = ["COCO_val2014:sentid:{}" if "caption" in side else "COCO_val2014_{:012d}.jpg"
+             for side in _COLUMNS[task]]  # fmt: skip
+    lines = [",".join([*_COLUMNS[task], "agg_score", "sampling_method"])]
+    rows = (columns[name].tolist() for name in ("left_ids", "right_ids", "scores", "methods"))
+    for left, right, score, method in zip(*rows, strict=True):
+        lines.append(f"{names[0].format(left)},{names[1].format(right)},{round(score, 2)},{method}")
+    return "\n".join([*lines, ""])
 
 
 def _coco_id(name: str) -> int:

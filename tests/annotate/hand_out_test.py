@@ -138,9 +138,9 @@ def test_progress_and_a_limit_of_units(tmp_path):
 
 def test_models_change_sides_and_answers_are_about_the_first_one(tmp_path):
     units = [Unit((Question("preference", 1, 2, about=10, note="Story"),))]
-    study = make_study(tmp_path / "study", units, raters_per_item=40, kind="preference")
+    study = make_study(tmp_path / "study", units, raters_per_item=20, kind="preference")
     hand_out, sides = HandOut(study), collections.Counter()
-    for rater in raters(study, 40):
+    for rater in raters(study, 20):
         place = hand_out.next(rater)
         page = hand_out.page(rater, place)
         left = page.question.left
@@ -150,7 +150,7 @@ def test_models_change_sides_and_answers_are_about_the_first_one(tmp_path):
         assert hand_out.page(rater, place).answer == "left"
         assert stored(study)[1, 0, rater.id] == ("better" if left == 1 else "worse")
     assert set(sides) == {1, 2}
-    assert min(sides.values()) > 5
+    assert min(sides.values()) > 1
 
 
 def matches(*golden, test=False):

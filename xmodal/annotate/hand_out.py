@@ -6,6 +6,7 @@ An unfinished one whose lease has ended may go to somebody else, and the answers
 
 import dataclasses
 import enum
+import math
 import secrets
 import sqlite3
 import time
@@ -34,7 +35,7 @@ WHERE NOT u.test AND u.done < :need
     WHERE q.unit = u.id AND q.golden IS NULL AND old.golden IS NULL AND a.rater = :rater
   )
   {room}
-ORDER BY u.stage, u.done DESC, u.id LIMIT 1
+ORDER BY u.stage, u.done DESC, u.position, u.id LIMIT 1
 """
 _ROOM = """AND u.done + (
     SELECT count(*) FROM assignments a
@@ -116,7 +117,8 @@ class HandOut:
                 "1 FROM answers a WHERE (a.unit, a.number, a.rater) = (q.unit, q.number, :rater))",
                 {"unit": unit, "rater": rater.id},
             ).fetchone()
-            self._renew(connection, rater, unit)
+            # A lease that runs is left to the page, so that a look costs no write.
+            self._renew(connection, rater, unit, until=self._clock())
             return Place(unit, number)
 
     def page(self, rater: Rater, place: Place) -> Page:
@@ -238,11 +240,15 @@ class HandOut:
         ):
             raise NotYoursError("Only your last answer can be changed.")
 
-    def _renew(self, connection: sqlite3.Connection, rater: Rater, unit: int) -> None:
+    def _renew(
+        self, connection: sqlite3.Connection, rater: Rater, unit: int, until: float = math.inf
+    ) -> None:
+        """Starts a lease anew if it ends by `until`."""
         now = self._clock()
         connection.execute(
-            "UPDATE assignments SET expires = ?, shown = ? WHERE (unit, rater) = (?, ?)",
-            (now + 60 * self._settings.lease_minutes, now, unit, rater.id),
+            "UPDATE assignments SET expires = ?, shown = ? "
+            "WHERE (unit, rater) = (?, ?) AND expires <= ?",
+            (now + 60 * self._settings.lease_minutes, now, unit, rater.id, until),
         )
 
     def _judge(self, connection: sqlite3.Connection, rater: Rater, unit: int, before: str) -> None:

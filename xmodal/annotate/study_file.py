@@ -31,6 +31,7 @@ CREATE TABLE units (
   id INTEGER PRIMARY KEY,
   test INTEGER NOT NULL,
   stage INTEGER NOT NULL,
+  position INTEGER NOT NULL,
   done INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE questions (
@@ -72,7 +73,7 @@ CREATE TABLE answers (
   FOREIGN KEY (unit, number) REFERENCES questions,
   FOREIGN KEY (unit, rater) REFERENCES assignments
 );
-CREATE INDEX units_by_progress ON units (test, stage, done DESC, id);
+CREATE INDEX units_by_progress ON units (test, stage, done DESC, position);
 CREATE INDEX questions_by_pair ON questions (pair);
 CREATE INDEX assignments_of_rater ON assignments (rater, state);
 CREATE INDEX answers_of_rater ON answers (rater, at);
@@ -139,11 +140,13 @@ class Unit:
       questions: in the order in which they are asked.
       test: whether it decides if a rater takes part; every rater gets it before all others.
       stage: units of a lower one are handed out first.
+      position: order within a stage, for units that equally many raters have done.
     """
 
     questions: tuple[Question, ...]
     test: bool = False
     stage: int = 0
+    position: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,7 +234,7 @@ def create(
     captions: Iterable[Caption],
     pictures: Iterable[Picture],
 ) -> None:
-    """Writes a new study, whole or not at all; units are handed out in their order.
+    """Writes a new study, whole or not at all; units get their numbers in the given order.
 
     Raises:
       UserError: the file exists, has no questions, or cannot be written.
@@ -293,7 +296,8 @@ def _rows(items: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 
 def _insert(connection: sqlite3.Connection, number: int, unit: Unit) -> None:
     connection.execute(
-        "INSERT INTO units (id, test, stage) VALUES (?, ?, ?)", (number, unit.test, unit.stage)
+        "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
+        (number, unit.test, unit.stage, unit.position),
     )
     for place, each in enumerate(unit.questions):
         pair = KINDS[each.kind].pair(each.kind, each.left, each.right)

@@ -1,0 +1,103 @@
+"""The answers of a study, for its aggregation."""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from xmodal.annotate.study_file import StudyFile
+
+_Key = TypeVar("_Key", bound=Hashable)
+# States of a unit whose answers count, once as many raters as it needs have finished it.
+_COUNTED = ("finished", "accepted")
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One answer of one rater.
+
+    Attributes:
+      unit: id of the unit.
+      number: of the question in it.
+      rater: name of the rater.
+      kind: key of `KINDS`.
+      left: id of the left item; of a preference study, the picture of the first model.
+      right: id of the right one.
+      about: id of the caption above them, or None.
+      golden: the known answer, or None.
+      note: of the question.
+      value: the answer: a number such as "3.5", or a word.
+      seconds: from the last look at the page to the first answer.
+      swapped: whether the right item stood on the left.
+      state: of the unit: `open`, `finished`, `check`, `accepted` or `rejected`.
+      test: whether the unit is the qualification.
+      complete: whether as many raters as it needs have finished the unit.
+    """
+
+    unit: int
+    number: int
+    rater: str
+    kind: str
+    left: int
+    right: int
+    about: int | None
+    golden: str | None
+    note: str
+    value: str
+    seconds: float
+    swapped: bool
+    state: str
+    test: bool
+    complete: bool
+
+    @property
+    def counts(self) -> bool:
+        """Whether labels are made of the answer."""
+        return self.complete and self.state in _COUNTED and not (self.test or self.golden)
+
+
+def read_answers(study: StudyFile) -> list[Answer]:
+    """Returns all answers, in the order of the questions and raters."""
+    with study.reading() as connection:
+        rows = connection.execute(
+            "SELECT a.unit, a.number, r.name AS rater, q.kind, q.left_id AS left, "
+            'q.right_id AS "right", q.about, q.golden, q.note, a.value, a.seconds, s.swapped, '
+            "s.state, u.test, u.done - (SELECT count(*) FROM assignments c WHERE c.unit = u.id AND "
+            "c.state = 'check') >= :need AS complete "
+            "FROM answers a JOIN questions q ON q.unit = a.unit AND q.number = a.number "
+            "JOIN units u ON u.id = a.unit JOIN raters r ON r.id = a.rater "
+            "JOIN assignments s ON s.unit = a.unit AND s.rater = a.rater "
+            "ORDER BY a.unit, a.number, r.id",
+            {"need": study.settings.raters_per_item},
+        ).fetchall()
+    flags = ("swapped", "test", "complete")
+    return [Answer(**{**dict(row), **{name: bool(row[name]) for name in flags}}) for row in rows]
+
+
+def group(answers: Iterable[Answer], key: Callable[[Answer], _Key]) -> dict[_Key, list[Answer]]:
+    """Returns answers by a key, in their order."""
+    groups: dict[_Key, list[Answer]] = {}
+    for answer in answers:
+        groups.setdefault(key(answer), []).append(answer)
+    return groups
+
+
+def question_of(answer: Answer) -> tuple[int, int]:
+    """Returns what identifies the question of an answer."""
+    return answer.unit, answer.number
+
+
+def format_table_file(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns the content of a CSV file."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def format_answers(answers: Iterable[Answer]) -> str:
+    """Returns all answers as a CSV file."""
+    names = [field.name for field in dataclasses.fields(Answer)]
+    return format_table_file(names, ([getattr(a, name) for name in names] for a in answers))

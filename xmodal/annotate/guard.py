@@ -1,0 +1,79 @@
+"""What every request has to pass, and every response carries."""
+
+import urllib.parse
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LONGEST_BODY = 4096  # bytes; an answer has a few dozen
+_SAFE = ("GET", "HEAD")
+_HEADERS = {
+    # Everything comes from here; texts of a study can be neither scripts nor styles.
+    "content-security-policy": (
+        "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "cross-origin-resource-policy": "same-origin",
+    # A link with a token stays within the study. With `no-referrer`, browsers would hide the
+    # origin of a form, which is checked here.
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+
+
+class Guard:
+    """Refuses posts from other sites and long bodies, and adds headers to every response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wraps an ASGI application."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        app: ASGIApp = self._app
+        if scope["method"] not in _SAFE:
+            if not _is_from_here(Headers(scope=scope)):
+                app = PlainTextResponse("This form belongs to another site.", 403)
+            elif (body := await _read(receive)) is None:
+                app = PlainTextResponse(f"More than {LONGEST_BODY} bytes.", 413)
+            else:
+                receive = _replay(body)
+        await app(scope, receive, send_with_headers)
+
+
+def _is_from_here(headers: Headers) -> bool:
+    """Whether a form was on a page of this server; every browser names the origin of a form."""
+    origin = urllib.parse.urlsplit(headers.get("origin", ""))
+    return bool(origin.netloc) and origin.netloc == headers.get("host")
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The body of a request, None if it is too long."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > LONGEST_BODY:
+            return None
+    return body
+
+
+def _replay(body: bytes) -> Receive:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive

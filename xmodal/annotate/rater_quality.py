@@ -1,0 +1,113 @@
+"""How far raters agree with each other and with golden pairs."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import krippendorff
+import numpy as np
+
+from xmodal.annotate.collected import Answer, format_table_file, group, question_of
+from xmodal.annotate.golden import POSITIVE, is_right
+from xmodal.annotate.questions import KINDS
+
+# Answers of choices as numbers; those of `match` are in order.
+_NUMBERS = {"no": 0, "weak_no": 1, "weak_yes": 2, "yes": 3}
+_NUMBERS |= {"worse": 0, "better": 1, "both_good": 2, "both_bad": 3}
+_Level = Literal["nominal", "ordinal", "interval"]
+_LEVELS: Mapping[str, _Level] = {"match": "ordinal", "preference": "nominal"}
+_HEADER = (
+    *("rater", "answers", "median_seconds", "golden", "golden_right"),
+    *("units_to_check", "units_rejected", "agreement"),
+)
+
+
+def compute_alphas(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
+    """Returns Krippendorff's alpha of every kind of question.
+
+    Golden pairs, the qualification and rejected units are left out.
+
+    Returns:
+      Kind -> level of measurement -> alpha, NaN where no question has two answers, or all answers
+      are the same. Sliders are `interval`; the four answers about a match are `ordinal`, and
+      `nominal` as yes and no.
+    """
+    asked = [a for a in answers if not a.golden and not a.test and a.state != "rejected"]
+    found: dict[str, dict[str, float]] = {}
+    for kind, of_kind in group(asked, lambda answer: answer.kind).items():
+        level = _LEVELS.get(kind, "interval")
+        found[kind] = {level: _alpha(_matrix(of_kind), level)}
+        if kind == "match":
+            yes = _matrix(of_kind)
+            yes[~np.isnan(yes)] = yes[~np.isnan(yes)] >= _NUMBERS["weak_yes"]
+            found[kind]["nominal"] = _alpha(yes, "nominal")
+    return found
+
+
+def quality_file(answers: Sequence[Answer]) -> str:
+    """Returns a CSV file with a row per rater.
+
+    `golden_right` is the share of golden pairs with a right answer. `agreement` is, of sliders, the
+    correlation with the mean of the others; of choices, the share of answers that most of the
+    others give, too (of matches, as yes or no). It is empty where nobody answered the same.
+    """
+    by_question = group((a for a in answers if not a.golden and not a.test), question_of)
+    rows = []
+    for rater, own in group(answers, lambda answer: answer.rater).items():
+        golden = [is_right(a.golden, a.value) for a in own if a.golden]
+        states = [*{a.unit: a.state for a in own}.values()]
+        rows.append(
+            [
+                *(rater, len(own), f"{statistics.median(a.seconds for a in own):.1f}"),
+                *(len(golden), f"{np.mean(golden):.3f}" if golden else ""),
+                *(states.count("check"), states.count("rejected")),
+                _agreement(rater, by_question),
+            ]
+        )
+    return format_table_file(_HEADER, rows)
+
+
+def number(answer: Answer) -> float:
+    """Returns an answer as a number."""
+    return float(_NUMBERS[answer.value] if KINDS[answer.kind].answers else answer.value)
+
+
+def _matrix(answers: Sequence[Answer]) -> np.ndarray:
+    """Numbers [raters, questions], NaN for none."""
+    raters = {name: row for row, name in enumerate(dict.fromkeys(a.rater for a in answers))}
+    columns = {each: at for at, each in enumerate(dict.fromkeys(map(question_of, answers)))}
+    matrix = np.full((len(raters), len(columns)), np.nan)
+    for answer in answers:
+        matrix[raters[answer.rater], columns[question_of(answer)]] = number(answer)
+    return matrix
+
+
+def _alpha(matrix: np.ndarray, level: _Level) -> float:
+    paired = matrix[:, (~np.isnan(matrix)).sum(axis=0) > 1]
+    if not paired.size or np.nanmin(paired) == np.nanmax(paired):
+        return float("nan")
+    return float(krippendorff.alpha(reliability_data=paired, level_of_measurement=level))
+
+
+def _agreement(rater: str, by_question: Mapping[tuple[int, int], list[Answer]]) -> str:
+    own, others = [], []
+    choices = False
+    for answers in by_question.values():
+        rest = [_comparable(a) for a in answers if a.rater != rater]
+        mine = [_comparable(a) for a in answers if a.rater == rater]
+        if not mine or not rest:
+            continue
+        choices = KINDS[answers[0].kind].answers is not None
+        own.append(mine[0])
+        others.append(statistics.mode(rest) if choices else statistics.fmean(rest))
+    if choices:
+        return f"{np.mean(np.equal(own, others)):.3f}"
+    if len(own) < 2 or np.ptp(own) == 0 or np.ptp(others) == 0:
+        return ""
+    return f"{np.corrcoef(own, others)[0, 1]:.3f}"
+
+
+def _comparable(answer: Answer) -> float:
+    if answer.kind == "match":
+        return float(answer.value in POSITIVE)
+    return number(answer)

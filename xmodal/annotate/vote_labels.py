@@ -1,0 +1,27 @@
+"""Answers of a comparison of two models, as `xmodal.analysis.votes` reads them."""
+
+import json
+from collections.abc import Iterable
+
+from xmodal.annotate.collected import Answer, format_table_file
+from xmodal.annotate.study_file import Settings
+
+_NO_GROUP = "none"
+
+
+def vote_file(answers: Iterable[Answer], settings: Settings) -> str:
+    """Returns a CSV file with a row per answer, and per group if captions have several."""
+    header = ["example", "answer", "rater", "left_model"]
+    rows: list[list[object]] = []
+    grouped = False
+    for answer in answers:
+        if not answer.counts:
+            continue
+        left = settings.second if answer.swapped else settings.first
+        row = [answer.about, answer.value, answer.rater, left]
+        grouped |= bool(answer.note)
+        groups = json.loads(answer.note) if answer.note else []
+        rows.extend([*row, each] for each in groups or [_NO_GROUP])
+    if not grouped:
+        return format_table_file(header, (row[:-1] for row in rows))
+    return format_table_file([*header, "group"], rows)
