@@ -100,12 +100,30 @@ def test_hands_config_and_flags_to_the_loop(command, monkeypatch, is_done, exit_
 
     monkeypatch.setattr("xmodal.training.loop.train", train)
     changes = "--allow_changes=optimizer.learning_rate,records"
-    code, _ = command(QUICKSTART + ":t2t", "--config.seed=3", "--dry_run", changes)
+    code, _ = command(QUICKSTART + ":t2t", "--config.seed=3", changes)
     assert code == exit_code
     ((config, workdir), options) = called[0]
     assert config.seed == 3
     assert re.fullmatch(r"runs.quickstart_t2t", workdir)
-    assert options == {
-        "dry_run": True,
-        "allow_changes": ["optimizer.learning_rate", "records"],
-    }
+    assert options == {"allow_changes": ["optimizer.learning_rate", "records"]}
+
+
+def test_a_dry_run_goes_to_the_preflight(command, monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        "xmodal.training.preflight.check", lambda *args, **kwargs: called.append((args, kwargs))
+    )
+    flags = ["--dry_run", "--topology=v3:4x4", "--output=cost.json", "--workdir=there"]
+    assert command(QUICKSTART + ":t2t", "--config.seed=3", *flags)[0] == 0
+    (((config, workdir), options),) = called
+    assert (config.seed, workdir) == (3, "there")
+    assert options == {"topology": "v3:4x4", "output": "cost.json", "allow_changes": []}
+
+
+@pytest.mark.parametrize("flag", ["--topology=v3:4x4", "--output=cost.json"])
+def test_flags_of_a_dry_run_alone(command, flag):
+    code, said = command(QUICKSTART, flag)
+    assert (code, said) == (
+        1,
+        f"\nError: {flag.split('=')[0]} needs --dry_run: nothing is trained for it.",
+    )

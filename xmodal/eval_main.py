@@ -27,14 +27,16 @@ from typing import TYPE_CHECKING
 from absl import flags
 from ml_collections import ConfigDict
 
-from xmodal import binary
+from xmodal import binary, output_flag
 from xmodal.config import UserError
 from xmodal.console import quietly
+from xmodal.output_flag import OUTPUT
 
 if TYPE_CHECKING:
     from xmodal.training.results import Judged
 
 flags.adopt_module_key_flags(binary)  # --config
+flags.adopt_module_key_flags(output_flag)
 RUN = flags.DEFINE_string(
     "run", None, "Folder of the run, as printed by xmodal.main; A,B for the mean of their scores."
 )
@@ -45,9 +47,6 @@ SPLIT = flags.DEFINE_string(
 EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals, by default all.")
 SAVE_EMBEDDINGS = flags.DEFINE_string(
     "save_embeddings", None, "npz file for the embeddings, as --embeddings reads it."
-)
-OUTPUT = flags.DEFINE_string(
-    "output", None, "Folder of the results; by default RUN/SPLIT, of --follow RUN/follow/SPLIT."
 )
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace results of another model in --output.")
 FOLLOW = flags.DEFINE_bool(

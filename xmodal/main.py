@@ -9,12 +9,21 @@ import sys
 
 from absl import flags, logging
 
-from xmodal import binary, training_flags
+from xmodal import binary, output_flag, training_flags
+from xmodal.config import UserError
 from xmodal.console import quietly
+from xmodal.output_flag import OUTPUT
 from xmodal.training_flags import DRY_RUN, WORKDIR
 
 flags.adopt_module_key_flags(binary)
 flags.adopt_module_key_flags(training_flags)
+flags.adopt_module_key_flags(output_flag)
+TOPOLOGY = flags.DEFINE_string(
+    "topology",
+    "",
+    "With --dry_run: compile for a TPU slice that this machine does not have, such as v3:4x4 (the "
+    "paper's 32 cores) or v5e:4x8. Needs the extra tpu.",
+)
 ALLOW_CHANGES = flags.DEFINE_list(
     "allow_changes",
     [],
@@ -47,6 +56,9 @@ def main(argv: list[str]) -> None:
     """Connects the processes and hands over to the loop."""
     del argv
     config = binary.read_config()
+    for flag in (TOPOLOGY, OUTPUT):
+        if flag.value and not DRY_RUN.value:
+            raise UserError(f"--{flag.name} needs --dry_run: nothing is trained for it.")
     # Imported here so that --help and a mistyped flag or file answer at once.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
@@ -58,14 +70,21 @@ def main(argv: list[str]) -> None:
         print(where_to_look(workdir, config))
         return
     with quietly():
-        from xmodal.training import loop  # This takes seconds.
+        from xmodal.training import loop, preflight  # This takes seconds.
 
     use_compilation_cache()
     with processes.connected({"config": config.to_dict(), "--workdir": workdir}):
         logging.info("Workdir: %s", workdir)
-        is_done = loop.train(
-            config, workdir, dry_run=DRY_RUN.value, allow_changes=ALLOW_CHANGES.value
-        )
+        if DRY_RUN.value:
+            preflight.check(
+                config,
+                workdir,
+                topology=TOPOLOGY.value,
+                output=OUTPUT.value or "",
+                allow_changes=ALLOW_CHANGES.value,
+            )
+            return
+        is_done = loop.train(config, workdir, allow_changes=ALLOW_CHANGES.value)
     if not is_done:
         sys.exit(training_flags.STOPPED)
 

@@ -13,6 +13,6 @@ WORKDIR = flags.DEFINE_string(
 DRY_RUN = flags.DEFINE_bool(
     "dry_run",
     False,
-    "Check everything; compile and print parameters, memory and FLOPs, or print the draws of a "
-    "sweep; then stop.",
+    "Check everything, compile, print parameters, memory, FLOPs and the time of a step, and try "
+    "two steps and an evaluation; or print the draws of a sweep; then stop.",
 )

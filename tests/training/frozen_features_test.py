@@ -14,7 +14,7 @@ from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.training import checkpoints, frozen_features, loop, reporting, run, start
+from xmodal.training import checkpoints, frozen_features, loop, preflight, reporting, run, start
 from xmodal.training.evaluation import RunEvaluation
 
 TINY = "tiny_captions"
@@ -294,7 +294,7 @@ def test_features_stand_beside_the_dataset_by_default(config, tiny_data_dir):
 
 
 def test_a_dry_run_computes_no_features(config, tmp_path):
-    loop.train(config, str(tmp_path / "run"), dry_run=True)
+    preflight.check(config, str(tmp_path / "run"))
     assert not (tmp_path / "features").exists()
 
 

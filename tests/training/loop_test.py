@@ -20,6 +20,7 @@ from xmodal.training import (
     checkpoints,
     folder_lock,
     loop,
+    preflight,
     reporting,
     run,
     run_records,
@@ -350,7 +351,7 @@ def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("run", [preflight.check, loop.train])
 @pytest.mark.parametrize(
     ("where", "section"),
     [
@@ -362,20 +363,14 @@ def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     ],
 )
 def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(
-    config, tmp_path, monkeypatch, where, section, dry_run
+    config, tmp_path, monkeypatch, where, section, run
 ):
     config = config.copy_and_resolve_references()
     config.update(section)
     monkeypatch.setattr(loop, "compile_step", lambda *args: pytest.fail("compiled"))
     message = f"'{TINY}/t2t/recal@10' in {where}; known: .*Did you mean '{TINY}/t2t/recall@10'"
     with pytest.raises(UserError, match=message):
-        loop.train(config, str(tmp_path / "run"), dry_run=dry_run)
-
-
-def test_a_dry_run_writes_nothing(config, tmp_path):
-    folder = tmp_path / "run"
-    loop.train(config, str(folder), dry_run=True)
-    assert not folder.exists()
+        run(config, str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,20 @@ class Embedder:
             log_sigma=log_sigma,
         )
 
+    def lower(
+        self, side: str, params: Any, model_state: Any, columns: Mapping[str, jax.ShapeDtypeStruct]
+    ) -> jax.stages.Lowered:
+        """Returns the function that embeds a batch of one side, to be compiled.
+
+        Args:
+          side: "image" or "text".
+          params: arrays or shapes.
+          model_state: the same.
+          columns: shapes and layout of a batch.
+        """
+        field = self._similarity.config.field
+        return self._embed.lower(side, field, params, model_state, columns)
+
     def _make_predictions(
         self, params: Any, vectors: Mapping[str, np.ndarray]
     ) -> dict[str, Predictions]:

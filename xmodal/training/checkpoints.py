@@ -128,17 +128,40 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
     Raises:
       UserError: no such step, or other names or shapes than `state` has.
     """
-    check_step(run_dir, step)
-    sources = {name: _folder(run_dir) / str(step) / name for name in items}
-    if "params" in items:
-        sources["frozen"] = epath.Path(run_dir).absolute() / "frozen"
+    check_fits(run_dir, step, state, items)
+    sources = _sources(run_dir, step, items)
     with ocp.StandardCheckpointer() as checkpointer:
         restored = {}
         for name, tree in _non_empty(state, tuple(sources)).items():
-            _check_fits(checkpointer, sources[name], tree)
             abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
             restored[name] = checkpointer.restore(sources[name], abstract)
     return dataclasses.replace(state, **restored)
+
+
+def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> None:
+    """Refuses a checkpoint whose arrays have other names or shapes; reads no array.
+
+    Args:
+      run_dir: the run that wrote the checkpoint.
+      step: one of `steps(run_dir)`.
+      state: arrays or shapes.
+      items: some of `ITEMS`.
+
+    Raises:
+      UserError: names the first differences.
+    """
+    check_step(run_dir, step)
+    sources = _sources(run_dir, step, items)
+    with ocp.StandardCheckpointer() as checkpointer:
+        for name, tree in _non_empty(state, tuple(sources)).items():
+            _check_fits(checkpointer, sources[name], tree)
+
+
+def _sources(run_dir: str, step: int, items: tuple[str, ...]) -> dict[str, epath.Path]:
+    sources = {name: _folder(run_dir) / str(step) / name for name in items}
+    if "params" in items:
+        sources["frozen"] = epath.Path(run_dir).absolute() / "frozen"
+    return sources
 
 
 def restore_model(

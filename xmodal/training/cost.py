@@ -1,6 +1,67 @@
-"""Memory, FLOPs and traffic of a compiled step, as the compiler counts them."""
+"""Memory, FLOPs, traffic and time of a compiled function, as the compiler counts them."""
+
+import dataclasses
 
 import jax
+
+from xmodal.training.accelerators import Accelerator
+from xmodal.training.collectives import Collectives, count_collectives
+
+_GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """One call of a compiled function, on one device.
+
+    Attributes:
+      argument_bytes: of state, parameters and batch.
+      temporary_bytes: of intermediate values.
+      output_bytes: of results that do not reuse the memory of arguments.
+      flops: 0 where the compiler does not count them.
+      moved_bytes: read and written by all operations; 0 where the compiler does not count them.
+      collectives: by kind.
+      compiler_seconds: the compiler's own estimate of the time; None where it has none.
+    """
+
+    argument_bytes: int
+    temporary_bytes: int
+    output_bytes: int
+    flops: float
+    moved_bytes: float
+    collectives: dict[str, Collectives]
+    compiler_seconds: float | None
+
+    @property
+    def peak_bytes(self) -> int:
+        """Arguments, temporaries and results together."""
+        return self.argument_bytes + self.temporary_bytes + self.output_bytes
+
+    def estimate_seconds(self, accelerator: Accelerator | None) -> float | None:
+        """Returns the compiler's estimate, else the time that products or traffic take at least."""
+        if self.compiler_seconds is not None or accelerator is None:
+            return self.compiler_seconds
+        products = self.flops / (accelerator.tflops * 1e12)
+        return max(products, self.moved_bytes / (accelerator.bandwidth * 1e9)) or None
+
+
+def measure(compiled: jax.stages.Compiled) -> Cost:
+    """Returns the cost of one call."""
+    memory, counted = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    seconds = counted.get("optimal_seconds", 0.0)
+    return Cost(
+        argument_bytes=getattr(memory, "argument_size_in_bytes", 0),
+        temporary_bytes=getattr(memory, "temp_size_in_bytes", 0),
+        output_bytes=max(
+            getattr(memory, "output_size_in_bytes", 0) - getattr(memory, "alias_size_in_bytes", 0),
+            0,
+        ),
+        flops=float(counted.get("flops", 0.0)),
+        moved_bytes=float(counted.get("bytes accessed", 0.0)),
+        collectives=count_collectives(compiled.as_text() or ""),
+        # Compilers for CPUs and GPUs give none, or a negative number.
+        compiler_seconds=float(seconds) if seconds > 0 else None,
+    )
 
 
 def count_flops(compiled: jax.stages.Compiled) -> float:
@@ -15,7 +76,7 @@ def describe(compiled: jax.stages.Compiled) -> str:
         return "This backend gives no memory analysis."
     traffic = (compiled.cost_analysis() or {}).get("bytes accessed", 0.0)
     return (
-        f"One step per device: {memory.argument_size_in_bytes / 2**30:.2f} GiB of state and batch, "
-        f"{memory.temp_size_in_bytes / 2**30:.2f} GiB of temporaries, "
+        f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "
+        f"{memory.temp_size_in_bytes / _GIB:.2f} GiB of temporaries, "
         f"{count_flops(compiled) / 1e9:.1f} GFLOP, {traffic / 1e9:.1f} GB moved."
     )

@@ -73,13 +73,7 @@ class RunEvaluation:
         self.follows_files = any(map(data.follows_files, datasets))
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
         self._splits: dict[tuple[str, str], Items] = {}
-        self._embedder = Embedder(
-            lambda *inputs: parts.model.embed(*inputs)[0],
-            parts.model.towers,
-            similarity=parts.model.similarity,
-            mesh=parts.mesh,
-            predict=_predictors(parts.tasks),
-        )
+        self._embedder = make_embedder(parts)
         if trains:
             self._check_awaited()
 
@@ -335,6 +329,17 @@ class RunEvaluation:
                 params, model_state, items, options.batch_size, field=field
             )
         return embedded[key]
+
+
+def make_embedder(parts: Parts) -> Embedder:
+    """Returns the embedder of a model and its tasks."""
+    return Embedder(
+        lambda *inputs: parts.model.embed(*inputs)[0],
+        parts.model.towers,
+        similarity=parts.model.similarity,
+        mesh=parts.mesh,
+        predict=_predictors(parts.tasks),
+    )
 
 
 def load_results(folder: str, name: str, evaluator: Evaluator) -> StoredResults:

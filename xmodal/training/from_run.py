@@ -59,6 +59,31 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     return state
 
 
+def check_weights(shapes: TrainState, source: InitConfig) -> None:
+    """Refuses weights of another run that do not fit; reads no array.
+
+    Args:
+      shapes: of the state they are for.
+      source: see `take_weights`.
+
+    Raises:
+      UserError: see `take_weights`.
+    """
+    step = checkpoints.resolve_step(source.run, source.step)
+    saved: dict[str, Any] = {}
+    for folder in (_folder(source.run, step, "params"), _folder(source.run, None, "frozen")):
+        if folder.exists():
+            with ocp.StandardCheckpointer() as checkpointer:
+                saved |= flatten(checkpointer.metadata(folder).item_metadata.tree)
+    params = flatten(shapes.all_params())
+    for pattern in source.include:
+        if not any(re.match(pattern, path) for path in params):
+            raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
+    for path, leaf in params.items():
+        if any(re.match(pattern, path) for pattern in source.include):
+            _check_leaf(path, leaf, saved, source.run)
+
+
 def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
     """Returns the paths of another run's parameters that `include` takes, and the others.
 
@@ -87,6 +112,15 @@ def _folder(run: str, step: int | None, item: str) -> epath.Path:
     return root / item if step is None else root / "checkpoints" / str(step) / item
 
 
+def _check_leaf(path: str, leaf: Any, source: Mapping[str, Any], run: str) -> None:
+    if path not in source:
+        raise UserError(
+            f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
+        )
+    if tuple(source[path].shape) != tuple(leaf.shape):
+        raise UserError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
+
+
 def _take(
     target: Any, source: Mapping[str, np.ndarray], include: Sequence[str], run: str
 ) -> dict[str, Any]:
@@ -96,12 +130,7 @@ def _take(
         part = path.replace("/batch_stats/", "/", 1)
         if not any(re.match(pattern, part) for pattern in include):
             return leaf
-        if path not in source:
-            raise UserError(
-                f"{run} has no {path}; narrow config.init_from.include if it should start fresh."
-            )
-        if source[path].shape != leaf.shape:
-            raise UserError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
+        _check_leaf(path, leaf, source, run)
         return jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
 
     return jax.tree_util.tree_map_with_path(take, target)

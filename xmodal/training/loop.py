@@ -13,13 +13,14 @@ import ml_collections
 import numpy as np
 from absl import logging
 from jax.experimental import multihost_utils
+from jax.sharding import Mesh
 
 from xmodal import data, processes
 from xmodal import mesh as mesh_lib
 from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
 from xmodal.evals.reports.summary import select_curves
-from xmodal.training import checkpoints, cost, folder_lock, frozen_features, reporting
+from xmodal.training import checkpoints, cost, folder_lock, frozen_features, memory, reporting
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.inheritance import inherit
@@ -38,7 +39,6 @@ def train(
     config: ml_collections.ConfigDict,
     run_dir: str,
     *,
-    dry_run: bool = False,
     allow_changes: Collection[str] = (),
 ) -> bool:
     """Trains one run, or goes on with it, evaluates as it goes and once more at the end.
@@ -49,7 +49,6 @@ def train(
     Args:
       config: see the files under configs/.
       run_dir: the run's folder; a run already there is continued.
-      dry_run: stop after compiling; parameters, memory and FLOPs are logged, nothing is written.
       allow_changes: paths of the config in which a run that goes on may differ from its start;
         `records` are those of the training split.
 
@@ -60,15 +59,11 @@ def train(
       UserError: the config is wrong, or not that of the run that is there.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
-    if processes.index() == 0 and not dry_run:
+    if processes.index() == 0:
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
-    parts, records = _prepare(config, run_dir, allow_changes)
+    parts, records = prepare(config, run_dir, allow_changes)
     evaluation = RunEvaluation(parts)
-    if dry_run:
-        state = starting_state(parts, run_dir)
-        compile_step(parts, state, frozen_features.open_or_compute(parts, state, compute=False))
-        return True
     with folder_lock.hold(run_dir) as check_lock, disk_errors(run_dir, _NO_ROOM):
         if not _train(parts, run_dir, records, evaluation, check_lock):
             return False
@@ -80,15 +75,28 @@ def train(
     return True
 
 
-def _prepare(
-    config: ml_collections.ConfigDict, run_dir: str, allow_changes: Collection[str]
+def prepare(
+    config: ml_collections.ConfigDict,
+    run_dir: str,
+    allow_changes: Collection[str] = (),
+    mesh: Mesh | None = None,
 ) -> tuple[Parts, Records]:
-    """Returns the parts of a run and its records, those that it was started with if it goes on."""
+    """Returns the parts of a run and its records, those that it was started with if it goes on.
+
+    Args:
+      config: see `train`.
+      run_dir: the run's folder.
+      allow_changes: see `train`.
+      mesh: devices of the run; None for all there are.
+
+    Raises:
+      UserError: see `train`.
+    """
     config = inherit(config, run_dir)
     if examples := load_records(run_dir).get("examples"):
         # Before a dataset is asked for.
         check_changes(run_dir, foresee(config, examples), allow_changes)
-    parts = assemble(config)
+    parts = assemble(config, mesh)
     for change in check_changes(run_dir, parts.settings, allow_changes):
         logging.warning("%s goes on with a change: %s.", run_dir, change)
     may_change = "records" in allow_changes
@@ -179,7 +187,8 @@ def compile_step(
     started = time.monotonic()
     batch = abstract_batch(parts, features)
     number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
-    compiled = jit_step(step, state, parts.mesh).lower(state, batch, number).compile()
+    lowered = jit_step(step, state, parts.mesh).lower(state, batch, number)
+    compiled = memory.compile_program(lowered, "training step", parts)
     logging.info("Compiled in %.0f s. %s", time.monotonic() - started, cost.describe(compiled))
     return compiled
 

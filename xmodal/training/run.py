@@ -150,35 +150,21 @@ class Parts:
         return make_init(self.init_params, self.optimizer, self.settings.freeze)
 
 
-def assemble(config: ml_collections.ConfigDict) -> Parts:
+def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Parts:
     """Prepares the datasets of a run and builds all its parts; nothing is compiled yet.
 
     Args:
       config: the root, see `inheritance.inherit`.
+      mesh: devices of the run; None for all there are.
 
     Raises:
       UserError: an unknown key or name anywhere, a number out of range, or two parts that do not
         fit; all of this before a dataset is built or asked for.
       data.DatasetMissingError: a dataset is not there; says how to get it.
     """
-    mesh = mesh_lib.make_mesh()
+    mesh = mesh_lib.make_mesh() if mesh is None else mesh
     config = _with_metric(config)
-    draft = _in_steps(config, _SOME_STEPS)
-    settings = read_settings(draft)
-    mesh_lib.check_batch_size(settings.batch_size, mesh)
-    for where, metric in settings.awaited_metrics.items():
-        lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
-    if config.model.text is not None:
-        rows = _vocabulary_rows(config) or _SOME_ROWS
-        draft = _with_rows(draft, rows, rows)
-    parts = build(draft, mesh)
-    evals = read_options(settings.evals)
-    check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
-    # Groups that start late fit a run of unknown length.
-    given, in_steps = config.to_dict(), draft.to_dict()
-    known = all(given[key] == in_steps[key] for key in ("total_steps", "optimizer"))
-    total_steps = settings.total_steps if known else _MANY_STEPS
-    make_optimizer(settings.optimizer, total_steps, parts.trained)
+    settings = assemble_without_data(config, mesh).settings
     if settings.data.text is not None and settings.data.text.vocabulary:
         data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])
@@ -196,6 +182,38 @@ def assemble(config: ml_collections.ConfigDict) -> Parts:
         )
     config = _in_steps(config, examples // settings.batch_size)
     return build(fill_vocabulary(config), mesh)
+
+
+def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
+    """Builds the parts of a run whose dataset is not known, and checks them.
+
+    The vocabulary and the length of an epoch have some size where the config leaves them open.
+
+    Args:
+      config: see `assemble`.
+      mesh: devices of the run.
+
+    Raises:
+      UserError: see `assemble`.
+    """
+    config = _with_metric(config)
+    draft = _in_steps(config, _SOME_STEPS)
+    settings = read_settings(draft)
+    mesh_lib.check_batch_size(settings.batch_size, mesh)
+    for where, metric in settings.awaited_metrics.items():
+        lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
+    if config.model.text is not None:
+        rows = _vocabulary_rows(config) or _SOME_ROWS
+        draft = _with_rows(draft, rows, rows)
+    parts = build(draft, mesh)
+    evals = read_options(settings.evals)
+    check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
+    # Groups that start late fit a run of unknown length.
+    given, in_steps = config.to_dict(), draft.to_dict()
+    known = all(given[key] == in_steps[key] for key in ("total_steps", "optimizer"))
+    total_steps = settings.total_steps if known else _MANY_STEPS
+    make_optimizer(settings.optimizer, total_steps, parts.trained)
+    return parts
 
 
 def _read_training_data(settings: RunConfig) -> int:

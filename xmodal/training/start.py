@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable
 
-import jax
 import numpy as np
 from absl import logging
 
@@ -11,7 +10,7 @@ from xmodal.config import UserError
 from xmodal.training import checkpoints, from_run, from_towers, from_word_vectors
 from xmodal.training.run import Parts, RunConfig
 from xmodal.training.state import TrainState, abstract_state, create_state
-from xmodal.training.tree import flatten
+from xmodal.training.tree import flatten, partition
 
 
 def starting_state(parts: Parts, run_dir: str) -> TrainState:
@@ -26,7 +25,7 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
     settings = parts.settings
     init = parts.state_init()
     shapes = abstract_state(init, parts.mesh, settings.sharding)
-    logging.info("%s", describe(parts, shapes))
+    logging.info("%s", describe(parts))
     if saved := checkpoints.steps(run_dir):
         if saved[-1] > settings.total_steps:
             raise UserError(
@@ -55,6 +54,28 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
     return state
 
 
+def check_start(parts: Parts, run_dir: str, shapes: TrainState) -> None:
+    """Checks the checkpoint or the weights that a run starts from; places nothing on a device.
+
+    Args:
+      parts: of the run.
+      run_dir: the run's folder.
+      shapes: of its state.
+
+    Raises:
+      UserError: see `starting_state`.
+    """
+    if saved := checkpoints.steps(run_dir):
+        checkpoints.check_fits(run_dir, saved[-1], shapes, checkpoints.ITEMS)
+        return
+    source = parts.settings.init_from
+    towers = from_towers.load_towers(shapes, source)
+    if towers.params:
+        logging.info("%s", from_towers.describe(shapes, towers, source))
+    if source.run:
+        from_run.check_weights(shapes, source)
+
+
 def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[str]) -> None:
     """Names the parts that start at random although they are frozen, or published."""
     frozen = set(flatten(state.frozen)) - set(taken)
@@ -77,11 +98,12 @@ def _parts_of(paths: Iterable[str]) -> list[str]:
     return sorted({"/".join(path.split("/")[:2]) for path in paths})
 
 
-def describe(parts: Parts, initial: TrainState) -> str:
+def describe(parts: Parts) -> str:
     """Returns a table of parameters by tower and top-level part, trained and frozen."""
     rows = [("part", "trained", "frozen")]
     counts: dict[str, list[int]] = {}
-    for column, tree in enumerate((initial.params, initial.frozen)):
+    trees = partition(parts.shapes[0], parts.settings.freeze)
+    for column, tree in enumerate(trees):
         for path, leaf in flatten(tree).items():
             part = "/".join(path.split("/")[:2])
             counts.setdefault(part, [0, 0])[column] += int(np.prod(leaf.shape))
@@ -92,5 +114,5 @@ def describe(parts: Parts, initial: TrainState) -> str:
     tasks = ", ".join(f"{t.name} ({' - '.join(t.views)})" for t in parts.tasks)
     return (
         f"{parts.settings.name}: {tasks}; batch {parts.settings.batch_size} on "
-        f"{parts.mesh.size} {jax.devices()[0].device_kind} device(s)\n{table}"
+        f"{parts.mesh.size} {parts.mesh.devices.flat[0].device_kind} device(s)\n{table}"
     )

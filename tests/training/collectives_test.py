@@ -1,0 +1,59 @@
+"""Collectives counted in programs whose collectives are known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from xmodal import mesh as mesh_lib
+from xmodal.training.collectives import Collectives, count_collectives
+
+
+def test_of_compiled_functions():
+    mesh = mesh_lib.make_mesh()
+    rows = mesh_lib.batch_sharded(mesh)
+    x = jax.ShapeDtypeStruct((16, 6), np.float32, sharding=rows)
+
+    def compiled(function, out):
+        text = jax.jit(function, out_shardings=out).lower(x).compile().as_text()
+        return count_collectives(text)
+
+    assert compiled(lambda x: x * 2, rows) == {}
+    copy = mesh_lib.replicated(mesh)
+    assert compiled(lambda x: x + 1, copy) == {"all-gather": Collectives(1, 16 * 6 * 4)}
+    assert compiled(lambda x: x.sum(0), copy) == {"all-reduce": Collectives(1, 6 * 4)}
+
+    def rotate(x):
+        def body(_, y):
+            return jax.lax.ppermute(y, "data", [(i, (i + 1) % 8) for i in range(8)]) * 2
+
+        return jax.lax.fori_loop(0, 5, body, x)
+
+    ring = jax.shard_map(
+        rotate, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec("data")
+    )
+    found = compiled(ring, NamedSharding(mesh, PartitionSpec("data")))
+    # Five times the two rows of a device.
+    assert found == {"collective-permute": Collectives(5, 5 * 2 * 6 * 4)}
+
+
+def test_of_asynchronous_pairs():
+    program = """
+ENTRY %main (p: f32[4,8]) -> f32[32,8] {
+  %g = (bf16[4,8]{1,0}, bf16[32,8]{1,0}) all-gather-start(%p), dimensions={0}
+  %d = bf16[32,8]{1,0} all-gather-done(%g)
+  %several = ((f32[4], f32[2]), (f32[32], f32[16])) all-gather-start(%a, %b), dimensions={0}
+  %r = (f32[8]{0}, f32[]) all-reduce-start(%a, %b), to_apply=%add
+  %s = (f32[4,8], f32[4,8], u32[], u32[]) collective-permute-start(%p)
+}
+"""
+    assert count_collectives(program) == {
+        "all-gather": Collectives(2, 2 * 32 * 8 + 4 * 48),
+        "all-reduce": Collectives(1, 36),
+        "collective-permute": Collectives(1, 4 * 32),
+    }
+
+
+def test_nothing_of_a_program_without_any():
+    text = jax.jit(jnp.sin).lower(jnp.ones(3)).compile().as_text()
+    assert count_collectives(text) == {}

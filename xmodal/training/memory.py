@@ -1,0 +1,85 @@
+"""Programs that do not fit in the memory of a device, said with remedies."""
+
+import dataclasses
+import re
+
+import jax
+
+from xmodal.config import UserError
+from xmodal.models import ENCODERS
+from xmodal.training.run import Parts
+from xmodal.training.tree import flatten
+
+_GIB = 2**30
+# Batches from which the scores of all pairs are worth being kept apart.
+_MANY_PAIRS = 4096
+
+
+def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax.stages.Compiled:
+    """Compiles a program.
+
+    Args:
+      lowered: for the devices of `parts`.
+      what: it is, as a noun: "training step".
+      parts: of the run.
+
+    Raises:
+      UserError: the compiler finds that it does not fit in the memory of a device.
+    """
+    try:
+        return lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        numbers = re.search(r"[Uu]sed ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm", str(error))
+        needs = f"needs {numbers[1]} of {numbers[2]}" if numbers else "needs more than there is"
+        raise UserError(_sentence(what, needs, parts)) from error
+
+
+def check_fits(peak: int, capacity: int | None, what: str, parts: Parts) -> None:
+    """Refuses a program that needs more memory than a device has.
+
+    Args:
+      peak: bytes that it needs on one device.
+      capacity: bytes of a device; None where they are not known.
+      what: see `compile_program`.
+      parts: of the run.
+
+    Raises:
+      UserError: says both, and what to change.
+    """
+    if capacity is not None and peak > capacity:
+        needs = f"needs {peak / _GIB:,.2f} GiB of {capacity / _GIB:,.2f} GiB"
+        raise UserError(_sentence(what, needs, parts))
+
+
+def _sentence(what: str, needs: str, parts: Parts) -> str:
+    device = parts.mesh.devices.flat[0].device_kind
+    changes = "".join(f"\n  {change}" for change in remedies(parts))
+    return f"The {what} does not fit: it {needs} per device ({device}). To change:{changes}"
+
+
+def remedies(parts: Parts) -> list[str]:
+    """Returns changes of the config that save memory, those that change no number first."""
+    settings, found = parts.settings, []
+    for side in parts.model.towers:
+        encoder = settings.model[side]["encoder"]
+        known = {field.name for field in dataclasses.fields(ENCODERS[encoder["name"]].config)}
+        is_trained = any(path.startswith(f"{side}/encoder/") for path in flatten(parts.trained))
+        if "remat" in known and not encoder.get("remat") and is_trained:
+            found.append(f"--config.model.{side}.encoder.remat=True recomputes its blocks.")
+    if parts.mesh.size > 1 and not any(rule == "fsdp" for _, rule in settings.sharding):
+        found.append(
+            "--config.sharding=\"[('.*', 'fsdp')]\" splits parameters and optimizer state over the "
+            "devices."
+        )
+    for name, task in settings.tasks.items():
+        dense = task["loss"].get("options", {}).get("engine") == "dense"
+        if dense and settings.batch_size >= _MANY_PAIRS:
+            found.append(
+                f"--config.tasks.{name}.loss.options.engine=ring holds no scores of all pairs."
+            )
+    smaller = settings.batch_size // 2 // parts.mesh.size * parts.mesh.size
+    if smaller:
+        found.append(f"--config.batch_size={smaller} (now {settings.batch_size}), or more devices.")
+    return found or ["a smaller model, or a device with more memory."]

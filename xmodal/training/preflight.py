@@ -1,0 +1,201 @@
+"""A run tried out before it is started: checks, the compiled programs and their cost, two steps."""
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from absl import logging
+from etils import epath
+from jax.sharding import Mesh
+
+from xmodal import data, processes
+from xmodal import mesh as mesh_lib
+from xmodal.atomic import replacing
+from xmodal.config import UserError
+from xmodal.evals.reports.files import check_writable
+from xmodal.training import (
+    accelerators,
+    cost,
+    folder_lock,
+    frozen_features,
+    loop,
+    memory,
+    start,
+)
+from xmodal.training.evaluation import RunEvaluation, make_embedder
+from xmodal.training.inheritance import inherit
+from xmodal.training.preflight_report import format_costs, to_json
+from xmodal.training.run import Parts, assemble_without_data
+from xmodal.training.state import TrainState, abstract_state
+from xmodal.training.views import tower_inputs
+
+_STEPS = 2
+STEP = "training step"
+
+
+def check(
+    config: ml_collections.ConfigDict,
+    run_dir: str,
+    *,
+    topology: str = "",
+    output: str = "",
+    allow_changes: Collection[str] = (),
+) -> None:
+    """Checks a run, compiles it, and tries two steps and an evaluation; the run's folder stays.
+
+    Args:
+      config: see `loop.train`.
+      run_dir: the run's folder; a run already there is gone on with.
+      topology: of a TPU slice, see `accelerators.slice_devices`: nothing is run, and a dataset that
+        is missing on this machine is no error.
+      output: JSON file of the figures, "" for none.
+      allow_changes: see `loop.train`.
+
+    Raises:
+      UserError: anything that would end the run at its start, memory that does not suffice, or a
+        loss that is not finite.
+    """
+    if processes.index() == 0:
+        folder_lock.check_free(run_dir)
+        if output:
+            check_writable(str(epath.Path(output).parent))
+    if topology:
+        mesh = mesh_lib.make_mesh(accelerators.slice_devices(topology))
+        parts, missing = _assemble_slice(config, run_dir, mesh, allow_changes)
+    else:
+        parts, missing = loop.prepare(config, run_dir, allow_changes)[0], ""
+    if not missing:
+        evaluation = RunEvaluation(parts)
+    shapes = abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+    if topology:
+        logging.info("%s", start.describe(parts))
+        start.check_start(parts, run_dir, shapes)
+    programs = compile_all(parts, shapes)
+    costs = {name: cost.measure(program) for name, program in programs.items()}
+    device = parts.mesh.devices.flat[0]
+    capacity, accelerator = accelerators.capacity(device), accelerators.find(device)
+    figures = {
+        "config": parts.settings.name,
+        "topology": topology or None,
+        "device": device.device_kind,
+        "devices": parts.mesh.size,
+        "batch_size": parts.settings.batch_size,
+        "parameters": {
+            "trained": _count(shapes.params),
+            "frozen": _count(shapes.frozen),
+        },
+        "capacity_bytes": capacity,
+        "programs": {name: to_json(each, accelerator) for name, each in costs.items()},
+        "not_checked": missing or None,
+    }
+    _write(output, figures)
+    logging.info("Per device and call:\n%s", format_costs(costs, capacity, accelerator))
+    for name, each in costs.items():
+        memory.check_fits(each.peak_bytes, capacity, name, parts)
+    if topology:
+        if missing:
+            logging.warning("Not checked: %s", missing)
+        logging.info("The run fits %s; it was not run, and nothing was written.", topology)
+        return
+    figures["run"] = _try_out(parts, run_dir, evaluation, programs[STEP])
+    _write(output, figures)
+    logging.info("All checks passed; nothing was written to %s.", run_dir)
+
+
+def _assemble_slice(
+    config: ml_collections.ConfigDict, run_dir: str, mesh: Mesh, allow_changes: Collection[str]
+) -> tuple[Parts, str]:
+    """Returns the parts of a run on devices that are not here, and the reason for no data."""
+    try:
+        return loop.prepare(config, run_dir, allow_changes, mesh)[0], ""
+    except data.DatasetMissingError as error:
+        parts = assemble_without_data(inherit(config, run_dir), mesh)
+        return parts, str(error)
+
+
+def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compiled]:
+    """Returns the training step and the function that embeds a batch, of every side.
+
+    Args:
+      parts: of the run.
+      state: its shapes and layout.
+
+    Raises:
+      UserError: the compiler finds that one does not fit.
+    """
+    features = [_feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
+    programs = {STEP: loop.compile_step(parts, state, features)}
+    embedder = make_embedder(parts)
+    sizes = [int(options["batch_size"]) for options in parts.settings.evals.values()]
+    rows = -(-max(sizes) // parts.mesh.size) * parts.mesh.size
+    sharding = mesh_lib.batch_sharded(parts.mesh)
+    for side in parts.model.towers:
+        inputs = jax.eval_shape(lambda batch, s=side: tower_inputs(batch, s), dict(parts.batch))
+        columns = {
+            name: jax.ShapeDtypeStruct((rows, *column.shape[1:]), column.dtype, sharding=sharding)
+            for name, column in inputs.items()
+        }
+        name = f"embedding of {rows} {'images' if side == 'image' else 'captions'}"
+        lowered = embedder.lower(side, state.all_params(), state.model_state, columns)
+        programs[name] = memory.compile_program(lowered, name, parts)
+    return programs
+
+
+def _feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
+    """Returns a reader of features that may not be stored yet: of their shapes alone."""
+    params, model_state = parts.shapes
+    tower = parts.model.towers[side]
+    inputs = jax.eval_shape(lambda batch: tower_inputs(batch, side), dict(parts.batch))
+    shapes = jax.eval_shape(tower.frozen_features, params[side], model_state[side], inputs)
+    ((name, features),) = shapes.items()
+    rows, width = features.shape[1:]
+    return data.FeatureReader("", name, {}, 0, rows, width)
+
+
+def _try_out(
+    parts: Parts, run_dir: str, evaluation: RunEvaluation, step_program: jax.stages.Compiled
+) -> dict[str, Any]:
+    """Makes two steps and an evaluation, as the run would."""
+    state = start.starting_state(parts, run_dir)
+    first = int(state.step)
+    features = frozen_features.open_or_compute(parts, state, compute=False)
+    if len(features) < len(parts.settings.frozen_features.sides):
+        logging.info("No step was tried: its frozen features are computed at the first start.")
+        return {}
+    losses, seconds = [], []
+    steps = range(first, min(first + _STEPS, parts.settings.total_steps))
+    batches = loop.make_batches(parts, first, features)
+    for step, local in zip(steps, batches, strict=False):
+        started = time.monotonic()
+        batch = mesh_lib.global_batch(local, parts.mesh)
+        state, scalars = step_program(state, batch, mesh_lib.put_step(step, parts.mesh))
+        losses.append(float(scalars["train/loss"]))
+        seconds.append(time.monotonic() - started)
+        finite = all(math.isfinite(float(value)) for value in scalars.values())
+        if not finite:
+            raise UserError(
+                f"Loss or gradient of step {step} is not finite (loss {losses[-1]}): lower "
+                "config.optimizer.learning_rate, set config.optimizer.clip_norm, or look at the "
+                f"images {local['image_id'].tolist()[:8]}, ..."
+            )
+        logging.info("step %d  loss %.4f  %.3f s", step, losses[-1], seconds[-1])
+    metrics = evaluation.run_state(parts.settings.total_steps, state)
+    for name, value in itertools.islice(metrics.items(), 1):
+        logging.info("evaluation of %d numbers: %s %.4g, ...", len(metrics), name, value)
+    return {"losses": losses, "step_seconds": seconds, "metrics": metrics}
+
+
+def _count(tree: Any) -> int:
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def _write(output: str, figures: dict[str, Any]) -> None:
+    if output and processes.index() == 0:
+        with replacing(output) as file:
+            file.write(f"{json.dumps(figures, indent=2)}\n".encode())

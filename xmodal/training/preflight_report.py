@@ -1,0 +1,90 @@
+"""Figures of compiled programs: a table for people, and the same for JSON."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from xmodal.training.accelerators import Accelerator
+from xmodal.training.cost import Cost
+
+_WIDTH = 30
+
+
+def format_costs(
+    costs: Mapping[str, Cost], capacity: int | None, accelerator: Accelerator | None
+) -> str:
+    """Returns a table with a column per program.
+
+    Args:
+      costs: by name of the program.
+      capacity: bytes of a device; None where they are not known.
+      accelerator: the device; None where it is not known.
+    """
+    rows = [["", *costs]]
+    rows.append(["arguments", *(_size(c.argument_bytes) for c in costs.values())])
+    rows.append(["temporaries", *(_size(c.temporary_bytes) for c in costs.values())])
+    rows.append(["peak", *(_peak(c.peak_bytes, capacity) for c in costs.values())])
+    rows.append(["FLOPs", *(_scaled(c.flops) for c in costs.values())])
+    rows.append(["bytes moved", *(_scaled(c.moved_bytes, "B") for c in costs.values())])
+    for kind in sorted({kind for c in costs.values() for kind in c.collectives}):
+        rows.append([kind, *(_collectives(c, kind) for c in costs.values())])
+    rows.append(["estimated time", *(_time(c, accelerator) for c in costs.values())])
+    rows.append(["share of peak", *(_share(c, accelerator) for c in costs.values())])
+    return "\n".join(
+        f"  {name:<20}" + "".join(f"{cell:>{_WIDTH}}" for cell in cells) for name, *cells in rows
+    )
+
+
+def to_json(cost: Cost, accelerator: Accelerator | None) -> dict[str, Any]:
+    """Returns the figures of a program as plain values."""
+    return dataclasses.asdict(cost) | {
+        "peak_bytes": cost.peak_bytes,
+        "estimated_seconds": cost.estimate_seconds(accelerator),
+        "share_of_peak": share_of_peak(cost, accelerator),
+    }
+
+
+def share_of_peak(cost: Cost, accelerator: Accelerator | None) -> float | None:
+    """Returns FLOPs per estimated second over the published peak; None where one is not known."""
+    seconds = cost.estimate_seconds(accelerator)
+    if accelerator is None or not seconds or not cost.flops:
+        return None
+    return cost.flops / seconds / (accelerator.tflops * 1e12)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:,.2f} GiB" if count >= 2**30 / 10 else f"{count / 2**20:,.1f} MiB"
+
+
+def _peak(count: int, capacity: int | None) -> str:
+    if capacity is None:
+        return _size(count)
+    return f"{_size(count)} of {_size(capacity)} ({count / capacity:.0%})"
+
+
+def _scaled(value: float, unit: str = "") -> str:
+    if not value:
+        return "unknown"
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}".strip()
+
+
+def _collectives(cost: Cost, kind: str) -> str:
+    if kind not in cost.collectives:
+        return "-"
+    found = cost.collectives[kind]
+    return f"{found.count} x, {_scaled(found.bytes, 'B')}"
+
+
+def _time(cost: Cost, accelerator: Accelerator | None) -> str:
+    seconds = cost.estimate_seconds(accelerator)
+    if seconds is None:
+        return "unknown"
+    return f"{seconds:.3g} s" if cost.compiler_seconds else f"at least {seconds:.3g} s"
+
+
+def _share(cost: Cost, accelerator: Accelerator | None) -> str:
+    share = share_of_peak(cost, accelerator)
+    return "unknown" if share is None else f"{share:.0%}"
