@@ -128,16 +128,19 @@ def compile_once(tmp_path_factory):
 
 
 @pytest.fixture
-def fast_compilation(monkeypatch):
-    """For runs of a few steps: two of EfficientNet's stages, one device.
-
-    The whole step takes a minute to compile; other tests hold the towers and the devices.
-    """
-    import jax
-
-    from xmodal import mesh as mesh_lib
+def few_stages(monkeypatch):
+    """Two of EfficientNet's stages, for runs of a few steps; other tests hold the towers."""
     from xmodal.models.encoders import efficientnet
 
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
+
+
+@pytest.fixture
+def fast_compilation(few_stages, monkeypatch):
+    """Few stages and one device, where a whole step takes a minute to compile."""
+    import jax
+
+    from xmodal import mesh as mesh_lib
+
     one_device = mesh_lib.make_mesh(jax.devices()[:1])
     monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: one_device)

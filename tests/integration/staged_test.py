@@ -1,19 +1,13 @@
 """A second run that starts from the first: PCME's stages, killed in the middle of the second."""
 
-import jax
 import numpy as np
 import pytest
 
 from configs import pcme
 from tests.integration.papers_test import read_state, stop_at_step_2
-from xmodal import mesh as mesh_lib
 from xmodal.training import checkpoints, loop
 
-
-@pytest.fixture(autouse=True)
-def _one_device(monkeypatch):
-    mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    monkeypatch.setattr(mesh_lib, "make_mesh", lambda chosen=None: mesh)
+pytestmark = pytest.mark.usefixtures("fast_compilation", "compile_once")
 
 
 def make_config(stage, data_dir, steps):
