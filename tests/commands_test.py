@@ -5,11 +5,15 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 
 import xmodal
+from tests.annotate.small_studies import CAPTIONS, sts_units
 from xmodal import commands
+from xmodal.annotate.study_file import Settings, create
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -80,6 +84,24 @@ def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
     for name in ("mine", "configs/mine.py"):
         refused = run(tmp_path, wheel, train, "--config", name)
         assert "config.batch_size is -2" in refused.stderr
+
+
+def test_pages_of_annotation_are_in_the_wheel(wheel, tmp_path):
+    create(tmp_path / "study", Settings(), sts_units(2), CAPTIONS, [])
+    serve = ["-m", "xmodal.annotate", "serve", f"--study={tmp_path}/study", "--port=0"]
+    environment = os.environ | {"PYTHONPATH": str(wheel), "PYTHONSAFEPATH": "1"}
+    with subprocess.Popen(
+        [sys.executable, *serve], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            address = process.stdout.readline().split()[-1]
+            with urllib.request.urlopen(f"{address}/static/style.css") as response:
+                assert b"--accent" in response.read()
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(address)
+            assert "Open the link that you were given" in refused.value.read().decode()
+        finally:
+            process.kill()
 
 
 def test_towers_are_listed(command):
