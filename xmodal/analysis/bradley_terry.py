@@ -5,17 +5,13 @@
 The file has one judgment per row, in the columns preferred and rejected.
 """
 
-import argparse
-import pathlib
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy import sparse, special
 from scipy.sparse import csgraph
 
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.text_files import read_csv
+from xmodal.analysis.judgment_table import print_outcome
 from xmodal.config import UserError
 
 
@@ -119,18 +115,13 @@ def _check(items: Sequence[str], wins: np.ndarray) -> None:
 
 def main() -> None:
     """Prints the scores of the items in the file that the command line names, the best first."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--preferences", required=True, help="csv file, packed by gzip or not")
-    path = pathlib.Path(parser.parse_args().preferences)
-    try:
-        rows = read_csv(path, columns=("preferred", "rejected"))
-        scores = bradley_terry(*count_wins((r["preferred"], r["rejected"]) for _, r in rows))
-    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
-        sys.exit(f"Error: {error}")
-    for item, score in sorted(scores.items(), key=lambda each: -each[1]):
-        print(f"{score:6.2f}  {item}")
+    print_outcome(__doc__, "--preferences", ("preferred", "rejected"), _score_rows)
+
+
+def _score_rows(rows: Sequence[Mapping[str, str]]) -> str:
+    scores = bradley_terry(*count_wins((row["preferred"], row["rejected"]) for row in rows))
+    best = sorted(scores.items(), key=lambda each: -each[1])
+    return "\n".join(f"{score:6.2f}  {item}" for item, score in best)
 
 
 if __name__ == "__main__":

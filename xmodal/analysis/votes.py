@@ -11,18 +11,14 @@ The paper does not say what its t-test compares. Here every example is the mean 
 1 for better, -1 for worse and 0 for both, and the test asks whether their mean is 0.
 """
 
-import argparse
 import collections
 import dataclasses
-import pathlib
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
 
-from data_prep.errors import UnexpectedFilesError
-from data_prep.reading.text_files import read_csv
+from xmodal.analysis.judgment_table import print_outcome
 from xmodal.config import UserError, lookup
 from xmodal.evals.reports.report import format_table
 
@@ -105,17 +101,12 @@ def _vote(examples: list[list[str]]) -> Vote:
 
 def main() -> None:
     """Prints the table of the answers in the file that the command line names."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--answers", required=True, help="csv file")
-    path = pathlib.Path(parser.parse_args().answers)
-    try:
-        rows = [fields for _, fields in read_csv(path, columns=("example", "answer"))]
-        answers = [(row.get("group", _ALL), row["example"], row["answer"]) for row in rows]
-        print(format_votes(count_votes(answers)))
-    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
-        sys.exit(f"Error: {error}")
+    print_outcome(__doc__, "--answers", ("example", "answer"), _count_rows)
+
+
+def _count_rows(rows: Sequence[Mapping[str, str]]) -> str:
+    answers = ((row.get("group", _ALL), row["example"], row["answer"]) for row in rows)
+    return format_votes(count_votes(answers))
 
 
 if __name__ == "__main__":

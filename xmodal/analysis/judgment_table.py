@@ -1,0 +1,35 @@
+"""Commands that print the outcome of one CSV file of people's judgments."""
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.text_files import read_csv
+from xmodal.config import UserError
+
+
+def print_outcome(
+    description: str | None,
+    flag: str,
+    columns: Sequence[str],
+    outcome: Callable[[list[Mapping[str, str]]], str],
+) -> None:
+    """Prints the outcome of the file that the command line names, or ends with why there is none.
+
+    Args:
+      description: of the command.
+      flag: that names the file.
+      columns: that it must have.
+      outcome: rows by column -> text.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(flag, dest="file", required=True, help="csv file, packed by gzip or not")
+    path = pathlib.Path(parser.parse_args().file)
+    try:
+        print(outcome([row for _, row in read_csv(path, columns=columns)]))
+    except (FileNotFoundError, UnexpectedFilesError, UserError) as error:
+        sys.exit(f"Error: {error}")
