@@ -21,6 +21,7 @@ from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
 from xmodal.training import checkpoints, folder_lock, following, run, start
 from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.file_evaluation import judge_embeddings
 
 SHAPES = "crisscrossed_shapes"
 BEST = "shapes/mean_recall@10"
@@ -219,6 +220,25 @@ def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
     assert not list((tmp_path / "second").rglob("comparison*"))
 
 
+def test_examples_of_a_checkpoint_and_of_its_embeddings(run_dir, config, tmp_path, capsys):
+    given = {"split": "validation", "examples": 2, "evaluators": ["shapes"]}
+    saved, output = str(tmp_path / "e.npz"), tmp_path / "out"
+    evaluate(run=str(run_dir), save_embeddings=saved, output=str(output), **given)
+    path = output / "shapes/examples.html"
+    assert f"Examples: {path}\n" in capsys.readouterr().out
+    text = path.read_text(encoding="utf-8")
+    assert "Worst rank: text to text, shapes" in text
+    assert "image to text" not in text  # there is no image tower
+    assert text.count("data:image/png") >= 20
+    options = {"names": ["shapes"], "split": "validation", "examples": 2}
+    (of_file,), _ = judge_embeddings(saved, config, name="tiny_quick step 2", **options)
+    assert of_file.page.to_html() == text
+    (of_file,), _ = judge_embeddings(saved, config, compare=str(output), **options)
+    assert not any("Changed" in group.title for group in of_file.page.groups)  # the same model
+    evaluate(run=str(run_dir), output=str(output), **given | {"examples": 0})
+    assert not path.exists()
+
+
 def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     run_dir, tmp_path, monkeypatch
 ):
@@ -322,6 +342,8 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be given with --embeddings"),
         ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
         ({"rankings": "r", "partial": True} | FILES, "--partial cannot be given with --rankings"),
+        ({"embeddings": "e", "examples": 3} | FILES, "pictures, which --embeddings with --anno"),
+        ({"scores": "s", "examples": 3} | FILES, "give --embeddings with the --config of their"),
         ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
         ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder of"),
     ],

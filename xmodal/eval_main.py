@@ -11,7 +11,8 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
         --config.data.manual_dir=DIR --output=OUT
 
 Prints the tables and writes to --output: `metrics.json`, `report.md`, `boards.json`, `ranks.npz`
-and TensorBoard scalars. `--compare=OUT1` adds `comparison.md` and `comparison.json`.
+and TensorBoard scalars. `--compare=OUT1` adds `comparison.md` and `comparison.json`, `--examples=N`
+with a config or a run `examples.html`, a page of queries that are worth a look.
 
 A run, published towers, and embeddings with a config are evaluated by every evaluator of
 `config.evals`. Each has a folder of
@@ -77,13 +78,20 @@ NAME = flags.DEFINE_string("name", None, "Of the model's row; by default the fil
 COMPARE = flags.DEFINE_string(
     "compare", None, "Results of another model to compare with: folder or ranks.npz."
 )
+EXAMPLES = flags.DEFINE_integer(
+    "examples",
+    0,
+    "Queries of every rule (worst rank, changed against --compare, right by one board and wrong by "
+    "another, tied) on the page examples.html.",
+    lower_bound=0,
+)
 SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Of every interval.", lower_bound=1)
 SEED = flags.DEFINE_integer("seed", 0, "Of the bootstrap.", lower_bound=0)
 
 # Flag of the source -> the flags that go with it.
 _WRITTEN = {"split", "output", "overwrite", "compare"}
 _LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
-_CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings"}
+_CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings", "examples"}
 _MODES = {
     "run": _CONFIGURED | {"step", "follow", "timeout", "annotations"},
     "config": _CONFIGURED,
@@ -93,7 +101,7 @@ _MODES = {
 }
 # Embeddings on the datasets of a config.
 _BOTH = "embeddings and --config"
-_OF_BOTH = _WRITTEN | {"embeddings", "evaluators", "name", "similarity"}
+_OF_BOTH = _WRITTEN | {"embeddings", "evaluators", "examples", "name", "similarity"}
 _NEEDED = ("annotations", "output")
 
 
@@ -164,6 +172,7 @@ def evaluate_run() -> None:
             split=SPLIT.value,
             compare=COMPARE.value,
             save_embeddings=SAVE_EMBEDDINGS.value,
+            examples=EXAMPLES.value,
         )
 
 
@@ -210,6 +219,7 @@ def evaluate_ensemble() -> None:
         names=EVALUATORS.value,
         split=SPLIT.value,
         compare=COMPARE.value,
+        examples=EXAMPLES.value,
     )
 
 
@@ -232,6 +242,8 @@ def evaluate_config(config: ConfigDict) -> None:
         split=SPLIT.value,
         notes=lambda split: describe(parts, split),
         save_embeddings=SAVE_EMBEDDINGS.value,
+        examples=EXAMPLES.value,
+        others=others,
     )
     write_model(OUTPUT.value, model)
     write_all(evaluations, OUTPUT.value, others=others)
@@ -252,6 +264,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
         similarity=SIMILARITY.value,
         name=NAME.value,
         compare=COMPARE.value,
+        examples=EXAMPLES.value,
     )
     write_model(OUTPUT.value, model)
     write_all(evaluations, OUTPUT.value, others=others)
@@ -317,6 +330,11 @@ def _check_others(mode: str, allowed: set[str]) -> str:
     given = {
         name for name in set().union(*_MODES.values()) if not flags.FLAGS[name].using_default_value
     }
+    if "examples" in given - allowed:
+        raise UserError(
+            f"--examples shows captions and pictures, which --{mode} with --annotations has not: "
+            "give --embeddings with the --config of their dataset."
+        )
     if strange := sorted(f"--{name}" for name in given - allowed):
         raise UserError(f"{', '.join(strange)} cannot be given with --{mode}.")
     for name in _NEEDED:

@@ -108,6 +108,12 @@ class EvalSplit:
         return ("image",) * has_images + ("text",) * has_captions
 
     @property
+    def has_pictures(self) -> bool:
+        """Whether the dataset stores encoded pictures, which `pictures` returns."""
+        column = self._source.columns.get("image")
+        return column is not None and column.is_picture
+
+    @property
     def _has_pairs(self) -> bool:
         return has_pairs(self._source.columns)
 

@@ -52,6 +52,13 @@ class Items(Split, Protocol):
     caption_texts: Sequence[str]
     caption_lengths: np.ndarray
 
+    @property
+    def has_pictures(self) -> bool:
+        """Whether `pictures` has any to return; a dataset of features has none."""
+
+    def pictures(self, rows: np.ndarray) -> Sequence[bytes] | np.ndarray:
+        """Returns the images at `rows` as encoded pictures, [R]."""
+
     def images(self, batch_size: int, rows: np.ndarray) -> Iterator[Batch]:
         """Yields columns of the images at `rows` with `image_id` [b], in this order."""
 

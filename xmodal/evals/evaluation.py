@@ -7,7 +7,11 @@ from typing import Any
 
 from etils import epath
 
+from xmodal.evals.embed import Items
+from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator, Provenance, with_similarity
+from xmodal.evals.example_page import make_example_page
+from xmodal.evals.examples import find_examples
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, Source
 from xmodal.evals.reports.compare import Difference, compare, flatten, format_comparison
 from xmodal.evals.reports.files import format_csv, format_json, write_files
@@ -15,8 +19,10 @@ from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
 from xmodal.evals.reports.summary import count_queries, summarize
 from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
+from xmodal.page import Page
 
 _DIGITS = 16  # of a hash in the report; all of it is in boards.json
+EXAMPLES = "examples.html"  # in the folder of an evaluation
 _COMPARISON = ("comparison.json", "comparison.md")
 _NOTE_ON_CORRELATIONS = (
     "A correlation and its ± are mean and deviation of the protocol's samples, half of the rated "
@@ -38,6 +44,7 @@ class Evaluation:
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if it is known.
       examples: lines at the end of the report, see `examples.find_examples`.
+      page: queries that are worth a look, see `example_page.make_example_page`.
     """
 
     name: str
@@ -49,6 +56,7 @@ class Evaluation:
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
     examples: Sequence[str] = ()
+    page: Page | None = None
 
     @property
     def boards(self) -> list[BoardResult]:
@@ -117,9 +125,9 @@ class Evaluation:
     ) -> None:
         """Writes `ranks.npz`, `boards.json`, `report.md`, `metrics.csv` and, last, `metrics.json`.
 
-        A comparison with the model `other` is written to `comparison.json` and `comparison.md`;
-        without one, those of an earlier evaluation are removed. Everything is computed before the
-        first file is written, see `files.write_files`.
+        A page of examples is written to `examples.html`, a comparison with the model `other` to
+        `comparison.json` and `comparison.md`; without them, those of an earlier evaluation are
+        removed. Everything is computed before the first file is written, see `files.write_files`.
 
         Raises:
           UserError: the folder cannot be written.
@@ -137,9 +145,11 @@ class Evaluation:
                 format_comparison(comparison, name=self.name, other=other),
             )
             contents |= zip(_COMPARISON, texts, strict=True)
+        if self.page is not None:
+            contents[EXAMPLES] = self.page.to_html()
         contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
-        write_files(folder, contents, stale=set(_COMPARISON) - set(contents))
+        write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))
 
     def _describe(self, result: Result) -> dict[str, Any]:
         """A board for `boards.json`."""
@@ -169,19 +179,42 @@ def judge(
     evaluator_name: str = "",
     notes: Sequence[str] = (),
     trained_on: Mapping[str, str] | None = None,
-    examples: Sequence[str] = (),
+    split: Items | None = None,
+    examples: int = 0,
+    other: StoredResults | None = None,
 ) -> Evaluation:
     """Returns the evaluation of a source by an evaluator; for the rest see `Evaluation`.
 
-    `notes` are on the model and follow those on the labels.
+    Args:
+      evaluator: the evaluator.
+      source: the source.
+      name: of the model.
+      evaluator_name: its name in `config.evals`.
+      notes: on the model; they follow those on the labels.
+      trained_on: see `Evaluation`.
+      split: of the labels, for examples of boards; None for no examples.
+      examples: queries of every rule on a page of them; 0 for no page.
+      other: results to compare with, for the page.
 
     Raises:
       UserError: the source is not enough for a single number, or a value is not finite.
     """
     results = evaluator.run(source)
     ranked_by = "rankings" if isinstance(source, RankedLists) else "scores"
+    lines: list[str] = []
+    page = None
     if isinstance(source, Embeddings):
         ranked_by = with_similarity(source, evaluator.options.similarity).similarity
+    if split is not None and isinstance(evaluator, BoardsEvaluator):
+        assert not isinstance(source, RankedLists), "they come from files alone"
+        rankings = evaluator.open_rankings(source)
+        boards = [each for each in results if isinstance(each, BoardResult)]
+        if any("t2i" in board.tasks for board in boards):
+            lines = find_examples(rankings("t2i"), evaluator.labels, split)
+        if examples:
+            page = make_example_page(
+                evaluator, rankings, boards, split, examples, name=name, other=other
+            )
     provenance = evaluator.provenance
     return Evaluation(
         name=name,
@@ -192,7 +225,8 @@ def judge(
         seed=evaluator.options.seed,
         evaluator=evaluator_name,
         trained_on=trained_on or {},
-        examples=examples,
+        examples=lines,
+        page=page,
     )
 
 

@@ -1,50 +1,42 @@
 """A few captions of a split, and the images that they find."""
 
-import jax.numpy as jnp
 import numpy as np
 
-from xmodal.evals.inputs.sources import Embeddings
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.boards.types import Labels
+from xmodal.evals.ranking.rows import order_items, score_queries
+from xmodal.evals.ranking.scores import Scores
 from xmodal.evals.split import Split
-from xmodal.losses.similarity import make_similarity
 
 
-def find_examples(source: Embeddings, split: Split, count: int = 3) -> list[str]:
+def find_examples(scores: Scores, labels: Labels, split: Split, count: int = 3) -> list[str]:
     """Returns a line of Markdown for each of a few captions: the image that it finds.
 
-    The captions are those at equal distances in the split. An image is named by its first caption.
+    The captions are those at equal distances in the labels. An image is named by its first caption.
 
     Args:
-      source: embeddings of both sides; nothing is returned of others.
-      split: with the images and captions of the source, in any order.
+      scores: of the captions and images of the labels.
+      labels: with the order of the scores.
+      split: with the texts of their captions.
       count: captions, at most.
     """
-    if source.images is None or source.captions is None:
-        return []
-    image_ids, captions = np.asarray(source.image_ids), len(split.caption_ids)
+    captions = len(labels.caption_ids)
     count = min(count, captions)
     rows = (2 * np.arange(count) + 1) * captions // (2 * count)
-    texts = source.captions[_places(np.asarray(source.caption_ids), split.caption_ids[rows])]
-    prepare, score = make_similarity({"name": source.similarity}).scorer(source.parameters)
-    scores = np.asarray(score(prepare(jnp.asarray(source.images)), prepare(jnp.asarray(texts))))
+    texts = Positions("caption", split.caption_ids)(labels.caption_ids)
+    own_images = Positions("image", labels.image_ids).find(labels.caption_image_ids[rows])
     lines = []
-    for row, column in zip(rows, scores.T, strict=True):
-        own = _places(image_ids, split.caption_image_ids[row : row + 1])[0]
-        best = int(np.argmax(column))
+    for row, own, of_row in zip(rows, own_images, score_queries(scores, rows), strict=True):
+        order = order_items(of_row)
         found = "its own image first"
-        if best != own:
-            rank = 1 + int(np.sum(column > column[own]))
-            of_best = np.flatnonzero(split.caption_image_ids == image_ids[best])
-            named = (
-                f'the image of "{split.caption_texts[int(of_best[0])]}"'
-                if len(of_best)
-                else "another"
-            )
-            found = f"{named} first, its own at rank {rank:,} of {len(column):,}"
-        lines.append(f'- "{split.caption_texts[int(row)]}" finds {found}.')
+        if order[0] != own:
+            of_best = labels.caption_image_ids == labels.image_ids[order[0]]
+            named = "another"
+            if of_best.any():
+                named = f'the image of "{split.caption_texts[texts[of_best.argmax()]]}"'
+            found = f"{named} first"
+            if own >= 0:  # On a part of a split, captions may be here without their image.
+                rank = 1 + int(np.flatnonzero(order == own)[0])
+                found += f", its own at rank {rank:,} of {len(order):,}"
+        lines.append(f'- "{split.caption_texts[texts[row]]}" finds {found}.')
     return lines
-
-
-def _places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns the positions of ids among others; all of them are there."""
-    order = np.argsort(ids, kind="stable")
-    return order[np.searchsorted(ids, wanted, sorter=order)]

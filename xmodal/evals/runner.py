@@ -100,6 +100,32 @@ def _open(
     return open_scores(ordered, block_size=block_size, mesh=mesh), ordered.predictions
 
 
+def open_rankings(
+    source: Embeddings | ScoreMatrix,
+    labels: Labels,
+    *,
+    block_size: int = 1024,
+    mesh: Mesh | None = None,
+    reranker: Reranker | None = None,
+    task: str = "",
+) -> Callable[[str], Scores]:
+    """Returns the function retrieval task -> scores that `evaluate_boards` ranks its queries by.
+
+    For the arguments see `evaluate_boards`.
+    """
+    scores, predictions = _open(source, labels, block_size, mesh)
+
+    def open_one(name: str) -> Scores:
+        modalities = RETRIEVAL_TASKS[name]
+        transposed = modalities not in scores
+        between = scores[modalities[::-1] if transposed else modalities]
+        if reranker is not None and modalities[0] != modalities[1]:
+            return rerank(between, predictions[task], reranker, transposed=transposed)
+        return between.transpose() if transposed else between
+
+    return open_one
+
+
 def _check_finite(scores: Mapping[Modalities, Scores], boards: Sequence[Board], place: str) -> None:
     for modalities, between in scores.items():
         asked = [

@@ -19,6 +19,7 @@ def judge_ensemble(
     names: Collection[str] | None = None,
     split: str | None = None,
     compare: str | None = None,
+    examples: int = 0,
 ) -> None:
     """Evaluates runs together; prints and writes all results.
 
@@ -30,6 +31,7 @@ def judge_ensemble(
       names: evaluators of the first run to use, which the others need to have; None for all.
       split: see `RunEvaluation.judge`.
       compare: see `RunEvaluation.load_others`.
+      examples: see `RunEvaluation.judge`.
 
     Raises:
       UserError: a run has no such checkpoint or evaluator, or their scores cannot be averaged.
@@ -51,6 +53,8 @@ def judge_ensemble(
         split=split,
         notes=lambda _: [f"Scores are means of those of {' and '.join(labels)}."],
         together_with=[each.embedding(*weights) for each, *weights in members[1:]],
+        examples=examples,
+        others=others,
     )
     write_model(output, Judged.of_several(configs))
     write_all(evaluations, output, others=others)

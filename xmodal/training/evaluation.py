@@ -18,9 +18,8 @@ from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
 from xmodal.evals.embed import Items, Predictor
 from xmodal.evals.evaluators import Evaluator
-from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.evaluators.evaluator import with_similarity
-from xmodal.evals.examples import find_examples
+from xmodal.evals.example_page import check_examples
 from xmodal.evals.inputs import arrays
 from xmodal.evals.inputs.ensemble import average
 from xmodal.evals.reports.store import StoredResults, load_ranks
@@ -129,6 +128,7 @@ class RunEvaluation:
         split: str | None = None,
         compare: str | None = None,
         save_embeddings: str | None = None,
+        examples: int = 0,
     ) -> None:
         """Evaluates checkpoints one after the other; prints and writes all results.
 
@@ -139,6 +139,7 @@ class RunEvaluation:
           split: of the run's own dataset; None for the final split of every evaluator.
           compare: folder of the results of another model, see `load_others`.
           save_embeddings: npz file for the embeddings of the split, see `embeddings`.
+          examples: see `judge`.
 
         Raises:
           UserError: no such step or split, the models cannot be compared, or a folder cannot be
@@ -167,6 +168,8 @@ class RunEvaluation:
                     notes=self._describe_overlap,
                     trained_on=trained_on,
                     save_embeddings=save_embeddings,
+                    examples=examples,
+                    others=others,
                 )
                 write_all(evaluations, output, others=others, step=step, writer=writer)
 
@@ -181,6 +184,8 @@ class RunEvaluation:
         trained_on: Mapping[str, str] | None = None,
         save_embeddings: str | None = None,
         together_with: Sequence[Callable[[str, str], Embeddings]] = (),
+        examples: int = 0,
+        others: Mapping[str, StoredResults] | None = None,
     ) -> list[Evaluation]:
         """Returns one evaluation per evaluator.
 
@@ -193,11 +198,14 @@ class RunEvaluation:
           trained_on: hash of the records of the training data, by name.
           save_embeddings: npz file for the embeddings; all evaluators have to judge the same ones.
           together_with: `embedding` of other models; the means of all scores are judged.
+          examples: queries of every rule on the pages of examples; 0 for no pages.
+          others: evaluator -> another model to compare with, for these pages.
 
         Raises:
           UserError: the split is unknown, or the evaluators judge several sets of embeddings where
-            one is to be saved.
+            one is to be saved; examples are asked for, and no evaluator has any.
         """
+        check_examples(examples, self.options)
         embedded: dict[Any, Embeddings] = {}
         evaluations = []
         for each in self.options:
@@ -208,10 +216,6 @@ class RunEvaluation:
                 own = self.options[each].similarity
                 source = average([with_similarity(member, own) for member in members])
             evaluator, items = self.evaluator(each, chosen), self._split(each, chosen)
-            examples = []
-            if isinstance(evaluator.options, BoardsOptions):
-                ranked = with_similarity(source, evaluator.options.similarity)
-                examples = find_examples(ranked, items)
             evaluations.append(
                 judge(
                     evaluator,
@@ -220,7 +224,9 @@ class RunEvaluation:
                     evaluator_name=each,
                     notes=notes(items),
                     trained_on=trained_on,
+                    split=items,
                     examples=examples,
+                    other=(others or {}).get(each),
                 )
             )
         if save_embeddings is not None:

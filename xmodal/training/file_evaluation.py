@@ -16,6 +16,7 @@ from xmodal.evals import (
     read_options,
 )
 from xmodal.evals.embed import Items
+from xmodal.evals.example_page import check_examples
 from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
 from xmodal.evals.reports.store import StoredResults
@@ -34,6 +35,7 @@ def judge_embeddings(
     similarity: str | None = None,
     name: str | None = None,
     compare: str | None = None,
+    examples: int = 0,
 ) -> tuple[list[Evaluation], dict[str, StoredResults]]:
     """Returns one evaluation per evaluator of `config.evals`, and other results to compare with.
 
@@ -46,6 +48,7 @@ def judge_embeddings(
       similarity: see `choose_similarity`.
       name: of the model's row; None for that of the file.
       compare: see `RunEvaluation.load_others`.
+      examples: see `RunEvaluation.judge`.
 
     Raises:
       UserError: the file cannot be used, or lacks a caption of a split; an unknown evaluator; a
@@ -54,15 +57,15 @@ def judge_embeddings(
     sections = read_options(resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)["evals"])
     if unknown := sorted(set(names or ()) - set(sections)):
         raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(sections)}.")
+    evaluators = {each: sections[each] for each in sections if not names or each in names}
+    check_examples(examples, evaluators)
     source: Sentences | Embeddings
     if has_sentences(path):
         source = choose_similarity(load_sentences(path), similarity)
     else:
         source = choose_similarity(load_embeddings(path), similarity)
     mesh, evaluations, others = mesh_lib.make_mesh(), [], {}
-    for each, options in sections.items():
-        if names and each not in names:
-            continue
+    for each, options in evaluators.items():
         dataset = SplitSource.of(config.data.to_dict(), each, options)
         chosen = options.final_split if split is None or options.data is not None else split
         items = cast(Items, dataset.open(chosen))
@@ -70,5 +73,15 @@ def judge_embeddings(
         evaluator = make_evaluator(each, options, items, found.sides, mesh)
         if compare is not None:
             others[each] = load_results(compare, each, evaluator)
-        evaluations.append(judge(evaluator, found, name=name or name_of(path), evaluator_name=each))
+        evaluations.append(
+            judge(
+                evaluator,
+                found,
+                name=name or name_of(path),
+                evaluator_name=each,
+                split=items,
+                examples=examples,
+                other=others.get(each),
+            )
+        )
     return evaluations, others

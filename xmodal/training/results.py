@@ -15,6 +15,7 @@ from absl import logging
 from etils import epath
 
 from xmodal.config import UserError
+from xmodal.evals.evaluation import EXAMPLES
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.summary import select_curves
@@ -134,6 +135,8 @@ def write_results(
     if comparison is not None:
         text = format_comparison(comparison, name=evaluation.name, other=other_name)
         print(text, flush=True)
+    if evaluation.page is not None:
+        print(f"Examples: {os.path.join(output, EXAMPLES)}", flush=True)
 
 
 def write_all(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,16 @@ from xmodal.evals.evaluators.evaluator import (
     with_similarity,
 )
 from xmodal.evals.inputs.galleries import check_coverage
-from xmodal.evals.inputs.sources import Embeddings, Source
+from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix, Source
 from xmodal.evals.labels.annotations import read_annotations, restrict
 from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.ranking.rerank import make_reranker
+from xmodal.evals.ranking.scores import Scores
 from xmodal.evals.reports.compare import check_comparable
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
-from xmodal.evals.runner import evaluate_boards
+from xmodal.evals.runner import evaluate_boards, open_rankings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ class BoardsOptions(Options):
 
 
 class BoardsEvaluator(Evaluator[Source]):
-    """Computes boards, see `Evaluator`."""
+    """Computes `boards` from `labels`, see `Evaluator`."""
 
     options: BoardsOptions
 
@@ -92,7 +93,7 @@ class BoardsEvaluator(Evaluator[Source]):
           UserError: a board is unknown, or the labels allow none.
         """
         self.options = options
-        self._labels, self._mesh = labels, mesh
+        self.labels, self._mesh = labels, mesh
         self._reranker = make_reranker(f"{where}.reranker", options.reranker)
         self.boards = make_boards(labels, options.boards)
         if not self.boards:
@@ -112,13 +113,25 @@ class BoardsEvaluator(Evaluator[Source]):
         """See `Evaluator`."""
         return tags_of_boards(self.boards, sides)
 
+    def open_rankings(self, source: Embeddings | ScoreMatrix) -> Callable[[str], Scores]:
+        """Returns the function retrieval task -> scores that `run` ranks its queries by."""
+        if isinstance(source, Embeddings):
+            source = with_similarity(source, self.options.similarity)
+        return open_rankings(
+            source,
+            self.labels,
+            mesh=self._mesh,
+            reranker=self._reranker,
+            task=self.options.task,
+        )
+
     def run(self, source: Source) -> list[BoardResult]:
         """See `Evaluator`."""
         if isinstance(source, Embeddings):
             source = with_similarity(source, self.options.similarity)
         results = evaluate_boards(
             source,
-            self._labels,
+            self.labels,
             self.boards,
             bootstrap_samples=self.options.bootstrap_samples,
             seed=self.options.seed,

@@ -1,0 +1,200 @@
+"""A page of picked queries: what they found first, and where their positives stand."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from xmodal.config import UserError
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import Board
+from xmodal.evals.embed import Items
+from xmodal.evals.evaluators.boards import BoardsEvaluator, BoardsOptions
+from xmodal.evals.evaluators.evaluator import Options
+from xmodal.evals.example_rules import Pick, pick_examples
+from xmodal.evals.ranking.rows import order_items, score_queries
+from xmodal.evals.ranking.scores import Scores
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import BoardResult
+from xmodal.page import Group, Item, Page, Row, Section
+
+_SHOWN = 5  # items of a row
+_NOUNS = {"image": "Image", "text": "Caption"}
+
+
+def check_examples(count: int, options: Mapping[str, Options]) -> None:
+    """Refuses to show examples where no evaluator has queries; `options` are by name.
+
+    Raises:
+      UserError: says which evaluators there are.
+    """
+    if count and not any(isinstance(each, BoardsOptions) for each in options.values()):
+        kinds = ", ".join(f"{name} ({each.type})" for name, each in options.items())
+        raise UserError(f"Examples are queries of an evaluator of type boards; there is {kinds}.")
+
+
+def make_example_page(
+    evaluator: BoardsEvaluator,
+    rankings: Callable[[str], Scores],
+    results: Sequence[BoardResult],
+    split: Items,
+    count: int,
+    *,
+    name: str,
+    other: StoredResults | None = None,
+) -> Page:
+    """Returns the page.
+
+    Args:
+      evaluator: whose boards were evaluated.
+      rankings: retrieval task -> scores, see `BoardsEvaluator.open_rankings`.
+      results: of the evaluator on them.
+      split: has the captions, and pictures if there are any.
+      count: queries of every rule, direction and board, at most.
+      name: of the model.
+      other: results of another model on the same boards.
+    """
+    picks = pick_examples(evaluator.boards, results, count, other)
+    shown, opened = _Shown(split), {}
+    galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
+    groups = []
+    for pick in picks:
+        query, gallery = (galleries[side] for side in RETRIEVAL_TASKS[pick.task])
+        if pick.task not in opened:
+            opened[pick.task] = rankings(pick.task)
+        rows = Positions("query", query)(pick.queries)
+        is_same = query is gallery
+        scores = score_queries(opened[pick.task], rows, exclude_self=is_same)
+        boards = {b.name: b for b in evaluator.boards if pick.task in b.tasks}
+        sections = [
+            _make_section(pick, number, int(row), scores[number], gallery, boards, shown)
+            for number, row in enumerate(rows)
+        ]
+        groups.append(Group(pick.title, sections, pick.note))
+    title = f"{name}: examples of {evaluator.provenance.title}"
+    notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
+    if not split.has_pictures:
+        notes.append("The dataset holds no pictures; images are named by their first caption.")
+    if not groups:
+        notes.append("No rule picks any query.")
+    return Page(title, groups, notes)
+
+
+_HOW_TO_READ = (
+    f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
+    "positives. Positives are framed; below every item stand its rank, its score, the boards that "
+    "have it as a positive, and human ratings of the pair."
+)
+
+
+def _make_section(
+    pick: Pick,
+    number: int,
+    query: int,
+    scores: np.ndarray,
+    gallery: np.ndarray,
+    boards: Mapping[str, Board],
+    shown: "_Shown",
+) -> Section:
+    """One query.
+
+    Args:
+      pick: whose query it is.
+      number: of the query in the pick.
+      query: its position in its gallery.
+      scores: of all items, float32 [N].
+      gallery: ids of the items.
+      boards: name -> boards that have the task.
+      shown: items by side and id.
+    """
+    query_side, item_side = RETRIEVAL_TASKS[pick.task]
+    order = order_items(scores)
+    rank_of = np.empty(len(order), np.int64)
+    rank_of[order] = np.arange(1, len(order) + 1)
+    positives = _positives(boards[pick.board], pick.task, query)
+    found = len(order) - np.isneginf(scores).sum()
+    first = order[: min(_SHOWN, found)]
+    missed = np.setdiff1d(positives, first)
+    missed = missed[np.argsort(rank_of[missed])]
+    known = [name for name in boards if isinstance(boards[name].tasks[pick.task].positives, Ragged)]
+    ratings = _ratings(boards, pick.task, query)
+
+    def show(item: int) -> Item:
+        of_item = [name for name in known if item in _positives(boards[name], pick.task, query)]
+        notes = [f"rank {rank_of[item]:,}", f"{scores[item]:.4f}"]
+        notes += [f"rated {rating:.2f} ({name})" for name, rating in ratings.get(int(item), ())]
+        mark = f"positive of {', '.join(of_item)}" if of_item else ""
+        if item not in positives:
+            notes, mark = [*notes, *filter(None, [mark])], ""
+        return shown(item_side, gallery[item], notes, mark)
+
+    rank = f"rank {pick.ranks[number] + 1:,} of {found:,}"
+    if pick.others is not None:
+        rank += f", of the other model {pick.others[number] + 1:,}"
+    rows = [Row([show(item) for item in first], "Found first")]
+    if len(missed):
+        title = f"Positives farther down: {len(missed):,} of {len(positives):,}"
+        rows.append(Row([show(item) for item in missed[:_SHOWN]], title))
+    title = f"{_NOUNS[query_side]} {pick.queries[number]}: {rank}"
+    query_item = shown(query_side, pick.queries[number])
+    if pick.task == "t2i":  # Its image is an answer.
+        query_item = dataclasses.replace(query_item, picture=None)
+    return Section(title, rows, query_item)
+
+
+def _positives(board: Board, task: str, query: int) -> np.ndarray:
+    positives = board.tasks[task].positives
+    assert isinstance(positives, Ragged)
+    return positives.values[positives.offsets[query] : positives.offsets[query + 1]]
+
+
+def _ratings(
+    boards: Mapping[str, Board], task: str, query: int
+) -> dict[int, list[tuple[str, float]]]:
+    """Human ratings of the query with items: position of the item -> (rating task, score)."""
+    sides = RETRIEVAL_TASKS[task]
+    found: dict[int, dict[str, float]] = {}
+    for board in boards.values():
+        for name, pairs in board.graded.items():
+            ends = [(pairs.modalities, pairs.left, pairs.right)]
+            ends.append((pairs.modalities[::-1], pairs.right, pairs.left))
+            for modalities, own, item in ends:
+                if modalities == sides:
+                    for at in np.flatnonzero(own == query):
+                        found.setdefault(int(item[at]), {})[name] = float(pairs.scores[at])
+    return {item: list(scores.items()) for item, scores in found.items()}
+
+
+class _Shown:
+    """Images and captions of a split by id; a caption has the picture of its image."""
+
+    def __init__(self, split: Items) -> None:
+        self._split = split
+        self._images = Positions("image", split.image_ids)
+        self._captions = Positions("caption", split.caption_ids)
+        self._first = dict(
+            zip(split.caption_image_ids[::-1].tolist(), split.caption_texts[::-1], strict=True)
+        )
+        self._pictures: dict[int, bytes] = {}
+
+    def __call__(self, side: str, item_id: int, notes: Sequence[str] = (), mark: str = "") -> Item:
+        image, text = int(item_id), ""
+        if side == "text":
+            (at,) = self._captions(np.array([item_id]))
+            text, image = self._split.caption_texts[at], int(self._split.caption_image_ids[at])
+        picture = self._picture(image)
+        caption = self._first.get(image, "")
+        if side == "image" and picture is None:
+            text = f"image {image}" + (f', "{caption}"' if caption else "")
+        alt = f"image {image}" if side == "text" or not caption else f"image {image}: {caption}"
+        return Item(text, picture, alt, notes=notes, mark=mark)
+
+    def _picture(self, image: int) -> bytes | None:
+        (row,) = self._images.find(np.array([image]))
+        if not self._split.has_pictures or row < 0:
+            return None
+        if image not in self._pictures:
+            (self._pictures[image],) = self._split.pictures(np.array([row]))
+        return self._pictures[image]

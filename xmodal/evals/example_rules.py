@@ -1,0 +1,147 @@
+"""Rules that pick the queries of an evaluation that are worth a look.
+
+Each rule is a sentence on the ranks of one retrieval task. "Rank" is that of the best positive,
+from 1; a query is right by a board where that is 1.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import Board
+from xmodal.evals.reports.store import StoredResults
+from xmodal.evals.results import BoardResult, TaskResult
+
+_ARROWS = {"i2t": "image to text", "t2i": "text to image"}
+_ARROWS |= {"t2t": "text to text", "i2i": "image to image"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pick:
+    """The queries of one rule and one task.
+
+    Attributes:
+      rule: "worst rank", "changed", "right by A, wrong by B" or "tied".
+      note: a sentence on the rule.
+      task: a name in `RETRIEVAL_TASKS`.
+      board: by whose positives they are judged.
+      queries: int64 [P], ids.
+      ranks: int32 [P], items ahead of the best positive.
+      others: int32 [P], for "changed" those of the other model.
+    """
+
+    rule: str
+    note: str
+    task: str
+    board: str
+    queries: np.ndarray
+    ranks: np.ndarray
+    others: np.ndarray | None = None
+
+    @property
+    def title(self) -> str:
+        """The rule with its task, and its board where the rule names none."""
+        board = "" if self.board in self.rule else f", {self.board}"
+        return f"{self.rule[0].upper()}{self.rule[1:]}: {_ARROWS[self.task]}{board}"
+
+
+def pick_examples(
+    boards: Sequence[Board],
+    results: Sequence[BoardResult],
+    count: int,
+    other: StoredResults | None = None,
+) -> list[Pick]:
+    """Returns the queries of every rule that picks any.
+
+    Boards whose queries meet a fold of the gallery take no part.
+
+    Args:
+      boards: that were evaluated.
+      results: of them.
+      count: queries of every rule and task, at most.
+      other: results of another model on the same boards.
+    """
+    found = {board.name: board for board in results}
+    theirs = {board.name: board for board in other.results} if other else {}
+    picks = []
+    for task in RETRIEVAL_TASKS:
+        ranked, widths = {}, {}
+        for board in boards:
+            result = found[board.name].tasks.get(task)
+            if result is None or result.rank is None or board.tasks[task].folds is not None:
+                continue
+            positives = board.tasks[task].positives
+            if isinstance(positives, Ragged):
+                ranked[board.name] = result
+                widths[board.name] = len(result.query_ids), len(positives.values)
+        if not ranked:
+            continue
+        # The widest labels call the fewest answers wrong for want of a label.
+        main = max(widths, key=lambda name: widths[name])
+        result = ranked[main]
+        picks.append(_pick_worst(main, task, result))
+        if main in theirs and task in theirs[main].tasks:
+            picks.append(_pick_changed(main, task, result, theirs[main].tasks[task]))
+        own = next(iter(ranked))
+        for right, wrong in itertools.permutations(ranked, 2):
+            if own in (right, wrong):
+                picks.append(_pick_disputed(right, wrong, task, ranked[right], ranked[wrong]))
+        picks.append(_pick_tied(main, task, result))
+    return [_cut(pick, count) for pick in picks if len(pick.queries)]
+
+
+def _pick_worst(board: str, task: str, result: TaskResult) -> Pick:
+    rank, ids = _ranks(result), result.query_ids
+    at = np.flatnonzero(rank > 0)
+    at = at[np.lexsort((ids[at], -rank[at]))]
+    note = "Queries whose best positive stands farthest down."
+    return Pick("worst rank", note, task, board, ids[at], rank[at])
+
+
+def _pick_changed(board: str, task: str, ours: TaskResult, theirs: TaskResult) -> Pick:
+    ids, mine, yours = np.intersect1d(ours.query_ids, theirs.query_ids, return_indices=True)
+    if theirs.rank is None:
+        return Pick("changed", "", task, board, ids[:0], ids[:0])
+    before, after = theirs.rank[yours], _ranks(ours)[mine]
+    change = np.abs(np.log1p(after) - np.log1p(before))
+    at = np.flatnonzero(change > 0)
+    at = at[np.lexsort((ids[at], -change[at]))]
+    note = "Queries with the largest ratio between the ranks of both models."
+    return Pick("changed", note, task, board, ids[at], after[at], before[at])
+
+
+def _pick_disputed(
+    right: str, wrong: str, task: str, of_right: TaskResult, of_wrong: TaskResult
+) -> Pick:
+    ids, mine, yours = np.intersect1d(of_right.query_ids, of_wrong.query_ids, return_indices=True)
+    down = _ranks(of_wrong)[yours]
+    at = np.flatnonzero((_ranks(of_right)[mine] == 0) & (down > 0))
+    at = at[np.lexsort((ids[at], -down[at]))]
+    note = (
+        f"The first item is a positive of {right}, and none of {wrong}; ranks are those of {wrong}."
+    )
+    return Pick(f"right by {right}, wrong by {wrong}", note, task, wrong, ids[at], down[at])
+
+
+def _pick_tied(board: str, task: str, result: TaskResult) -> Pick:
+    tied = np.zeros(len(result.query_ids), bool) if result.tied is None else result.tied
+    rank, ids = _ranks(result), result.query_ids
+    at = np.flatnonzero(tied)
+    at = at[np.lexsort((ids[at], rank[at]))]
+    note = "The best positive scores exactly like another item, so its rank rests on the tie rule."
+    return Pick("tied", note, task, board, ids[at], rank[at])
+
+
+def _cut(pick: Pick, count: int) -> Pick:
+    others = None if pick.others is None else pick.others[:count]
+    queries, ranks = pick.queries[:count], pick.ranks[:count]
+    return dataclasses.replace(pick, queries=queries, ranks=ranks, others=others)
+
+
+def _ranks(result: TaskResult) -> np.ndarray:
+    assert result.rank is not None
+    return result.rank
