@@ -44,6 +44,8 @@ def base(name: str) -> ConfigDict:
             "evals": {},
             "select": {"metric": "", "mode": "max"},
             "checkpoint": {"every": 1000, "keep_last": 3},
+            # Queries drawn, pairs of the histograms, images of the projector.
+            "tensorboard": {"queries": 3, "pairs": 5000, "projector": 500},
             # (regular expression of a path in the state, rule); the first match wins.
             "sharding": ((".*", "replicated"),),
         },

@@ -1,5 +1,6 @@
 """Whole runs of a tiny text model on a tiny dataset: stopped, continued, failed."""
 
+import io
 import json
 import os
 import resource
@@ -9,13 +10,16 @@ import time
 
 import jax
 import numpy as np
+import PIL.Image
 import pytest
 import tiny_encoder as tiny
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
 
 from configs import base, cxc
 from xmodal import data
 from xmodal.config import UserError
+from xmodal.evals.reports.summary import select_curves
 from xmodal.training import (
     checkpoints,
     folder_lock,
@@ -112,6 +116,64 @@ def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
     events.Reload()
     assert [e.step for e in events.Tensors("train/loss")] == list(range(5, TOTAL_STEPS + 1, 5))
     assert [e.step for e in events.Tensors(f"{TINY}/t2t/recall@10")] == [0, 20, TOTAL_STEPS]
+
+
+def read_events(folder):
+    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events.Reload()
+    return {
+        tag: {e.step: tensor_util.make_ndarray(e.tensor_proto) for e in events.Tensors(tag)}
+        for tag in events.Tags()["tensors"]
+    }
+
+
+def test_tensorboard_shows_queries_similarities_settings_and_the_report(whole):
+    folder, _ = whole
+    events = read_events(folder)
+    for step in (0, 20, TOTAL_STEPS):
+        for number in (1, 2, 3):
+            width, height, encoded = events[f"{TINY}/t2t/queries/{number}"][step]
+            picture = PIL.Image.open(io.BytesIO(encoded))
+            assert picture.size == (int(width), int(height))
+            assert len(picture.getcolors(1 << 24)) > 2
+        for kind in ("positive", "other"):
+            edges_and_counts = events[f"{TINY}/t2t/similarity/{kind}"][step]
+            assert edges_and_counts[:, 2].sum() > 10
+    config = str(events["config"][0])
+    assert "learning_rate" in config
+    assert "text/encoder" in str(events["parameters"][0])
+    tested = read_events(folder / "test")
+    report = (folder / "test" / TINY / "report.md").read_text()
+    ((_, shown),) = tested[f"{TINY}/report"].items()
+    assert shown.item().decode() == report
+
+
+def test_tensorboard_and_metrics_json_have_the_same_tags_and_numbers(whole):
+    folder, _ = whole
+    metrics = json.loads((folder / "test/metrics.json").read_text())
+    step = metrics.pop("step")
+    scalars = {
+        tag: float(found[step])
+        for tag, found in read_events(folder / "test").items()
+        if found[step].ndim == 0 and found[step].dtype.kind == "f"
+    }
+    assert f"{TINY}/t2t/recall@10" in scalars
+    assert scalars == pytest.approx(select_curves(metrics), rel=1e-6)
+
+
+def test_a_run_ends_with_its_card(whole):
+    folder, _ = whole
+    card = (folder / "model_card.md").read_text()
+    ((name, digits),) = json.loads((folder / "records.json").read_text())["train"].items()
+    assert f"- {name}: `{digits[:16]}`" in card
+    assert "30 steps of 16 examples, 480 in all: 13 times the 37 examples" in card
+    assert "Trained from scratch. Seed 0." in card
+    compute = json.loads((folder / "compute.json").read_text())
+    assert f"{compute['devices']} x {compute['kind']}, " in card
+    # The report of the evaluator, two levels deeper.
+    report = (folder / "test" / TINY / "report.md").read_text()
+    assert f"##{report.splitlines()[0]}" in card
+    assert report.splitlines()[-1] in card
 
 
 def test_the_hashes_of_the_records_go_with_the_numbers(whole):

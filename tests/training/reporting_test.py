@@ -11,6 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
+from xmodal.tensorboard.writer import flat_config, make_writer
 from xmodal.training import reporting
 
 IDS = np.array([4, 9], np.int32)
@@ -119,7 +120,7 @@ def test_a_failed_state_is_not_evaluated():
 
 
 def test_tensorboard_files_hold_the_tags_as_written(tmp_path):
-    writer = reporting.make_writer(str(tmp_path))
+    writer = make_writer(str(tmp_path))
     reporter = reporting.Reporter(writer, total_steps=2, batch_size=4, every=1)
     writer.write_scalars(0, {"shapes/i2t/recall@1": 12.5})
     for step, value in enumerate([2.0, 0.25]):
@@ -142,7 +143,7 @@ def test_tensorboard_files_hold_the_tags_as_written(tmp_path):
 
 def test_configs_are_shown_flat():
     config = {"a": {"b": 1, "c": {"d": True}}, "e": [1, 2], "f": None, "g": "x"}
-    assert reporting.flat_config(config) == {
+    assert flat_config(config) == {
         "a.b": 1,
         "a.c.d": True,
         "e": "[1, 2]",

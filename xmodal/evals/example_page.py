@@ -1,6 +1,7 @@
 """A page of picked queries: what they found first, and where their positives stand."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -57,22 +58,7 @@ def make_example_page(
       other: results of another model on the same boards.
     """
     picks = pick_examples(evaluator.boards, results, count, other)
-    shown, opened = _Shown(split), {}
-    galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
-    groups = []
-    for pick in picks:
-        query, gallery = (galleries[side] for side in RETRIEVAL_TASKS[pick.task])
-        if pick.task not in opened:
-            opened[pick.task] = rankings(pick.task)
-        rows = Positions("query", query)(pick.queries)
-        is_same = query is gallery
-        scores = score_queries(opened[pick.task], rows, exclude_self=is_same)
-        boards = {b.name: b for b in evaluator.boards if pick.task in b.tasks}
-        sections = [
-            _make_section(pick, number, int(row), scores[number], gallery, boards, shown)
-            for number, row in enumerate(rows)
-        ]
-        groups.append(Group(pick.title, sections, pick.note))
+    groups = make_groups(evaluator, functools.cache(rankings), picks, split)
     title = f"{name}: examples of {evaluator.provenance.title}"
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not split.has_pictures:
@@ -80,6 +66,33 @@ def make_example_page(
     if not groups:
         notes.append("No rule picks any query.")
     return Page(title, groups, notes)
+
+
+def make_groups(
+    evaluator: BoardsEvaluator,
+    rankings: Callable[[str], Scores],
+    picks: Sequence[Pick],
+    split: Items,
+) -> list[Group]:
+    """Returns a section for every query of every pick; for the arguments see `make_example_page`.
+
+    `rankings` is called once for every pick.
+    """
+    shown = _Shown(split)
+    galleries = {"image": evaluator.labels.image_ids, "text": evaluator.labels.caption_ids}
+    groups = []
+    for pick in picks:
+        query, gallery = (galleries[side] for side in RETRIEVAL_TASKS[pick.task])
+        rows = Positions("query", query)(pick.queries)
+        is_same = query is gallery
+        scores = score_queries(rankings(pick.task), rows, exclude_self=is_same)
+        boards = {b.name: b for b in evaluator.boards if pick.task in b.tasks}
+        sections = [
+            _make_section(pick, number, int(row), scores[number], gallery, boards, shown)
+            for number, row in enumerate(rows)
+        ]
+        groups.append(Group(pick.title, sections, pick.note))
+    return groups
 
 
 _HOW_TO_READ = (

@@ -6,7 +6,7 @@ from 1; a query is right by a board where that is 1.
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -65,23 +65,13 @@ def pick_examples(
       count: queries of every rule and task, at most.
       other: results of another model on the same boards.
     """
-    found = {board.name: board for board in results}
     theirs = {board.name: board for board in other.results} if other else {}
     picks = []
     for task in RETRIEVAL_TASKS:
-        ranked, widths = {}, {}
-        for board in boards:
-            result = found[board.name].tasks.get(task)
-            if result is None or result.rank is None or board.tasks[task].folds is not None:
-                continue
-            positives = board.tasks[task].positives
-            if isinstance(positives, Ragged):
-                ranked[board.name] = result
-                widths[board.name] = len(result.query_ids), len(positives.values)
+        ranked = _ranked_boards(boards, results, task)
         if not ranked:
             continue
-        # The widest labels call the fewest answers wrong for want of a label.
-        main = max(widths, key=lambda name: widths[name])
+        main = _widest(boards, ranked, task)
         result = ranked[main]
         picks.append(_pick_worst(main, task, result))
         if main in theirs and task in theirs[main].tasks:
@@ -92,6 +82,51 @@ def pick_examples(
                 picks.append(_pick_disputed(right, wrong, task, ranked[right], ranked[wrong]))
         picks.append(_pick_tied(main, task, result))
     return [_cut(pick, count) for pick in picks if len(pick.queries)]
+
+
+def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: int) -> list[Pick]:
+    """Returns queries at equal distances for every task: the same for all models of the labels.
+
+    Args:
+      boards: that were evaluated; those whose queries meet a fold of the gallery take no part.
+      results: of them.
+      count: queries of every task, at most.
+    """
+    picks = []
+    for task in RETRIEVAL_TASKS:
+        if ranked := _ranked_boards(boards, results, task):
+            main = _widest(boards, ranked, task)
+            ids, total = ranked[main].query_ids, len(ranked[main].query_ids)
+            at = (2 * np.arange(min(count, total)) + 1) * total // (2 * max(min(count, total), 1))
+            at = np.argsort(ids)[at]
+            picks.append(Pick("fixed", "", task, main, ids[at], _ranks(ranked[main])[at]))
+    return picks
+
+
+def _ranked_boards(
+    boards: Sequence[Board], results: Sequence[BoardResult], task: str
+) -> dict[str, TaskResult]:
+    """The results of a task by board, of boards whose positives and ranks are known."""
+    found = {board.name: board.tasks.get(task) for board in results}
+    ranked = {}
+    for board in boards:
+        result = found[board.name]
+        if result is None or result.rank is None or board.tasks[task].folds is not None:
+            continue
+        if isinstance(board.tasks[task].positives, Ragged):
+            ranked[board.name] = result
+    return ranked
+
+
+def _widest(boards: Sequence[Board], ranked: Mapping[str, TaskResult], task: str) -> str:
+    """The board with the most labels: it calls the fewest answers wrong for want of one."""
+
+    def width(board: Board) -> tuple[int, int]:
+        positives = board.tasks[task].positives
+        assert isinstance(positives, Ragged)
+        return len(ranked[board.name].query_ids), len(positives.values)
+
+    return max((board for board in boards if board.name in ranked), key=width).name
 
 
 def _pick_worst(board: str, task: str, result: TaskResult) -> Pick:

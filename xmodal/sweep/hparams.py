@@ -9,7 +9,7 @@ from absl import logging
 from xmodal.evals.reports.summary import select_curves
 from xmodal.sweep.record import Outcome
 from xmodal.sweep.results import format_value
-from xmodal.training import reporting
+from xmodal.tensorboard.writer import make_writer
 
 
 def write_hparams(folder: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
@@ -24,7 +24,7 @@ def write_hparams(folder: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
         if each.score is None or own.exists():
             continue
         try:
-            writer = reporting.make_writer(str(own))
+            writer = make_writer(str(own))
         except ImportError as error:
             logging.log_first_n(logging.WARNING, "No files for TensorBoard: %s.", 1, error)
             return

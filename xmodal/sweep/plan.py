@@ -19,7 +19,7 @@ from xmodal.sweep.space import Space, draw, to_section
 _FILE, _TABLE = "sweep.json", "draws.csv"
 # Values of a config that change no trial.
 _FREE = (
-    r"config\.(name|log_every|checkpoint|sharding|frozen_features\.folder)(\.|$)",
+    r"config\.(name|log_every|checkpoint|sharding|tensorboard|frozen_features\.folder)(\.|$)",
     r"config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch)$",
 )
 

@@ -16,7 +16,7 @@ from absl import logging
 from xmodal import data
 from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation, judge, make_evaluator, read_options
-from xmodal.evals.embed import Items, Predictor
+from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.evaluator import with_similarity
 from xmodal.evals.example_page import check_examples
@@ -26,14 +26,16 @@ from xmodal.evals.reports.store import StoredResults, load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 from xmodal.losses.similarity import make_similarity
-from xmodal.training import checkpoints, reporting
+from xmodal.tensorboard.views import View, Views
+from xmodal.tensorboard.writer import make_writer
+from xmodal.training import checkpoints
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.finished import FINAL
+from xmodal.training.predictors import make_predictors
 from xmodal.training.results import Judged, write_all, write_model
 from xmodal.training.run import Parts
 from xmodal.training.run_records import load_records
 from xmodal.training.state import TrainState
-from xmodal.training.tasks import Task, sides
 from xmodal.training.tree import Tree
 
 
@@ -80,19 +82,23 @@ class RunEvaluation:
         """Returns whether an evaluator is due at a step of training."""
         return bool(self._due(step))
 
-    def run_state(self, step: int, state: TrainState) -> dict[str, float]:
+    def run_state(self, step: int, state: TrainState, view: View | None = None) -> dict[str, float]:
         """Returns the metrics of the evaluators that are due, evaluator/board/direction/metric.
 
         Args:
           step: of the state.
           state: laid out as in training.
+          view: is shown every evaluation.
         """
         found: dict[str, float] = {}
         embedded: dict[Any, Embeddings] = {}
         for name in self._due(step):
             split = self.options[name].split
             source = self._embed(name, split, state.all_params(), state.model_state, embedded)
-            results = self.evaluator(name, split).run(source)
+            evaluator = self.evaluator(name, split)
+            results = evaluator.run(source)
+            if view is not None:
+                view(name, evaluator, source, results, self._split(name, split))
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
         return found
@@ -114,10 +120,10 @@ class RunEvaluation:
         for where, tag in self._parts.settings.awaited_metrics.items():
             lookup(where, tag, lookup(where, tag.partition("/")[0], known))
 
-    def run_final(self, run_dir: str) -> None:
+    def run_final(self, run_dir: str) -> list[Evaluation]:
         """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
         output = os.path.join(run_dir, FINAL)
-        self.judge_checkpoints(run_dir, [checkpoints.best_step(run_dir)], output)
+        return self.judge_checkpoints(run_dir, [checkpoints.best_step(run_dir)], output)
 
     def judge_checkpoints(
         self,
@@ -129,7 +135,7 @@ class RunEvaluation:
         compare: str | None = None,
         save_embeddings: str | None = None,
         examples: int = 0,
-    ) -> None:
+    ) -> list[Evaluation]:
         """Evaluates checkpoints one after the other; prints and writes all results.
 
         Args:
@@ -141,6 +147,9 @@ class RunEvaluation:
           save_embeddings: npz file for the embeddings of the split, see `embeddings`.
           examples: see `judge`.
 
+        Returns:
+          One evaluation per evaluator, of the last checkpoint.
+
         Raises:
           UserError: no such step or split, the models cannot be compared, or a folder cannot be
             written.
@@ -148,7 +157,8 @@ class RunEvaluation:
         others = self.load_others(compare, split)
         trained_on = load_records(run_dir).get("train", {})
         write_model(output, Judged.of_config(self._parts.config))
-        with contextlib.closing(reporting.make_writer(output)) as writer:
+        evaluations: list[Evaluation] = []
+        with contextlib.closing(make_writer(output)) as writer:
             for step in steps:
                 try:
                     params, model_state = checkpoints.restore_model(
@@ -160,6 +170,7 @@ class RunEvaluation:
                     # A run keeps its last few checkpoints only.
                     logging.warning("Checkpoint %d was replaced while it was read.", step)
                     continue
+                views = Views(writer, self._parts.settings.tensorboard, step)
                 evaluations = self.judge(
                     params,
                     model_state,
@@ -170,8 +181,11 @@ class RunEvaluation:
                     save_embeddings=save_embeddings,
                     examples=examples,
                     others=others,
+                    view=views,
                 )
                 write_all(evaluations, output, others=others, step=step, writer=writer)
+                views.write_projector(output)
+        return evaluations
 
     def judge(
         self,
@@ -186,6 +200,7 @@ class RunEvaluation:
         together_with: Sequence[Callable[[str, str], Embeddings]] = (),
         examples: int = 0,
         others: Mapping[str, StoredResults] | None = None,
+        view: View | None = None,
     ) -> list[Evaluation]:
         """Returns one evaluation per evaluator.
 
@@ -200,6 +215,7 @@ class RunEvaluation:
           together_with: `embedding` of other models; the means of all scores are judged.
           examples: queries of every rule on the pages of examples; 0 for no pages.
           others: evaluator -> another model to compare with, for these pages.
+          view: is shown every evaluation.
 
         Raises:
           UserError: the split is unknown, or the evaluators judge several sets of embeddings where
@@ -229,6 +245,8 @@ class RunEvaluation:
                     other=(others or {}).get(each),
                 )
             )
+            if view is not None:
+                view(each, evaluator, source, evaluations[-1].results, items)
         if save_embeddings is not None:
             _save_one(save_embeddings, list(embedded.values()))
         return evaluations
@@ -344,7 +362,7 @@ def make_embedder(parts: Parts) -> Embedder:
         parts.model.towers,
         similarity=parts.model.similarity,
         mesh=parts.mesh,
-        predict=_predictors(parts.tasks),
+        predict=make_predictors(parts.tasks),
     )
 
 
@@ -358,30 +376,6 @@ def load_results(folder: str, name: str, evaluator: Evaluator) -> StoredResults:
     results = load_ranks(own if os.path.isdir(own) else folder)
     evaluator.check_comparable(results)
     return results
-
-
-def _predictors(tasks: Iterable[Task]) -> dict[str, Predictor]:
-    """The tasks whose module predicts something about images, captions or pairs of them."""
-
-    def make(task: Task) -> Predictor:
-        def predict(
-            params: Tree, images: jax.Array | None, captions: jax.Array | None
-        ) -> jax.Array:
-            own = params["tasks"][task.name]["module"]
-            if task.views[0] == "image":
-                return task.module.predict(own, images, captions)
-            return task.module.predict(own, captions, images).swapaxes(0, 1)
-
-        return Predictor(frozenset(sides((task,))), predict)
-
-    return {
-        task.name: make(task)
-        for task in tasks
-        if task.module is not None
-        and hasattr(task.module.module, "predict")
-        # Pairs of two captions are none of an image and a caption.
-        and len(sides((task,))) == len(task.views)
-    }
 
 
 def _save_one(path: str, embedded: list[Embeddings]) -> None:

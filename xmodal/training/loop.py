@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import ml_collections
@@ -20,17 +20,23 @@ from xmodal import mesh as mesh_lib
 from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
 from xmodal.evals.reports.summary import select_curves
+from xmodal.tensorboard.views import Views
+from xmodal.tensorboard.writer import flat_config, make_writer
 from xmodal.training import checkpoints, cost, folder_lock, frozen_features, memory, reporting
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.inheritance import inherit
+from xmodal.training.model_card import Compute, write_card
 from xmodal.training.optimizer import OptimizerConfig, observe_metrics
 from xmodal.training.run import Parts, assemble, foresee
 from xmodal.training.run_changes import check_changes
 from xmodal.training.run_records import Records, check_records, load_records, save_records
-from xmodal.training.start import starting_state
+from xmodal.training.start import describe, starting_state
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
+
+if TYPE_CHECKING:
+    from clu import metric_writers
 
 _NO_ROOM = "Make room or name another --workdir; the same command goes on from the last checkpoint."
 
@@ -67,7 +73,8 @@ def train(
     with folder_lock.hold(run_dir) as check_lock, disk_errors(run_dir, _NO_ROOM):
         if not _train(parts, run_dir, records, evaluation, check_lock):
             return False
-        evaluation.run_final(run_dir)
+        evaluations = evaluation.run_final(run_dir)
+        write_card(run_dir, parts, records, evaluations)
         if not evaluation.follows_files:
             mark_finished(config, run_dir)
     if processes.index() == 0:
@@ -119,15 +126,17 @@ def _train(
     checkpoints.save_config(run_dir, parts.config, vocabulary)
     save_records(run_dir, records)
     saver = checkpoints.Checkpoints(run_dir, settings.checkpoint, settings.select)
-    writer = reporting.make_writer(run_dir)
-    writer.write_hparams(reporting.flat_config(parts.config.to_dict()))
+    writer = make_writer(run_dir)
+    write_facts(writer, parts)
+    flops = cost.count_flops(compiled)
+    Compute.of(parts.mesh, flops).save(run_dir)
     reporter = reporting.Reporter(
         writer,
         total_steps=settings.total_steps,
         batch_size=settings.batch_size,
         every=settings.log_every,
         first_step=int(state.step),
-        flops_per_step=cost.count_flops(compiled),
+        flops_per_step=flops,
     )
     first_step = int(state.step)
     batches = make_batches(parts, first_step, features)
@@ -142,7 +151,8 @@ def _train(
                 save = is_due(step, settings.checkpoint.every, settings.total_steps)
                 if (evaluation.is_due(step) or save) and saver.lacks(step):
                     with reporter.paused():
-                        metrics = evaluation.run_state(step, state)
+                        views = Views(writer, settings.tensorboard, step)
+                        metrics = evaluation.run_state(step, state, views)
                         check_lock()
                         writer.write_scalars(step, select_curves(metrics))
                         state = observe(state, settings.optimizer, metrics)
@@ -169,6 +179,14 @@ def _train(
             metric = settings.select.metric
             logging.warning("%s was best at step 0: training has not helped.", metric)
     return True
+
+
+def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
+    """Writes the config and the table of parameters for TensorBoard's tabs HPARAMS and TEXT."""
+    writer.write_hparams(flat_config(parts.config.to_dict()))
+    config = parts.config.to_json_best_effort(indent=2)
+    texts = {"config": config, "parameters": describe(parts)}
+    writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
 
 
 def compile_step(

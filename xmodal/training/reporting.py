@@ -15,7 +15,6 @@ from etils import epath
 from jax.experimental import multihost_utils
 from tqdm import tqdm
 
-from xmodal.console import quietly
 from xmodal.training.sections import SelectConfig
 
 if TYPE_CHECKING:
@@ -45,29 +44,6 @@ class NonFiniteLossError(RuntimeError):
             evidence = self.evidence | {"image_ids": np.asarray(everyone).tolist()}
             path = epath.Path(run_dir) / "failure.json"
             path.write_text(json.dumps(evidence, indent=2) + "\n")
-
-
-def make_writer(folder: str) -> "metric_writers.MetricWriter":
-    """Opens a clu writer to TensorBoard files in `folder`, on process 0 only.
-
-    tensorflow is imported here and not above: training needs it for nothing else.
-    """
-    with quietly():
-        from clu import metric_writers
-
-        writers = [metric_writers.SummaryWriter(folder)] if jax.process_index() == 0 else []
-    return metric_writers.AsyncMultiWriter(writers)
-
-
-def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"optimizer.learning_rate": 0.001}` from a nested config, values TensorBoard can show."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{key}.{inner}": v for inner, v in flat_config(value).items()}
-        else:
-            flat[key] = value if isinstance(value, bool | int | float | str) else str(value)
-    return flat
 
 
 @dataclasses.dataclass

@@ -19,7 +19,7 @@ from xmodal.evals.evaluation import EXAMPLES
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.summary import select_curves
-from xmodal.training import reporting
+from xmodal.tensorboard.writer import make_writer
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -168,6 +168,8 @@ def write_all(
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
     if writer is not None:
         writer.write_scalars(step or 0, select_curves(metrics))
+        reports = {f"{each.evaluator}/report": each.report() for each in evaluations}
+        writer.write_texts(step or 0, reports)
         writer.flush()
     if jax.process_index() != 0:
         return
@@ -188,7 +190,7 @@ def _replace_events(output: str, evaluation: "Evaluation") -> None:
     events = {}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            writer = reporting.make_writer(folder)
+            writer = make_writer(folder)
         except ImportError as error:
             logging.warning("TensorBoard scalars are not written: %s.", error)
         else:

@@ -17,6 +17,7 @@ from xmodal.config import UserError, lookup, read, setting
 from xmodal.evals import read_options
 from xmodal.evals.results import evaluator_tag
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
+from xmodal.tensorboard.views import TensorBoardConfig
 from xmodal.training import frozen_checks, schedules
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.optimizer import OptimizerConfig, make_optimizer
@@ -66,6 +67,7 @@ class RunConfig:
       init_from: see `InitConfig`.
       frozen_features: see `FrozenFeaturesConfig`.
       checkpoint: see `CheckpointConfig`.
+      tensorboard: see `TensorBoardConfig`.
       sharding: (regular expression searched in a path of the state, rule) pairs; the first match
         wins, see `mesh.tree_shardings`.
     """
@@ -87,6 +89,7 @@ class RunConfig:
     init_from: InitConfig = dataclasses.field(default_factory=InitConfig)
     frozen_features: FrozenFeaturesConfig = dataclasses.field(default_factory=FrozenFeaturesConfig)
     checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
+    tensorboard: TensorBoardConfig = dataclasses.field(default_factory=TensorBoardConfig)
     sharding: tuple[tuple[str, str], ...] = setting(((".*", "replicated"),), pattern=True)
 
     def __post_init__(self) -> None:

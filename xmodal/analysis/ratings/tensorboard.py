@@ -1,11 +1,14 @@
 """Figures as TensorBoard images."""
 
+import contextlib
 import io
 import os
 from collections.abc import Mapping
 
 import numpy as np
 from PIL import Image
+
+from xmodal.tensorboard.writer import make_writer
 
 
 def write_images(folder: str | os.PathLike, images: Mapping[str, bytes]) -> None:
@@ -15,16 +18,9 @@ def write_images(folder: str | os.PathLike, images: Mapping[str, bytes]) -> None
       folder: of the file.
       images: tag -> bytes of a PNG.
     """
-    import tensorflow as tf
-    from clu import metric_writers
-
-    tf.config.set_visible_devices([], "GPU")  # it would take all of its memory to write a file
-
     pixels = {
         tag: np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))[None]
         for tag, png in images.items()
     }
-    writer = metric_writers.SummaryWriter(os.fspath(folder))
-    writer.write_images(0, pixels)
-    writer.flush()
-    writer.close()
+    with contextlib.closing(make_writer(os.fspath(folder))) as writer:
+        writer.write_images(0, pixels)

@@ -1,0 +1,1 @@
+"""TensorBoard files of a run: scalars, pictures of queries, similarities, and embeddings."""
