@@ -1,34 +1,147 @@
-"""The notebook's code runs from its first cell to its last."""
+"""Notebooks run from their first cell to their last, with the tags of the files; none has outputs."""
 
 import json
+import os
 import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 
-from configs import quickstart
+ROOT = pathlib.Path(__file__).parents[1]
+NAMES = ("quickstart", "inspect_model", "compare_models")
+# With a slash behind the evaluator's name; paths have other first parts.
+TAG = re.compile(r"\bshapes\w*/[\w@/]+")
 
-FOLDER = pathlib.Path(__file__).parents[1] / "colabs"
+
+def read(name):
+    import nbformat
+
+    notebook = nbformat.read(ROOT / "colabs" / f"{name}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def test_all_notebooks_are_tested():
+    assert {path.stem for path in (ROOT / "colabs").glob("*.ipynb")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_are_stripped(name):
+    notebook = read(name)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+    for cell in notebook.cells:
+        assert cell.metadata == {}
+        if cell.cell_type == "code":
+            assert (cell.outputs, cell.execution_count) == ([], None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cells_use_public_names_alone(name):
+    code = "\n".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
+    imported = re.findall(r"^(?:from|import) ([\w.]+)", code, re.MULTILINE)
+    assert set(imported) <= {"IPython.display", "configs", "importlib.util", "pathlib", "xmodal"}
+    import xmodal
+
+    assert set(re.findall(r"\bxmodal\.(\w+)\(", code)) <= set(xmodal.__all__)
+
+
+@pytest.fixture(scope="module")
+def execute(few_shapes, tmp_path_factory):
+    """Executes a notebook with other settings; returns its outputs by the id of their cell."""
+    from nbclient import NotebookClient
+
+    folder = tmp_path_factory.mktemp("notebooks")
+
+    def run(name, **settings):
+        notebook = read(name)
+        (cell,) = (cell for cell in notebook.cells if cell.id == "settings")
+        settings = {"STEPS": 5, "DATA_DIR": few_shapes} | settings
+        assert all(f"{key} = " in cell.source for key in settings)
+        cell.source += "".join(f"\n{key} = {value!r}" for key, value in settings.items())
+        resources = {"metadata": {"path": str(folder)}}
+        NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+        return {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        # One device, and compiled functions that the next kernel finds.
+        patch.setenv("XLA_FLAGS", "")
+        patch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled"))
+        yield folder, run
+
+
+def text_of(outputs):
+    return "\n".join(
+        output.get("text", "") + "".join(output.get("data", {}).get("text/markdown", ""))
+        for output in outputs
+    )
+
+
+def data_of(outputs, kind):
+    return [output["data"][kind] for output in outputs if kind in output.get("data", {})]
+
+
+def tags_of(folder):
+    return set(json.loads((folder / "test" / "metrics.json").read_text()))
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fast_compilation")
-def test_quickstart_trains_evaluates_and_searches(few_shapes, tmp_path, monkeypatch, capsys):
-    notebook = json.loads((FOLDER / "quickstart.ipynb").read_text())
-    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
-    config = quickstart.get_config()
-    config.data.data_dir, config.optimizer.schedule.warmup_steps = few_shapes, 1
-    monkeypatch.setattr(quickstart, "get_config", lambda: config)
-    names = {}
-    for cell in notebook["cells"]:
-        assert cell["cell_type"] == "markdown" or cell["outputs"] == []
-        source = "".join(cell["source"])
-        shell = any(line.lstrip().startswith(("!", "%")) for line in source.splitlines())
-        if cell["cell_type"] == "code" and not shell:
-            exec(compile(source, cell["id"], "exec"), names)
-        if cell["id"] == "settings":
-            names |= {"STEPS": 2, "RUN": str(tmp_path)}
-    printed = capsys.readouterr().out
-    assert "i2t R@1 " in printed
-    assert names["nearest"].shape == (4, 5)
-    for place in names["nearest"].flatten():
-        assert f" {names['captions'][place]}\n" in printed
+def test_notebooks_run_and_name_metrics_as_files_do(execute):
+    folder, run = execute
+    outputs = run("quickstart")
+    known = tags_of(folder / "runs/colab")
+    found = set(TAG.findall(text_of(outputs["evaluate"])))
+    assert found <= known
+    assert {f"shapes/{direction}/recall@{k}" for direction in ("i2t", "t2i", "t2t", "i2i")
+            for k in (1, 5, 10)} == found  # fmt: skip
+    (page,) = data_of(outputs["found"], "text/html")
+    assert page.count("data:image/") > 15
+
+    outputs = run("inspect_model")
+    found = set(TAG.findall(text_of(outputs["numbers"])))
+    assert found <= known
+    assert {"shapes/sts/spearman", "shapes/shapes_own/t2i/recall@1"} <= found
+    assert len(data_of(outputs["neighbors"], "text/html")) == 4
+    assert len(data_of(outputs["search-by-image"], "text/html")) == 2
+    for cell in ("ratings", "scores", "search-image"):
+        assert len(data_of(outputs[cell], "image/png")) == 1
+
+    runs = {"multitask": "", "text_text": "t2t"}
+    outputs = run("compare_models", VARIANTS=runs)
+    known = set.union(*(tags_of(folder / "runs/compare" / name) for name in runs))
+    for cell in ("table", "differences", "agreement"):
+        found = set(TAG.findall(text_of(outputs[cell])))
+        assert found
+        assert found <= known | {tag.partition("/")[2] for tag in known}
+    assert len(data_of(outputs["ranks"], "image/png")) == 1
+
+
+@pytest.mark.slow
+def test_the_first_cell_installs_a_source_archive(tmp_path):
+    if subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True).returncode:
+        pytest.skip("this is no checkout of git")
+    cells = {read(name).cells[1].source for name in NAMES}
+    assert len(cells) == 1
+    archive = tmp_path / "xmodal.zip"
+    subprocess.run(["git", "archive", f"--output={archive}", "HEAD"], cwd=ROOT, check=True)
+    # An environment without xmodal, where IPython's %pip is pip itself, without dependencies.
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    (source,) = cells
+    magic = '%pip install --quiet "{ARCHIVE}"'
+    assert magic in source
+    command = "[sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', ARCHIVE]"
+    source = source.replace(magic, f"subprocess.run({command}, check=True)")
+    python = [str(tmp_path / "venv" / "bin" / "python"), "-c"]
+    without = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    found = subprocess.run(
+        [*python, f"import subprocess, sys\n{source}\nprint(importlib.util.find_spec('xmodal').origin)"],
+        cwd=tmp_path, env=without, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.stdout.strip().startswith(str(tmp_path / "venv"))
+    package = pathlib.Path(found.stdout.strip()).parent
+    assert (package / "page.html").exists()
+    assert (package.parent / "configs" / "quickstart.py").exists()

@@ -16,11 +16,28 @@ if TYPE_CHECKING:
     from xmodal.api.judging import evaluate
     from xmodal.api.loading import load
     from xmodal.api.model import Model
+    from xmodal.comparison import Comparison, compare
     from xmodal.config import UserError
+    from xmodal.inspection import Inspection, inspect
+    from xmodal.page import Page
     from xmodal.search.index import Index
+    from xmodal.training.loop import train
 
 __version__ = "0.1.0"
-__all__ = ["Index", "Model", "UserError", "__version__", "evaluate", "load"]
+__all__ = [
+    "Comparison",
+    "Index",
+    "Inspection",
+    "Model",
+    "Page",
+    "UserError",
+    "__version__",
+    "compare",
+    "evaluate",
+    "inspect",
+    "load",
+    "train",
+]
 
 # Imported when they are used: `import xmodal` is quick, and starts no JAX.
 __getattr__, __dir__, _ = lazy_loader.attach(
@@ -29,7 +46,11 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "api.judging": ["evaluate"],
         "api.loading": ["load"],
         "api.model": ["Model"],
+        "comparison": ["Comparison", "compare"],
         "config": ["UserError"],
+        "inspection": ["Inspection", "inspect"],
+        "page": ["Page"],
         "search.index": ["Index"],
+        "training.loop": ["train"],
     },
 )

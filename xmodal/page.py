@@ -7,6 +7,7 @@ the reader's scheme, light or dark, and its links go from section to section by 
 import base64
 import dataclasses
 import functools
+import html
 import io
 from collections.abc import Sequence
 
@@ -95,6 +96,11 @@ class Page:
     def to_html(self) -> str:
         """Returns the page in HTML, with its pictures in it."""
         return _template().render(page=self)
+
+    def _repr_html_(self) -> str:
+        """Shows the page in a notebook, in a frame of its own."""
+        title, text = html.escape(self.title), html.escape(self.to_html())
+        return f'<iframe title="{title}" srcdoc="{text}" width="100%" height="720"></iframe>'
 
 
 def to_data_uri(picture: Picture) -> str:

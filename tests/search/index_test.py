@@ -188,7 +188,8 @@ def test_mistakes_on_the_command_line(arguments, message, search, tmp_path, monk
 def test_the_page_holds_its_pictures():
     pictures = [PIL.Image.fromarray(np.full((300, 900, 3), shade, np.uint8)) for shade in (10, 200)]
     hits = [Hit(1, 1, "<b>.png", 0.75), Hit(2, 0, "other.png", 0.5)]
-    text = formats.as_page("a & b", hits, lambda hit: pictures[hit.row], pictures[0])
+    page = formats.as_page("a & b", hits, lambda hit: pictures[hit.row], pictures[0])
+    text = page.to_html()
     assert "<h1>a &amp; b</h1>" in text
     assert "&lt;b&gt;.png" in text
     assert not re.search(r"https?:|<script|<link", text)

@@ -99,7 +99,7 @@ def _query(args: argparse.Namespace) -> None:
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     if args.format == "html":
         shown = _Pictures(index.galleries[find], find)
-        text = formats.as_page(query, hits, shown, asked)
+        text = formats.as_page(query, hits, shown, asked).to_html()
     else:
         text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
     if args.output:

@@ -24,8 +24,8 @@ def as_page(
     hits: Sequence[Hit],
     picture: Callable[[Hit], Picture | None],
     asked: Picture | None = None,
-) -> str:
-    """Returns an HTML page with all pictures in it.
+) -> Page:
+    """Returns a page of pictures.
 
     Args:
       query: text or path.
@@ -39,4 +39,4 @@ def as_page(
     ]
     own = None if asked is None else Item(picture=asked, alt=query)
     section = Section(f"{len(hits)} hits, the most alike first", [Row(items)], own)
-    return Page(query, [Group("", [section])]).to_html()
+    return Page(query, [Group("", [section])])

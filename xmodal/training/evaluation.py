@@ -231,7 +231,7 @@ class RunEvaluation:
                 members = [source, *(embed(each, chosen) for embed in together_with)]
                 own = self.options[each].similarity
                 source = average([with_similarity(member, own) for member in members])
-            evaluator, items = self.evaluator(each, chosen), self._split(each, chosen)
+            evaluator, items = self.evaluator(each, chosen), self.items(each, chosen)
             evaluations.append(
                 judge(
                     evaluator,
@@ -291,7 +291,7 @@ class RunEvaluation:
             self._evaluators[name, split] = make_evaluator(
                 name,
                 self.options[name],
-                self._split(name, split),
+                self.items(name, split),
                 self._parts.model.towers,
                 self._parts.mesh,
             )
@@ -324,7 +324,8 @@ class RunEvaluation:
             if last or (options.every > 0 and step % options.every == 0)
         ]
 
-    def _split(self, name: str, split: str) -> Items:
+    def items(self, name: str, split: str) -> Items:
+        """Returns the split that an evaluator judges."""
         key = (repr(self._sources[name]), split)
         if key not in self._splits:
             self._splits[key] = cast(Items, self._sources[name].open(split))
@@ -348,7 +349,7 @@ class RunEvaluation:
         source = dataclasses.replace(source, own=dataclasses.replace(source.own, labels=()))
         key = (repr(source), split, field)
         if key not in embedded:
-            items = self._split(name, split)
+            items = self.items(name, split)
             embedded[key] = self._embedder(
                 params, model_state, items, options.batch_size, field=field
             )

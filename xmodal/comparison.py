@@ -1,0 +1,118 @@
+"""Results of several models side by side: tables, paired differences, ranks and agreement."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from etils import epath
+
+from xmodal.analysis.agreement.agreement_report import format_agreement
+from xmodal.analysis.agreement.bump_chart import draw_bump_chart
+from xmodal.analysis.agreement.metric_choice import choose_metrics
+from xmodal.analysis.agreement.model_table import load_models
+from xmodal.analysis.agreement.rank_correlation import kendall_tau_b, ranks_of_models
+from xmodal.analysis.agreement.same_labels import check_labels
+from xmodal.config import UserError, lookup
+from xmodal.evals.reports.compare import compare as compare_results
+from xmodal.evals.reports.compare import format_comparison
+from xmodal.evals.reports.report import format_table
+from xmodal.evals.reports.store import RANKS, load_ranks
+from xmodal.training.finished import FINAL
+
+_NUMBERS = "metrics.json"
+
+
+def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
+    """Opens the results of several models.
+
+        comparison = xmodal.compare({"multitask": "runs/quickstart", "other": "results/other"})
+        print(comparison.table())
+
+    Args:
+      results: name of a model -> its run, whose final evaluation is taken, or a folder that
+        `xmodal.eval_main` or `Evaluation.save` wrote.
+
+    Raises:
+      UserError: there are fewer than two, a folder has no results, or their labels differ.
+    """
+    if len(results) < 2:
+        raise UserError(f"Models are compared in twos or more; given: {list(results)}.")
+    folders = {name: _find(folder) for name, folder in results.items()}
+    for evaluator in sorted({each for folder in folders.values() for each in _evaluators(folder)}):
+        paths = [folder / evaluator for folder in folders.values()]
+        check_labels([os.fspath(path) for path in paths if (path / RANKS).exists()])
+    return Comparison(folders)
+
+
+def _find(folder: str | os.PathLike) -> epath.Path:
+    path = epath.Path(folder)
+    for place in (path, path / FINAL):
+        if (place / _NUMBERS).exists():
+            return place
+    raise UserError(f"{path} is neither a finished run nor the results of an evaluation.")
+
+
+def _evaluators(folder: epath.Path) -> list[str]:
+    """Folders of evaluators below that of all results; "." for those of one evaluation."""
+    if (folder / RANKS).exists():
+        return ["."]
+    return sorted(path.name for path in folder.iterdir() if (path / RANKS).exists())
+
+
+class Comparison:
+    """Results of several models; made by `xmodal.compare`.
+
+    Attributes:
+      metrics: model -> tag -> number, as `metrics.json` has them.
+    """
+
+    def __init__(self, folders: Mapping[str, epath.Path]) -> None:
+        """Reads the numbers; `folders` are those of the results by model."""
+        self._folders = dict(folders)
+        self.metrics: dict[str, dict[str, float]] = {}
+        for name, folder in folders.items():
+            (self.metrics[name],) = load_models([os.fspath(folder)]).values()
+
+    def table(self, tags: Sequence[str] | None = None) -> str:
+        """Returns a Markdown table with a row for every metric and a column for every model.
+
+        Args:
+          tags: of `metrics.json`; None for the usual ones.
+
+        Raises:
+          UserError: no model has a metric of that name.
+        """
+        rows = [["", *self.metrics]]
+        for tag in choose_metrics(self.metrics, tags):
+            found = (numbers.get(tag) for numbers in self.metrics.values())
+            rows.append([tag, *("-" if x is None else f"{x:.2f}" for x in found)])
+        return format_table(rows)
+
+    def differences(self, ours: str, theirs: str) -> str:
+        """Returns Markdown tables of the paired differences of two models, with intervals.
+
+        Raises:
+          UserError: a model is unknown, or they have no evaluation in common.
+        """
+        left, right = (lookup("model", name, self._folders) for name in (ours, theirs))
+        shared = [each for each in _evaluators(left) if (right / each / RANKS).exists()]
+        if not shared:
+            raise UserError(f"{left} and {right} have no evaluation in common.")
+        texts = []
+        for each in shared:
+            found = compare_results(load_ranks(left / each), load_ranks(right / each))
+            texts.append(format_comparison(found, name=ours, other=theirs))
+        return "\n".join(texts)
+
+    def agreement(self, tags: Sequence[str] | None = None) -> str:
+        """Returns Markdown with Kendall's tau-b between metrics, and the models' ranks by each.
+
+        For `tags` see `table`.
+        """
+        chosen = choose_metrics(self.metrics, tags)
+        found = kendall_tau_b(self.metrics, chosen)
+        return format_agreement(found, ranks_of_models(self.metrics, chosen))
+
+    def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
+        """Returns a PNG of a line per model over the metrics; for `tags` see `table`."""
+        ranks = ranks_of_models(self.metrics, choose_metrics(self.metrics, tags))
+        return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")

@@ -1,0 +1,285 @@
+"""A look at a model: what finds what in a split, beside its labels and human ratings."""
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import ml_collections
+import numpy as np
+
+from xmodal import mesh as mesh_lib
+from xmodal.analysis.ratings import similarity_plots
+from xmodal.config import UserError, lookup
+from xmodal.evals import Embeddings, Evaluation, judge
+from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
+from xmodal.evals.boards.ids import Positions
+from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.embed import Items
+from xmodal.evals.evaluators import Evaluator
+from xmodal.evals.evaluators.boards import BoardsEvaluator
+from xmodal.evals.example_page import make_groups
+from xmodal.evals.example_rules import Pick
+from xmodal.evals.from_files import name_of
+from xmodal.evals.inputs.galleries import order_embeddings
+from xmodal.evals.ranking.similarities import draw_similarities
+from xmodal.page import Page
+from xmodal.search.formats import as_page
+from xmodal.search.index import Gallery, Hit, Index
+from xmodal.training import checkpoints, run
+from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.file_evaluation import open_evaluators
+
+if TYPE_CHECKING:
+    from xmodal.api.model import Model
+
+_PAIRS = 5000  # of either kind in a distribution
+_NOTE = "The query with the items that it finds first and its other positives."
+
+
+def inspect(
+    source: str | os.PathLike,
+    *,
+    config: ml_collections.ConfigDict | None = None,
+    evaluator: str = "",
+    split: str | None = None,
+    step: int | str = "best",
+    similarity: str | None = None,
+) -> "Inspection":
+    """Embeds a split by a run, or reads its embeddings from a file, for a closer look.
+
+        inspection = xmodal.inspect("runs/quickstart")
+        inspection.search("a red star")
+        inspection.neighbors("i2t")
+
+    Args:
+      source: folder of a run, or an npz file that `eval_main --save_embeddings` wrote.
+      config: of the dataset of a file, such as that of a run; a run brings its own.
+      evaluator: name in `config.evals`, of the type `boards`; "" for the first one.
+      split: of the dataset; None for the final one of the evaluator.
+      step: of a run, the checkpoint: a number, `best` or `latest`.
+      similarity: of a file that names none.
+
+    Raises:
+      UserError: the run, the file or the evaluator cannot be used.
+    """
+    path = os.fspath(source)
+    if os.path.isdir(path):
+        if config is not None or similarity is not None:
+            raise UserError(
+                f"{path} is a run, which has a config and a similarity: leave them out."
+            )
+        return _inspect_run(path, evaluator, split, step)
+    if config is None:
+        raise UserError(f"{path} is no run; a file of embeddings needs the config of its dataset.")
+    name = _choose(config, evaluator)
+    (opened,) = open_evaluators(path, config, names=[name], split=split, similarity=similarity)
+    return Inspection(name_of(path), name, opened.evaluator, opened.embeddings, opened.items)
+
+
+def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str) -> "Inspection":
+    from xmodal.api.loading import load
+
+    config = checkpoints.load_run(folder)
+    name = _choose(config, evaluator)
+    chosen = checkpoints.resolve_step(folder, str(step))
+    parts = run.build(config, mesh_lib.make_mesh())
+    evaluation = RunEvaluation(parts, names=[name], trains=False)
+    weights = checkpoints.restore_model(folder, chosen, parts.shapes, parts.mesh)
+    split = evaluation.split_of(name, split)
+    return Inspection(
+        f"{config.name} step {chosen}",
+        name,
+        evaluation.evaluator(name, split),
+        evaluation.embedding(*weights)(name, split),
+        evaluation.items(name, split),
+        load(folder, step=chosen),
+    )
+
+
+def _choose(config: ml_collections.ConfigDict, name: str) -> str:
+    boards = [each for each, section in config.evals.items() if section.type == "boards"]
+    if not boards:
+        raise UserError("config.evals has no evaluator of type boards to inspect.")
+    if name:
+        lookup("evaluator", name, dict.fromkeys(boards))
+    return name or boards[0]
+
+
+class Inspection:
+    """Embeddings of a split beside its labels; made by `xmodal.inspect`.
+
+    Attributes:
+      name: of the model.
+      model: embeds texts and pictures; None where embeddings came from a file.
+      embeddings: in the order of the labels.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        evaluator_name: str,
+        evaluator: Evaluator,
+        embeddings: Embeddings,
+        items: Items,
+        model: "Model | None" = None,
+    ) -> None:
+        """Puts the parts together."""
+        assert isinstance(evaluator, BoardsEvaluator)
+        self.name, self.model = name, model
+        self.embeddings = order_embeddings(embeddings, evaluator.labels)
+        self._evaluator_name, self._evaluator, self._items = evaluator_name, evaluator, items
+        self._rankings = functools.cache(evaluator.open_rankings(self.embeddings))
+
+    @functools.cached_property
+    def evaluation(self) -> Evaluation:
+        """Numbers, report and page of examples; its `tagged` has the tags of `metrics.json`."""
+        return judge(
+            self._evaluator,
+            self.embeddings,
+            name=self.name,
+            evaluator_name=self._evaluator_name,
+            split=self._items,
+            examples=5,
+        )
+
+    @property
+    def directions(self) -> list[str]:
+        """The directions that there are, of i2t, t2i, t2t and i2i."""
+        boards = self.evaluation.boards
+        return [each for each in RETRIEVAL_TASKS if any(each in b.tasks for b in boards)]
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        """Ids of the images, int [N]."""
+        return self._evaluator.labels.image_ids
+
+    def picture(self, image_id: int) -> bytes:
+        """Returns an image of the split as an encoded picture, which `search` takes.
+
+        Raises:
+          UserError: there is no such image, or the dataset stores features.
+        """
+        if not self._items.has_pictures:
+            raise UserError(f"{self._items.name} stores features of images and no pictures.")
+        (row,) = Positions("image", self._items.image_ids).find(np.array([image_id]))
+        if row < 0:
+            raise UserError(f"{self._items.name} {self._items.split} has no image {image_id}.")
+        return bytes(self._items.pictures(np.array([row]))[0])
+
+    def neighbors(self, direction: str, queries: int | Sequence[int] = 3) -> Page:
+        """Returns a page of queries, the items they find first, and their other positives.
+
+        Every item has its rank, its score, and human ratings of the pair.
+
+        Args:
+          direction: "i2t", "t2i", "t2t" or "i2i".
+          queries: ids of images or captions, or how many to take at equal distances.
+
+        Raises:
+          UserError: there is no such direction, or an id is no query of it.
+        """
+        board = self._board(direction)
+        result = next(b for b in self.evaluation.boards if b.name == board).tasks[direction]
+        ids = result.query_ids
+        if isinstance(queries, int):
+            count = min(queries, len(ids))
+            rows = (2 * np.arange(count) + 1) * len(ids) // (2 * count)
+        else:
+            row_of = {int(each): row for row, each in enumerate(ids)}
+            if unknown := [each for each in queries if int(each) not in row_of]:
+                raise UserError(f"{unknown} are no queries of {direction} on the board {board}.")
+            rows = np.array([row_of[int(each)] for each in queries], np.int64)
+        assert result.rank is not None
+        pick = Pick("neighbors", _NOTE, direction, board, ids[rows], result.rank[rows])
+        groups = make_groups(self._evaluator, self._rankings, [pick], self._items)
+        return Page(f"{self.name}: {pick.title}", groups)
+
+    def search(
+        self, text: str | None = None, *, image: Any = None, find: str = "image", top: int = 5
+    ) -> Page:
+        """Returns a page of the items of the split most alike a text or a picture.
+
+        Args:
+          text: of the query.
+          image: of the query, as `Model.embed_images` takes it; either this or `text`.
+          find: "image" or "caption".
+          top: number of hits.
+
+        Raises:
+          UserError: there is no model to embed the query, or the items have no such side.
+        """
+        if self.model is None:
+            raise UserError("Embeddings from a file have no model that embeds a query.")
+        hits = self._index.query(text, image=image, top=top, find=find)
+        rows = self._rows(find)
+
+        def picture(hit: Hit) -> bytes | None:
+            if find == "caption" or not self._items.has_pictures:
+                return None
+            return bytes(self._items.pictures(rows[[hit.row]])[0])
+
+        return as_page("a picture" if text is None else text, hits, picture)
+
+    def draw_ratings(self) -> bytes:
+        """Returns a PNG of similarity against human rating, with the line of best fit.
+
+        Raises:
+          UserError: the boards have no ratings that this model can be compared with.
+        """
+        rated = {}
+        for board in self._evaluator.boards:
+            for name, pairs in board.graded.items():
+                task = next(t for t, m in RETRIEVAL_TASKS.items() if m == pairs.modalities)
+                if task in self.directions:
+                    found = self._rankings(task).pairs(pairs.left, pairs.right)
+                    rated[f"{board.name}/{name}"] = pairs.scores, found
+        if not rated:
+            raise UserError(f"{self._evaluator.provenance.title} has no ratings to compare with.")
+        return similarity_plots.draw_ratings(rated, title=self.name)
+
+    def draw_scores(self) -> bytes:
+        """Returns a PNG of the similarities of positive and of other pairs, by direction."""
+        found = {}
+        for direction in self.directions:
+            board = next(b for b in self._evaluator.boards if b.name == self._board(direction))
+            positives = board.tasks[direction].positives
+            assert isinstance(positives, Ragged)
+            same = len(set(RETRIEVAL_TASKS[direction])) == 1
+            scores = self._rankings(direction)
+            found[direction] = draw_similarities(scores, positives, _PAIRS, exclude_self=same)
+        return similarity_plots.draw_distributions(found, title=self.name)
+
+    def _rows(self, kind: str) -> np.ndarray:
+        """The places in the split of the embedded images or captions, int [N]."""
+        labels, items = self._evaluator.labels, self._items
+        if kind == "image":
+            return Positions("image", items.image_ids)(labels.image_ids)
+        return Positions("caption", items.caption_ids)(labels.caption_ids)
+
+    @functools.cached_property
+    def _index(self) -> Index:
+        assert self.model is not None
+        galleries = {}
+        if self.embeddings.images is not None:
+            names = [f"image {number}" for number in self._evaluator.labels.image_ids]
+            galleries["image"] = Gallery(names, self.embeddings.images)
+        if self.embeddings.captions is not None:
+            names = [self._items.caption_texts[row] for row in self._rows("caption")]
+            galleries["caption"] = Gallery(names, self.embeddings.captions)
+        return Index(self.model, galleries)
+
+    def _board(self, direction: str) -> str:
+        """The board with the most listed positives in a direction."""
+        lookup("direction", direction, dict.fromkeys(self.directions))
+        results = {board.name: board.tasks.get(direction) for board in self.evaluation.boards}
+        sizes = {}
+        for board in self._evaluator.boards:
+            result, labels = results[board.name], board.tasks.get(direction)
+            if result is None or result.rank is None or labels is None or labels.folds is not None:
+                continue
+            if isinstance(labels.positives, Ragged):
+                sizes[board.name] = len(labels.positives.values)
+        if not sizes:
+            raise UserError(f"No board has ranks of {direction}.")
+        return max(sizes, key=lambda name: sizes[name])
