@@ -22,7 +22,7 @@ from xmodal.evals.example_page import make_groups
 from xmodal.evals.example_rules import Pick
 from xmodal.evals.from_files import name_of
 from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.evals.ranking.similarities import draw_similarities
+from xmodal.tensorboard.similarities import draw_similarities
 from xmodal.page import Page
 from xmodal.search.formats import as_page
 from xmodal.search.index import Gallery, Hit, Index

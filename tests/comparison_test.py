@@ -1,0 +1,88 @@
+"""Results of several models side by side, against their files."""
+
+import json
+
+import pytest
+
+import xmodal
+from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from xmodal.evals import judge, make_evaluator
+
+
+def save(folder, seed, split=None):
+    split = split or make_split(20, captions=2)
+    evaluator = make_evaluator("x", options_of(type="boards", bootstrap_samples=50), split, SIDES)
+    evaluation = judge(evaluator, make_source(split, seed), name=f"model {seed}")
+    evaluation.save(folder)
+    return evaluation
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Model -> folder, and the evaluations."""
+    root = tmp_path_factory.mktemp("results")
+    folders = {"first": root / "a", "second": root / "b", "third": root / "c"}
+    return folders, [save(folder, seed) for seed, folder in enumerate(folders.values())]
+
+
+def cells(table):
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+
+
+def test_a_table_of_the_numbers_in_the_files(saved):
+    folders, _ = saved
+    comparison = xmodal.compare(folders)
+    tags = ["shapes_own/t2i/recall@5", "shapes_own/t2t/recall@1"]
+    head, _, *rows = cells(comparison.table(tags))
+    assert head == ["", "first", "second", "third"]
+    files = [json.loads((each / "metrics.json").read_text()) for each in folders.values()]
+    assert rows == [[tag, *(f"{numbers[tag]:.2f}" for numbers in files)] for tag in tags]
+    assert "shapes_own/mean/recall@1" in comparison.table()
+
+
+def test_differences_are_those_of_the_evaluations(saved):
+    folders, (first, second, _) = saved
+    text = xmodal.compare(folders).differences("first", "second")
+    found = first.compare(second.stored)["shapes_own/i2t/recall@5"]
+    (row,) = [row for row in cells(text) if row[0] == "shapes_own/i2t/recall@5"]
+    assert row[1:4] == [f"{found.value:.2f}", f"{found.other:.2f}", f"{found.difference:+.2f}"]
+    assert text.startswith("## first against second\n")
+
+
+def test_agreement_and_ranks(saved):
+    comparison = xmodal.compare(saved[0])
+    tags = ["shapes_own/i2t/recall@10", "shapes_own/i2t/median_rank"]
+    text = comparison.agreement(tags)
+    assert "Kendall tau-b between the rankings of 3 models" in text
+    assert comparison.draw_ranks(tags).startswith(b"\x89PNG")
+
+
+def test_results_that_cannot_be_compared(saved, tmp_path):
+    folders, _ = saved
+    with pytest.raises(xmodal.UserError, match=r"twos or more; given: \['one'\]"):
+        xmodal.compare({"one": folders["first"]})
+    with pytest.raises(xmodal.UserError, match="neither a finished run nor the results"):
+        xmodal.compare({"one": folders["first"], "two": tmp_path})
+    save(tmp_path / "other", 0, make_split(20, captions=2, seed=7))
+    with pytest.raises(xmodal.UserError, match="labels of board shapes_own differ"):
+        xmodal.compare({"one": folders["first"], "two": tmp_path / "other"})
+    with pytest.raises(xmodal.UserError, match="forth.*fi"):
+        xmodal.compare(folders).differences("first", "forth")
+
+
+def test_results_of_runs(saved, tmp_path):
+    """A run has its results in `test`, with a folder per evaluator."""
+    folders, _ = saved
+    runs = {}
+    for name, folder in folders.items():
+        numbers = json.loads((folder / "metrics.json").read_text())
+        results = tmp_path / name / "test"
+        (results / "shapes").mkdir(parents=True)
+        for file in folder.iterdir():
+            (results / "shapes" / file.name).write_bytes(file.read_bytes())
+        tagged = {f"shapes/{tag}": value for tag, value in numbers.items()}
+        (results / "metrics.json").write_text(json.dumps({"step": 3} | tagged))
+        runs[name] = tmp_path / name
+    comparison = xmodal.compare(runs)
+    assert "shapes/shapes_own/mean/recall@1" in comparison.table()
+    assert "shapes_own/i2t/recall@5" in comparison.differences("first", "third")
