@@ -19,13 +19,13 @@ from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator
 from xmodal.evals.example_page import make_groups
-from xmodal.evals.example_rules import Pick
+from xmodal.evals.example_rules import Pick, pick_fixed
 from xmodal.evals.from_files import name_of
 from xmodal.evals.inputs.galleries import order_embeddings
-from xmodal.tensorboard.similarities import draw_similarities
 from xmodal.page import Page
 from xmodal.search.formats import as_page
 from xmodal.search.index import Gallery, Hit, Index
+from xmodal.tensorboard.similarities import draw_similarities
 from xmodal.training import checkpoints, run
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.file_evaluation import open_evaluators
@@ -146,8 +146,7 @@ class Inspection:
     @property
     def directions(self) -> list[str]:
         """The directions that there are, of i2t, t2i, t2t and i2i."""
-        boards = self.evaluation.boards
-        return [each for each in RETRIEVAL_TASKS if any(each in b.tasks for b in boards)]
+        return list(self._boards)
 
     @property
     def image_ids(self) -> np.ndarray:
@@ -179,11 +178,11 @@ class Inspection:
         Raises:
           UserError: there is no such direction, or an id is no query of it.
         """
-        board = self._board(direction)
-        result = next(b for b in self.evaluation.boards if b.name == board).tasks[direction]
+        board = lookup("direction", direction, self._boards)
+        (result,) = (b.tasks[direction] for b in self.evaluation.boards if b.name == board)
         ids = result.query_ids
         if isinstance(queries, int):
-            count = min(queries, len(ids))
+            count = max(1, min(queries, len(ids)))
             rows = (2 * np.arange(count) + 1) * len(ids) // (2 * count)
         else:
             row_of = {int(each): row for row, each in enumerate(ids)}
@@ -241,8 +240,8 @@ class Inspection:
     def draw_scores(self) -> bytes:
         """Returns a PNG of the similarities of positive and of other pairs, by direction."""
         found = {}
-        for direction in self.directions:
-            board = next(b for b in self._evaluator.boards if b.name == self._board(direction))
+        for direction, name in self._boards.items():
+            (board,) = (each for each in self._evaluator.boards if each.name == name)
             positives = board.tasks[direction].positives
             assert isinstance(positives, Ragged)
             same = len(set(RETRIEVAL_TASKS[direction])) == 1
@@ -269,17 +268,8 @@ class Inspection:
             galleries["caption"] = Gallery(names, self.embeddings.captions)
         return Index(self.model, galleries)
 
-    def _board(self, direction: str) -> str:
-        """The board with the most listed positives in a direction."""
-        lookup("direction", direction, dict.fromkeys(self.directions))
-        results = {board.name: board.tasks.get(direction) for board in self.evaluation.boards}
-        sizes = {}
-        for board in self._evaluator.boards:
-            result, labels = results[board.name], board.tasks.get(direction)
-            if result is None or result.rank is None or labels is None or labels.folds is not None:
-                continue
-            if isinstance(labels.positives, Ragged):
-                sizes[board.name] = len(labels.positives.values)
-        if not sizes:
-            raise UserError(f"No board has ranks of {direction}.")
-        return max(sizes, key=lambda name: sizes[name])
+    @functools.cached_property
+    def _boards(self) -> dict[str, str]:
+        """Direction -> the board with the widest labels."""
+        picks = pick_fixed(self._evaluator.boards, self.evaluation.boards, 1)
+        return {pick.task: pick.board for pick in picks}
