@@ -98,7 +98,7 @@ class RunEvaluation:
             evaluator = self.evaluator(name, split)
             results = evaluator.run(source)
             if view is not None:
-                view(name, evaluator, source, results, self._split(name, split))
+                view(name, evaluator, source, results, self.items(name, split))
             metrics = summarize(results, intervals=False)
             found |= {evaluator_tag(name, tag): value for tag, value in metrics.items()}
         return found
