@@ -40,7 +40,9 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
-                headers.setdefault("cache-control", "no-store")
+                # Styles and scripts are asked for again, and sent if they changed.
+                is_static = scope["path"].startswith("/static/")
+                headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
             await send(message)
 
         app: ASGIApp = self._app

@@ -27,7 +27,7 @@ _PAGE = {stored: page for page, stored in _BETTER.items()}
 # count while their leases run.
 _NEXT = """
 SELECT u.id FROM units u
-WHERE NOT u.test AND u.done < :need
+WHERE u.test = 0 AND u.stage = :stage AND u.done < :need
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.unit = u.id AND a.rater = :rater)
   AND NOT EXISTS (
     SELECT 1 FROM questions q JOIN questions old ON old.pair = q.pair
@@ -35,7 +35,7 @@ WHERE NOT u.test AND u.done < :need
     WHERE q.unit = u.id AND q.golden IS NULL AND old.golden IS NULL AND a.rater = :rater
   )
   {room}
-ORDER BY u.stage, u.done DESC, u.position, u.id LIMIT 1
+ORDER BY u.done DESC, u.position, u.id LIMIT 1
 """
 _ROOM = """AND u.done + (
     SELECT count(*) FROM assignments a
@@ -103,6 +103,9 @@ class HandOut:
     def __init__(self, study: StudyFile, clock: Callable[[], float] = time.time) -> None:
         """Hands out the units of a study; `clock` returns seconds since 1970."""
         self._study, self._settings, self._clock = study, study.settings, clock
+        with study.reading() as connection:
+            rows = connection.execute("SELECT DISTINCT stage FROM units WHERE NOT test ORDER BY 1")
+            self._stages = [row["stage"] for row in rows]
 
     def next(self, rater: Rater) -> Place | Rest:
         """Returns the question that a rater has to answer next: the same until it is answered."""
@@ -190,7 +193,7 @@ class HandOut:
         values = self._values(rater)
         row = connection.execute(_TEST, values).fetchone()
         if row is None and self._may_take(connection, rater):
-            row = connection.execute(_NEXT.format(room=_ROOM), values).fetchone()
+            row = self._find_next(connection, rater, _ROOM)
         if row is None:
             return None
         (kind,) = connection.execute(
@@ -210,8 +213,17 @@ class HandOut:
     def _rest(self, connection: sqlite3.Connection, rater: Rater) -> Rest:
         if not self._may_take(connection, rater):
             return Rest.FINISHED
-        waits = connection.execute(_NEXT.format(room=""), self._values(rater)).fetchone()
-        return Rest.WAITING if waits else Rest.FINISHED
+        return Rest.WAITING if self._find_next(connection, rater, "") else Rest.FINISHED
+
+    def _find_next(
+        self, connection: sqlite3.Connection, rater: Rater, room: str
+    ) -> sqlite3.Row | None:
+        # Stage by stage, which the index of units serves without a look at those that are done.
+        for stage in self._stages:
+            values = self._values(rater) | {"stage": stage}
+            if row := connection.execute(_NEXT.format(room=room), values).fetchone():
+                return row
+        return None
 
     def _find(self, connection: sqlite3.Connection, rater: Rater, place: Place) -> sqlite3.Row:
         """The rater's assignment of a question."""
@@ -268,8 +280,9 @@ class HandOut:
         """Units finished, and those that the rater may still take."""
         finished = _count(connection, rater, "AND a.state != 'open'")
         (rest,) = connection.execute(
-            "SELECT count(*) FROM units u WHERE NOT u.test AND u.done < :need AND NOT EXISTS "
-            "(SELECT 1 FROM assignments a WHERE a.unit = u.id AND a.rater = :rater)",
+            "SELECT (SELECT count(*) FROM units WHERE test = 0 AND done < :need) - "
+            "(SELECT count(*) FROM assignments a JOIN units u ON u.id = a.unit "
+            "WHERE a.rater = :rater AND u.test = 0 AND u.done < :need)",
             self._values(rater),
         ).fetchone()
         if self._settings.per_rater is not None:

@@ -117,7 +117,7 @@ KINDS: Mapping[str, QuestionKind] = {
     ),
     "match": QuestionKind(
         sides=("caption", "image"),
-        title="Does the caption fit?",
+        title="A caption for a picture",
         ask="Does the caption describe the picture?",
         guide=(
             "Yes means that everything in the caption is true of the picture. The picture may "
@@ -135,7 +135,7 @@ KINDS: Mapping[str, QuestionKind] = {
     ),
     "preference": QuestionKind(
         sides=("image", "image"),
-        title="Which picture goes with the text?",
+        title="Two pictures for a text",
         ask="Which of the two pictures goes better with the text?",
         guide=(
             "Imagine the text with each of the pictures beside it.",

@@ -61,7 +61,7 @@ def quality_file(answers: Sequence[Answer]) -> str:
                 *(rater, len(own), f"{statistics.median(a.seconds for a in own):.1f}"),
                 *(len(golden), f"{np.mean(golden):.3f}" if golden else ""),
                 *(states.count("check"), states.count("rejected")),
-                _agreement(rater, by_question),
+                _agreement(own, by_question),
             ]
         )
     return format_table_file(_HEADER, rows)
@@ -89,17 +89,19 @@ def _alpha(matrix: np.ndarray, level: _Level) -> float:
     return float(krippendorff.alpha(reliability_data=paired, level_of_measurement=level))
 
 
-def _agreement(rater: str, by_question: Mapping[tuple[int, int], list[Answer]]) -> str:
+def _agreement(mine: Sequence[Answer], by_question: Mapping[tuple[int, int], list[Answer]]) -> str:
     own, others = [], []
     choices = False
-    for answers in by_question.values():
-        rest = [_comparable(a) for a in answers if a.rater != rater]
-        mine = [_comparable(a) for a in answers if a.rater == rater]
-        if not mine or not rest:
-            continue
-        choices = KINDS[answers[0].kind].answers is not None
-        own.append(mine[0])
-        others.append(statistics.mode(rest) if choices else statistics.fmean(rest))
+    for answer in mine:
+        rest = [
+            _comparable(each)
+            for each in by_question.get(question_of(answer), ())
+            if each.rater != answer.rater
+        ]
+        if rest:
+            choices = KINDS[answer.kind].answers is not None
+            own.append(_comparable(answer))
+            others.append(statistics.mode(rest) if choices else statistics.fmean(rest))
     if choices:
         return f"{np.mean(np.equal(own, others)):.3f}"
     if len(own) < 2 or np.ptp(own) == 0 or np.ptp(others) == 0:
