@@ -11,7 +11,7 @@ _SAFE = ("GET", "HEAD")
 _HEADERS = {
     # Everything comes from here; texts of a study can be neither scripts nor styles.
     "content-security-policy": (
-        "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; "
+        "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "cross-origin-resource-policy": "same-origin",
