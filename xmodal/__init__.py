@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from xmodal.api.embedding import Embedding
     from xmodal.api.judging import evaluate
     from xmodal.api.loading import load
     from xmodal.api.model import Model
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Comparison",
+    "Embedding",
     "Index",
     "Inspection",
     "Model",
@@ -43,6 +45,7 @@ __all__ = [
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "api.embedding": ["Embedding"],
         "api.judging": ["evaluate"],
         "api.loading": ["load"],
         "api.model": ["Model"],

@@ -118,12 +118,12 @@ def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
     if texts := stored.texts():
         words = texts[1][-6:]
         given = [words[-1], " ".join(words)]
-        pairs["text"] = [each.embed_texts(given) for each in (model, bundle)]
+        pairs["text"] = [np.asarray(each.embed_texts(given)) for each in (model, bundle)]
     if card.image is not None:
         rng = np.random.default_rng(0)
         noise = rng.uniform(0, 256 if card.image.dtype == "uint8" else 1, (2, *card.image.shape))
         images = noise.astype(card.image.dtype)
-        pairs["image"] = [each.embed_images(images) for each in (model, bundle)]
+        pairs["image"] = [np.asarray(each.embed_images(images)) for each in (model, bundle)]
     for side, (expected, found) in pairs.items():
         largest = max(float(np.abs(expected).max()), 1.0)
         difference = float(np.abs(found - expected).max()) / largest

@@ -72,7 +72,7 @@ def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list
         return None
     pictures = split.pictures(np.arange(len(split.image_ids))).tolist()
     index = Index.build(model, images=pictures, method="exact")
-    found = index.query_vectors(model.embed_texts(texts), "caption", top=_TOP)
+    found = index.query_vectors(np.asarray(model.embed_texts(texts)), "caption", top=_TOP)
     return [[hit.row for hit in hits] for hits in found]
 
 

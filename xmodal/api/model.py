@@ -10,6 +10,7 @@ import numpy as np
 import PIL.Image
 from jax.sharding import Mesh
 
+from xmodal.api.embedding import Embedding, join
 from xmodal.api.items import GivenItems, Picture, prepare_image
 from xmodal.config import UserError
 from xmodal.evals.embed import Embedder
@@ -107,7 +108,7 @@ class Model:
         """Whether the image side takes stored features instead of pictures."""
         return self._image_config is not None and self._image_config.size == 0
 
-    def embed_texts(self, texts: Iterable[str], *, batch_size: int = 256) -> np.ndarray:
+    def embed_texts(self, texts: Iterable[str], *, batch_size: int = 256) -> np.ndarray | Embedding:
         """Embeds texts; texts of similar length share a batch.
 
         Args:
@@ -115,7 +116,8 @@ class Model:
           batch_size: of a call over all devices.
 
         Returns:
-          float32 [N, D], or [N, K, D] of a model with K embeddings per item, in the order given.
+          float32 [N, D] in the order given, of a model with several vectors per item or with an
+          uncertainty an `Embedding`.
 
         Raises:
           UserError: the model has no text side, or an item is no text.
@@ -134,7 +136,7 @@ class Model:
 
     def embed_images(
         self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64
-    ) -> np.ndarray:
+    ) -> np.ndarray | Embedding:
         """Embeds images, cropped and resized as in the evaluation of the model.
 
         Args:
@@ -143,7 +145,8 @@ class Model:
           batch_size: of a call over all devices.
 
         Returns:
-          float32 [N, D], or [N, K, D] of a model with K embeddings per item, in the order given.
+          float32 [N, D] in the order given, of a model with several vectors per item or with an
+          uncertainty an `Embedding`.
 
         Raises:
           UserError: the model has no image side; or names an image that cannot be read.
@@ -155,23 +158,23 @@ class Model:
             "image", images, lambda part: GivenItems(images=part, config=config), batch_size
         )
 
-    def similarity(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def similarity(self, left: np.ndarray | Embedding, right: np.ndarray | Embedding) -> np.ndarray:
         """Compares embeddings by the model's own similarity; larger is more alike.
 
         Args:
-          left: [N, D] or [N, K, D], of `embed_texts` or `embed_images`.
-          right: [M, D] or [M, K, D], the same.
+          left: N items of `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D].
+          right: M items, the same.
 
         Returns:
           float32 [N, M].
         """
-        left, right = (np.asarray(side, np.float32) for side in (left, right))
-        if left.ndim != right.ndim or left.shape[1:] != right.shape[1:]:
+        first, second = (np.asarray(side, np.float32) for side in (left, right))
+        if first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
             raise UserError(
-                f"Embeddings of the shapes {list(left.shape)} and {list(right.shape)} cannot be "
+                f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: give [N, D] and [M, D] of one model."
             )
-        return np.asarray(self._score(left, right))
+        return np.asarray(self._score(first, second))
 
     def attend(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         """Returns the tokens of every text, each with its weight in the model's attention.
@@ -218,19 +221,21 @@ class Model:
 
     def _embed_all(
         self, side: str, given: Iterable[Any], items: Any, batch_size: int
-    ) -> np.ndarray:
+    ) -> np.ndarray | Embedding:
         if batch_size < 1:
             raise UserError(f"batch_size={batch_size}; it has to be at least 1.")
-        parts: list[Any] = []
+        parts: list[tuple[np.ndarray, np.ndarray | None]] = []
         iterator = iter(given)
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
             found = self._embed(
                 self._params, self._model_state, items(part), batch_size, field=self._field
             )
-            parts.append(found.images if side == "image" else found.captions)
+            vectors = found.images if side == "image" else found.captions
+            assert vectors is not None
+            parts.append((vectors, found.log_sigma.get(side)))
         if not parts:
             raise UserError(f"There is nothing to embed: no {side} was given.")
-        return np.concatenate(parts)
+        return join(parts)
 
     def _require_tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:

@@ -285,4 +285,5 @@ def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
 
 
 def _embed(model: Model, kind: str, items: Any) -> np.ndarray:
-    return model.embed_images(items) if kind == "image" else model.embed_texts(items)
+    found = model.embed_images(items) if kind == "image" else model.embed_texts(items)
+    return np.asarray(found)

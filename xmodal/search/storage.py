@@ -117,7 +117,7 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gal
 def _probe(model: Model) -> list[float] | None:
     if "text" not in model.sides:
         return None
-    return np.ravel(model.embed_texts([_PROBE])).tolist()
+    return np.ravel(np.asarray(model.embed_texts([_PROBE]))).tolist()
 
 
 def _check_model(folder: str | os.PathLike, model: Model, content: Mapping[str, Any]) -> None:

@@ -1,0 +1,50 @@
+"""Items that have more than one vector each."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedding:
+    """Items of a model with several vectors per item, or with an uncertainty.
+
+    Indexed like an array it gives an `Embedding` of these items; `np.asarray` gives `vector`.
+
+    Attributes:
+      vector: float32 [N, K, D], of a model with one vector per item [N, D].
+      log_sigma: float32 [N, D], the logarithm of the standard deviation of every item's
+        distribution; None of a model without.
+    """
+
+    vector: np.ndarray
+    log_sigma: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of `vector`."""
+        return self.vector.shape
+
+    def __len__(self) -> int:
+        return len(self.vector)
+
+    def __getitem__(self, items: Any) -> "Embedding":
+        sigma = None if self.log_sigma is None else self.log_sigma[items]
+        return Embedding(self.vector[items], sigma)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.vector, dtype, copy=copy)
+
+
+def join(parts: list[tuple[np.ndarray, np.ndarray | None]]) -> "np.ndarray | Embedding":
+    """Returns an array where every item has one vector and nothing else, else an `Embedding`.
+
+    Args:
+      parts: vectors and, of a probabilistic model, `log_sigma`, of items one after the other.
+    """
+    vector = np.concatenate([vectors for vectors, _ in parts])
+    sigmas = [sigma for _, sigma in parts if sigma is not None]
+    if vector.ndim == 2 and not sigmas:
+        return vector
+    return Embedding(vector, np.concatenate(sigmas) if sigmas else None)
