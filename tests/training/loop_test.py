@@ -1,6 +1,5 @@
 """Whole runs of a tiny text model on a tiny dataset: stopped, continued, failed."""
 
-import io
 import json
 import os
 import resource
@@ -10,16 +9,13 @@ import time
 
 import jax
 import numpy as np
-import PIL.Image
 import pytest
 import tiny_encoder as tiny
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.util import tensor_util
+import tiny_run
+from tiny_run import TINY, TOTAL_STEPS
 
-from configs import base, cxc
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.evals.reports.summary import select_curves
 from xmodal.training import (
     checkpoints,
     folder_lock,
@@ -32,49 +28,19 @@ from xmodal.training import (
 )
 from xmodal.training.inheritance import inherit
 
-TINY = "tiny_captions"
-# The board bears the evaluator's name.
-BEST = f"{TINY}/mean_recall@10"
-TOTAL_STEPS = 30
-
 pytestmark = pytest.mark.usefixtures("compile_once")
 
 
 @pytest.fixture(scope="module")
 def config(tiny_data_dir):
-    # Captions of this dataset are random words: only a caption itself can be found again.
-    same = cxc.text_text() | {"views": ["caption_0", "caption_0"]}
-    same["similarity"] = {"name": "cosine", "temperature": 0.1, "learned_temperature": True}
-    config = tiny.make_config(
-        tasks={"same": same}, total_steps=TOTAL_STEPS, batch_size=16, log_every=5
-    )
-    config.model.image = config.data.image = None
-    config.model.text.encoder.update({"vocab_size": 0, "max_positions": 12, "dropout": 0.1})
-    # Running statistics, which a run has to keep, too.
-    config.model.text.projection.batch_norm = True
-    config.optimizer = cxc.skipping_adam(0.01)
-    config.data.dataset, config.data.data_dir = TINY, tiny_data_dir
-    config.data.captions_per_image = 1
-    config.data.text.vocabulary_size, config.data.text.max_length = 200, 12
-    config.evals = {TINY: base.boards(every=20) | {"batch_size": 32, "bootstrap_samples": 20}}
-    config.select.metric, config.checkpoint.every = BEST, 20
-    return config
+    return tiny_run.make_config(tiny_data_dir)
 
 
 @pytest.fixture(scope="module")
 def whole(config, tmp_path_factory):
     """A run that nothing disturbed: its folder, and the training loss by step."""
-    folder, losses = tmp_path_factory.mktemp("whole"), {}
-    with pytest.MonkeyPatch.context() as patch:
-        record = reporting.Reporter.record
-
-        def recording(self, step, scalars, image_ids):
-            losses[step] = float(scalars["train/loss"])
-            record(self, step, scalars, image_ids)
-
-        patch.setattr(reporting.Reporter, "record", recording)
-        loop.train(config, str(folder))
-    return folder, losses
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, tiny_run.train(config, folder)
 
 
 @pytest.fixture
@@ -102,96 +68,6 @@ def test_the_loss_falls(whole):
     assert list(losses) == list(range(TOTAL_STEPS))
     values = list(losses.values())
     assert np.mean(values[-5:]) < 0.8 * np.mean(values[:5])
-
-
-def test_a_run_leaves_its_config_checkpoints_and_results(whole, config):
-    folder, _ = whole
-    saved = checkpoints.load_run(str(folder))
-    assert saved.optimizer.to_dict() == config.optimizer.to_dict()
-    assert saved.model.text.encoder.vocab_size > 0  # Filled in from the dataset.
-    assert checkpoints.steps(str(folder))[-1] == TOTAL_STEPS
-    assert (folder / "test/metrics.json").exists()
-    assert not (folder / "failure.json").exists()
-    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
-    events.Reload()
-    assert [e.step for e in events.Tensors("train/loss")] == list(range(5, TOTAL_STEPS + 1, 5))
-    assert [e.step for e in events.Tensors(f"{TINY}/t2t/recall@10")] == [0, 20, TOTAL_STEPS]
-
-
-def read_events(folder):
-    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
-    events.Reload()
-    return {
-        tag: {e.step: tensor_util.make_ndarray(e.tensor_proto) for e in events.Tensors(tag)}
-        for tag in events.Tags()["tensors"]
-    }
-
-
-def test_tensorboard_shows_queries_similarities_settings_and_the_report(whole):
-    folder, _ = whole
-    events = read_events(folder)
-    for step in (0, 20, TOTAL_STEPS):
-        for number in (1, 2, 3):
-            width, height, encoded = events[f"{TINY}/t2t/queries/{number}"][step]
-            picture = PIL.Image.open(io.BytesIO(encoded))
-            assert picture.size == (int(width), int(height))
-            assert len(picture.getcolors(1 << 24)) > 2
-        for kind in ("positive", "other"):
-            edges_and_counts = events[f"{TINY}/t2t/similarity/{kind}"][step]
-            assert edges_and_counts[:, 2].sum() > 10
-    config = str(events["config"][0])
-    assert "learning_rate" in config
-    assert "text/encoder" in str(events["parameters"][0])
-    tested = read_events(folder / "test")
-    report = (folder / "test" / TINY / "report.md").read_text()
-    ((_, shown),) = tested[f"{TINY}/report"].items()
-    assert shown.item().decode() == report
-
-
-def test_tensorboard_and_metrics_json_have_the_same_tags_and_numbers(whole):
-    folder, _ = whole
-    metrics = json.loads((folder / "test/metrics.json").read_text())
-    step = metrics.pop("step")
-    scalars = {
-        tag: float(found[step])
-        for tag, found in read_events(folder / "test").items()
-        if found[step].ndim == 0 and found[step].dtype.kind == "f"
-    }
-    assert f"{TINY}/t2t/recall@10" in scalars
-    assert scalars == pytest.approx(select_curves(metrics), rel=1e-6)
-
-
-def test_a_run_ends_with_its_card(whole):
-    folder, _ = whole
-    card = (folder / "model_card.md").read_text()
-    ((name, digits),) = json.loads((folder / "records.json").read_text())["train"].items()
-    assert f"- {name}: `{digits[:16]}`" in card
-    assert "30 steps of 16 examples, 480 in all: 13 times the 37 examples" in card
-    assert "Trained from scratch. Seed 0." in card
-    compute = json.loads((folder / "compute.json").read_text())
-    assert f"{compute['devices']} x {compute['kind']}, " in card
-    # The report of the evaluator, two levels deeper.
-    report = (folder / "test" / TINY / "report.md").read_text()
-    assert f"##{report.splitlines()[0]}" in card
-    assert report.splitlines()[-1] in card
-
-
-def test_the_hashes_of_the_records_go_with_the_numbers(whole):
-    folder, _ = whole
-    records = json.loads((folder / "records.json").read_text())
-    assert list(records) == ["train", "examples"]
-    ((name, digits),) = records["train"].items()
-    assert name == f"{TINY}/images/1.0.0 train"
-    boards = json.loads((folder / "test" / TINY / "boards.json").read_text())
-    assert list(boards) == [TINY]
-    for board in boards.values():
-        evaluated = board["records"][f"{TINY}/images/1.0.0 test"]
-        assert len(evaluated) == len(digits) == 64
-        assert evaluated != digits
-        assert board["trained_on"] == records["train"]
-    report = (folder / "test" / TINY / "report.md").read_text()
-    assert f"Trained on: {name} `{digits[:16]}` (hash of the records)." in report
-    assert f"Evaluated: {TINY}/images/1.0.0 test `{evaluated[:16]}`" in report
 
 
 def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
