@@ -197,8 +197,12 @@ def test_those_who_fail_the_qualification_get_nothing_else(tmp_path):
     with study.reading() as connection:
         states = connection.execute("SELECT state FROM raters ORDER BY id").fetchall()
     assert [row["state"] for row in states] == ["unqualified", "active"]
+    page = hand_out.page(good, hand_out.next(good))
+    assert (page.finished, page.remaining) == (0, 2)
     answer_all(hand_out, good, ["weak_yes", "no"])
     assert hand_out.next(good) == Place(2, 0)
+    page = hand_out.page(good, Place(2, 0))
+    assert (page.finished, page.remaining) == (1, 1)
 
 
 def test_a_rater_who_was_ended_can_do_nothing(tmp_path):

@@ -84,7 +84,7 @@ def group(answers: Iterable[Answer], key: Callable[[Answer], _Key]) -> dict[_Key
 
 
 def question_of(answer: Answer) -> tuple[int, int]:
-    """Returns what identifies the question of an answer."""
+    """Returns the unit and the number of the question of an answer."""
     return answer.unit, answer.number
 
 

@@ -1,4 +1,4 @@
-"""What every request has to pass, and every response carries."""
+"""Checks of every request, and headers of every response."""
 
 import urllib.parse
 

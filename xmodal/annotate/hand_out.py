@@ -278,7 +278,9 @@ class HandOut:
 
     def _progress(self, connection: sqlite3.Connection, rater: Rater) -> tuple[int, int]:
         """Units finished, and those that the rater may still take."""
-        finished = _count(connection, rater, "AND a.state != 'open'")
+        (finished,) = connection.execute(
+            "SELECT count(*) FROM assignments WHERE rater = ? AND state != 'open'", (rater.id,)
+        ).fetchone()
         (rest,) = connection.execute(
             "SELECT (SELECT count(*) FROM units WHERE test = 0 AND done < :need) - "
             "(SELECT count(*) FROM assignments a JOIN units u ON u.id = a.unit "
@@ -322,11 +324,11 @@ def _last_answered(connection: sqlite3.Connection, rater: Rater) -> Place | None
     return Place(**row) if row else None
 
 
-def _count(connection: sqlite3.Connection, rater: Rater, where: str = "") -> int:
-    """Units of a rater, without those of the qualification."""
+def _count(connection: sqlite3.Connection, rater: Rater) -> int:
+    """Units of a rater, without the qualification."""
     (number,) = connection.execute(
         "SELECT count(*) FROM assignments a JOIN units u ON u.id = a.unit "
-        f"WHERE NOT u.test AND a.rater = ? {where}",
+        "WHERE NOT u.test AND a.rater = ?",
         (rater.id,),
     ).fetchone()
     return number

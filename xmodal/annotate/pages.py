@@ -187,7 +187,7 @@ class _Pages:
         return rater
 
     def _describe(self, page: Page) -> dict[str, Any]:
-        """What the template of a question shows."""
+        """Values for the template of a question."""
         question, kind = page.question, KINDS[page.question.kind]
         with self._study.reading() as connection:
 

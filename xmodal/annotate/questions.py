@@ -15,7 +15,7 @@ class BadAnswer(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class QuestionKind:
-    """What a page asks.
+    """A kind of question.
 
     Attributes:
       sides: "caption" or "image", of the left and of the right item.

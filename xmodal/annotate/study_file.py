@@ -26,7 +26,7 @@ PRAGMA user_version = {_VERSION};
 CREATE TABLE study (settings TEXT NOT NULL);
 CREATE TABLE captions (id INTEGER PRIMARY KEY, text TEXT NOT NULL, image INTEGER NOT NULL);
 CREATE TABLE images (id INTEGER PRIMARY KEY, type TEXT NOT NULL, data BLOB NOT NULL);
--- What is handed out at once: a pair, or a set of pairs. `done` counts the raters who finished it.
+-- A unit is handed out as a whole: a pair, or a set of pairs. `done` counts who finished it.
 CREATE TABLE units (
   id INTEGER PRIMARY KEY,
   test INTEGER NOT NULL,
@@ -258,8 +258,7 @@ def create(
                 raise UserError(f"There is nothing to ask in {path}: no pairs are left.")
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
-        # A link refuses to replace a study that another process made meanwhile.
-        os.link(temporary, path)
+        _give_name(temporary, path)
     except FileExistsError:
         raise UserError(f"{path} exists; name another study.") from None
     except (OSError, sqlite3.OperationalError) as error:
@@ -280,6 +279,16 @@ def check_new_file(path: str | os.PathLike) -> None:
         raise UserError(f"{path} exists; name another study, or delete it.")
     if not path.parent.is_dir():
         raise UserError(f"{path.parent} is no folder; make it, or name another study.")
+
+
+def _give_name(temporary: pathlib.Path, path: pathlib.Path) -> None:
+    """Renames a file, and does not replace one that another process made meanwhile."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        temporary.rename(path)
 
 
 def _connect(path: pathlib.Path) -> sqlite3.Connection:
