@@ -1,5 +1,6 @@
 """Faulty folders of users: one sentence, or a line in the list of items left out."""
 
+import json
 import zlib
 
 import pytest
@@ -179,3 +180,43 @@ def test_single_bad_items_are_left_out_counted_and_listed(tmp_path, capfd):
     listed = (builder.data_path / "left_out.csv").read_text()
     assert "all.csv line 39,empty caption" in listed
     assert "missing.png,no image" in listed
+
+
+def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
+    """Lines of JSON whose captions are texts, lists, numbers and objects, with images to match."""
+    folder = tmp_path / "files"
+    (folder / "images").mkdir(parents=True)
+    folders.write_images(folder, NUMBERS)
+    given = {
+        "p000.png": "one text",
+        "p001.png": ["two", "texts"],
+        "p002.png": ["a text", 7, None],
+        "p003.png": 3.5,
+        "p004.png": {"en": "an object"},
+        "p005.png": True,
+        "p006.png": None,
+        "p007.png": [["a list", "of lists"]],
+    }
+    rows = [{"image": f"images/{name}", "caption": caption} for name, caption in given.items()]
+    rows += [{"image": f"images/{folders.name(n)}", "caption": f"caption {n}"} for n in NUMBERS[8:]]
+    rows += [{"image": image, "caption": "whose?"} for image in (None, False, ["images/p000.png"])]
+    rows += [{"caption": "no image at all"}, {"image": "images/p008.png"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "all.jsonl").write_text(lines)
+    builder = prepare(folder)
+    pictures = {
+        picture.decode(): [text.decode() for text in texts]
+        for split in builder.info.splits
+        for picture, texts in zip(
+            *read_columns(builder, split, ["picture", "captions"]).values(), strict=True
+        )
+    }
+    assert pictures["images/p000.png"] == ["one text"]
+    assert pictures["images/p001.png"] == ["two", "texts"]
+    assert pictures["images/p002.png"] == ["a text"]
+    assert not {f"images/p00{n}.png" for n in range(3, 8)} & pictures.keys()
+    assert len(pictures) == len(NUMBERS) - 5
+    counts = builder.info.metadata
+    # Five images have no caption that is a text.
+    assert counts["left_out"]["train"] == {"no name of an image": 4, "empty caption": 5}
+    assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 2}
