@@ -50,8 +50,13 @@ def test_cells_use_public_names_alone(name):
 
 @pytest.fixture(scope="module")
 def execute(few_shapes, tmp_path_factory):
-    """Executes a notebook with other settings; returns its outputs by the id of their cell."""
+    """Executes a notebook with other settings; returns its outputs by the id of their cell.
+
+    One kernel that forgets all names in between: compiled functions serve the next notebook.
+    """
+    from jupyter_client import KernelManager
     from nbclient import NotebookClient
+    from nbformat.v4 import new_code_cell
 
     folder = tmp_path_factory.mktemp("notebooks")
 
@@ -61,17 +66,17 @@ def execute(few_shapes, tmp_path_factory):
         settings = {"STEPS": 5, "DATA_DIR": few_shapes} | settings
         assert all(f"{key} = " in cell.source for key in settings)
         cell.source += "".join(f"\n{key} = {value!r}" for key, value in settings.items())
+        notebook.cells.insert(0, new_code_cell("%reset -f"))
         resources = {"metadata": {"path": str(folder)}}
-        NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+        NotebookClient(notebook, km=kernel, timeout=600, resources=resources).execute()
         return {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        # One device, and compiled functions that the next kernel finds.
-        patch.setenv("XLA_FLAGS", "")
-        patch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled"))
+        patch.setenv("XLA_FLAGS", "")  # one device
+        kernel = KernelManager(kernel_name="python3")
         yield folder, run
+        kernel.shutdown_kernel(now=True)
 
 
 def text_of(outputs):

@@ -118,3 +118,19 @@ def test_works_by_keyboard(chromium, tmp_path):
             assert page.evaluate("document.activeElement.id") == f"g1-{number}"
         page.keyboard.press("Tab")
         assert page.evaluate(focused) == "Previous"
+
+
+def test_a_frame_of_a_notebook(chromium, tmp_path):
+    path = tmp_path / "notebook.html"
+    frame = make_page()._repr_html_()
+    main = f"<main><h1>Notebook</h1>{frame}</main>"
+    path.write_text(f'<!doctype html><html lang="en"><title>Notebook</title>{main}</html>')
+    with open_page(chromium, path) as page:
+        check_accessibility(page)
+        (inner,) = page.frames[1:]
+        assert inner.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
+        inner.click("nav a >> nth=1")
+        inner.wait_for_function("location.hash === '#g2'")
+        top = inner.evaluate("document.querySelector('#g2').getBoundingClientRect().top")
+        assert -1 <= top < 720
+        assert inner.locator("h1").inner_text() == "A page <of> tests"

@@ -99,7 +99,9 @@ class Page:
 
     def _repr_html_(self) -> str:
         """Shows the page in a notebook, in a frame of its own."""
-        title, text = html.escape(self.title), html.escape(self.to_html())
+        # Links to sections would else open the notebook in the frame.
+        framed = self.to_html().replace("<head>", '<head><base href="about:srcdoc">', 1)
+        title, text = html.escape(self.title), html.escape(framed)
         return f'<iframe title="{title}" srcdoc="{text}" width="100%" height="720"></iframe>'
 
 
