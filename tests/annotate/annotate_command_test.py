@@ -120,6 +120,17 @@ def test_questions_are_refused_before_anything_is_written(run, few_shapes, tmp_p
     assert not (tmp_path / "study").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "library"),
+    [(["serve"], "starlette"), (["aggregate", "--output=out"], "krippendorff")],
+)
+def test_a_missing_library_is_named_with_its_extra(run, monkeypatch, arguments, library):
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    code, said = run(*arguments, "--study=none")
+    assert code == 1
+    assert f'{library} is missing: pip install "xmodal[annotate]"' in said
+
+
 def test_serving_imports_neither_jax_nor_tensorflow():
     code = (
         "import sys, xmodal.annotate.serving, xmodal.annotate.__main__; "
