@@ -5,7 +5,9 @@
     RUN_DIR/vocab.txt               the vocabulary, of a run with texts
     RUN_DIR/records.json            the hashes of the splits it reads, see run_records
     RUN_DIR/frozen/                 parameters that never change, written once
-    RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated
+    RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
+                                    files.json, their hashes
+    RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
 
 A folder has its final name only when everything in it is on disk (Orbax's own commit).
 """
@@ -26,8 +28,11 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal import mesh as mesh_lib
+from xmodal import processes
 from xmodal.atomic import replacing
 from xmodal.config import UserError, read
+from xmodal.training.checkpoint_shapes import check_arrays
+from xmodal.training.file_hashes import HASHES, find_damage, save_hashes
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
@@ -48,7 +53,7 @@ class Checkpoints:
           config: how many checkpoints are kept.
           select: the metric of the best one, which is kept besides.
         """
-        self._frozen = epath.Path(run_dir).absolute() / "frozen"
+        self._frozen = frozen_folder(run_dir)
         keep = preservation_policy.AnyPreservationPolicy(
             [
                 preservation_policy.LatestN(config.keep_last),
@@ -57,10 +62,14 @@ class Checkpoints:
                 ),
             ]
         )
+        self._checkpoints, self._writing = _folder(run_dir), -1
         self._manager = ocp.CheckpointManager(
-            _folder(run_dir),
+            self._checkpoints,
             options=ocp.CheckpointManagerOptions(
-                best_fn=select.score, preservation_policy=keep, cleanup_tmp_directories=True
+                best_fn=select.score,
+                preservation_policy=keep,
+                cleanup_tmp_directories=True,
+                async_options=ocp.options.AsyncOptions(post_finalization_callback=self._hash_files),
             ),
         )
 
@@ -82,13 +91,24 @@ class Checkpoints:
             # By force: a start that was killed before its first checkpoint may have left others.
             with ocp.StandardCheckpointer() as checkpointer:
                 checkpointer.save(self._frozen, state.frozen, force=True)
+            if jax.process_index() == 0:
+                save_hashes(self._frozen)
         items = _non_empty(state, ITEMS)
+        self._manager.wait_until_finished()
+        self._writing = step
         self._manager.save(
             step,
             args=ocp.args.Composite(**{n: ocp.args.StandardSave(t) for n, t in items.items()}),
             metrics=dict(metrics) if metrics else None,
         )
         logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
+
+    def _hash_files(self) -> None:
+        """Hashes the checkpoint that is being written, before it has its final name."""
+        if jax.process_index() == 0:
+            written = self._checkpoints.glob(f"{self._writing}{_TEMPORARY}*")
+            # Object stores have no names to change.
+            save_hashes(next(iter(written), self._checkpoints / str(self._writing)))
 
     def close(self) -> None:
         """Waits for the writes under way; removes the remains of one that failed."""
@@ -130,12 +150,25 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
     """
     check_fits(run_dir, step, state, items)
     sources = _sources(run_dir, step, items)
+    if processes.count() == 1:
+        _check_whole(run_dir, step, items)
     with ocp.StandardCheckpointer() as checkpointer:
         restored = {}
         for name, tree in _non_empty(state, tuple(sources)).items():
             abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
             restored[name] = checkpointer.restore(sources[name], abstract)
     return dataclasses.replace(state, **restored)
+
+
+def _check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
+    folders = [_folder(run_dir) / str(step)]
+    if "params" in items:
+        folders.append(frozen_folder(run_dir))
+    for folder in folders:
+        if damage := find_damage(folder):
+            raise UserError(
+                f"The checkpoint of step {step} is damaged: {damage}. Give another step."
+            )
 
 
 def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> None:
@@ -154,13 +187,13 @@ def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...
     sources = _sources(run_dir, step, items)
     with ocp.StandardCheckpointer() as checkpointer:
         for name, tree in _non_empty(state, tuple(sources)).items():
-            _check_fits(checkpointer, sources[name], tree)
+            check_arrays(checkpointer, sources[name], tree)
 
 
 def _sources(run_dir: str, step: int, items: tuple[str, ...]) -> dict[str, epath.Path]:
     sources = {name: _folder(run_dir) / str(step) / name for name in items}
     if "params" in items:
-        sources["frozen"] = epath.Path(run_dir).absolute() / "frozen"
+        sources["frozen"] = frozen_folder(run_dir)
     return sources
 
 
@@ -186,7 +219,7 @@ def restore_model(
         lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding), shapes
     )
     frozen_paths: set[str] = set()
-    folder = epath.Path(run_dir).absolute() / "frozen"
+    folder = frozen_folder(run_dir)
     if folder.exists():
         with ocp.StandardCheckpointer() as checkpointer:
             frozen_paths = set(flatten(checkpointer.metadata(folder).item_metadata.tree))
@@ -213,8 +246,11 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
     folder = _folder(run_dir) / str(step) / item
     if step is None:
         folder = epath.Path(run_dir).absolute() / item
-    if not folder.exists():
-        return {}
+    return read_arrays(folder) if folder.exists() else {}
+
+
+def read_arrays(folder: epath.Path) -> Tree:
+    """Returns an item of a checkpoint by its folder, in NumPy arrays."""
     with ocp.StandardCheckpointer() as checkpointer:
         tree = checkpointer.metadata(folder).item_metadata.tree
         host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
@@ -338,37 +374,19 @@ def load_metrics(run_dir: str, step: int) -> dict[str, float]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def frozen_folder(run_dir: str) -> epath.Path:
+    """Returns the folder of parameters that never change."""
+    return epath.Path(run_dir).absolute() / "frozen"
+
+
+def step_folder(run_dir: str, step: int) -> epath.Path:
+    """Returns the folder of one checkpoint."""
+    return _folder(run_dir) / str(step)
+
+
 def _folder(run_dir: str) -> epath.Path:
     return epath.Path(run_dir).absolute() / "checkpoints"
 
 
 def _non_empty(state: TrainState, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))}
-
-
-def _check_fits(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tree: Any) -> None:
-    if not source.exists():
-        raise UserError(
-            f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} arrays."
-        )
-    found = _shapes(checkpointer.metadata(source).item_metadata.tree)
-    expected = _shapes(tree)
-    wrong = [
-        f"{path}: model {expected.get(path, 'none')}, checkpoint {found.get(path, 'none')}"
-        for path in sorted(expected.keys() | found.keys())
-        if expected.get(path) != found.get(path)
-    ]
-    if wrong:
-        raise UserError(
-            f"{source} does not fit the model; {len(wrong)} arrays differ, among them\n  "
-            + "\n  ".join(wrong[:5])
-            + "\nUse the config the checkpoint was made with, or a new --workdir."
-        )
-
-
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    # Orbax writes the named tuples of optax as dicts, so paths are compared by their plain names.
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }

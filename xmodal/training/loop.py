@@ -23,6 +23,7 @@ from xmodal.evals.reports.summary import select_curves
 from xmodal.tensorboard.views import Views
 from xmodal.tensorboard.writer import flat_config, make_writer
 from xmodal.training import checkpoints, cost, folder_lock, frozen_features, memory, reporting
+from xmodal.training.damaged_checkpoints import set_damaged_aside
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.inheritance import inherit
@@ -119,6 +120,7 @@ def _train(
 ) -> bool:
     """Makes the updates that are left; False where a signal stopped it before the last one."""
     settings = parts.settings
+    set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
     compiled = compile_step(parts, state, features)

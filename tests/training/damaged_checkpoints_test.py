@@ -1,0 +1,120 @@
+"""Files of checkpoints that are torn, missing or changed by a bit."""
+
+import logging
+
+import jax
+import numpy as np
+import pytest
+from checkpoints_test import make_saver, make_state, save
+
+from xmodal.config import UserError
+from xmodal.training import checkpoints
+from xmodal.training.damaged_checkpoints import set_damaged_aside
+from xmodal.training.file_hashes import HASHES
+
+
+def files(folder):
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 16
+    path.write_bytes(content)
+
+
+def tear(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+# Orbax writes and ignores them.
+HARMLESS = ("_CHECKPOINT_METADATA", "commit_success.txt")
+DAMAGES = {"flip": flip, "tear": tear, "empty": empty, "remove": lambda path: path.unlink()}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    save(folder, [make_state(3), make_state(7)])
+    return folder
+
+
+def largest(folder):
+    return max(files(folder), key=lambda path: path.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_any_damage_of_any_file_sends_the_run_back(run, caplog, damage):
+    newest, aside = run / "checkpoints/7", run / "damaged/7"
+    found = files(newest)
+    assert len(found) > 20
+    assert newest / HASHES in found
+    for path in found:
+        if path.parent == newest and path.name in HARMLESS:
+            continue
+        if path == newest / HASHES and damage in ("remove", "flip"):
+            continue  # Without hashes the arrays are read; another digit is any other file's.
+        content = path.read_bytes()
+        DAMAGES[damage](path)
+        caplog.clear()
+        with caplog.at_level(logging.ERROR):
+            set_damaged_aside(str(run))
+        assert "THE CHECKPOINT OF STEP 7 IS DAMAGED" in caplog.text, path
+        assert "the run goes back to step 3" in caplog.text
+        assert checkpoints.steps(str(run)) == [3]
+        aside.rename(newest)
+        path.write_bytes(content)
+    set_damaged_aside(str(run))
+    assert checkpoints.steps(str(run)) == [3, 7]
+
+
+def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
+    save(tmp_path, [make_state(3), make_state(7)])
+    flip(largest(tmp_path / "checkpoints/7/params"))
+    with pytest.raises(UserError, match="of step 7 is damaged: .* has other bytes than were writt"):
+        checkpoints.restore_latest(str(tmp_path), make_state(0))
+    set_damaged_aside(str(tmp_path))
+    restored = checkpoints.restore_latest(str(tmp_path), make_state(0))
+    jax.tree.map(np.testing.assert_array_equal, restored, make_state(3))
+    # The step is made and saved again, and damaged again.
+    save(tmp_path, [make_state(7)])
+    tear(largest(tmp_path / "checkpoints/7/opt_state"))
+    set_damaged_aside(str(tmp_path))
+    assert checkpoints.steps(str(tmp_path)) == [3]
+
+
+def test_a_checkpoint_that_was_not_hashed_is_read(tmp_path, caplog):
+    save(tmp_path, [make_state(3), make_state(7)])
+    (tmp_path / "checkpoints/7" / HASHES).unlink()
+    set_damaged_aside(str(tmp_path))
+    assert checkpoints.steps(str(tmp_path)) == [3, 7]
+    tear(largest(tmp_path / "checkpoints/7/params"))
+    with caplog.at_level(logging.ERROR):
+        set_damaged_aside(str(tmp_path))
+    assert "checkpoints/7/params cannot be read" in caplog.text
+    assert checkpoints.steps(str(tmp_path)) == [3]
+
+
+def test_what_cannot_be_replaced_ends_the_run(tmp_path):
+    save(tmp_path, [make_state(3)])
+    newest = tmp_path / "checkpoints/3"
+    path = largest(newest)
+    content = path.read_bytes()
+    flip(path)
+    with pytest.raises(UserError, match=r"No checkpoint of .* can be read; of step 3: .*other byt"):
+        set_damaged_aside(str(tmp_path))
+    assert newest.exists()
+    path.write_bytes(content)
+    flip(largest(tmp_path / "frozen"))
+    with pytest.raises(UserError, match=r"The frozen parameters of .* are damaged: .*other bytes"):
+        set_damaged_aside(str(tmp_path))
+
+
+def test_nothing_to_look_at(tmp_path):
+    set_damaged_aside(str(tmp_path))
+    make_saver(tmp_path).close()
+    set_damaged_aside(str(tmp_path))

@@ -1,0 +1,71 @@
+"""Checkpoints that were torn or changed on the disk: the run goes on from the newest whole one."""
+
+from absl import logging
+from etils import epath
+
+from xmodal import processes
+from xmodal.config import UserError
+from xmodal.training import checkpoints
+from xmodal.training.file_hashes import HASHES, find_damage
+
+_DAMAGED = "damaged"
+
+
+def set_damaged_aside(run_dir: str) -> None:
+    """Moves damaged checkpoints out of the way until the newest is whole; all processes call it.
+
+    The run then goes on from that one, and makes the lost steps again. Every file of it is read
+    once more than needed.
+
+    Args:
+      run_dir: the run's folder, which this run alone writes.
+
+    Raises:
+      UserError: no checkpoint is whole, or the frozen parameters are damaged.
+    """
+    processes.first_does(f"check the checkpoints of {run_dir}", lambda: _set_aside(run_dir))
+
+
+def _set_aside(run_dir: str) -> None:
+    saved = checkpoints.steps(run_dir)
+    frozen = checkpoints.frozen_folder(run_dir)
+    if saved and frozen.exists() and (damage := _damage(frozen)):
+        raise UserError(
+            f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
+            "copy them from a backup, or start anew with another --workdir."
+        )
+    while saved and (damage := _damage_of_step(run_dir, saved[-1])):
+        step = saved.pop()
+        if not saved:
+            raise UserError(
+                f"No checkpoint of {run_dir} can be read; of step {step}: {damage}. Copy one from "
+                "a backup, or start anew with another --workdir."
+            )
+        aside = epath.Path(run_dir).absolute() / _DAMAGED / str(step)
+        aside.parent.mkdir(exist_ok=True)
+        if aside.exists():
+            aside.rmtree()
+        checkpoints.step_folder(run_dir, step).rename(aside)
+        logging.error(
+            "THE CHECKPOINT OF STEP %d IS DAMAGED: %s. It is now %s; the run goes back to step %d "
+            "and makes the steps since then again.", step, damage, aside, saved[-1],
+        )  # fmt: skip
+
+
+def _damage_of_step(run_dir: str, step: int) -> str:
+    folder = checkpoints.step_folder(run_dir, step)
+    if (folder / HASHES).exists():
+        return find_damage(folder)
+    # Of a run of before: that libraries find nothing wrong is the most that can be said.
+    items = [folder / item for item in checkpoints.ITEMS if (folder / item).exists()]
+    return next(filter(None, map(_damage, items)), "")
+
+
+def _damage(folder: epath.Path) -> str:
+    if (folder / HASHES).exists():
+        return find_damage(folder)
+    try:
+        checkpoints.read_arrays(folder)
+    except Exception as error:  # Libraries raise whatever they meet.
+        return f"{folder} cannot be read ({type(error).__name__})"
+    return ""
