@@ -32,7 +32,7 @@ from xmodal import processes
 from xmodal.atomic import replacing
 from xmodal.config import UserError, read
 from xmodal.training.checkpoint_shapes import check_arrays
-from xmodal.training.file_hashes import HASHES, find_damage, save_hashes
+from xmodal.training.file_hashes import find_damage, save_hashes
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
