@@ -1,0 +1,190 @@
+"""Losses over a batch in every mode: time and memory beside dense, and beside torch.
+
+    python -m tests.benchmarks.loss [--batch_size=8192] [--width=1792] [--devices=1] [--rounds=5]
+
+Value and gradient of both embeddings. Prints one line of JSON per loss and mode: `units` is the
+median time in bare B x B x D products of the same rounds, `of_dense` and `of_torch` the ratios to
+the dense mode and to torch's dense form (extra `parity`), `temporaries_mb` what the compiled
+program needs beside its arguments and results, per device. With --devices=8 the batch is split over
+virtual devices, and the ring is measured, too; their times share the processor.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# Name -> loss, options, similarity.
+FAMILIES: dict[str, tuple[str, dict, dict]] = {
+    "softmax": ("softmax", {}, {"name": "dot"}),
+    "decoupled": ("softmax", {"form": "printed"}, {"name": "dot"}),
+    "sigmoid": ("sigmoid", {}, {"name": "cosine"}),
+    "hinge_sum": ("triplet", {"mining": "all"}, {"name": "cosine"}),
+    "hinge_hardest": ("triplet", {"mining": "hardest"}, {"name": "cosine"}),
+    "hinge_semi_hard": ("triplet", {"mining": "semi_hard"}, {"name": "cosine"}),
+    "max_cosine": ("triplet", {"mining": "hardest"}, {"name": "max_cosine"}),
+}
+SAMPLES = 2  # of an item, for max_cosine
+
+
+def make_batch(family: str, size: int, width: int) -> list[np.ndarray]:
+    """Two views, items first; one near the other."""
+    shape = (size, SAMPLES, width // SAMPLES) if family == "max_cosine" else (size, width)
+    rng = np.random.default_rng(0)
+    left = rng.standard_normal(shape, np.float32)
+    right = 0.5 * left + rng.standard_normal(shape, np.float32)
+    return [view / np.sqrt(width) for view in (left, right)]
+
+
+def compile_ours(family: str, engine: str, args: argparse.Namespace) -> tuple[Callable, float]:
+    """The function without arguments, and megabytes of temporaries of a device."""
+    import jax
+
+    from xmodal import mesh as mesh_lib
+    from xmodal.losses import LOSSES, Context, make_similarity
+    from xmodal.models import Embedding
+
+    name, options, similarity = FAMILIES[family]
+    score = make_similarity(similarity)
+    params = score.init()
+    ids = np.arange(args.batch_size, dtype=np.int32)
+    mesh = mesh_lib.make_mesh(jax.devices()[: args.devices])
+
+    def loss(views: list, ids: jax.Array) -> jax.Array:
+        embeddings = [Embedding(view, None, {}) for view in views]
+        context = Context(ids, ids, score, params, mesh=mesh if args.devices > 1 else None)
+        mode = {"engine": engine, "chunk_size": args.chunk_size}
+        return LOSSES[name].function(*embeddings, context, **options, **mode)[0]
+
+    rows = mesh_lib.batch_sharded(mesh)
+    views, ids = jax.device_put((make_batch(family, args.batch_size, args.width), ids), rows)
+    compiled = jax.jit(jax.value_and_grad(loss)).lower(views, ids).compile()
+    memory = compiled.memory_analysis()
+    return (
+        lambda: jax.block_until_ready(compiled(views, ids)),
+        memory.temp_size_in_bytes / 1e6,
+    )
+
+
+def compile_product(args: argparse.Namespace) -> Callable:
+    """One bare product, the unit."""
+    import jax
+
+    left, right = make_batch("softmax", args.batch_size, args.width)
+    left, right = jax.device_put((left, right))
+    product = jax.jit(lambda a, b: a @ b.T)
+    return lambda: jax.block_until_ready(product(left, right))
+
+
+def make_torch(family: str, args: argparse.Namespace) -> Callable | None:
+    """The usual dense form in torch; None for a family without one."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    views = [torch.tensor(v) for v in make_batch(family, args.batch_size, args.width)]
+    for view in views:
+        view.requires_grad_(True)
+    items, functional = torch.arange(args.batch_size), torch.nn.functional
+
+    def softmax(scores: Any) -> Any:
+        rows, columns = (functional.cross_entropy(each, items) for each in (scores, scores.T))
+        return (rows + columns) / 2
+
+    def sigmoid(scores: Any) -> Any:
+        signs = 2 * torch.eye(len(scores)) - 1
+        return -functional.logsigmoid(signs * scores).sum() / len(scores)
+
+    def hinges(scores: Any, reduce: Callable) -> Any:
+        positive = scores.diagonal()
+        apart = torch.eye(len(scores), dtype=torch.bool)
+        sides = (0.2 + scores - positive[:, None], 0.2 + scores - positive[None])
+        rows, columns = (side.clamp(min=0).masked_fill(apart, 0) for side in sides)
+        return (reduce(rows, 1).sum() + reduce(columns, 0).sum()) / len(scores)
+
+    losses = {
+        "softmax": softmax,
+        "sigmoid": sigmoid,
+        "hinge_sum": lambda scores: hinges(scores, torch.sum),
+        "hinge_hardest": lambda scores: hinges(scores, torch.amax),
+    }
+    if family not in losses:
+        return None
+
+    def run() -> None:
+        left, right = views
+        if family != "softmax":
+            left, right = functional.normalize(left), functional.normalize(right)
+        for view in views:
+            view.grad = None
+        losses[family](left @ right.T).backward()
+
+    return run
+
+
+def measure(family: str, args: argparse.Namespace) -> None:
+    """Prints a line per mode; all of them and their rivals take turns."""
+    engines = [*args.engines, *(["ring"] if args.devices > 1 else [])]
+    memory, runs = {}, {"product": compile_product(args)}
+    for engine in engines:
+        runs[engine], memory[engine] = compile_ours(family, engine, args)
+    if (rival := make_torch(family, args)) is not None:
+        runs["torch"] = rival
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(args.rounds + 1):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - started)
+    # The first round warms up.
+    medians = {name: statistics.median(found[1:]) for name, found in times.items()}
+    for engine in engines:
+        line = {
+            "figure": "loss",
+            "loss": family,
+            "engine": engine,
+            "batch_size": args.batch_size,
+            "width": args.width,
+            "chunk_size": args.chunk_size,
+            "devices": args.devices,
+            "seconds": round(medians[engine], 4),
+            "units": round(medians[engine] / medians["product"], 2),
+            "temporaries_mb": round(memory[engine], 1),
+        }
+        for other in ("dense", "torch"):
+            if other in medians:
+                line[f"of_{other}"] = round(medians[engine] / medians[other], 2)
+        if "dense" in memory:
+            line["temporaries_of_dense"] = round(memory[engine] / memory["dense"], 3)
+        print(json.dumps(line | {"processor": processor()}), flush=True)
+
+
+def processor() -> str:
+    """Its name; ratios to another framework belong to it."""
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
+
+
+def main() -> None:
+    """Measures all families, or one."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--family", choices=FAMILIES)
+    parser.add_argument("--engines", nargs="+", default=["dense", "chunked"])
+    for name, default in {
+        "batch_size": 8192, "width": 1792, "chunk_size": 1024, "devices": 1, "rounds": 5
+    }.items():  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=default)
+    args = parser.parse_args()
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={args.devices}"
+    for family in [args.family] if args.family else FAMILIES:
+        measure(family, args)
+
+
+if __name__ == "__main__":
+    main()

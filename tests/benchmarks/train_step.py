@@ -1,0 +1,126 @@
+"""The training step of any config: examples per second, with and without the input pipeline.
+
+    python -m tests.benchmarks.train_step --config=quickstart:i2t [--rounds=20] [--pipeline=false]
+
+Runs on whatever devices there are. Prints three lines of JSON: compiling; the step on one batch
+that stays on the devices; the step as the loop makes it, each batch read, decoded and sent while
+the previous step runs, which takes the dataset (--pipeline=false leaves it out). `share_of_peak`
+counts the compiler's FLOPs against the published peak of the device. The image-text matching models
+have a rival in torch: tests.benchmarks.training_steps.
+"""
+
+import json
+import statistics
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from absl import flags, logging
+
+from xmodal import binary
+from xmodal import mesh as mesh_lib
+from xmodal.training import accelerators, cost, loop, run, state
+from xmodal.training.inheritance import inherit
+
+flags.adopt_module_key_flags(binary)
+ROUNDS = flags.DEFINE_integer("rounds", 20, "Steps that are timed, after two of warming up.", 1)
+PIPELINE = flags.DEFINE_bool("pipeline", True, "Whether to read the dataset, too.")
+WARMING_UP = 2
+
+
+def make_batch(parts: run.Parts) -> dict[str, jax.Array]:
+    """A batch of random pixels and words, on the devices."""
+    rng = np.random.default_rng(0)
+    rows = (parts.settings.model.get("text") or {}).get("encoder", {}).get("vocab_size", 2)
+    arrays = {}
+    for name, spec in parts.batch.items():
+        if name == "text_ids":
+            arrays[name] = rng.integers(1, rows, spec.shape)
+        elif name.endswith("_mask"):
+            arrays[name] = np.ones(spec.shape)
+        elif name.endswith("_id"):
+            arrays[name] = np.arange(np.prod(spec.shape)).reshape(spec.shape)
+        elif np.issubdtype(spec.dtype, np.integer):
+            arrays[name] = rng.integers(0, 255 if name == "image" else 2, spec.shape)
+        else:
+            arrays[name] = rng.random(spec.shape, np.float32)
+    typed = {name: array.astype(parts.batch[name].dtype) for name, array in arrays.items()}
+    return mesh_lib.global_batch(typed, parts.mesh)
+
+
+def time_on_devices(parts: run.Parts, step: jax.stages.Compiled, first: state.TrainState) -> dict:
+    """Seconds of steps on a batch that is there."""
+    batch, seconds = make_batch(parts), []
+    for number in range(WARMING_UP + ROUNDS.value):
+        started = time.perf_counter()
+        first, scalars = step(first, batch, mesh_lib.put_step(number, parts.mesh))
+        jax.block_until_ready(scalars)
+        seconds.append(time.perf_counter() - started)
+    return describe(parts, step, statistics.median(seconds[WARMING_UP:]))
+
+
+def time_with_pipeline(
+    parts: run.Parts, step: jax.stages.Compiled, first: state.TrainState
+) -> dict[str, Any]:
+    """Seconds of steps as the loop makes them, one after the other."""
+    batches, started = loop.make_batches(parts, 0), 0.0
+    for number in range(WARMING_UP + ROUNDS.value):
+        if number == WARMING_UP:
+            jax.block_until_ready(first)
+            started = time.perf_counter()
+        batch = mesh_lib.global_batch(next(batches), parts.mesh)
+        first, _ = step(first, batch, mesh_lib.put_step(number, parts.mesh))
+    jax.block_until_ready(first)
+    return describe(parts, step, (time.perf_counter() - started) / ROUNDS.value)
+
+
+def describe(parts: run.Parts, step: jax.stages.Compiled, seconds: float) -> dict[str, Any]:
+    """The figures of a step."""
+    accelerator = accelerators.find(jax.devices()[0])
+    rate = cost.count_flops(step) / seconds
+    return {
+        "seconds": round(seconds, 5),
+        "examples_per_second": round(parts.settings.batch_size / seconds, 2),
+        "tflops_per_second_and_device": round(rate / 1e12, 4),
+        "share_of_peak": accelerator and round(rate / (accelerator.tflops * 1e12), 3),
+    }
+
+
+def main(argv: list[str]) -> None:
+    """Prints the figures."""
+    del argv
+    logging.set_verbosity(logging.WARNING)
+    config = inherit(binary.read_config())
+    config.total_steps = 10**6
+    if PIPELINE.value:
+        parts = run.assemble(config)
+    else:
+        parts = run.assemble_without_data(config, mesh_lib.make_mesh())
+
+    def fresh() -> state.TrainState:
+        return state.create_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+
+    given = {
+        "config": config.name,
+        "device": jax.devices()[0].device_kind,
+        "devices": parts.mesh.size,
+        "batch_size": parts.settings.batch_size,
+    }
+    shapes = state.abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+    started = time.perf_counter()
+    step = loop.compile_step(parts, shapes)
+    compiled = {"seconds": round(time.perf_counter() - started, 2)}
+    memory = step.memory_analysis()
+    compiled["temporaries_mb"] = round(memory.temp_size_in_bytes / 1e6, 1)
+    print(json.dumps({"figure": "compilation", **given, **compiled}), flush=True)
+    found = time_on_devices(parts, step, fresh())
+    print(json.dumps({"figure": "step", **given, **found}), flush=True)
+    if PIPELINE.value:
+        found = time_with_pipeline(parts, step, fresh())
+        print(json.dumps({"figure": "step with input", **given, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("config")
+    binary.run(main)
