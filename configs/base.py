@@ -15,6 +15,8 @@ def base(name: str) -> ConfigDict:
             "total_steps": 10_000,
             "batch_size": 128,
             "log_every": 50,
+            # Or "skip": a batch whose loss is not finite is left out, and recorded.
+            "non_finite": "stop",
             "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
             "tasks": {},
             # Regular expressions matched from the start of a parameter's path.

@@ -20,9 +20,9 @@ from collections.abc import Callable
 import jax
 import numpy as np
 from absl import logging
-from xmodal.training.damaged_checkpoints import set_damaged_aside
 
 from xmodal.training import checkpoints
+from xmodal.training.damaged_checkpoints import set_damaged_aside
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 

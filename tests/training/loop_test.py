@@ -1,5 +1,7 @@
 """Whole runs of a tiny text model on a tiny dataset: stopped, continued, failed."""
 
+import dataclasses
+import functools
 import json
 import os
 import resource
@@ -8,6 +10,7 @@ import signal
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_encoder as tiny
@@ -287,6 +290,32 @@ def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     state = load_state(config, tmp_path)
     assert int(state.step) == 1
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
+
+
+def test_a_run_that_may_skip_leaves_a_batch_out(config, tmp_path, monkeypatch):
+    from xmodal.losses import LOSSES
+
+    row = LOSSES["softmax"]
+
+    @functools.wraps(row.function)
+    def poisoned(left, right, context, **options):
+        value, scalars = row.function(left, right, context, **options)
+        return value + jnp.where(context.step == 7, jnp.nan, 0.0), scalars
+
+    monkeypatch.setitem(LOSSES, "softmax", dataclasses.replace(row, function=poisoned))
+    config = config.copy_and_resolve_references()
+    config.total_steps = 20
+    with pytest.raises(reporting.NonFiniteLossError, match="step 7 is not finite"):
+        loop.train(config, str(tmp_path / "stopped"))
+    # The run goes on under the other rule.
+    config.non_finite = "skip"
+    for folder in ("stopped", "skipping"):
+        loop.train(config, str(tmp_path / folder))
+        (line,) = (tmp_path / folder / "skipped.jsonl").read_text().splitlines()
+        assert json.loads(line)["step"] == 7
+    stopped, skipping = (load_state(config, tmp_path / each) for each in ("stopped", "skipping"))
+    jax.tree.map(np.testing.assert_array_equal, stopped, skipping)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(skipping))
 
 
 @pytest.mark.parametrize("run", [preflight.check, loop.train])

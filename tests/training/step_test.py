@@ -178,6 +178,26 @@ def test_after_a_failure_the_state_stays(parts, compiled, bad):
     assert int(state.step) == 2
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_batch_that_is_skipped_moves_the_clocks_alone(parts, bad):
+    first = tiny.start(parts)
+    compiled = tiny.compile_step(parts, first, skip_non_finite=True)
+    state, _ = tiny.run_step(parts, compiled, first, tiny.make_batch(0), 0)
+    before = tiny.copy(state)
+    broken = tiny.make_batch(1)
+    broken["image"][3, 2] = bad
+    state, scalars = tiny.run_step(parts, compiled, state, broken, 1)
+    assert not np.isfinite(scalars["train/loss"])
+    assert (int(state.step), int(state.opt_state["count"])) == (2, 2)
+    for item in ("params", "frozen", "model_state"):
+        tiny.assert_identical(getattr(state, item), getattr(before, item))
+    tiny.assert_identical(state.opt_state["moments"], before.opt_state["moments"])
+    state, _ = tiny.run_step(parts, compiled, state, tiny.make_batch(2), 2)
+    assert int(state.step) == 3
+    pairs = zip(jax.tree.leaves(before.params), jax.tree.leaves(state.params), strict=True)
+    assert not all(np.array_equal(old, new) for old, new in pairs)
+
+
 @pytest.mark.parametrize("number", [1, -1])
 def test_a_step_that_is_not_the_next_changes_nothing(parts, compiled, number):
     state = tiny.start(parts)

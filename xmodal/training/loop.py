@@ -132,6 +132,11 @@ def _train(
     write_facts(writer, parts)
     flops = cost.count_flops(compiled)
     Compute.of(parts.mesh, flops).save(run_dir)
+
+    def skip(failure: reporting.NonFiniteLossError) -> None:
+        check_lock()
+        failure.append(run_dir)
+
     reporter = reporting.Reporter(
         writer,
         total_steps=settings.total_steps,
@@ -139,6 +144,7 @@ def _train(
         every=settings.log_every,
         first_step=int(state.step),
         flops_per_step=flops,
+        skip=skip if settings.non_finite == "skip" else None,
     )
     first_step = int(state.step)
     batches = make_batches(parts, first_step, features)
@@ -202,6 +208,7 @@ def compile_step(
         seed=parts.settings.seed,
         mesh=parts.mesh,
         l2=parts.settings.l2,
+        skip_non_finite=parts.settings.non_finite == "skip",
     )
     logging.info("Compiling the training step; later starts read it from the cache.")
     started = time.monotonic()

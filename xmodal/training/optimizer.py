@@ -219,6 +219,11 @@ def learning_rate(opt_state: State) -> jax.Array:
     return opt_state["scheduled_rate"] * _reduction(opt_state)
 
 
+def pass_time(before: State, after: State) -> State:
+    """Returns the state before an update with the clock and the scheduled rate behind it."""
+    return before | {name: after[name] for name in ("count", "scheduled_rate")}
+
+
 def skipped_updates(opt_state: State) -> jax.Array | None:
     """Returns how many updates `skip_outliers` has dropped, None without that rule."""
     return opt_state["outliers"].skipped if "outliers" in opt_state else None

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from clu import metric_writers
 
 
+# In a row: a batch may be bad, ten of them are not.
+_MOST_SKIPPED = 10
+
+
 class NonFiniteLossError(RuntimeError):
     """Loss or gradient became NaN or infinite."""
 
@@ -28,7 +32,8 @@ class NonFiniteLossError(RuntimeError):
         super().__init__(
             f"Loss or gradient of step {step} is not finite. The state before that step is saved "
             "as the run's last checkpoint, the batch's ids and the last finite scalars in "
-            "failure.json. Lower config.optimizer.learning_rate or set config.optimizer.clip_norm."
+            "failure.json. Lower config.optimizer.learning_rate or set config.optimizer.clip_norm; "
+            "config.non_finite='skip' leaves such a batch out."
         )
         self.step = step
         self.evidence = dict(evidence)
@@ -38,12 +43,24 @@ class NonFiniteLossError(RuntimeError):
 
         All processes see the same loss, so all of them are here.
         """
-        own = np.asarray(self.evidence["image_ids"], np.int32)
-        everyone = multihost_utils.process_allgather(own, tiled=True)
+        evidence = self._gather()
         if jax.process_index() == 0:
-            evidence = self.evidence | {"image_ids": np.asarray(everyone).tolist()}
             path = epath.Path(run_dir) / "failure.json"
             path.write_text(json.dumps(evidence, indent=2) + "\n")
+
+    def append(self, run_dir: str) -> None:
+        """Adds a line to `RUN_DIR/skipped.jsonl`; every process calls it."""
+        evidence = self._gather()
+        logging.warning("Loss or gradient of step %d is not finite; it is skipped.", self.step)
+        if jax.process_index() == 0:
+            path = epath.Path(run_dir) / "skipped.jsonl"
+            before = path.read_text() if path.exists() else ""
+            path.write_text(f"{before}{json.dumps(evidence)}\n")
+
+    def _gather(self) -> dict[str, Any]:
+        own = np.asarray(self.evidence["image_ids"], np.int32)
+        everyone = multihost_utils.process_allgather(own, tiled=True)
+        return self.evidence | {"image_ids": np.asarray(everyone).tolist()}
 
 
 @dataclasses.dataclass
@@ -72,6 +89,7 @@ class Reporter:
         every: int,
         first_step: int = 0,
         flops_per_step: float = 0.0,
+        skip: Callable[[NonFiniteLossError], None] | None = None,
     ) -> None:
         """Starts the clock, and a bar where there is a terminal.
 
@@ -82,12 +100,15 @@ class Reporter:
           every: steps between reports.
           first_step: that this process makes.
           flops_per_step: of one device, as the compiler counts them; 0 if unknown.
+          skip: is called with a step that is not finite, unless it is one of many in a row; None
+            raises at the first one.
         """
         self._writer = writer
         self._total_steps = total_steps
         self._batch_size = batch_size
         self._every = every
         self._flops = flops_per_step
+        self._skip, self._skipped = skip, 0
         self._window = _Window(time.monotonic())
         self._pending: tuple[int, Mapping[str, jax.Array], list[int]] | None = None
         self._last_finite: dict[str, float] = {}
@@ -170,12 +191,17 @@ class Reporter:
                 "scalars": {name: repr(value) for name, value in values.items()},
                 "last_finite_scalars": self._last_finite,
             }
-            raise NonFiniteLossError(step, evidence)
-        self._last_finite = {"step": step} | values
+            self._skipped += 1
+            failure = NonFiniteLossError(step, evidence)
+            if self._skip is None or self._skipped >= _MOST_SKIPPED:
+                raise failure
+            self._skip(failure)
+        else:
+            self._skipped, self._last_finite = 0, {"step": step} | values
+            self._window.scalars.append(values)
         self._bar.update()
-        self._window.scalars.append(values)
         done = step + 1
-        if done % self._every == 0 or done == self._total_steps:
+        if self._window.scalars and (done % self._every == 0 or done == self._total_steps):
             self._report(done)
 
     def _report(self, done: int) -> None:

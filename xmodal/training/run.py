@@ -61,6 +61,8 @@ class RunConfig:
       total_steps: updates of the run.
       batch_size: of all devices together.
       log_every: steps between two reports.
+      non_finite: whether a loss or gradient that is not finite stops the run ("stop"), or is left
+        out with its batch ("skip") and recorded in `skipped.jsonl`; ten in a row stop it.
       train_split: split of `data` that the run learns from.
       freeze: regular expressions matched from the start of a parameter's path.
       l2: see `L2Config`.
@@ -83,6 +85,7 @@ class RunConfig:
     total_steps: int = setting(at_least=1, default=1000)
     batch_size: int = setting(at_least=2, default=128)
     log_every: int = setting(50, at_least=1)
+    non_finite: str = setting("stop", one_of=("stop", "skip"))
     train_split: str = "train"
     freeze: tuple[str, ...] = setting((), pattern=True)
     l2: L2Config | None = None

@@ -15,7 +15,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, setting
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
-from xmodal.training.optimizer import learning_rate, skipped_updates
+from xmodal.training.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, compute_losses, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, merge
@@ -59,6 +59,7 @@ def make_step(
     seed: int,
     mesh: Mesh,
     l2: L2Config | None = None,
+    skip_non_finite: bool = False,
 ) -> Step:
     """Returns the pure function that is one update.
 
@@ -69,12 +70,14 @@ def make_step(
       seed: of dropout, drop-connect and the losses' draws.
       mesh: devices that the batch is split over.
       l2: see `L2Config`.
+      skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
+        changes nothing but the clocks.
 
     Returns:
       (state, batch, step) -> (state, scalars). `batch` holds global arrays as `data.batch_spec`
       describes them. The update happens only if loss and gradient are finite and `step` is the
       state's own step: after a failure the state stays as it was before the failing batch,
-      although later steps may be dispatched already.
+      although later steps may be dispatched already, unless such a batch is skipped.
     """
 
     def compute_loss(
@@ -121,7 +124,12 @@ def make_step(
         if (skipped := skipped_updates(opt_state)) is not None:
             scalars["skipped_updates"] = skipped
         accepted = jnp.isfinite(scalars["loss"]) & jnp.isfinite(norm) & (step == state.step)
-        return _select(accepted, advanced, state), {f"train/{k}": v for k, v in scalars.items()}
+        otherwise = state
+        if skip_non_finite:
+            clocks = pass_time(state.opt_state, opt_state)
+            otherwise = dataclasses.replace(state, step=state.step + 1, opt_state=clocks)
+        chosen = _select(accepted, advanced, otherwise)
+        return chosen, {f"train/{k}": v for k, v in scalars.items()}
 
     return step_function
 
