@@ -243,6 +243,34 @@ def test_no_device_of_a_ring_holds_the_whole_batch():
     assert compiled.memory_analysis().temp_size_in_bytes < 4 * size * dim
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "devices", "chosen"),
+    [
+        ("auto:9", 1024, 1, "dense"),  # 8.4 MB of scores and gradient
+        ("auto:8", 1024, 1, "chunked"),
+        ("auto:2", 1024, 8, "dense"),
+        ("auto:1", 1024, 8, "ring"),
+        ("auto:1", 2048, 8, "chunked"),
+        ("chunked", 1024, 8, "chunked"),
+    ],
+)
+def test_a_budget_chooses_the_engine(name, columns, devices, chosen):
+    assert engine.choose_engine(name, 1024, columns, devices=devices) == chosen
+
+
+def test_a_budget_folds_like_its_engine():
+    batch, params = make_batch(24), {"scale": jnp.float32(1.5)}
+    texts = {
+        name: jax.jit(lambda b, p, n=name: fold(b, p, engine=n, chunk_size=5))
+        .lower(batch, params)
+        .as_text()
+        for name in ("dense", "chunked", "auto:0", "auto:1")
+    }
+    assert texts["auto:0"] == texts["chunked"] != texts["dense"] == texts["auto:1"]
+    with pytest.raises(UserError, match=r"engine='auto:x': give the megabytes of a device"):
+        fold(batch, params, engine="auto:x")
+
+
 def test_unknown_engines_and_a_ring_without_a_mesh():
     batch = make_batch(5)
     for name, message in (("rings", "'rings'.*mean 'ring'"), ("ring", "needs a device mesh")):

@@ -9,6 +9,9 @@ to rows and columns of the logits in one of three ways with the same value and g
 - `ring` does so on every device for its own rows, while the columns travel from device to device:
   no device ever holds the embeddings of the whole batch at once.
 
+`auto:512` takes `dense` where its scores take at most 512 MB of a device, else `ring` on several
+devices and `chunked` on one.
+
 The arrays are logically global: under `jit` with batch-sharded inputs, gradients reach every
 embedding of every device.
 """
@@ -26,6 +29,8 @@ from xmodal.losses.ring import fold_ring
 from xmodal.losses.similarity import Prepared
 from xmodal.losses.terms import State, Term
 from xmodal.losses.tiles import join, split
+
+_WHERE = "config.tasks.*.loss.options.engine"
 
 Folded = dict[str, tuple[jax.Array, jax.Array]]
 
@@ -58,7 +63,7 @@ def fold(
       left_positive: float32 [B] logit of each left item with its partner, whichever that is.
       right_positive: float32 [M].
       terms: reductions by name.
-      engine: `dense`, `chunked` or `ring`.
+      engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `choose_engine`.
       chunk_size: columns per block of the chunked and ring engines; need not divide anything.
       mesh: device mesh over which the ring goes; the batch is a multiple of its devices.
 
@@ -68,7 +73,9 @@ def fold(
     Raises:
       UserError: unknown engine, or a ring without a mesh.
     """
-    run = lookup("config.tasks.*.loss.options.engine", engine, ENGINES)
+    sizes = left_ids.shape[0], right_ids.shape[0]
+    engine = choose_engine(engine, *sizes, devices=1 if mesh is None else mesh.size)
+    run = lookup(_WHERE, engine, ENGINES)
     rows = Items(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
     columns = Items(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
     job = Job(logits, terms, chunk_size)
@@ -77,6 +84,29 @@ def fold(
         name: (term.reducer.finish(row_states[name]), term.reducer.finish(column_states[name]))
         for name, term in terms.items()
     }
+
+
+def choose_engine(engine: str, rows: int, columns: int, *, devices: int) -> str:
+    """Returns the engine that fits a budget of memory; a name as it is.
+
+    Args:
+      engine: `auto:MEGABYTES` of a device for the scores and their gradient, float32 of one number
+        per pair, or the name of an engine.
+      rows: items on the left.
+      columns: items on the right.
+      devices: that share the rows.
+
+    Raises:
+      UserError: the budget is no whole number.
+    """
+    name, _, budget = engine.partition(":")
+    if name != "auto":
+        return engine
+    if not budget.isdecimal():
+        raise UserError(f"{_WHERE}={engine!r}: give the megabytes of a device, such as auto:512.")
+    if 2 * 4 * rows * columns / devices <= int(budget) * 1e6:
+        return "dense"
+    return "ring" if devices > 1 and rows == columns else "chunked"
 
 
 def _dense(
