@@ -80,8 +80,9 @@ class Column:
     def decode(self, parsed: tf.Tensor | tf.RaggedTensor) -> np.ndarray | Ragged:
         """Returns a parsed column as [N, *shape], or `Ragged` where the length varies."""
         if isinstance(parsed, tf.RaggedTensor):
+            # Not row_lengths(): its operators crash where two threads are the first to call them.
             values = parsed.flat_values.numpy().astype(self.dtype).reshape(-1, *self.fixed_shape)
-            return Ragged(values, parsed.row_lengths().numpy() // math.prod(self.fixed_shape))
+            return Ragged(values, np.diff(parsed.row_splits.numpy()) // math.prod(self.fixed_shape))
         if not self.is_raw:
             return parsed.numpy().astype(self.dtype)
         row_shape = [-1 if length is None else length for length in self.shape]
