@@ -38,6 +38,7 @@ def test_a_table_of_the_numbers_in_the_files(saved):
     files = [json.loads((each / "metrics.json").read_text()) for each in folders.values()]
     assert rows == [[tag, *(f"{numbers[tag]:.2f}" for numbers in files)] for tag in tags]
     assert "shapes_own/mean/recall@1" in comparison.table()
+    assert cells(comparison.table(tags[:1]))[2:] == rows[:1]
 
 
 def test_differences_are_those_of_the_evaluations(saved):

@@ -82,7 +82,7 @@ class Comparison:
           UserError: no model has a metric of that name.
         """
         rows = [["", *self.metrics]]
-        for tag in choose_metrics(self.metrics, tags):
+        for tag in choose_metrics(self.metrics, tags, at_least=1):
             found = (numbers.get(tag) for numbers in self.metrics.values())
             rows.append([tag, *("-" if x is None else f"{x:.2f}" for x in found)])
         return format_table(rows)

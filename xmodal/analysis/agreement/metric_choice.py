@@ -20,7 +20,9 @@ _COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pa
 _OF_TRAINING = ("step", "mean_recall@10")
 
 
-def choose_metrics(models: Models, metrics: Sequence[str] | None = None) -> tuple[str, ...]:
+def choose_metrics(
+    models: Models, metrics: Sequence[str] | None = None, *, at_least: int = 2
+) -> tuple[str, ...]:
     """The tags to compare.
 
     Args:
@@ -28,9 +30,10 @@ def choose_metrics(models: Models, metrics: Sequence[str] | None = None) -> tupl
       metrics: tags asked for. None takes all that two models or more have, but no counts, ends of
         intervals and numbers of the training. If these are more than twelve: those of table 5 of
         the ECCV Caption paper, and R@1 and correlations of the boards that it lacks.
+      at_least: number of tags.
 
     Raises:
-      UserError: a tag is in no model or given twice, or there are not two to choose.
+      UserError: a tag is in no model or given twice, or there are not enough to choose.
     """
     judging = _judging(models)
     if metrics is not None:
@@ -38,17 +41,18 @@ def choose_metrics(models: Models, metrics: Sequence[str] | None = None) -> tupl
         unknown = [tag for tag in metrics if tag not in known]
         if unknown:
             raise UserError(f"No model has the metric(s) {unknown}; known: {list(judging)}.")
-        if len(metrics) < 2 or len(set(metrics)) < len(metrics):
-            raise UserError(f"Name two or more metrics to compare, each once, got {list(metrics)}.")
+        if len(metrics) < at_least or len(set(metrics)) < len(metrics):
+            few = "two or more metrics" if at_least == 2 else "metrics"
+            raise UserError(f"Name {few} to compare, each once, got {list(metrics)}.")
         return tuple(metrics)
     shared = [tag for tag, count in judging.items() if count > 1]
-    if len(shared) < 2:
+    if len(shared) < at_least:
         raise UserError(
-            f"Two metrics are needed that two or more models have, and these are {shared}: "
-            f"evaluate the models on the same boards. All metrics: {list(judging)}."
+            f"Of the metrics that several models have at least {at_least} are needed, and these "
+            f"are {shared}: evaluate the models on the same boards. All metrics: {list(judging)}."
         )
     chosen = shared if len(shared) <= _MOST_METRICS else _shorten(shared)
-    if len(chosen) < 2:
+    if len(chosen) < at_least:
         raise UserError(
             f"Name two or more metrics to compare; {len(shared)} are too many to choose from: "
             f"{shared}."
