@@ -1,4 +1,4 @@
-"""Two processes train what one process with two devices trains."""
+"""Two processes train what one process with as many devices trains, and one with one device."""
 
 import json
 import socket
@@ -6,8 +6,11 @@ import socket
 import jax
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
 
 TOTAL_STEPS = 4
+LONG = 20
 
 
 def free_port():
@@ -69,3 +72,80 @@ def test_two_processes_train_like_one(
     assert ["test split" in output for output in outputs] == [True, False]
     for folder in ("two", "two/test"):
         assert len(list((tmp_path / folder).glob("events.out.tfevents.*"))) == 1
+
+
+@pytest.mark.slow
+def test_checkpoints_move_between_processes_and_devices(image_config, start, read_arrays, tmp_path):
+    """Two processes of four devices, one of eight, and one of one: the same 20 steps."""
+
+    def begin(folder, steps, **kwargs):
+        arguments = [
+            f"--config={image_config}",
+            f"--workdir={tmp_path / folder}",
+            f"--config.total_steps={steps}",
+            f"--config.evals.shapes.every={LONG // 2}",
+            "--config.evals.shapes.batch_size=24",
+            "--config.log_every=1",
+            "--config.model.image.encoder={'name': 'convnet', 'channels': (4, 8), 'units': (0, 1)}",
+            # A constant rate, so that a longer run learns the same; no division by tiny gradients.
+            "--config.optimizer.schedule={'name': 'constant', 'warmup_steps': 2}",
+            "--config.optimizer.name=sgd",
+            "--config.optimizer.options={'momentum': 0.9}",
+            "--config.optimizer.learning_rate=0.05",
+            "--config.optimizer.skip_outliers=None",
+        ]
+        return start(*arguments, **kwargs)
+
+    def train_alone(folder, steps, devices):
+        process = begin(folder, steps, devices=devices)
+        output, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, output
+
+    def train_together(folder, steps):
+        address = f"localhost:{free_port()}"
+        variables = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"}
+        pair = [
+            begin(folder, steps, devices=4, JAX_PROCESS_ID=str(index), **variables)
+            for index in range(2)
+        ]
+        outputs = [process.communicate(timeout=600)[0] for process in pair]
+        assert [process.returncode for process in pair] == [0, 0], "\n".join(outputs)
+
+    train_alone("one", LONG, 1)
+    train_together("together_first", LONG // 2)
+    train_alone("together_first", LONG, 8)
+    train_alone("alone_first", LONG // 2, 8)
+    train_together("alone_first", LONG)
+
+    def read_losses(folder):
+        events = EventAccumulator(str(tmp_path / folder), size_guidance={"tensors": 0})
+        events.Reload()
+        found = {
+            event.step: float(tensor_util.make_ndarray(event.tensor_proto))
+            for event in events.Tensors("train/loss")
+        }
+        assert list(found) == list(range(1, LONG + 1))
+        return np.array(list(found.values()))
+
+    def read_metrics(folder):
+        return json.loads((tmp_path / folder / "test/metrics.json").read_text())
+
+    for folder in ("together_first", "alone_first"):
+        np.testing.assert_allclose(read_losses(folder), read_losses("one"), rtol=1e-4)
+        found, expected = read_metrics(folder), read_metrics("one")
+        assert found.keys() == expected.keys()
+        for tag, value in expected.items():
+            # Ranks of scores that are nearly equal change places with the order of sums.
+            tolerance = 0.1 if "spearman_" in tag else 1e-3
+            assert found[tag] == pytest.approx(value, abs=tolerance), tag
+        for item in ("params", "model_state"):
+            last = f"checkpoints/{LONG}/{item}"
+            found, expected = (read_arrays(tmp_path / each / last) for each in (folder, "one"))
+            assert jax.tree.leaves(expected)
+            jax.tree.map(assert_near, found, expected)
+
+
+def assert_near(found, expected):
+    """A step more or less would change an array by several per cent; rounding grows slowly."""
+    # Biases that cancel behind them, such as those of keys, are rounding alone.
+    assert np.linalg.norm(found - expected) <= 0.01 * np.linalg.norm(expected) + 1e-5

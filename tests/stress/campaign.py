@@ -54,10 +54,13 @@ def start_second_writer(run, step):
     """Starts the run a second time while the first one writes; the second ends with a sentence."""
     with run.process() as first:
         first.wait_for_step(step)
+        # Suspended, and alive: else it might be done before the second one is there.
+        first.suspend()
         with run.process() as second:
             assert second.wait() == 1, second.output()
             assert "is being written by process" in second.output(), second.output()
         run.counts["second writers"] += 1
+        first.resume()
         assert first.send(signal.SIGTERM) == 143, first.output()
 
 

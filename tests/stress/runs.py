@@ -150,6 +150,14 @@ class Process:
         self._started.send_signal(number)
         return self.wait()
 
+    def suspend(self):
+        """Holds it where it is."""
+        self._started.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        """Lets it go on."""
+        self._started.send_signal(signal.SIGCONT)
+
     def wait(self):
         """Returns the exit code."""
         code = self._started.wait(timeout=_PATIENCE_SECONDS)
