@@ -109,6 +109,11 @@ def test_pictures_and_frames_for_notebooks(inspection, split):
     assert "&lt;img" in frame
 
 
+def test_counts_of_numpy(inspection):
+    page = inspection.neighbors("i2t", np.int64(2))
+    assert page.to_html() == inspection.neighbors("i2t", 2).to_html()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -128,6 +133,7 @@ def test_sources_that_cannot_be_inspected(path, config, tmp_path):
         ((path,), "a file of embeddings needs the config of its dataset"),
         ((tmp_path, config), "is a run, which has a config and a similarity"),
         ((tmp_path,), "is no run"),
+        ((tmp_path / "missing",), "missing does not exist"),
     ):
         with pytest.raises(xmodal.UserError, match=message):
             xmodal.inspect(arguments[0], config=arguments[1] if arguments[1:] else None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import ml_collections
 import numpy as np
+from etils import epath
 
 from xmodal import mesh as mesh_lib
 from xmodal.analysis.ratings import similarity_plots
@@ -64,7 +65,9 @@ def inspect(
       UserError: the run, the file or the evaluator cannot be used.
     """
     path = os.fspath(source)
-    if os.path.isdir(path):
+    if not epath.Path(path).exists():
+        raise UserError(f"{path} does not exist; give the folder of a run, or an npz file.")
+    if epath.Path(path).is_dir():
         if config is not None or similarity is not None:
             raise UserError(
                 f"{path} is a run, which has a config and a similarity: leave them out."
@@ -181,8 +184,8 @@ class Inspection:
         board = lookup("direction", direction, self._boards)
         (result,) = (b.tasks[direction] for b in self.evaluation.boards if b.name == board)
         ids = result.query_ids
-        if isinstance(queries, int):
-            count = max(1, min(queries, len(ids)))
+        if isinstance(queries, int | np.integer):
+            count = max(1, min(int(queries), len(ids)))
             rows = (2 * np.arange(count) + 1) * len(ids) // (2 * count)
         else:
             row_of = {int(each): row for row, each in enumerate(ids)}
