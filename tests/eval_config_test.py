@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from absl import flags
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from xmodal import binary, data, eval_main
 from xmodal.evals import Embedder
@@ -76,14 +77,21 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert not code
     names = ["boards.json", "metrics.csv", "metrics.json", "ranks.npz", "report.md"]
     own = out / "coco"
-    assert sorted(path.name for path in out.iterdir()) == [
+    assert sorted(path.name for path in out.iterdir() if "tfevents" not in path.name) == [
         "coco",
         "metrics.csv",
         "metrics.json",
         "model.json",
+        "projector-coco.metadata.tsv",
+        "projector-coco.png",
+        "projector-coco.vectors.tsv",
+        "projector_config.pbtxt",
     ]
-    assert sorted(path.name for path in own.iterdir() if "tfevents" not in path.name) == names
-    assert len(list(own.glob("events.out.tfevents.*"))) == 1
+    assert sorted(path.name for path in own.iterdir()) == names
+    (events,) = out.glob("events.out.tfevents.*")
+    shown = EventAccumulator(str(events)).Reload().Tags()["tensors"]
+    assert {"coco/t2t/queries/1", "coco/t2t/similarity/positive", "coco/report"} <= set(shown)
+    assert "coco/shapes/t2t/recall@10" in shown
     report = (own / "report.md").read_text()
     assert report in said
     assert f"Text tower: {tower}, not trained." in report

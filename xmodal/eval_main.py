@@ -173,6 +173,7 @@ def evaluate_run() -> None:
             compare=COMPARE.value,
             save_embeddings=SAVE_EMBEDDINGS.value,
             examples=EXAMPLES.value,
+            follows=FOLLOW.value,
         )
 
 
@@ -225,9 +226,10 @@ def evaluate_ensemble() -> None:
 
 def evaluate_config(config: ConfigDict) -> None:
     """Evaluates published towers on the datasets of `config.evals`."""
+    from xmodal.tensorboard.views import Views
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.published_towers import build_untrained, describe, load_weights
-    from xmodal.training.results import Judged, write_all, write_model
+    from xmodal.training.results import Judged, event_writer, write_all, write_model
 
     model = Judged.of_config(config)
     _check_output(model)
@@ -235,39 +237,48 @@ def evaluate_config(config: ConfigDict) -> None:
     params, model_state = load_weights(parts)
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
     others = evaluation.load_others(COMPARE.value, SPLIT.value)
-    evaluations = evaluation.judge(
-        params,
-        model_state,
-        name=config.name,
-        split=SPLIT.value,
-        notes=lambda split: describe(parts, split),
-        save_embeddings=SAVE_EMBEDDINGS.value,
-        examples=EXAMPLES.value,
-        others=others,
-    )
-    write_model(OUTPUT.value, model)
-    write_all(evaluations, OUTPUT.value, others=others)
+    with event_writer(OUTPUT.value) as writer:
+        views = Views(writer, evaluation.tensorboard, 0)
+        evaluations = evaluation.judge(
+            params,
+            model_state,
+            name=config.name,
+            split=SPLIT.value,
+            notes=lambda split: describe(parts, split),
+            save_embeddings=SAVE_EMBEDDINGS.value,
+            examples=EXAMPLES.value,
+            others=others,
+            view=views,
+        )
+        write_model(OUTPUT.value, model)
+        write_all(evaluations, OUTPUT.value, others=others, writer=writer)
+        views.write_projector(OUTPUT.value)
 
 
 def evaluate_embeddings(config: ConfigDict) -> None:
     """Evaluates a file of embeddings on the datasets of `config.evals`."""
+    from xmodal.tensorboard.views import Views, read_config
     from xmodal.training.file_evaluation import judge_embeddings
-    from xmodal.training.results import Judged, write_all, write_model
+    from xmodal.training.results import Judged, event_writer, write_all, write_model
 
     model = Judged.of_file(EMBEDDINGS.value, SIMILARITY.value)
     _check_output(model)
-    evaluations, others = judge_embeddings(
-        EMBEDDINGS.value,
-        config,
-        names=EVALUATORS.value,
-        split=SPLIT.value,
-        similarity=SIMILARITY.value,
-        name=NAME.value,
-        compare=COMPARE.value,
-        examples=EXAMPLES.value,
-    )
-    write_model(OUTPUT.value, model)
-    write_all(evaluations, OUTPUT.value, others=others)
+    with event_writer(OUTPUT.value) as writer:
+        views = Views(writer, read_config(config), 0)
+        evaluations, others = judge_embeddings(
+            EMBEDDINGS.value,
+            config,
+            names=EVALUATORS.value,
+            split=SPLIT.value,
+            similarity=SIMILARITY.value,
+            name=NAME.value,
+            compare=COMPARE.value,
+            examples=EXAMPLES.value,
+            view=views,
+        )
+        write_model(OUTPUT.value, model)
+        write_all(evaluations, OUTPUT.value, others=others, writer=writer)
+        views.write_projector(OUTPUT.value)
 
 
 def evaluate_files(kind: str) -> None:
@@ -275,7 +286,7 @@ def evaluate_files(kind: str) -> None:
     from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
     from xmodal.evals.reports.store import load_ranks
-    from xmodal.training.results import Judged, write_model, write_results
+    from xmodal.training.results import Judged, event_writer, write_model, write_results
 
     model = Judged.of_file(flags.FLAGS[kind].value, SIMILARITY.value)
     _check_output(model)
@@ -296,7 +307,8 @@ def evaluate_files(kind: str) -> None:
         other=other,
     )
     write_model(OUTPUT.value, model)
-    write_results(evaluation, OUTPUT.value, other=other)
+    with event_writer(OUTPUT.value) as writer:
+        write_results(evaluation, OUTPUT.value, other=other, writer=writer)
 
 
 def _check_output(model: "Judged") -> None:

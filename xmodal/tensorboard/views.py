@@ -2,13 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from xmodal.config import setting
+from xmodal.config import read, setting
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.embed import Items
@@ -42,6 +42,12 @@ class TensorBoardConfig:
     projector: int = setting(500, at_least=0)
 
 
+def read_config(config: Mapping[str, Any]) -> TensorBoardConfig:
+    """Returns `config.tensorboard`, or what a config without that section shows."""
+    section = dict(config.get("tensorboard") or {})
+    return read(TensorBoardConfig, "config.tensorboard", section)
+
+
 # Takes the name of an evaluator, the evaluator, embeddings, its results on them, and the items.
 View = Callable[[str, Evaluator, Embeddings, Sequence[Result], Items], None]
 
@@ -53,9 +59,9 @@ class Views:
     """
 
     def __init__(
-        self, writer: "metric_writers.MetricWriter", config: TensorBoardConfig, step: int
+        self, writer: "metric_writers.MetricWriter | None", config: TensorBoardConfig, step: int
     ) -> None:
-        """Opens the views of a step, written by the writer of a run or of its results."""
+        """Opens the views of a step; without a writer nothing is written."""
         self._writer, self._config, self._step = writer, config, step
         self._shown: dict[str, tuple[Embeddings, Items]] = {}
 
@@ -68,7 +74,7 @@ class Views:
         items: Items,
     ) -> None:
         """Writes `NAME/TASK/queries/...` and `NAME/TASK/similarity/...` of a board's evaluator."""
-        if not isinstance(evaluator, BoardsEvaluator):
+        if not isinstance(evaluator, BoardsEvaluator) or self._writer is None:
             return
         self._shown[name] = source, items
         boards = [each for each in results if isinstance(each, BoardResult)]

@@ -5,9 +5,10 @@ from collections.abc import Collection, Sequence
 import ml_collections
 
 from xmodal import mesh as mesh_lib
+from xmodal.tensorboard.views import Views
 from xmodal.training import checkpoints, run
 from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.results import Judged, write_all, write_model
+from xmodal.training.results import Judged, event_writer, write_all, write_model
 
 
 def judge_ensemble(
@@ -46,15 +47,19 @@ def judge_ensemble(
     first, params, model_state = members[0]
     others = first.load_others(compare, split)
     labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
-    evaluations = first.judge(
-        params,
-        model_state,
-        name=" + ".join(labels),
-        split=split,
-        notes=lambda _: [f"Scores are means of those of {' and '.join(labels)}."],
-        together_with=[each.embedding(*weights) for each, *weights in members[1:]],
-        examples=examples,
-        others=others,
-    )
-    write_model(output, Judged.of_several(configs))
-    write_all(evaluations, output, others=others)
+    with event_writer(output) as writer:
+        views = Views(writer, first.tensorboard, 0)
+        evaluations = first.judge(
+            params,
+            model_state,
+            name=" + ".join(labels),
+            split=split,
+            notes=lambda _: [f"Scores are means of those of {' and '.join(labels)}."],
+            together_with=[each.embedding(*weights) for each, *weights in members[1:]],
+            examples=examples,
+            others=others,
+            view=views,
+        )
+        write_model(output, Judged.of_several(configs))
+        write_all(evaluations, output, others=others, writer=writer)
+        views.write_projector(output)

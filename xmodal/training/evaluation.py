@@ -26,13 +26,13 @@ from xmodal.evals.reports.store import StoredResults, load_ranks
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 from xmodal.losses.similarity import make_similarity
-from xmodal.tensorboard.views import View, Views
+from xmodal.tensorboard.views import TensorBoardConfig, View, Views
 from xmodal.tensorboard.writer import make_writer
 from xmodal.training import checkpoints
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.finished import FINAL
 from xmodal.training.predictors import make_predictors
-from xmodal.training.results import Judged, write_all, write_model
+from xmodal.training.results import Judged, event_writer, write_all, write_model
 from xmodal.training.run import Parts
 from xmodal.training.run_records import load_records
 from xmodal.training.state import TrainState
@@ -77,6 +77,11 @@ class RunEvaluation:
         self._embedder = make_embedder(parts)
         if trains:
             self._check_awaited()
+
+    @property
+    def tensorboard(self) -> TensorBoardConfig:
+        """How much TensorBoard shows beside numbers."""
+        return self._parts.settings.tensorboard
 
     def is_due(self, step: int) -> bool:
         """Returns whether an evaluator is due at a step of training."""
@@ -135,6 +140,7 @@ class RunEvaluation:
         compare: str | None = None,
         save_embeddings: str | None = None,
         examples: int = 0,
+        follows: bool = False,
     ) -> list[Evaluation]:
         """Evaluates checkpoints one after the other; prints and writes all results.
 
@@ -146,6 +152,7 @@ class RunEvaluation:
           compare: folder of the results of another model, see `load_others`.
           save_embeddings: npz file for the embeddings of the split, see `embeddings`.
           examples: see `judge`.
+          follows: whether the steps go on with those of an earlier call, whose curves then stay.
 
         Returns:
           One evaluation per evaluator, of the last checkpoint.
@@ -158,7 +165,8 @@ class RunEvaluation:
         trained_on = load_records(run_dir).get("train", {})
         write_model(output, Judged.of_config(self._parts.config))
         evaluations: list[Evaluation] = []
-        with contextlib.closing(make_writer(output)) as writer:
+        opened = contextlib.closing(make_writer(output)) if follows else event_writer(output)
+        with opened as writer:
             for step in steps:
                 try:
                     params, model_state = checkpoints.restore_model(
@@ -170,7 +178,7 @@ class RunEvaluation:
                     # A run keeps its last few checkpoints only.
                     logging.warning("Checkpoint %d was replaced while it was read.", step)
                     continue
-                views = Views(writer, self._parts.settings.tensorboard, step)
+                views = Views(writer, self.tensorboard, step)
                 evaluations = self.judge(
                     params,
                     model_state,

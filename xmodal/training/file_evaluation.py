@@ -21,6 +21,7 @@ from xmodal.evals.example_page import check_examples
 from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
 from xmodal.evals.reports.store import StoredResults
+from xmodal.tensorboard.views import View
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.evaluation import load_results
 from xmodal.training.schedules import resolve_epochs
@@ -37,6 +38,7 @@ def judge_embeddings(
     name: str | None = None,
     compare: str | None = None,
     examples: int = 0,
+    view: View | None = None,
 ) -> tuple[list[Evaluation], dict[str, StoredResults]]:
     """Returns one evaluation per evaluator of `config.evals`, and other results to compare with.
 
@@ -50,6 +52,7 @@ def judge_embeddings(
       name: of the model's row; None for that of the file.
       compare: see `RunEvaluation.load_others`.
       examples: see `RunEvaluation.judge`.
+      view: the same.
 
     Raises:
       UserError: the file cannot be used, or lacks a caption of a split; an unknown evaluator; a
@@ -72,6 +75,8 @@ def judge_embeddings(
                 other=others.get(each.name),
             )
         )
+        if view is not None:
+            view(each.name, each.evaluator, each.embeddings, evaluations[-1].results, each.items)
     return evaluations, others
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -104,12 +104,42 @@ def write_model(output: str, model: Judged) -> None:
         files.write_files(output, {_MODEL: files.format_json(dataclasses.asdict(model))})
 
 
+@contextlib.contextmanager
+def event_writer(output: str) -> Iterator["metric_writers.MetricWriter | None"]:
+    """Yields a writer for TensorBoard whose file replaces that of an earlier evaluation.
+
+    Files of others in the folder stay, such as those of training. Without tensorflow there is no
+    writer.
+
+    Args:
+      output: folder of the results.
+
+    Raises:
+      UserError: the folder cannot be written.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        with contextlib.ExitStack() as stack:
+            writer = None
+            try:
+                writer = stack.enter_context(contextlib.closing(make_writer(folder)))
+            except ImportError as error:
+                logging.warning("Nothing is written for TensorBoard: %s.", error)
+            yield writer
+        if jax.process_index() == 0:
+            events = {
+                f"{path.name}{_EVENTS_END}": path.read_bytes()
+                for path in epath.Path(folder).iterdir()
+            }
+            older = epath.Path(output).glob(f"events.out.tfevents.*{_EVENTS_END}")
+            files.write_files(output, events, stale=[path.name for path in older])
+
+
 def write_results(
     evaluation: "Evaluation",
     output: str,
     *,
     other: "StoredResults | None" = None,
-    events: bool = True,
+    writer: "metric_writers.MetricWriter | None" = None,
 ) -> None:
     """Writes and prints an evaluation, on process 0 only.
 
@@ -117,20 +147,25 @@ def write_results(
       evaluation: the evaluation.
       output: folder of the results, see `Evaluation.save`.
       other: another model to compare with.
-      events: whether TensorBoard scalars go to a file in `output`, the only one of its kind there.
+      writer: for TensorBoard's scalars and report.
 
     Raises:
       UserError: the models cannot be compared, or the folder cannot be written.
     """
     if jax.process_index() != 0:
         return
+    _write_files(evaluation, output, other)
+    if writer is not None:
+        writer.write_scalars(0, select_curves(evaluation.metrics))
+        writer.write_texts(0, {"report": evaluation.report()})
+
+
+def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | None") -> None:
     stored = evaluation.stored
     is_comparable = other is not None and (stored.results or stored.numbers)
     comparison = evaluation.compare(other) if is_comparable else None
     other_name = other.name_beside(evaluation.name) if is_comparable else ""
     evaluation.save(output, comparison=comparison, other=other_name)
-    if events:
-        _replace_events(output, evaluation)
     print(evaluation.report(), flush=True)
     if comparison is not None:
         text = format_comparison(comparison, name=evaluation.name, other=other_name)
@@ -156,23 +191,21 @@ def write_all(
       others: evaluator -> another model to compare with.
       step: of the checkpoint that was evaluated, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
-      writer: of TensorBoard scalars of all evaluators, of one step after the other; None for a
-        file of scalars in every evaluator's folder.
+      writer: for TensorBoard's scalars and reports of all evaluators; None for none.
 
     Raises:
       UserError: the models cannot be compared, or a folder cannot be written.
     """
-    for evaluation in evaluations:
-        folder, other = os.path.join(output, evaluation.evaluator), others.get(evaluation.evaluator)
-        write_results(evaluation, folder, other=other, events=writer is None)
+    if jax.process_index() != 0:
+        return
+    for each in evaluations:
+        _write_files(each, os.path.join(output, each.evaluator), others.get(each.evaluator))
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
     if writer is not None:
         writer.write_scalars(step or 0, select_curves(metrics))
         reports = {f"{each.evaluator}/report": each.report() for each in evaluations}
         writer.write_texts(step or 0, reports)
         writer.flush()
-    if jax.process_index() != 0:
-        return
     head = {} if step is None else {"step": step}
     contents = {
         "metrics.csv": files.format_csv(evaluations[0].name, metrics),
@@ -183,22 +216,3 @@ def write_all(
         # Written last: --follow takes this file as the sign that the step is done.
         numbers = files.format_json(metrics)
         files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
-
-
-def _replace_events(output: str, evaluation: "Evaluation") -> None:
-    """Writes TensorBoard scalars at step 0 in place of those of an earlier evaluation."""
-    events = {}
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            writer = make_writer(folder)
-        except ImportError as error:
-            logging.warning("TensorBoard scalars are not written: %s.", error)
-        else:
-            with contextlib.closing(writer):
-                writer.write_scalars(0, select_curves(evaluation.metrics))
-            events = {
-                f"{path.name}{_EVENTS_END}": path.read_bytes()
-                for path in epath.Path(folder).iterdir()
-            }
-    older = epath.Path(output).glob(f"events.out.tfevents.*{_EVENTS_END}")
-    files.write_files(output, events, stale=[path.name for path in older])
