@@ -1,4 +1,4 @@
-"""A page of everything: what is in it, and how it looks and works in a browser."""
+"""A page of everything: its contents, and its look and use in a browser."""
 
 import base64
 import html

@@ -1,4 +1,4 @@
-"""A look at a model: what finds what in a split, beside its labels and human ratings."""
+"""A look at a model: queries and the items they find, beside labels and human ratings."""
 
 import functools
 import os

@@ -116,5 +116,8 @@ def test_what_cannot_be_replaced_ends_the_run(tmp_path):
 
 def test_nothing_to_look_at(tmp_path):
     set_damaged_aside(str(tmp_path))
+    assert not list(tmp_path.iterdir())
     make_saver(tmp_path).close()
+    before = sorted(tmp_path.rglob("*"))
     set_damaged_aside(str(tmp_path))
+    assert sorted(tmp_path.rglob("*")) == before

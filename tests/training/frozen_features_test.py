@@ -8,13 +8,14 @@ import jax
 import numpy as np
 import pytest
 import tiny_encoder as tiny
+from tiny_run import train
 
 from configs import base, cxc
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.training import checkpoints, frozen_features, loop, preflight, reporting, run, start
+from xmodal.training import checkpoints, frozen_features, loop, preflight, run, start
 from xmodal.training.evaluation import RunEvaluation
 
 TINY = "tiny_captions"
@@ -76,20 +77,6 @@ def image_config(request, tiny_data_dir, tmp_path, monkeypatch):
     config = make_image_config(encoder, kind, size, tiny_data_dir, tmp_path / "features")
     config.data.image.max_regions = 5 if request.param == "regions" else 0
     return config
-
-
-def train(config, folder):
-    """The losses of a run by step."""
-    losses, record = {}, reporting.Reporter.record
-
-    def recording(self, step, scalars, image_ids):
-        losses[step] = float(scalars["train/loss"])
-        record(self, step, scalars, image_ids)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reporting.Reporter, "record", recording)
-        loop.train(config, str(folder))
-    return losses
 
 
 def start_run(config):

@@ -65,7 +65,15 @@ class QuestionKind:
 
 _SLIDER = (
     "Put the slider where the pair belongs; places between two numbers are welcome.",
-    "Judge by what is said or shown, not by style, length or quality.",
+    "Judge by content, not by style, length or quality.",
+)
+# All but the highest of two scenes.
+_SCENES = (
+    "Nothing in common",
+    "Only the topic is the same",
+    "Some details are the same, the scenes are not",
+    "Roughly the same scene, important details differ",
+    "Mostly the same scene, only unimportant details differ",
 )
 
 # The first three are the tasks of Crisscrossed Captions and the fourth is that of ECCV Caption; the
@@ -76,29 +84,15 @@ KINDS: Mapping[str, QuestionKind] = {
         title="Two captions",
         ask="How similar are the scenes that these two captions describe?",
         guide=("Picture the scene behind each caption, then compare the two scenes.", *_SLIDER),
-        scale=(
-            "Nothing in common",
-            "Only the topic is the same",
-            "Some details are the same, the scenes are not",
-            "Roughly the same scene, important details differ",
-            "Mostly the same scene, only unimportant details differ",
-            "The same scene",
-        ),
+        scale=(*_SCENES, "The same scene"),
         symmetric=True,
     ),
     "sis": QuestionKind(
         sides=("image", "image"),
         title="Two pictures",
         ask="How similar are the scenes in these two pictures?",
-        guide=("Look at who and what is there, what happens, and where.", *_SLIDER),
-        scale=(
-            "Nothing in common",
-            "Only the topic is the same",
-            "Some details are the same, the scenes are not",
-            "Roughly the same scene, important details differ",
-            "Mostly the same scene, only unimportant details differ",
-            "Almost the same picture",
-        ),
+        guide=("Look at the people and things, the action, and the place.", *_SLIDER),
+        scale=(*_SCENES, "Almost the same picture"),
         symmetric=True,
     ),
     "sits": QuestionKind(

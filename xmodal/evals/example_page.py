@@ -1,4 +1,4 @@
-"""A page of picked queries: what they found first, and where their positives stand."""
+"""A page of picked queries: the items found first, and the ranks of their positives."""
 
 import dataclasses
 import functools

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TensorBoardConfig:
-    """`config.tensorboard`: what TensorBoard shows of evaluations beside their numbers.
+    """`config.tensorboard`: pictures and histograms of evaluations, for TensorBoard.
 
     Attributes:
       queries: of every direction of every board, drawn with the items that they find.
@@ -43,7 +43,7 @@ class TensorBoardConfig:
 
 
 def read_config(config: Mapping[str, Any]) -> TensorBoardConfig:
-    """Returns `config.tensorboard`, or what a config without that section shows."""
+    """Returns `config.tensorboard`, or its defaults for a config without that section."""
     section = dict(config.get("tensorboard") or {})
     return read(TensorBoardConfig, "config.tensorboard", section)
 

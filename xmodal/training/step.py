@@ -80,30 +80,7 @@ def make_step(
       although later steps may be dispatched already, unless such a batch is skipped.
     """
 
-    def compute_loss(
-        params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
-    ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
-        everything = merge(params, frozen)
-        views, states = embed_views(
-            model,
-            tasks,
-            everything,
-            model_state,
-            batch,
-            train=True,
-            frozen=_frozen_parts(params, frozen, model.towers),
-            key=rngs.stream_key(seed, "towers", step),
-        )
-        loss, task_states, scalars = compute_losses(
-            tasks, views, batch, everything, model_state,
-            similarity=model.similarity, seed=seed, step=step, mesh=mesh,
-        )  # fmt: skip
-        if l2 is not None:
-            penalty = l2.scale * sum_of_squares(params, l2.pattern)
-            loss, scalars["l2"] = loss + penalty, penalty
-        if task_states:
-            states["tasks"] = task_states
-        return loss, (dict(model_state) | states, scalars | {"loss": loss})
+    compute_loss = _make_loss(model, tasks, seed=seed, mesh=mesh, l2=l2)
 
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array
@@ -132,6 +109,39 @@ def make_step(
         return chosen, {f"train/{k}": v for k, v in scalars.items()}
 
     return step_function
+
+
+def _make_loss(
+    model: DualEncoder, tasks: tuple[Task, ...], *, seed: int, mesh: Mesh, l2: L2Config | None
+) -> Callable[..., tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]:
+    """Returns the sum of the losses as a function of the trained parameters and the rest."""
+
+    def compute_loss(
+        params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
+    ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
+        everything = merge(params, frozen)
+        views, states = embed_views(
+            model,
+            tasks,
+            everything,
+            model_state,
+            batch,
+            train=True,
+            frozen=_frozen_parts(params, frozen, model.towers),
+            key=rngs.stream_key(seed, "towers", step),
+        )
+        loss, task_states, scalars = compute_losses(
+            tasks, views, batch, everything, model_state,
+            similarity=model.similarity, seed=seed, step=step, mesh=mesh,
+        )  # fmt: skip
+        if l2 is not None:
+            penalty = l2.scale * sum_of_squares(params, l2.pattern)
+            loss, scalars["l2"] = loss + penalty, penalty
+        if task_states:
+            states["tasks"] = task_states
+        return loss, (dict(model_state) | states, scalars | {"loss": loss})
+
+    return compute_loss
 
 
 def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[str, frozenset[str]]:

@@ -1,11 +1,16 @@
 """Figures of a model's similarities: against human ratings, and of positive and other pairs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmodal.analysis.canvas import GRAY, color, label, new_figure, strip, to_png
 from xmodal.analysis.ratings.agreement_plots import spearman
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _BINS = 40
 
@@ -23,9 +28,7 @@ def draw_ratings(rated: Mapping[str, Two], *, title: str = "") -> bytes:
     Returns:
       The bytes of a PNG.
     """
-    figure = new_figure(3.6 * len(rated), 3.8)
-    figure.suptitle(title, fontsize=12, parse_math=False)
-    grid = figure.subplots(1, len(rated), squeeze=False)[0]
+    figure, grid = _row(len(rated), 3.8, title)
     for place, (axes, (task, pairs)) in enumerate(zip(grid, rated.items(), strict=True)):
         ratings, similarities = (np.asarray(each, np.float64) for each in pairs)
         axes.scatter(ratings, similarities, s=5, color=color(place), alpha=0.35, linewidths=0)
@@ -51,9 +54,7 @@ def draw_distributions(scores: Mapping[str, Two], *, title: str = "") -> bytes:
     Returns:
       The bytes of a PNG.
     """
-    figure = new_figure(3.6 * len(scores), 2.8)
-    figure.suptitle(title, fontsize=12, parse_math=False)
-    grid = figure.subplots(1, len(scores), squeeze=False)[0]
+    figure, grid = _row(len(scores), 2.8, title)
     for axes, (direction, pairs) in zip(grid, scores.items(), strict=True):
         edges = np.histogram_bin_edges(np.concatenate(pairs), _BINS)
         for name, values, shade in zip(
@@ -68,3 +69,10 @@ def draw_distributions(scores: Mapping[str, Two], *, title: str = "") -> bytes:
         label(axes, title=direction, x="similarity")
     grid[0].legend(fontsize=8, frameon=False)
     return to_png(figure)
+
+
+def _row(count: int, height: float, title: str) -> "tuple[Figure, Sequence[Axes]]":
+    """A figure of plots side by side; `height` in inches."""
+    figure = new_figure(3.6 * count, height)
+    figure.suptitle(title, fontsize=12, parse_math=False)
+    return figure, figure.subplots(1, count, squeeze=False)[0]
