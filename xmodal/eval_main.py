@@ -251,8 +251,7 @@ def evaluate_config(config: ConfigDict) -> None:
             view=views,
         )
         write_model(OUTPUT.value, model)
-        write_all(evaluations, OUTPUT.value, others=others, writer=writer)
-        views.write_projector(OUTPUT.value)
+        write_all(evaluations, OUTPUT.value, others=others, views=views)
 
 
 def evaluate_embeddings(config: ConfigDict) -> None:
@@ -277,8 +276,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
             view=views,
         )
         write_model(OUTPUT.value, model)
-        write_all(evaluations, OUTPUT.value, others=others, writer=writer)
-        views.write_projector(OUTPUT.value)
+        write_all(evaluations, OUTPUT.value, others=others, views=views)
 
 
 def evaluate_files(kind: str) -> None:

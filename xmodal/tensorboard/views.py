@@ -62,7 +62,7 @@ class Views:
         self, writer: "metric_writers.MetricWriter | None", config: TensorBoardConfig, step: int
     ) -> None:
         """Opens the views of a step; without a writer nothing is written."""
-        self._writer, self._config, self._step = writer, config, step
+        self.writer, self._config, self._step = writer, config, step
         self._shown: dict[str, tuple[Embeddings, Items]] = {}
 
     def __call__(
@@ -74,7 +74,7 @@ class Views:
         items: Items,
     ) -> None:
         """Writes `NAME/TASK/queries/...` and `NAME/TASK/similarity/...` of a board's evaluator."""
-        if not isinstance(evaluator, BoardsEvaluator) or self._writer is None:
+        if not isinstance(evaluator, BoardsEvaluator) or self.writer is None:
             return
         self._shown[name] = source, items
         boards = [each for each in results if isinstance(each, BoardResult)]
@@ -89,13 +89,13 @@ class Views:
         groups = make_groups(evaluator, rankings, picks, items)
         if jax.process_index() > 0:
             return
-        self._writer.write_histograms(self._step, histograms)
+        self.writer.write_histograms(self._step, histograms)
         for pick, group in zip(picks, groups, strict=True):
             drawn = {
                 f"{name}/{pick.task}/queries/{number}": draw_section(section)[None]
                 for number, section in enumerate(group.sections, 1)
             }
-            self._writer.write_images(self._step, drawn)
+            self.writer.write_images(self._step, drawn)
 
     def write_projector(self, folder: str) -> None:
         """Writes the embeddings that were shown for the projector, see `projector`."""

@@ -61,5 +61,4 @@ def judge_ensemble(
             view=views,
         )
         write_model(output, Judged.of_several(configs))
-        write_all(evaluations, output, others=others, writer=writer)
-        views.write_projector(output)
+        write_all(evaluations, output, others=others, views=views)

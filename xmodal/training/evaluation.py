@@ -191,8 +191,7 @@ class RunEvaluation:
                     others=others,
                     view=views,
                 )
-                write_all(evaluations, output, others=others, step=step, writer=writer)
-                views.write_projector(output)
+                write_all(evaluations, output, others=others, step=step, views=views)
         return evaluations
 
     def judge(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from xmodal.evals import Evaluation
     from xmodal.evals.reports.store import StoredResults
+    from xmodal.tensorboard.views import Views
 
 # Ends the names of event files that hold one evaluation, so that the next one can remove them.
 _EVENTS_END = ".evaluation"
@@ -179,8 +180,8 @@ def write_all(
     output: str,
     *,
     others: Mapping[str, "StoredResults"],
+    views: "Views",
     step: int | None = None,
-    writer: "metric_writers.MetricWriter | None" = None,
 ) -> None:
     """Writes and prints the evaluations of all evaluators of a model.
 
@@ -189,9 +190,9 @@ def write_all(
       output: folder of `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
         names, and of a folder EVALUATOR with the results of each.
       others: evaluator -> another model to compare with.
+      views: that were shown these evaluations; their writer gets the scalars and reports.
       step: of the checkpoint that was evaluated, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
-      writer: for TensorBoard's scalars and reports of all evaluators; None for none.
 
     Raises:
       UserError: the models cannot be compared, or a folder cannot be written.
@@ -201,11 +202,12 @@ def write_all(
     for each in evaluations:
         _write_files(each, os.path.join(output, each.evaluator), others.get(each.evaluator))
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}
-    if writer is not None:
+    if (writer := views.writer) is not None:
         writer.write_scalars(step or 0, select_curves(metrics))
         reports = {f"{each.evaluator}/report": each.report() for each in evaluations}
         writer.write_texts(step or 0, reports)
         writer.flush()
+    views.write_projector(output)
     head = {} if step is None else {"step": step}
     contents = {
         "metrics.csv": files.format_csv(evaluations[0].name, metrics),
