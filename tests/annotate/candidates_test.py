@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xmodal.annotate.candidates import best_items, read_source
-from xmodal.annotate.candidates_study import DEPTH, collect, draw_queries, draw_up
+from xmodal.annotate.candidates_study import DEPTH, Pool, collect, draw_queries, draw_up
 from xmodal.annotate.preference_study import draw_up as draw_up_preferences
 from xmodal.config import UserError
 
@@ -206,6 +206,26 @@ def test_without_pairs_that_are_known_to_be_wrong(tmp_path):
     pool = collect([read_source(path, None)], SPLIT, queries, top=2)
     with pytest.raises(UserError, match="none is known to be wrong"):
         draw_up(pool, SPLIT, per_hit=18, qualification=0, generator=np.random.default_rng(0))
+
+
+def test_the_qualification_shares_no_pair_with_any_set():
+    """Most original pairs are candidates, and there are more sets than original pairs."""
+    split = random_split(images=40, captions=40)
+    own = [*zip(split.caption_ids.tolist(), split.caption_image_ids.tolist(), strict=True)]
+    pool = Pool([*own[4:], *((c, i % 40 + 1) for c, i in own), *((c, i // 2) for c, i in own[9:])],
+                200, set())  # fmt: skip
+    generator = np.random.default_rng(0)
+    test, *sets = draw_up(pool, split, per_hit=2, qualification=7, generator=generator)
+    pairs = [[(q.left, q.right) for q in unit.questions] for unit in (test, *sets)]
+    assert all(len(set(of_unit)) == len(of_unit) for of_unit in pairs)
+    assert {q.golden for q in test.questions} == {"yes", "no"}
+    assert set(own[:4]) <= set(pairs[0])
+    assert not set(pairs[0]) & {pair for of_unit in pairs[1:] for pair in of_unit}
+    golden = [(q.left, q.right) for unit in sets for q in unit.questions if q.golden == "yes"]
+    assert len(golden) == len(sets) > len(own)
+    assert max(collections.Counter(golden).values()) == 2
+    with pytest.raises(UserError, match="none is left to be golden: lower --qualification"):
+        draw_up(pool, split, per_hit=2, qualification=9, generator=generator)
 
 
 def test_queries_are_drawn_without_replacement():

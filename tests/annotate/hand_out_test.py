@@ -153,10 +153,53 @@ def test_models_change_sides_and_answers_are_about_the_first_one(tmp_path):
     assert min(sides.values()) > 1
 
 
-def matches(*golden, test=False):
+def matches(*golden, test=False, image=4):
     asked = [Question("match", 10 + n, n + 1) for n in range(2)]
-    known = [Question("match", 30 + n, 4, golden=answer) for n, answer in enumerate(golden)]
+    known = [Question("match", 30 + n, image, golden=answer) for n, answer in enumerate(golden)]
     return Unit((*known, *asked), test=test)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_rater_sees_a_pair_twice_golden_or_not(tmp_path, seed):
+    """Few pairs in many sets, golden here and candidates there, beside a slow list of all seen."""
+    draw = random.Random(seed)
+    known = [(10 * n, n) for n in range(1, 7)]
+
+    def make(pairs, *golden, test=False):
+        asked = (Question("match", *pair, golden=draw.choice(golden)) for pair in pairs)
+        return Unit(tuple(asked), test=test)
+
+    units = [make([(60, 1), known[5]], "yes", "no", test=True)]
+    some = [draw.sample(known[:5], draw.randint(1, 2)) for _ in range(14)]
+    units += [make(pairs, "yes", "no", None, None) for pairs in some]
+    study = make_study(tmp_path / "study", units, kind="eccv", raters_per_item=2, pass_share=0)
+    hand_out, people = HandOut(study), raters(study, 5)
+    shown = [{(q.left, q.right) for q in unit.questions} for unit in units]
+    seen, done = {rater.id: set() for rater in people}, collections.Counter()
+    turns = [rater for rater in people for _ in range(20)]
+    draw.shuffle(turns)
+
+    def possible(rater):
+        undone = [at for at in range(1, 15) if done[at] < 2]
+        return [at for at in undone if not shown[at] & seen[rater.id]]
+
+    for rater in turns:
+        place = hand_out.next(rater)
+        if not isinstance(place, Place):
+            assert place is Rest.FINISHED
+            assert not possible(rater)
+            continue
+        at = place.unit - 1
+        assert at == 0 or at in possible(rater)
+        page = hand_out.page(rater, place)
+        rest = [other for other in possible(rater) if other != at and not shown[other] & shown[at]]
+        assert page.remaining == 1 + len(rest)
+        for _ in units[at].questions:  # the whole set in one turn
+            hand_out.save(rater, hand_out.next(rater), "yes")
+        assert not shown[at] & seen[rater.id]
+        seen[rater.id] |= shown[at]
+        done[at] += at > 0
+    assert all(hand_out.next(rater) is Rest.FINISHED for rater in people)
 
 
 def answer_all(hand_out, rater, answers):
@@ -186,7 +229,7 @@ def test_a_wrong_golden_answer_asks_for_a_decision(tmp_path):
 def test_those_who_fail_the_qualification_get_nothing_else(tmp_path):
     study = make_study(
         tmp_path / "study",
-        [Unit(matches("yes", "no").questions[:2], test=True), matches("yes")],
+        [Unit(matches("yes", "no").questions[:2], test=True), matches("yes", image=5)],
         kind="eccv",
         pass_share=1.0,
         raters_per_item=1,

@@ -8,7 +8,7 @@ from tests.annotate.small_studies import make_study, raters
 from xmodal.annotate.aggregating import aggregate
 from xmodal.annotate.golden import decide
 from xmodal.annotate.hand_out import HandOut, Place
-from xmodal.annotate.match_labels import lists_files, positives_of_queries, read_added
+from xmodal.annotate.match_labels import positives_of_queries, read_added
 from xmodal.annotate.study_file import Caption, Question, Settings, StudyFile, Unit, create
 from xmodal.config import UserError
 from xmodal.evals.labels.released import read_lists
@@ -112,19 +112,27 @@ def released_pairs(folder, name):
     return i2t, set(pairs("caption_to_image"))
 
 
-def counts(lists):
-    return {task: (len(lists[task]), sum(map(len, lists[task].values()))) for task in lists}
+def fill_in(study, value):
+    """The finished sets and answers that `HandOut` would store, in one transaction."""
+    (rater,) = raters(study, 1)
+    with study.changing() as connection:
+        connection.execute(
+            "INSERT INTO assignments SELECT id, ?, 'finished', 0, 0, 0 FROM units", (rater.id,)
+        )
+        connection.execute(
+            "INSERT INTO answers SELECT unit, number, ?, ?, 5, 0 FROM questions", (rater.id, value)
+        )
+        connection.execute("UPDATE units SET done = 1")
 
 
 def test_counts_of_the_released_positives(real_data, tmp_path):
-    """Answers of raters who say yes to the released positives give back the released labels."""
+    """A rater who says yes to the released positives gives back the released labels."""
     folder = real_data / "eccv_caption"
     i2t, t2i = released_pairs(folder, "eccv")
     images, captions = {image for _, image in i2t}, {caption for caption, _ in t2i}
     # A pair is asked once; that it is positive in one list, and its query is in the other too, does
     # not make it positive there in the released files: the two directions are asked apart here.
     by_task = {"i2t": (sorted(i2t), sorted(images), ()), "t2i": (sorted(t2i), (), sorted(captions))}
-    written = {}
     for task, (pairs, image_queries, caption_queries) in by_task.items():
         settings = Settings(
             kind="eccv",
@@ -132,24 +140,23 @@ def test_counts_of_the_released_positives(real_data, tmp_path):
             image_queries=tuple(image_queries),
             caption_queries=tuple(caption_queries),
         )
-        # A few of the pairs are answered one by one; all are counted below.
-        some = pairs[:: len(pairs) // 19][:20]
-        units = [Unit(tuple(match(*pair) for pair in some))]
+        units = [
+            Unit(tuple(match(*pair) for pair in pairs[start : start + 18]))
+            for start in range(0, len(pairs), 18)
+        ]
         path = tmp_path / task
         create(path, settings, units, [Caption(1, "text", 1)], [])
-        study = StudyFile(path)
-        (rater,) = raters(study, 1)
-        answer(HandOut(study), rater, dict.fromkeys(some, "yes"))
-        aggregate(study, tmp_path / f"{task}_labels", human_only=True)
-        lists = positives_of_queries(some, image_queries, caption_queries)
-        content = lists_files("eccv", lists)
-        for name, text in content.items():
-            assert (tmp_path / f"{task}_labels" / name).read_text() == text
-        written[task] = positives_of_queries(pairs, image_queries, caption_queries)[task]
-    assert counts(written) == {"i2t": (1_261, 22_550), "t2i": (1_332, 11_279)}
-    for task, name in (("i2t", "image_to_caption"), ("t2i", "caption_to_image")):
-        released = json.loads((folder / f"eccv_{name}.json").read_text())
-        assert {int(q): sorted(items) for q, items in released.items()} == written[task]
+        fill_in(StudyFile(path), "weak_yes")
+        aggregate(StudyFile(path), tmp_path / f"{task}_labels", human_only=True)
+    for task, name, queries, positives in (
+        ("i2t", "image_to_caption", 1_261, 22_550),
+        ("t2i", "caption_to_image", 1_332, 11_279),
+    ):
+        file = f"eccv_{name}.json"
+        written = json.loads((tmp_path / f"{task}_labels" / file).read_text())
+        assert (len(written), sum(map(len, written.values()))) == (queries, positives)
+        released = json.loads((folder / file).read_text())
+        assert {query: sorted(items) for query, items in released.items()} == written
 
 
 def test_cxc_as_a_sixth_annotator(real_data):

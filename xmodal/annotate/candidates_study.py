@@ -92,7 +92,8 @@ def draw_up(
       pool: of the candidates.
       split: whose captions and images make the golden pairs.
       per_hit: candidates in a set, at most; sets differ by one.
-      qualification: golden pairs of a set that comes before all others; 0 for none.
+      qualification: golden pairs of a set that every rater gets before all others, so that no other
+        set may have them; 0 for none.
       generator: of all draws.
 
     Raises:
@@ -101,7 +102,7 @@ def draw_up(
     golden = _Golden(pool, split, generator)
     units = []
     if qualification:
-        known = [golden.draw(place % 2 == 0, set()) for place in range(qualification)]
+        known = [golden.draw_once(place % 2 == 0) for place in range(qualification)]
         units.append(Unit(_shuffle(known, generator), test=True))
     order = generator.permutation(len(pool.pairs))
     for rows in np.array_split(order, -(-len(order) // per_hit) or 1):
@@ -125,7 +126,7 @@ class _Golden:
         owners = split.caption_image_ids.tolist()
         self._own = set(zip(self._captions, owners, strict=True))
         # Candidates are asked anyway: they come last.
-        candidates = set(pool.pairs)
+        self._candidates = candidates = set(pool.pairs)
         originals = [*zip(self._captions, owners, strict=True)]
         shuffled = [originals[row] for row in generator.permutation(len(originals))]
         self._positives = sorted(shuffled, key=candidates.__contains__)
@@ -135,12 +136,22 @@ class _Golden:
         caption, image = self._positive(besides) if positive else self._negative()
         return Question("match", caption, image, golden="yes" if positive else "no")
 
+    def draw_once(self, positive: bool) -> Question:
+        """Returns a golden pair that is no candidate, and is not drawn again."""
+        question = self.draw(positive, self._candidates)
+        if positive:
+            self._positives.remove((question.left, question.right))
+        return question
+
     def _positive(self, besides: set[_Pair]) -> _Pair:
         for place, pair in enumerate(self._positives):
             if pair not in besides:
                 self._positives.append(self._positives.pop(place))
                 return pair
-        raise UserError("Every original pair is a candidate of one set: lower --per_hit.")
+        raise UserError(
+            "Too few original pairs are no candidates, so none is left to be golden: lower "
+            "--qualification, --per_hit or --top, or draw fewer queries by --images and --captions."
+        )
 
     def _negative(self) -> _Pair:
         for _ in range(_ATTEMPTS):

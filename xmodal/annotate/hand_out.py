@@ -23,16 +23,15 @@ _SWAP = {"left": "right", "right": "left"}
 _BETTER = {"left": "better", "right": "worse"}
 _PAGE = {stored: page for page, stored in _BETTER.items()}
 
-# Units that still need raters and show the rater no pair a second time. Those of other raters
-# count while their leases run.
+# Units that still need raters and show the rater no pair a second time, be it golden or not: this
+# leaves out the rater's own units, too. Those of other raters count while their leases run.
 _NEXT = """
 SELECT u.id FROM units u
 WHERE u.test = 0 AND u.stage = :stage AND u.done < :need
-  AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.unit = u.id AND a.rater = :rater)
   AND NOT EXISTS (
     SELECT 1 FROM questions q JOIN questions old ON old.pair = q.pair
     JOIN assignments a ON a.unit = old.unit
-    WHERE q.unit = u.id AND q.golden IS NULL AND old.golden IS NULL AND a.rater = :rater
+    WHERE q.unit = u.id AND a.rater = :rater
   )
   {room}
 ORDER BY u.done DESC, u.position, u.id LIMIT 1
@@ -283,7 +282,9 @@ class HandOut:
         ).fetchone()
         (rest,) = connection.execute(
             "SELECT (SELECT count(*) FROM units WHERE test = 0 AND done < :need) - "
-            "(SELECT count(*) FROM assignments a JOIN units u ON u.id = a.unit "
+            "(SELECT count(DISTINCT u.id) FROM assignments a "
+            "JOIN questions old ON old.unit = a.unit JOIN questions q ON q.pair = old.pair "
+            "JOIN units u ON u.id = q.unit "
             "WHERE a.rater = :rater AND u.test = 0 AND u.done < :need)",
             self._values(rater),
         ).fetchone()
