@@ -84,6 +84,8 @@ setuptools.setup(
         "baselines": ["scikit-learn>=1.5,<2"],
         # VETE's baseline of word vectors, `python -m xmodal.word2vec`.
         "word2vec": ["gensim>=4.4,<5"],
+        # Datasets of links, built by many workers: `--beam_pipeline_options` of `data_prep.build`.
+        "beam": ["apache-beam>=2.70,<3"],
         # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": [

@@ -29,6 +29,7 @@ def build(
     data_dir: str | None = None,
     manual_dir: str | None = None,
     min_kept: float | None = None,
+    beam_pipeline_options: str | None = None,
 ) -> tfds.core.DatasetBuilder:
     """Prepares one builder config of a dataset, unless that was done before.
 
@@ -42,6 +43,9 @@ def build(
       manual_dir: folder of files fetched by hand, for the datasets that have instructions.
       min_kept: share of the records of every split that must be usable, 0 to 1; by default the
         share that the dataset asks for.
+      beam_pipeline_options: of a build by the workers of Apache Beam, separated by commas:
+        "runner=DataflowRunner,project=NAME"; None for a build by this process. The records are the
+        same.
 
     Returns:
       A builder whose records can be read.
@@ -51,6 +55,7 @@ def build(
       UnexpectedFilesError: files do not hold the published dataset, or too little of it; also of
         a dataset that was prepared before.
       OSError: the dataset cannot be written, as on a full disk.
+      ModuleNotFoundError: Apache Beam is asked for and not installed.
     """
 
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):
@@ -62,7 +67,9 @@ def build(
     def make_builder() -> Any:
         return cls(config=config, data_dir=data_dir, min_kept=min_kept)
 
-    settings = tfds.download.DownloadConfig(manual_dir=manual_dir)
+    settings = tfds.download.DownloadConfig(
+        manual_dir=manual_dir, beam_options=_beam_options(beam_pipeline_options)
+    )
     tfds.display_progress_bar(sys.stderr.isatty())
     try:
         # TFDS prints that it downloads, which it never does here.
@@ -80,6 +87,19 @@ def build(
             f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
         )
     return builder
+
+
+def _beam_options(flags: str | None) -> Any:
+    """Beam's `PipelineOptions`, written as in `tfds build`."""
+    if flags is None:
+        return None
+    try:
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "a build on Beam's workers needs apache-beam: pip install -e '.[beam]'"
+        ) from error
+    return PipelineOptions(flags=[f"--{flag}" for flag in flags.split(",") if flag])
 
 
 @contextlib.contextmanager
@@ -106,11 +126,23 @@ def main() -> None:
         help="share of the records of every split that must be usable (0 to 1), "
         "by default the share that the dataset asks for",
     )
+    parser.add_argument(
+        "--beam_pipeline_options",
+        metavar="NAME=VALUE,...",
+        help="options of Apache Beam, by whose workers the dataset is built: its runner, the "
+        "number of workers, ... (link-sized datasets and shards of one's own)",
+    )
     args = parser.parse_args()
     if args.min_kept is not None and not 0 <= args.min_kept <= 1:
         parser.error(f"--min_kept is {args.min_kept}; a share from 0 to 1")
     check_config(parser, args)
-    known = list(data_prep.builder_class(args.dataset).builder_configs)
+    cls = data_prep.builder_class(args.dataset)
+    if args.beam_pipeline_options is not None and not cls.READ_IN_PARTS:
+        parser.error(
+            f"--beam_pipeline_options is for datasets that lie in shards; {args.dataset} is built "
+            "by one process, without it"
+        )
+    known = list(cls.builder_configs)
     for config in [args.config] if args.config else known:
         try:
             builder = build(
@@ -119,8 +151,9 @@ def main() -> None:
                 data_dir=args.data_dir,
                 manual_dir=args.manual_dir,
                 min_kept=args.min_kept,
+                beam_pipeline_options=args.beam_pipeline_options,
             )
-        except (OSError, UnexpectedFilesError) as error:
+        except (OSError, UnexpectedFilesError, ModuleNotFoundError) as error:
             # Of several configs, people may want those that came before.
             title, message = f"{args.dataset}/{config}", str(error)
             named = args.config or message.startswith(title)

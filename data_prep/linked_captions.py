@@ -1,18 +1,31 @@
 """The builder of datasets that are published as links: captions with the url of their image."""
 
 import abc
+import collections
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.parts import OneProcess, PartedRecords, Workers
 from data_prep.building.records import LeftOut, Record
-from data_prep.reading.fetched_images import RowIndex, join_rows, read_fetched, row_of_name
+from data_prep.errors import UnexpectedFilesError
+from data_prep.reading.fetched_images import (
+    Fetched,
+    FetchedPart,
+    RowIndex,
+    RowJoin,
+    fetched_parts,
+    join_rows,
+    read_fetched,
+    row_of_name,
+    rows_of,
+)
 from data_prep.reading.text_lines import read_caption
 
 
@@ -46,6 +59,18 @@ class LinkList(abc.ABC):
     NAMED_BY_ROW: ClassVar[bool] = True
     NAMED_BY_FILE: ClassVar[bool] = False
 
+    # Other processes get the arguments in place of open files and indices.
+    _arguments: tuple[Any, ...]
+
+    def __new__(cls, *arguments: Any) -> Self:
+        """Remembers the arguments."""
+        links = super().__new__(cls)
+        links._arguments = arguments
+        return links
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (type(self), self._arguments)
+
     @abc.abstractmethod
     def __len__(self) -> int: ...
 
@@ -72,6 +97,16 @@ class LinkList(abc.ABC):
             rows = self._files.rows(pathlib.PurePosixPath(name).name)
         return rows
 
+    def where(self, number: int) -> str:
+        """Place of a row, for reports."""
+        return self[number].where
+
+
+def _opened(cls: type[LinkList], arguments: tuple[Any, ...]) -> LinkList:
+    links = cls(*arguments)
+    collections.deque(links.load(), maxlen=0)
+    return links
+
 
 def linked_records(
     links: LinkList,
@@ -79,7 +114,8 @@ def linked_records(
     *,
     wanted: np.ndarray | None = None,
     most_captions: int | None = None,
-) -> Iterator[Record | LeftOut]:
+    workers: Workers | None = None,
+) -> Iterable[Record | LeftOut]:
     """Joins the rows of a split with their images, those that a downloader left in a folder.
 
     Args:
@@ -87,6 +123,7 @@ def linked_records(
       images: the folder, see `read_fetched`.
       wanted: bool [rows], the rows of this split; None for all.
       most_captions: captions of an example, the first ones; None for all.
+      workers: of a build by several processes, which read the images in parts; None for one.
 
     Returns:
       Examples with `image`, `image_id`, `captions` and `caption_ids` under the id of the image,
@@ -97,17 +134,20 @@ def linked_records(
     """
     if not images.is_dir():
         raise FileNotFoundError(f"{images} does not exist")
-    return _records(links, images, wanted, most_captions)
+    if workers is None or isinstance(workers, OneProcess):
+        return _records(links, images, wanted, most_captions)
+    return _parted_records(links, images, wanted, most_captions, workers)
 
 
 def _records(
     links: LinkList, images: pathlib.Path, wanted: np.ndarray | None, most_captions: int | None
 ) -> Iterator[Record | LeftOut]:
+    """All records, in one pass over the images."""
     yield from links.load()
     joined = join_rows(
         read_fetched(images),
         len(links),
-        where=lambda number: links[number].where,
+        where=links.where,
         urls=links.urls.rows,
         names=links.rows_of_name,
         wanted=wanted,
@@ -115,16 +155,89 @@ def _records(
     for item in joined:
         if isinstance(item, LeftOut):
             yield item
+        else:
+            number, image = item
+            yield _record(links[number], image, most_captions)
+
+
+def _parted_records(
+    links: LinkList,
+    images: pathlib.Path,
+    wanted: np.ndarray | None,
+    most_captions: int | None,
+    workers: Workers,
+) -> PartedRecords:
+    """The same records in parts: a first pass finds the rows of the images, but reads no image."""
+    first = list(links.load())
+    join = RowJoin(len(links), wanted)
+    parts = fetched_parts(images)
+    found = workers.map(functools.partial(_rows_of_part, links), parts)
+    taken = workers.keep(_taken(join, items) for items in found)
+    read = functools.partial(_read_part, links, parts, taken, most_captions)
+    return PartedRecords(len(parts), read, first, join.missing(links.where))
+
+
+# The rows that an image is of, and why there is none; None for an entry that is no image.
+_Match = tuple[list[int], str] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Taken:
+    """Numbers of the images of a part with the rows that get them, and the number of all items."""
+
+    images: np.ndarray
+    rows: np.ndarray
+    items: int
+
+
+def _rows_of_part(links: LinkList, part: FetchedPart) -> list[_Match]:
+    count, urls, names = len(links), links.urls.rows, links.rows_of_name
+    return [
+        None if isinstance(item, LeftOut) else (rows_of(item, count, urls, names), item.error)
+        for item in part.read()
+    ]
+
+
+def _taken(join: RowJoin, items: Sequence[_Match]) -> _Taken:
+    pairs = [
+        (number, row)
+        for number, match in enumerate(items)
+        if match is not None
+        for row in join.take(*match)
+    ]
+    images, rows = np.array(pairs, np.int64).reshape(-1, 2).T
+    return _Taken(images, rows, len(items))
+
+
+def _read_part(
+    links: LinkList,
+    parts: Sequence[FetchedPart],
+    taken: Sequence[_Taken],
+    most_captions: int | None,
+    number: int,
+) -> Iterator[Record | LeftOut]:
+    """The records of a part, once it is known which rows get its images."""
+    mine, items = taken[number], 0
+    rows = collections.deque(zip(mine.images.tolist(), mine.rows.tolist(), strict=True))
+    for place, item in enumerate(parts[number].read()):
+        items += 1
+        if isinstance(item, LeftOut):
+            yield item
             continue
-        number, image = item
-        row = links[number]
-        captions = [
-            (id_, text if isinstance(text, str) else read_caption(text, row.where))
-            for id_, text in row.captions[:most_captions]
-        ]
-        good = [(id_, text) for id_, text in captions if isinstance(text, str)]
-        bad = next((text for _, text in captions if isinstance(text, LeftOut)), None)
-        yield bad or (row.image_id, schema.captioned_example(row.image_id, good, image=image))
+        while rows and rows[0][0] == place:
+            yield _record(links[rows.popleft()[1]], item, most_captions)
+    if items != mine.items:
+        raise UnexpectedFilesError(f"{parts[number].path} changed while it was read; build again")
+
+
+def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record | LeftOut:
+    captions = [
+        (id_, text if isinstance(text, str) else read_caption(text, row.where))
+        for id_, text in row.captions[:most_captions]
+    ]
+    good = [(id_, text) for id_, text in captions if isinstance(text, str)]
+    bad = next((text for _, text in captions if isinstance(text, LeftOut)), None)
+    return bad or (row.image_id, schema.captioned_example(row.image_id, good, image=image))
 
 
 class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
@@ -132,6 +245,7 @@ class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):
 
     VERSION = tfds.core.Version("1.0.0")
     MIN_KEPT = 0.5
+    READ_IN_PARTS = True
 
     def _features(self) -> tfds.features.FeaturesDict:
         return schema.captioned_image_features(schema.PIXELS)

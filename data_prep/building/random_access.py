@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import inspect
+import itertools
 import os
 import pathlib
 import time
@@ -11,11 +12,12 @@ from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 from absl import logging
+from etils import epath
 
-from data_prep.building.id_set import IdSet
-from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.beam_workers import BeamWorkers, PartFiles, stopped_by_dead_workers
+from data_prep.building.parts import OneProcess, PartedRecords, Workers
+from data_prep.building.record_check import Entry, RecordCheck, SplitAccount
 from data_prep.building.records import BuildReport, LeftOut, Record, short_splits
-from data_prep.building.split_hash import SplitHash
 from data_prep.building.unfinished import claimed
 from data_prep.errors import UnexpectedFilesError
 from data_prep.published import Figure
@@ -39,6 +41,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       MIN_KEPT: share of the records of every split that must be usable.
       CHECK_IMAGES: whether images are decoded once; not needed for those that were just drawn.
       UNIQUE_IDS: features with ids that come once in a split.
+      READ_IN_PARTS: whether Beam's workers can build it: `_splits` gives `PartedRecords`, and lets
+        `self._workers` find out what the splits need to know.
       REFERS_TO: datasets whose ids rows of this one refer to, as `dataset/config`, the cheapest to
         read first.
 
@@ -51,6 +55,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     MIN_KEPT: ClassVar[float] = 1.0
     CHECK_IMAGES: ClassVar[bool] = True
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids")
+    READ_IN_PARTS: ClassVar[bool] = False
     REFERS_TO: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -60,6 +65,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self.min_kept = self.MIN_KEPT if min_kept is None else min_kept
         self._report: BuildReport
         self._claims = contextlib.ExitStack()
+        self._workers: Workers = OneProcess()
+        self._on_workers: dict[str, tuple[PartedRecords, PartFiles]] = {}
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
@@ -126,16 +133,22 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         except FileNotFoundError as error:
             wanted = inspect.cleandoc(self.MANUAL_DOWNLOAD_INSTRUCTIONS or "")
             raise FileNotFoundError(f"{error}\n\n{wanted}".strip()) from error
-        return {split: self._generate_examples(split, rows) for split, rows in splits.items()}
+        return {split: self._generator(split, records) for split, records in splits.items()}
+
+    def _generator(self, split: str, records: Iterable[Record | LeftOut]) -> Any:
+        """The records of a split that can be used, as TFDS takes them."""
+        if isinstance(self._workers, BeamWorkers) and isinstance(records, PartedRecords):
+            transform, entries = self._workers.records(records, self._check)
+            self._on_workers[split] = records, entries
+            return transform
+        return self._generate_examples(split, records)
 
     def _generate_examples(
         self, split: str, records: Iterable[Record | LeftOut]
     ) -> Iterator[Record]:
         """Yields the records of a split that can be used, and accounts for the others."""
-        report, split_hash = self._report, SplitHash(self.info.features)
-        keys, ids = IdSet("key"), {name: IdSet(name) for name in self.UNIQUE_IDS}
-        kept = 0
-        report.start(split)
+        check = self._check
+        account = SplitAccount(self._title, split, check, self._report)
         logging.info("Preparing %s, split %s, in %s.", self._title, split, self.data_dir)
         started = logged = time.monotonic()
         for seen, record in enumerate(records):
@@ -145,47 +158,25 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                     "%s, split %s: %s records, %.0f per second.",
                     *(self._title, split, f"{seen:,}", seen / (now - started)),
                 )
-            converted = ""
-            if not isinstance(record, LeftOut):
-                key, example = record
-                where = f"{self._title}, split {split}, record {key}"
-                keys.add(key, where)
-                for name in ids.keys() & example.keys():
-                    ids[name].add_all(example[name], where)
-                record, converted = self._usable(key, example, split_hash)
-            if isinstance(record, LeftOut):
-                report.leave_out(split, record)
-                continue
-            report.keep(split, converted)
-            kept += 1
-            yield record
-        if not kept:  # TFDS writes no empty split
-            raise UnexpectedFilesError(f"{self._title} has no usable record in split {split}")
-        self.info.metadata.setdefault("split_hashes", {})[split] = split_hash.hexdigest()
+            usable, entry = check(record)
+            account.add(entry)
+            if usable is not None:
+                yield usable
+        self._keep_hash(split, account)
 
-    def _usable(
-        self, key: int | str, example: dict[str, Any], split_hash: SplitHash
-    ) -> tuple[Record | LeftOut, str]:
-        """One example as it is stored, and the former format of its image if that was converted."""
-        captions, converted = example.get("captions"), ""
-        if captions is not None and not (len(captions) and all(map(str.strip, captions))):
-            return LeftOut(str(key), "empty caption"), ""
-        try:
-            if self._has_pixels:
-                image = example["image"]
-                encoded = image if isinstance(image, bytes) else image.read()
-                if self.CHECK_IMAGES:
-                    checked = checked_image(encoded)
-                    encoded, converted = checked.encoded, checked.converted
-                example = example | {"image": encoded}
-            split_hash.add(example)
-        except BadImageError as error:
-            # A fetched image knows its place, which says more than the number of its row.
-            where = getattr(example["image"], "where", str(key))
-            return LeftOut(where, error.reason, error.detail), ""
-        except (UnicodeEncodeError, OverflowError) as error:
-            return LeftOut(str(key), "value that cannot be stored", str(error)), ""
-        return (key, example), converted
+    def _account_for(self, split: str, records: PartedRecords, entries: PartFiles) -> None:
+        """Accounts for the records of a split that Beam's workers checked."""
+        account = SplitAccount(self._title, split, self._check, self._report)
+        for entry in itertools.chain(
+            map(Entry, records.first),
+            itertools.chain.from_iterable(entries),
+            map(Entry, records.last),
+        ):
+            account.add(entry)
+        self._keep_hash(split, account)
+
+    def _keep_hash(self, split: str, account: SplitAccount) -> None:
+        self.info.metadata.setdefault("split_hashes", {})[split] = account.hexdigest()
 
     def download_and_prepare(self, **settings: Any) -> None:
         """Prepares the dataset, and removes leftovers of killed builds of the same config."""
@@ -201,7 +192,10 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         listed.unlink(missing_ok=True)
         try:
             with BuildReport(folder / listed.name) as self._report:
-                super()._download_and_prepare(dl_manager, download_config)
+                if download_config.beam_options or download_config.beam_runner:
+                    self._prepare_on_workers(dl_manager, download_config)
+                else:
+                    super()._download_and_prepare(dl_manager, download_config)
             self._check_share()
         except BaseException as error:
             with contextlib.suppress(OSError):
@@ -217,6 +211,32 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
                 f"{error}\n{self._report.text()}\nEvery record that was left out: {listed}"
             ) from error
 
+    def _prepare_on_workers(self, dl_manager: Any, download_config: Any) -> None:
+        workers = BeamWorkers(
+            epath.Path(self.data_path), download_config.beam_runner, download_config.beam_options
+        )
+        self._workers, self._on_workers = workers, {}
+        try:
+            with stopped_by_dead_workers():
+                super()._download_and_prepare(dl_manager, download_config)
+        except ChildProcessError:
+            raise
+        except Exception as error:
+            # Beam raises errors of its own in place of those of workers, and TFDS does not name
+            # the records that have one id.
+            for _, entries in self._on_workers.values():
+                if (reason := entries.error()) is not None:
+                    raise reason from error
+            if all(entries.are_complete() for _, entries in self._on_workers.values()):
+                self._account_for_all()
+            raise
+        self._account_for_all()
+        workers.close()
+
+    def _account_for_all(self) -> None:
+        for split, (records, entries) in self._on_workers.items():
+            self._account_for(split, records, entries)
+
     def _check_share(self) -> None:
         counts = self._report.metadata()
         if short := short_splits(counts, self.min_kept):
@@ -229,8 +249,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             self.info.metadata.update(counts)
 
     @property
-    def _has_pixels(self) -> bool:
-        return isinstance(dict(self.info.features.items()).get("image"), tfds.features.Image)
+    def _check(self) -> RecordCheck:
+        return RecordCheck(self.info.features, self.UNIQUE_IDS, self.CHECK_IMAGES)
 
     @property
     def _title(self) -> str:

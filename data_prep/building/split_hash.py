@@ -37,10 +37,17 @@ class SplitHash:
         Raises:
           UnicodeEncodeError: a text cannot be written as UTF-8.
         """
+        self.add_digest(self.digest(example))
+
+    def digest(self, example: Mapping[str, Any]) -> bytes:
+        """Returns the SHA-256 of one example, which is not added; see `add`."""
         parts: list[bytes] = []
         for name, label, encode in self._encoders:
             parts += (label, encode(example[name]))
-        digest = hashlib.sha256(b"".join(parts)).digest()
+        return hashlib.sha256(b"".join(parts)).digest()
+
+    def add_digest(self, digest: bytes) -> None:
+        """Adds an example by its SHA-256."""
         self._count += 1
         self._sum = (self._sum + int.from_bytes(digest, "big")) % _MODULUS
 

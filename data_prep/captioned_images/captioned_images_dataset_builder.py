@@ -1,14 +1,18 @@
 """A folder of your own pictures and captions, in any layout that people have."""
 
 import collections
+import dataclasses
+import functools
 import pathlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow_datasets as tfds
 
 from data_prep import schema
+from data_prep.building.parts import OneProcess, PartedRecords
 from data_prep.building.records import LeftOut, Record
 from data_prep.captioned_images import find_layout, folder_key
 from data_prep.captioned_images.layouts import Layout
@@ -17,7 +21,7 @@ from data_prep.captioned_images.pictures import SPLITS, Picture
 from data_prep.captioned_images.rated_pairs import Item, rated_pairs
 from data_prep.captioned_images.split_choice import choose_splits
 from data_prep.captioned_images.summary import summary
-from data_prep.captioned_images.survey import Survey, survey
+from data_prep.captioned_images.survey import Survey, look_at_part, survey
 from data_prep.published import Figure, Unknown
 from data_prep.reading.image_files import ImageFile
 
@@ -27,6 +31,7 @@ class Builder(schema.RandomAccessBuilder):
 
     VERSION = tfds.core.Version("1.0.0")
     MIN_KEPT = 0.5
+    READ_IN_PARTS = True
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pictures and captions."),
@@ -60,45 +65,76 @@ class Builder(schema.RandomAccessBuilder):
         features = dict(schema.captioned_image_features(schema.PIXELS).items())
         return tfds.features.FeaturesDict({**features, "picture": tfds.features.Text()})
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         ratings = find_layout.find_ratings(folder)
         if self.builder_config.name == "ratings" and ratings is None:
             return {}
         options = Options.read(folder)
         layout = find_layout.find_layout(folder, options)
-        found = survey(layout, by_content=options.split == "none")
+        parts = layout.parts()
+        workers = self._workers if len(parts) > 1 else OneProcess()
+        looks = workers.map(functools.partial(look_at_part, layout), parts)
+        found = survey(looks, by_content=options.split == "none")
         splits, notes = choose_splits(found)
         if ratings is not None and self.builder_config.name == "ratings":
             return _rating_splits(ratings, layout, found, splits)
         text = summary(layout.describe(), found, splits, notes, ratings)
         print(f"captioned_images: {folder}\n{text}", file=sys.stderr, flush=True)
         self.info.metadata["understood"] = text
-        return {split: _examples(layout, found, splits, split) for split in SPLITS}
+        plans = workers.keep(_plans(found, splits))
+        records = {
+            split: PartedRecords(
+                len(parts), functools.partial(_examples, layout, parts, plans, split)
+            )
+            for split in SPLITS
+        }
+        # What has one part is nothing for several processes.
+        return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """Ids and splits of the pictures of a part; see `Survey`."""
+
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    splits: list[str]
+
+
+def _plans(found: Survey, splits: list[str]) -> Iterator[_Plan]:
+    image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
+    start = 0
+    for size in found.sizes:
+        part = slice(start, start := start + size)
+        yield _Plan(image_ids[part], caption_ids[part], splits[part])
 
 
 def _examples(
-    layout: Layout, found: Survey, splits: list[str], wanted: str
+    layout: Layout, parts: Sequence[Any], plans: Sequence[_Plan], wanted: str, number: int
 ) -> Iterator[Record | LeftOut]:
-    image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    for item, row in _numbered(layout):
+    """The examples of a split in a part."""
+    plan = plans[number]
+    for item, row in _numbered(layout.read(parts[number])):
         if isinstance(item, LeftOut):
             if wanted == SPLITS[0]:
                 yield item
-        elif splits[row] == wanted:
-            captions = list(enumerate(item.captions, int(caption_ids[row])))
+        elif plan.splits[row] == wanted:
+            captions = list(enumerate(item.captions, int(plan.caption_ids[row])))
             image = ImageFile(item.name, item.read)
             yield (
                 item.name,
                 schema.captioned_example(
-                    int(image_ids[row]), captions, image=image, picture=item.name
+                    int(plan.image_ids[row]), captions, image=image, picture=item.name
                 ),
             )
 
 
-def _numbered(layout: Layout) -> Iterator[tuple[Picture | LeftOut, int]]:
-    """The contents of a layout, with the number of every picture."""
+def _numbered(
+    items: Iterable[Picture | LeftOut],
+) -> Iterator[tuple[Picture | LeftOut, int]]:
+    """Pictures with their numbers."""
     number = 0
-    for item in layout.pictures():
+    for item in items:
         yield item, number
         number += isinstance(item, Picture)
 
@@ -109,7 +145,7 @@ def _rating_splits(
     items: dict[str, Item] = {}
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
     base_names = collections.Counter(pathlib.PurePosixPath(name).name for name in found.names)
-    for item, row in _numbered(layout):
+    for item, row in _numbered(layout.pictures()):
         if isinstance(item, LeftOut) or not found.usable[row]:
             continue
         for number, caption in enumerate(item.captions, int(caption_ids[row])):

@@ -1,8 +1,10 @@
 """The layouts of pictures and captions that people have, each read by the same steps."""
 
 import abc
+import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from data_prep.building.records import LeftOut
 from data_prep.captioned_images.picture_files import PictureFiles
@@ -13,7 +15,7 @@ from data_prep.captioned_images.pictures import (
     without_copies,
 )
 from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS
-from data_prep.reading.fetched_images import read_fetched
+from data_prep.reading.fetched_images import FetchedPart, fetched_parts
 from data_prep.reading.folders import walk
 from data_prep.reading.karpathy import in_splits, read_karpathy
 
@@ -25,9 +27,17 @@ class Layout(abc.ABC):
     def describe(self) -> dict[str, str]:
         """Returns `files`, and `columns` of a table, in words."""
 
+    def parts(self) -> Sequence[Any]:
+        """Returns what `read` takes, in their order: one part, unless there are shards."""
+        return [None]
+
     @abc.abstractmethod
+    def read(self, part: Any) -> Iterator[Picture | LeftOut]:
+        """Yields the pictures of a part, and entries that cannot be used."""
+
     def pictures(self) -> Iterator[Picture | LeftOut]:
-        """Yields pictures, and entries that cannot be used."""
+        """Yields all pictures, and entries that cannot be used."""
+        return itertools.chain.from_iterable(map(self.read, self.parts()))
 
 
 class FetchedLayout(Layout):
@@ -49,9 +59,13 @@ class FetchedLayout(Layout):
         images = sum(name.lower().endswith(IMAGE_ENDINGS) for name in names)
         return {"files": f"{images:,} images, with text or JSON files of the same name"}
 
-    def pictures(self) -> Iterator[Picture | LeftOut]:
+    def parts(self) -> Sequence[FetchedPart]:
         """See `Layout`."""
-        for item in read_fetched(self._folder):
+        return fetched_parts(self._folder)
+
+    def read(self, part: FetchedPart) -> Iterator[Picture | LeftOut]:
+        """See `Layout`."""
+        for item in part.read():
             if isinstance(item, LeftOut):
                 yield item
                 continue
@@ -89,8 +103,9 @@ class KarpathyLayout(Layout):
         """See `Layout`."""
         return {"files": f"{self._path.name}, {len(self._files):,} images"}
 
-    def pictures(self) -> Iterator[Picture | LeftOut]:
+    def read(self, part: None) -> Iterator[Picture | LeftOut]:
         """See `Layout`."""
+        del part
         for split, photographs in self._splits.items():
             for photograph in photographs:
                 captions = [text.strip() for _, text in photograph.captions if text.strip()]

@@ -4,6 +4,8 @@ import collections
 import dataclasses
 import hashlib
 import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -35,6 +37,7 @@ class Survey:
       caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
         its words.
       left_out: reason -> number, of pictures and of rows and captions.
+      sizes: number of pictures of every part of the layout.
     """
 
     names: list[str]
@@ -46,6 +49,7 @@ class Survey:
     caption_rows: np.ndarray
     caption_keys: np.ndarray
     left_out: dict[str, int]
+    sizes: list[int]
 
     def image_ids(self) -> np.ndarray:
         """Id of every picture, int64 [N]: its place among the sorted names."""
@@ -65,40 +69,75 @@ class Survey:
         return sorted(range(len(self.names)), key=self.names.__getitem__)
 
 
-def survey(layout: Layout, *, by_content: bool = False) -> Survey:
-    """Reads all pictures once.
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """A picture as the first pass sees it.
+
+    Attributes:
+      picture: without its content.
+      thumbnail, digest: see `Survey`.
+      reason: why the picture cannot be used; "" for one that can.
+      caption_keys: hashes of the words of its captions.
+    """
+
+    picture: Picture
+    thumbnail: np.ndarray
+    digest: str
+    reason: str
+    caption_keys: list[int]
+
+
+def look_at_part(layout: Layout, part: Any) -> list[Look | str]:
+    """Looks at the pictures of a part of a layout.
+
+    Returns:
+      A `Look` for every picture, and the reason of every entry that was left out.
+    """
+    started = logged = time.monotonic()
+    found: list[Look | str] = []
+    for item in layout.read(part):
+        if isinstance(item, LeftOut):
+            found.append(item.reason)
+            continue
+        if (now := time.monotonic()) - logged > _LOG_SECONDS:
+            logged = now
+            rate = len(found) / (now - started)
+            logging.info("Looked at %s pictures, %.0f per second.", f"{len(found):,}", rate)
+        small, digest, reason = _look_at(item)
+        keys = [text_hash(key) for key in map(text_key, item.captions) if key]
+        found.append(Look(dataclasses.replace(item, read=bytes), small, digest, reason, keys))
+    return found
+
+
+def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -> Survey:
+    """Joins what was found in the parts of a layout.
 
     Args:
-      layout: of the folder.
+      parts: of `look_at_part`, in their order.
       by_content: whether the splits that files and folders name are passed over.
 
     Raises:
       UnexpectedFilesError: two pictures have one name.
     """
     rows: list[Picture] = []
-    digests, thumbnails, usable = [], [], []
+    digests, thumbnails, usable, sizes = [], [], [], []
     caption_rows, caption_keys = [], []
     left_out: collections.Counter[str] = collections.Counter()
-    started = logged = time.monotonic()
-    for item in layout.pictures():
-        if isinstance(item, LeftOut):
-            left_out[item.reason] += 1
-            continue
-        if (now := time.monotonic()) - logged > _LOG_SECONDS:
-            logged = now
-            rate = len(rows) / (now - started)
-            logging.info("Looked at %s pictures, %.0f per second.", f"{len(rows):,}", rate)
-        small, digest, reason = _look_at(item)
-        if reason:
-            left_out[reason] += 1
-        for caption in item.captions:
-            if key := text_key(caption):
-                caption_rows.append(len(rows))
-                caption_keys.append(text_hash(key))
-        rows.append(dataclasses.replace(item, read=bytes))
-        digests.append(digest)
-        thumbnails.append(small)
-        usable.append(not reason)
+    for part in parts:
+        before = len(rows)
+        for look in part:
+            if isinstance(look, str):
+                left_out[look] += 1
+                continue
+            if look.reason:
+                left_out[look.reason] += 1
+            caption_rows += [len(rows)] * len(look.caption_keys)
+            caption_keys += look.caption_keys
+            rows.append(look.picture)
+            digests.append(look.digest)
+            thumbnails.append(look.thumbnail)
+            usable.append(not look.reason)
+        sizes.append(len(rows) - before)
     names = [row.name for row in rows]
     if len(set(names)) < len(names):
         twice = collections.Counter(names).most_common(1)[0][0]
@@ -113,6 +152,7 @@ def survey(layout: Layout, *, by_content: bool = False) -> Survey:
         caption_rows=np.array(caption_rows, np.int64),
         caption_keys=np.array(caption_keys, np.uint64),
         left_out=dict(left_out),
+        sizes=sizes,
     )
 
 

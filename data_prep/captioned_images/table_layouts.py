@@ -51,8 +51,9 @@ class TableLayout(Layout):
             "columns": str(self._sources[0][1]),
         }
 
-    def pictures(self) -> Iterator[Picture | LeftOut]:
+    def read(self, part: None) -> Iterator[Picture | LeftOut]:
         """See `Layout`."""
+        del part
         yield from self._left_out
         for name, image in self._images.items():
             captions, copies = without_copies(self._captions[name], name)
@@ -112,24 +113,29 @@ class EmbeddedLayout(Layout):
         paths = [table.path.relative_to(self._folder).as_posix() for table, _ in self._sources]
         return {"files": ", ".join(paths), "columns": str(self._sources[0][1])}
 
-    def pictures(self) -> Iterator[Picture | LeftOut]:
+    def parts(self) -> Sequence[Source]:
         """See `Layout`."""
-        for table, columns in self._sources:
-            path = table.path.relative_to(self._folder).as_posix()
-            for row in table.rows():
-                assert not isinstance(row, LeftOut)  # of a text file
-                where, cells = row
-                name = f"{path}{where.removeprefix(table.path.name)}"
-                found = list(cell_captions(map(cells.get, columns.captions), name))
-                yield from (bad for bad in found if isinstance(bad, LeftOut))
-                texts = [caption for caption in found if isinstance(caption, str)]
-                captions, copies = without_copies(texts, name)
-                yield from copies
-                split = split_of_path(path)
-                if columns.split is not None:
-                    split = split_of_value(cells.get(columns.split), name)
-                read = functools.partial(_embedded, cells.get(columns.image))
-                yield Picture(name, captions, split, read)
+        return self._sources
+
+    def read(self, part: Source) -> Iterator[Picture | LeftOut]:
+        """See `Layout`."""
+        table, columns = part
+        path = table.path.relative_to(self._folder).as_posix()
+        for row in table.rows():
+            assert not isinstance(row, LeftOut)  # of a text file
+            where, cells = row
+            name = f"{path}{where.removeprefix(table.path.name)}"
+            found = list(cell_captions(map(cells.get, columns.captions), name))
+            yield from (bad for bad in found if isinstance(bad, LeftOut))
+            texts = [caption for caption in found if isinstance(caption, str)]
+            captions, copies = without_copies(texts, name)
+            yield from copies
+            split = split_of_path(path)
+            if columns.split is not None:
+                split = split_of_value(cells.get(columns.split), name)
+            yield Picture(
+                name, captions, split, functools.partial(_embedded, cells.get(columns.image))
+            )
 
 
 def _embedded(value: Any) -> bytes:

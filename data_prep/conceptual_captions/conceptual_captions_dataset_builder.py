@@ -2,7 +2,7 @@
 
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
@@ -76,13 +76,13 @@ class Builder(LinkedCaptionsBuilder):
     def _metadata(self) -> dict[str, Any]:
         return {"complete": True}
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         splits = {}
         for split, (published, others, names, first_id) in _SPLITS.items():
             if (path := _find_list(folder, published, others)) is not None:
                 table = _Table(path, first_id)
                 images = next((name for name in names if (folder / name).is_dir()), names[0])
-                splits[split] = linked_records(table, folder / images)
+                splits[split] = linked_records(table, folder / images, workers=self._workers)
                 schema.check_counts({split: len(table)}, {split: self.EXPECTED[split]}, str(path))
         if not splits:
             raise FileNotFoundError(f"{folder} has no list of Conceptual Captions")

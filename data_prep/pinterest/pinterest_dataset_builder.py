@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
@@ -73,7 +73,7 @@ class Builder(LinkedCaptionsBuilder):
         }
         return figures | ({"*/captions of an image": "1"} if config == "one_caption" else {})
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         lists = folder / _LISTS
         if not lists.is_dir():
             raise FileNotFoundError(f"{lists} does not exist")
@@ -90,7 +90,12 @@ class Builder(LinkedCaptionsBuilder):
             return {"test": _test_pairs(paths["test"])}
         most = 1 if self.builder_config.name == "one_caption" else None
         return {
-            split: linked_records(Pins(files, self.EXPECTED), folder / "images", most_captions=most)
+            split: linked_records(
+                Pins(files, self.EXPECTED),
+                folder / "images",
+                most_captions=most,
+                workers=self._workers,
+            )
             for split, files in paths.items()
         }
 

@@ -15,7 +15,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from data_prep.building.image_check import BadImageError
@@ -169,26 +169,40 @@ def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
       where: its name in reports.
     """
     for parent, names in walk(folder):
-        known = frozenset(names)
-        for name in names:
-            stem, ending = os.path.splitext(name)
-            if ending and ending.lower() not in IMAGE_ENDINGS:
-                continue
-            path = parent / name
-            meta: Mapping[str, Any] = {}
-            if f"{stem}.json" in known:
-                meta = _parse_json(path.with_suffix(".json").read_bytes())
-            text = next((path.with_suffix(e) for e in (".txt", ".TXT") if stem + e in known), None)
-            relative = path.relative_to(folder).as_posix()
-            yield Fetched(
-                where=f"{where}/{relative}",
-                name=relative,
-                url=_text(meta, "url"),
-                caption=_text(meta, "caption"),
-                error="",
-                read=path.read_bytes,
-                text=text.read_bytes() if text is not None else b"",
-            )
+        yield from read_images(parent, names, folder, where)
+
+
+def read_images(
+    parent: pathlib.Path, names: Sequence[str], folder: pathlib.Path, where: str
+) -> Iterator[Fetched]:
+    """Reads the loose images among the files of one folder; see `read_folder`.
+
+    Args:
+      parent: `folder` or a folder below it.
+      names: of its files.
+      folder: the folder that names of images start from.
+      where: its name in reports.
+    """
+    known = frozenset(names)
+    for name in names:
+        stem, ending = os.path.splitext(name)
+        if ending and ending.lower() not in IMAGE_ENDINGS:
+            continue
+        path = parent / name
+        meta: Mapping[str, Any] = {}
+        if f"{stem}.json" in known:
+            meta = _parse_json(path.with_suffix(".json").read_bytes())
+        text = next((path.with_suffix(e) for e in (".txt", ".TXT") if stem + e in known), None)
+        relative = path.relative_to(folder).as_posix()
+        yield Fetched(
+            where=f"{where}/{relative}",
+            name=relative,
+            url=_text(meta, "url"),
+            caption=_text(meta, "caption"),
+            error="",
+            read=path.read_bytes,
+            text=text.read_bytes() if text is not None else b"",
+        )
 
 
 def _give(image: bytes) -> bytes:

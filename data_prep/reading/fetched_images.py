@@ -8,6 +8,7 @@ Nothing is downloaded. Memory is some 20 bytes per row of the list and one image
 """
 
 import bisect
+import dataclasses
 import hashlib
 import os
 import pathlib
@@ -21,13 +22,23 @@ from data_prep.reading.fetched_files import (
     TAR_ENDINGS,
     Fetched,
     has_images,
-    read_folder,
+    read_images,
     read_table,
     read_tar,
 )
-from data_prep.reading.folders import files_below
+from data_prep.reading.folders import files_below, walk
 
-__all__ = ["Fetched", "RowIndex", "join_rows", "read_fetched", "row_of_name"]
+__all__ = [
+    "Fetched",
+    "FetchedPart",
+    "RowIndex",
+    "RowJoin",
+    "fetched_parts",
+    "join_rows",
+    "read_fetched",
+    "row_of_name",
+    "rows_of",
+]
 
 # Different messages of a downloader that are told apart in a report.
 _MAX_ERRORS = 1000
@@ -49,19 +60,44 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
     Raises:
       FileNotFoundError: the folder does not exist.
     """
+    for part in fetched_parts(folder):
+        yield from part.read()
+
+
+@dataclasses.dataclass(frozen=True)
+class FetchedPart:
+    """A shard, a table, or the loose images of one folder: they are read by themselves.
+
+    Attributes:
+      folder: the output of the downloader.
+      path: of the part, in it.
+    """
+
+    folder: pathlib.Path
+    path: pathlib.Path
+
+    def read(self) -> Iterator[Fetched | LeftOut]:
+        """Yields what `read_fetched` yields of this part, in the same order."""
+        if self.path.is_dir():
+            parent, names = next(walk(self.path))
+            return read_images(parent, names, self.folder, self.folder.name)
+        where = f"{self.folder.name}/{self.path.relative_to(self.folder).as_posix()}"
+        reader = read_table if self.path.suffix == ".parquet" else read_tar
+        return reader(self.path, where)
+
+
+def fetched_parts(folder: pathlib.Path) -> list[FetchedPart]:
+    """Returns the parts of the output of a downloader, in the order of `read_fetched`.
+
+    Raises:
+      FileNotFoundError: the folder does not exist.
+    """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist")
-    loose = True
-    for path in files_below(folder, *(f"*{ending}" for ending in (*TAR_ENDINGS, ".parquet"))):
-        where = f"{folder.name}/{path.relative_to(folder).as_posix()}"
-        if path.suffix == ".parquet":
-            loose = loose and not has_images(path)
-            yield from read_table(path, where)
-        else:
-            loose = False
-            yield from read_tar(path, where)
-    if loose:
-        yield from read_folder(folder, folder.name)
+    paths = files_below(folder, *(f"*{ending}" for ending in (*TAR_ENDINGS, ".parquet")))
+    if all(path.suffix == ".parquet" and not has_images(path) for path in paths):
+        paths += [parent for parent, _ in walk(folder)]
+    return [FetchedPart(folder, path) for path in paths]
 
 
 class RowIndex:
@@ -130,33 +166,69 @@ def join_rows(
       Row numbers with their image, in the order of the images; damaged shards; at the end the
       wanted rows that have no image, with the downloader's message.
     """
-    open_rows = np.ones(count, bool) if wanted is None else wanted.copy()
-    errors, error_of = {"": 0}, np.zeros(count, np.int16)
-    strangers = 0
+    join = RowJoin(count, wanted)
     for item in fetched:
         if isinstance(item, LeftOut):
             yield item
             continue
-        if item.url and urls is not None:
-            rows = urls(item.url)
-        else:
-            rows = names(item.name) if names is not None else []
-        rows = [row for row in rows if row < count]
-        strangers += not rows
-        for row in rows:
-            if item.error:
-                if len(errors) < _MAX_ERRORS:
-                    errors.setdefault(item.error, len(errors))
-                error_of[row] = errors.get(item.error, 0)
-            elif open_rows[row]:
-                open_rows[row] = False
-                yield row, item
-    if strangers:
-        logging.warning(
-            "%d fetched images are of none of these %d rows, but of another split or another list",
-            strangers,
-            count,
-        )
-    messages = list(errors)
-    for row in np.flatnonzero(open_rows).tolist():
-        yield LeftOut(where(row), "no image", messages[error_of[row]])
+        for row in join.take(rows_of(item, count, urls, names), item.error):
+            yield row, item
+    yield from join.missing(where)
+
+
+def rows_of(
+    item: Fetched,
+    count: int,
+    urls: Callable[[str], Sequence[int]] | None,
+    names: Callable[[str], Sequence[int]] | None,
+) -> list[int]:
+    """Rows of a list that an image is of; see `join_rows`."""
+    if item.url and urls is not None:
+        rows = urls(item.url)
+    else:
+        rows = names(item.name) if names is not None else []
+    return [row for row in rows if row < count]
+
+
+class RowJoin:
+    """Decides which image a row of a list gets: of several, the first.
+
+    Args:
+      count: rows of the list.
+      wanted: bool [count], the rows to join; all by default.
+    """
+
+    def __init__(self, count: int, wanted: np.ndarray | None = None) -> None:
+        self._open = np.ones(count, bool) if wanted is None else wanted.copy()
+        self._errors, self._error_of = {"": 0}, np.zeros(count, np.int16)
+        self._strangers = 0
+
+    def take(self, rows: Sequence[int], error: str) -> list[int]:
+        """Takes note of the next image, and returns the rows that get it.
+
+        Args:
+          rows: that it is of.
+          error: why there is no image; "" if there is one.
+        """
+        self._strangers += not rows
+        if error:
+            if len(self._errors) < _MAX_ERRORS:
+                self._errors.setdefault(error, len(self._errors))
+            self._error_of[list(rows)] = self._errors.get(error, 0)
+            return []
+        taken = [row for row in rows if self._open[row]]
+        self._open[taken] = False
+        return taken
+
+    def missing(self, where: Callable[[int], str]) -> Iterator[LeftOut]:
+        """Yields the rows without an image; `where` names a row in reports."""
+        if self._strangers:
+            logging.warning(
+                "%d fetched images are of none of these %d rows, but of another split or another "
+                "list",
+                self._strangers,
+                len(self._open),
+            )
+        messages = list(self._errors)
+        for row in np.flatnonzero(self._open).tolist():
+            yield LeftOut(where(row), "no image", messages[self._error_of[row]])

@@ -1,7 +1,7 @@
 """SBU Captioned Photos: a million Flickr images, each with a caption by its owner."""
 
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,11 +63,11 @@ class Builder(LinkedCaptionsBuilder):
             "*/image and caption also in *": _COPIES,
         }
 
-    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterator[Record | LeftOut]]:
+    def _splits(self, folder: pathlib.Path) -> Mapping[str, Iterable[Record | LeftOut]]:
         links = _Links(folder)
         schema.check_counts({"rows": len(links)}, self.EXPECTED, str(links.path))
         return {
-            split: linked_records(links, folder / "images", wanted=wanted)
+            split: linked_records(links, folder / "images", wanted=wanted, workers=self._workers)
             for split, wanted in split_rows(links.lines, self.HELD_OUT).items()
         }
 

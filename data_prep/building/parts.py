@@ -1,0 +1,59 @@
+"""Records in parts, such as shards: one process reads them in turn, Beam's workers at once."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from data_prep.building.records import LeftOut, Record
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True)
+class PartedRecords:
+    """The records of a split in parts. Iterating gives all of them in their order.
+
+    Attributes:
+      count: number of parts.
+      read: yields the records of a part by its number, every time the same; can be pickled.
+      first: what was left out before the parts.
+      last: what was left out, as known after the parts.
+    """
+
+    count: int
+    read: Callable[[int], Iterator[Record | LeftOut]]
+    first: Iterable[LeftOut] = ()
+    last: Iterable[LeftOut] = ()
+
+    def __iter__(self) -> Iterator[Record | LeftOut]:
+        parts = itertools.chain.from_iterable(map(self.read, range(self.count)))
+        return itertools.chain(self.first, parts, self.last)
+
+
+class Workers(Protocol):
+    """The processes of a build."""
+
+    def map(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
+        """Yields the value of a function for every part, in their order.
+
+        Args:
+          function: of a part; can be pickled, as its values can.
+          parts: its arguments.
+        """
+
+    def keep(self, values: Iterable[Result]) -> Sequence[Result]:
+        """Returns the values in a form that a function for `map` or `PartedRecords` may hold."""
+
+
+class OneProcess(Workers):
+    """This process alone."""
+
+    def map(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
+        """See `Workers`."""
+        return map(function, parts)
+
+    def keep(self, values: Iterable[Any]) -> Sequence[Any]:
+        """See `Workers`."""
+        return list(values)

@@ -1,0 +1,137 @@
+"""The check of one record, and the account of all of a split."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow_datasets as tfds
+
+from data_prep.building.id_set import IdSet
+from data_prep.building.image_check import BadImageError, checked_image
+from data_prep.building.records import BuildReport, LeftOut, Record
+from data_prep.building.split_hash import SplitHash
+from data_prep.errors import UnexpectedFilesError
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """The account of one record.
+
+    Attributes:
+      left_out: why it cannot be used; None for one that can.
+      key: of the record; None for one that was left out before its check.
+      ids: name of a feature -> its ids, which must come once.
+      converted: former format of its image if that was converted.
+      digest: SHA-256 of a record that can be used.
+    """
+
+    left_out: LeftOut | None = None
+    key: int | str | None = None
+    ids: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    converted: str = ""
+    digest: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordCheck:
+    """Checks records one by one; can be pickled.
+
+    Attributes:
+      features: of the builder.
+      unique_ids: features with ids that come once in a split.
+      check_images: whether images are decoded once.
+    """
+
+    features: tfds.features.FeaturesDict
+    unique_ids: Sequence[str]
+    check_images: bool
+
+    def __call__(self, record: Record | LeftOut) -> tuple[Record | None, Entry]:
+        """Returns a record as it is stored, None if it cannot be used, and its account."""
+        if isinstance(record, LeftOut):
+            return None, Entry(record)
+        key, example = record
+        usable, converted, digest = self._usable(key, example)
+        left_out = usable if isinstance(usable, LeftOut) else None
+        ids = {name: example[name] for name in self.unique_ids if name in example}
+        entry = Entry(left_out, key, ids, converted, digest)
+        return (None if isinstance(usable, LeftOut) else (key, usable)), entry
+
+    def _usable(
+        self, key: int | str, example: dict[str, Any]
+    ) -> tuple[dict[str, Any] | LeftOut, str, bytes]:
+        """The example as it is stored, the former format of a converted image, and the hash."""
+        captions, converted = example.get("captions"), ""
+        if captions is not None and not (len(captions) and all(map(str.strip, captions))):
+            return LeftOut(str(key), "empty caption"), "", b""
+        try:
+            if self._has_pixels:
+                image = example["image"]
+                encoded = image if isinstance(image, bytes) else image.read()
+                if self.check_images:
+                    checked = checked_image(encoded)
+                    encoded, converted = checked.encoded, checked.converted
+                example = example | {"image": encoded}
+            return example, converted, self._hash.digest(example)
+        except BadImageError as error:
+            # A fetched image knows its place, which says more than the number of its row.
+            where = getattr(example["image"], "where", str(key))
+            return LeftOut(where, error.reason, error.detail), "", b""
+        except (UnicodeEncodeError, OverflowError) as error:
+            return LeftOut(str(key), "value that cannot be stored", str(error)), "", b""
+
+    @functools.cached_property
+    def _has_pixels(self) -> bool:
+        return isinstance(dict(self.features.items()).get("image"), tfds.features.Image)
+
+    @functools.cached_property
+    def _hash(self) -> SplitHash:
+        return SplitHash(self.features)
+
+
+class SplitAccount:
+    """Adds up the accounts of the records of a split, in their order.
+
+    Args:
+      title: of the dataset.
+      split: name of the split.
+      check: of its records.
+      report: counts them, and lists those left out.
+    """
+
+    def __init__(self, title: str, split: str, check: RecordCheck, report: BuildReport) -> None:
+        self._title, self._split, self._report = title, split, report
+        self._keys = IdSet("key")
+        self._ids = {name: IdSet(name) for name in check.unique_ids}
+        self._hash = SplitHash(check.features)
+        self._kept = 0
+        report.start(split)
+
+    def add(self, entry: Entry) -> None:
+        """Adds the next record.
+
+        Raises:
+          UnexpectedFilesError: its key or one of its ids came before.
+        """
+        if entry.key is not None:
+            where = f"{self._title}, split {self._split}, record {entry.key}"
+            self._keys.add(entry.key, where)
+            for name, ids in entry.ids.items():
+                self._ids[name].add_all(ids, where)
+        if entry.left_out is not None:
+            self._report.leave_out(self._split, entry.left_out)
+            return
+        self._report.keep(self._split, entry.converted)
+        self._hash.add_digest(entry.digest)
+        self._kept += 1
+
+    def hexdigest(self) -> str:
+        """Returns the hash of the split.
+
+        Raises:
+          UnexpectedFilesError: it has no record.
+        """
+        if not self._kept:  # TFDS writes no empty split
+            raise UnexpectedFilesError(f"{self._title} has no usable record in split {self._split}")
+        return self._hash.hexdigest()
