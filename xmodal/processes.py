@@ -12,7 +12,7 @@ import pathlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from absl import logging
@@ -151,6 +151,31 @@ def gather(what: str, own: str) -> list[str]:
     return [_wait(f"gather/{what}/{each}", each, what) for each in range(count())]
 
 
+class Word(NamedTuple):
+    """What a process told last.
+
+    Attributes:
+      text: what it does.
+      host: its name.
+      time: seconds since the epoch, by its clock.
+    """
+
+    text: str
+    host: str
+    time: float
+
+
+def tell(text: str) -> None:
+    """Tells the other processes what this one does; they read it with `told`."""
+    _set(f"word/{index()}", json.dumps(Word(text, socket.gethostname(), time.time())), again=True)
+
+
+def told() -> list[Word | None]:
+    """Returns the last word of every process, in their order; None of one that has told nothing."""
+    words = [_get(f"word/{number}") for number in range(count())]
+    return [None if word is None else Word(*json.loads(word)) for word in words]
+
+
 def first_does(what: str, function: Callable[[], object]) -> None:
     """Runs a function in process 0, while the others wait; every process calls it.
 
@@ -182,8 +207,8 @@ def _announced_failure() -> Iterator[None]:
         raise
 
 
-def _set(key: str, value: str) -> None:
-    distributed.global_state.client.key_value_set(f"{_PREFIX}/{key}", value)
+def _set(key: str, value: str, *, again: bool = False) -> None:
+    distributed.global_state.client.key_value_set(f"{_PREFIX}/{key}", value, allow_overwrite=again)
 
 
 def _get(key: str) -> str | None:

@@ -35,6 +35,7 @@ from xmodal.training.run_records import Records, check_records, load_records, sa
 from xmodal.training.start import describe, starting_state
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
+from xmodal.training.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -153,11 +154,13 @@ def _train(
         contextlib.closing(writer),
         contextlib.closing(reporter),
         stop_signal() as stop_requested,
+        Watchdog(settings.hang_timeout) as watchdog,
     ):
         try:
             for step in range(first_step, settings.total_steps + 1):
                 save = is_due(step, settings.checkpoint.every, settings.total_steps)
                 if (evaluation.is_due(step) or save) and saver.lacks(step):
+                    watchdog.note(f"evaluation and checkpoint of step {step}")
                     with reporter.paused():
                         views = Views(writer, settings.tensorboard, step)
                         metrics = evaluation.run_state(step, state, views)
@@ -173,8 +176,10 @@ def _train(
                     return False
                 if step == settings.total_steps:
                     break
+                watchdog.note(f"batch of step {step}")
                 with reporter.waiting():
                     local = next(batches)
+                watchdog.note(f"step {step}")
                 batch = mesh_lib.global_batch(local, parts.mesh)
                 state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
                 reporter.record(step, scalars, local["image_id"])

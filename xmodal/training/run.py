@@ -63,6 +63,8 @@ class RunConfig:
       log_every: steps between two reports.
       non_finite: whether a loss or gradient that is not finite stops the run ("stop"), or is left
         out with its batch ("skip") and recorded in `skipped.jsonl`; ten in a row stop it.
+      hang_timeout: seconds after which a run of several processes ends when a batch, a step or an
+        evaluation does not; 0 for never.
       train_split: split of `data` that the run learns from.
       freeze: regular expressions matched from the start of a parameter's path.
       l2: see `L2Config`.
@@ -86,6 +88,7 @@ class RunConfig:
     batch_size: int = setting(at_least=2, default=128)
     log_every: int = setting(50, at_least=1)
     non_finite: str = setting("stop", one_of=("stop", "skip"))
+    hang_timeout: float = setting(3600.0, at_least=0)
     train_split: str = "train"
     freeze: tuple[str, ...] = setting((), pattern=True)
     l2: L2Config | None = None

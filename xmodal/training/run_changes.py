@@ -15,7 +15,7 @@ from xmodal.training.schedules import read_schedule
 ABSENT = "absent"
 # No update depends on these. Those of encoders and losses choose between equal implementations.
 _FREE = (
-    r"(name|log_every|non_finite|select|checkpoint|sharding|tensorboard)(\.|$)",
+    r"(name|log_every|non_finite|hang_timeout|select|checkpoint|sharding|tensorboard)(\.|$)",
     r"frozen_features\.folder$",
     r"init_from\.published$",
     r"data\.(data_dir|manual_dir|ratings_dir|prefetch)$",

@@ -1,0 +1,52 @@
+"""Processes that hang end; those that move on do not."""
+
+import pytest
+
+from tests.processes_test import free_port, run_two  # noqa: F401, fixtures
+from xmodal import processes
+from xmodal.training.watchdog import HUNG, Watchdog
+
+HANG = """
+from xmodal.training.watchdog import Watchdog
+
+with Watchdog(2.0) as watchdog:
+    for step in range(3):
+        watchdog.note(f"batch of step {step}")
+        time.sleep(60 if index == 1 and step == 2 else 0.1)
+        watchdog.note(f"step {step}")
+        processes.gather(f"make step {step}", "")
+"""
+MOVE = """
+from xmodal.training.watchdog import Watchdog
+
+with Watchdog(1.0) as watchdog:
+    for step in range(8):
+        watchdog.note(f"step {step}")
+        time.sleep(0.3)
+print("trained", processes.told()[index].text)
+"""
+
+
+def test_all_processes_end_and_name_the_one_that_hangs(run_two):  # noqa: F811
+    codes, said = run_two("{}", HANG)
+    # The coordinator may be gone before the other process has said its sentence.
+    assert HUNG in codes
+    assert 0 not in codes
+    sentence = said[codes.index(HUNG)]
+    assert "did not end within 2 s (config.hang_timeout)" in sentence
+    assert "step 2, for 2 s" in sentence.partition("  process 0 on ")[2].partition("\n")[0]
+    assert "batch of step 2, for 2 s" in sentence.partition("  process 1 on ")[2]
+
+
+def test_processes_that_move_on_are_left_alone(run_two):  # noqa: F811
+    codes, said = run_two("{}", MOVE)
+    assert codes == [0, 0], said
+    assert all("trained step " in each for each in said)
+
+
+@pytest.mark.parametrize(("number", "limit"), [(1, 0.01), (2, 0.0)])
+def test_there_may_be_no_watch(monkeypatch, number, limit):
+    monkeypatch.setattr(processes, "count", lambda: number)
+    with Watchdog(limit) as watchdog:
+        watchdog.note("step 1")
+        assert not watchdog._thread.is_alive()
