@@ -71,6 +71,7 @@ def test_a_config_is_addressed_by_name(wheel, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_config_of_ones_own_stands_beside_the_installed_ones(wheel, tmp_path):
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "mine.py").write_text(

@@ -167,6 +167,7 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
     assert read(tmp_path / "out/metrics.json")["step"] == 2
 
 
+@pytest.mark.slow
 def test_the_mean_of_the_scores_of_two_runs(run_dir, config, tmp_path, capsys):
     """Against the mean of two score matrices, judged by the same boards."""
     other = tmp_path / "other"

@@ -156,6 +156,7 @@ print("Entries", assemble(config).config.model.text.encoder.vocab_size)
 """
 
 
+@pytest.mark.slow
 def test_one_process_reads_the_captions_for_all(run_two, few_shapes, tmp_path):
     learned = shutil.ignore_patterns("*.parquet", "vocabulary-*")
     shutil.copytree(few_shapes, tmp_path / "tfds", ignore=learned)

@@ -49,6 +49,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     assert list(run_dir.glob("**/events*"))
 
 
+@pytest.mark.slow
 def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     config, run_dir = captions_alone(make_config(folder)), str(tmp_path / "run")
     assert loop.train(config, run_dir)

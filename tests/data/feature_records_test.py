@@ -56,6 +56,7 @@ def test_an_interrupted_writer_leaves_nothing(tmp_path):
     assert not os.listdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_writer_is_removed(tmp_path):
     code = f"""
 import os, numpy as np

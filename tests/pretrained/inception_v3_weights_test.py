@@ -23,6 +23,7 @@ def _keras():
     return parity.random_norms(keras, model)
 
 
+@pytest.mark.slow
 def test_training_pass_equals_keras_applications():
     parity.check_training(
         parity.tower("inception_v3"),

@@ -44,6 +44,7 @@ def trained(monkeypatch):
     return called
 
 
+@pytest.mark.slow
 def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
     outcomes = sweep(2)
     assert trained == ["0000", "0001"]
@@ -79,6 +80,7 @@ def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
     assert len(trained) == 3
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_goes_on_in_the_middle_of_a_run(
     sweep, plan, trained, tmp_path, monkeypatch
 ):
@@ -186,6 +188,7 @@ def test_another_sweep_is_refused_before_a_trial(sweep, plan, trained):
     assert trained == ["0000"]
 
 
+@pytest.mark.slow
 def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
     studied = dataclasses.replace(
         plan,

@@ -225,6 +225,7 @@ def test_running_statistics_are_a_part_of_the_features(image_config):
     assert len(folders(image_config)) == 2
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_computes_starts_over(config, tmp_path, monkeypatch):
     features = frozen_features._sorted_text_features
 

@@ -100,7 +100,11 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "last"),
-    [(signal.SIGTERM, 17), (signal.SIGINT, 17), (signal.SIGINT, TOTAL_STEPS - 1)],
+    [
+        (signal.SIGTERM, 17),
+        pytest.param(signal.SIGINT, 17, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, TOTAL_STEPS - 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
     whole, config, tmp_path, change_batches, number, last
@@ -292,6 +296,7 @@ def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
 
 
+@pytest.mark.slow
 def test_a_run_that_may_skip_leaves_a_batch_out(config, tmp_path, monkeypatch):
     from xmodal.losses import LOSSES
 

@@ -136,6 +136,7 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
         preflight.check(config, str(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_fit(config, tmp_path):
     run = str(tmp_path / "run")
     loop.train(config, run)

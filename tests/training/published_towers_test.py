@@ -146,6 +146,7 @@ def test_word_vectors_rank_as_their_reference(make_config, vectors, folders):
     assert f"Evaluated: {TINY}/images/1.0.0 " in report
 
 
+@pytest.mark.slow
 def test_pooling_is_the_configs_or_the_folders(make_config):
     ranks = {}
     for head in (None, {"name": "mean"}, {"name": "first"}):

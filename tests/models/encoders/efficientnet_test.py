@@ -58,6 +58,7 @@ def test_drop_connect_drops_whole_branches_and_keeps_the_mean():
     np.testing.assert_allclose(dropped[kept], branch[kept] / 0.75, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_remat_and_dtype_change_memory_not_parameters(random_variables, monkeypatch, tower):
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[1:2])
     images = _images(4, 16)
