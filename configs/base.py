@@ -14,6 +14,8 @@ def base(name: str) -> ConfigDict:
             # Numbers of steps may also be given in epochs, as text: "30 epochs".
             "total_steps": 10_000,
             "batch_size": 128,
+            # Parts that a batch is embedded in, where it does not fit in memory as a whole.
+            "accumulation_steps": 1,
             "log_every": 50,
             # Or "skip": a batch whose loss is not finite is left out, and recorded.
             "non_finite": "stop",

@@ -93,6 +93,10 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
 # Path -> value of the config, and the message.
 MISTAKES = {
     "batch": ({"batch_size": 12}, "config.batch_size=12 is not a multiple of the 8 devices; use 8"),
+    "parts": (
+        {"accumulation_steps": 4},
+        r"config.accumulation_steps=4 does not split the 2 items .* use one of \[1, 2\]",
+    ),
     "freeze": ({"freeze": ["txt/"]}, "config.freeze pattern 'txt/' matches no parameter"),
     "l2": ({"l2": {"pattern": "kernle", "scale": 1.0}}, "config.l2.pattern='kernle' matches no"),
     "groups": (
@@ -126,6 +130,7 @@ def test_mistakes_by_their_own_message(config, tmp_path, name):
         preflight.check(config, str(tmp_path / "run"))
     if name == "memory":
         assert "--config.sharding=" in str(raised.value)
+        assert "--config.accumulation_steps=2 (now 1) embeds a batch in parts" in str(raised.value)
         assert "--config.batch_size=8 (now 16)" in str(raised.value)
     assert not (tmp_path / "run").exists()
 

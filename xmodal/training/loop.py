@@ -213,6 +213,7 @@ def compile_step(
         seed=parts.settings.seed,
         mesh=parts.mesh,
         l2=parts.settings.l2,
+        accumulation_steps=parts.settings.accumulation_steps,
         skip_non_finite=parts.settings.non_finite == "skip",
     )
     logging.info("Compiling the training step; later starts read it from the cache.")

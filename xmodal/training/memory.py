@@ -68,6 +68,12 @@ def remedies(parts: Parts) -> list[str]:
         is_trained = any(path.startswith(f"{side}/encoder/") for path in flatten(parts.trained))
         if "remat" in known and not encoder.get("remat") and is_trained:
             found.append(f"--config.model.{side}.encoder.remat=True recomputes its blocks.")
+    if steps := _more_parts(settings.accumulation_steps, settings.batch_size // parts.mesh.size):
+        found.append(
+            f"--config.accumulation_steps={steps} (now {settings.accumulation_steps}) embeds a "
+            "batch in parts, with all its negatives; batch normalization takes the statistics of "
+            "a part."
+        )
     if parts.mesh.size > 1 and not any(rule == "fsdp" for _, rule in settings.sharding):
         found.append(
             "--config.sharding=\"[('.*', 'fsdp')]\" splits parameters and optimizer state over the "
@@ -83,3 +89,8 @@ def remedies(parts: Parts) -> list[str]:
     if smaller:
         found.append(f"--config.batch_size={smaller} (now {settings.batch_size}), or more devices.")
     return found or ["a smaller model, or a device with more memory."]
+
+
+def _more_parts(steps: int, items: int) -> int | None:
+    """Returns the next larger number of equal parts of a device's items."""
+    return next((n for n in range(steps + 1, items + 1) if items % n == 0), None)

@@ -129,7 +129,7 @@ def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compile
     Raises:
       UserError: the compiler finds that one does not fit.
     """
-    features = [_feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
+    features = [feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
     programs = {STEP: loop.compile_step(parts, state, features)}
     embedder = make_embedder(parts)
     sizes = [int(options["batch_size"]) for options in parts.settings.evals.values()]
@@ -147,7 +147,7 @@ def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compile
     return programs
 
 
-def _feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
+def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
     """Returns a reader of features that may not be stored yet: of their shapes alone."""
     params, model_state = parts.shapes
     tower = parts.model.towers[side]

@@ -18,7 +18,7 @@ from xmodal.evals import read_options
 from xmodal.evals.results import evaluator_tag
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.tensorboard.views import TensorBoardConfig
-from xmodal.training import frozen_checks, schedules
+from xmodal.training import accumulation, frozen_checks, schedules
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.optimizer import OptimizerConfig, make_optimizer
 from xmodal.training.sections import (
@@ -60,6 +60,8 @@ class RunConfig:
       seed: of parameters, order, augmentation and dropout.
       total_steps: updates of the run.
       batch_size: of all devices together.
+      accumulation_steps: parts that a batch is embedded in, one after the other, where its
+        activations do not fit in memory; losses see the whole batch, see `accumulation`.
       log_every: steps between two reports.
       non_finite: whether a loss or gradient that is not finite stops the run ("stop"), or is left
         out with its batch ("skip") and recorded in `skipped.jsonl`; ten in a row stop it.
@@ -86,6 +88,7 @@ class RunConfig:
     seed: int = setting(0, at_least=0)
     total_steps: int = setting(at_least=1, default=1000)
     batch_size: int = setting(at_least=2, default=128)
+    accumulation_steps: int = setting(1, at_least=1)
     log_every: int = setting(50, at_least=1)
     non_finite: str = setting("stop", one_of=("stop", "skip"))
     hang_timeout: float = setting(3600.0, at_least=0)
@@ -183,7 +186,7 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
     examples = read()
     config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
     settings = read_settings(_in_steps(config, _SOME_STEPS))
-    mesh_lib.check_batch_size(settings.batch_size, mesh)
+    _check_batch_size(settings, mesh)
     if settings.batch_size > examples:
         raise UserError(
             f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
@@ -208,7 +211,7 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
     config = _with_metric(config)
     draft = _in_steps(config, _SOME_STEPS)
     settings = read_settings(draft)
-    mesh_lib.check_batch_size(settings.batch_size, mesh)
+    _check_batch_size(settings, mesh)
     for where, metric in settings.awaited_metrics.items():
         lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
     if config.model.text is not None:
@@ -321,6 +324,11 @@ def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Tas
             )
     trace_losses(tasks, model.similarity)
     return model, tasks
+
+
+def _check_batch_size(settings: RunConfig, mesh: Mesh) -> None:
+    mesh_lib.check_batch_size(settings.batch_size, mesh)
+    accumulation.check(settings.accumulation_steps, settings.batch_size, mesh)
 
 
 def make_model(config: Mapping[str, object], mesh: Mesh) -> DualEncoder:

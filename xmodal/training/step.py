@@ -13,8 +13,8 @@ from jax.sharding import Mesh
 
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, setting
-from xmodal.models import DualEncoder
-from xmodal.training import rngs
+from xmodal.models import DualEncoder, Embedding
+from xmodal.training import accumulation, rngs
 from xmodal.training.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, compute_losses, sides
@@ -59,6 +59,7 @@ def make_step(
     seed: int,
     mesh: Mesh,
     l2: L2Config | None = None,
+    accumulation_steps: int = 1,
     skip_non_finite: bool = False,
 ) -> Step:
     """Returns the pure function that is one update.
@@ -70,6 +71,7 @@ def make_step(
       seed: of dropout, drop-connect and the losses' draws.
       mesh: devices that the batch is split over.
       l2: see `L2Config`.
+      accumulation_steps: parts that the batch is embedded in, see `accumulation`.
       skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
         changes nothing but the clocks.
 
@@ -80,7 +82,11 @@ def make_step(
       although later steps may be dispatched already, unless such a batch is skipped.
     """
 
-    compute_loss = _make_loss(model, tasks, seed=seed, mesh=mesh, l2=l2)
+    embed: Callable[..., tuple[dict[str, Embedding], Tree]]
+    embed = functools.partial(embed_views, train=True)
+    if accumulation_steps > 1:
+        embed = functools.partial(accumulation.embed_in_parts, steps=accumulation_steps, mesh=mesh)
+    compute_loss = _make_loss(model, tasks, embed, seed=seed, mesh=mesh, l2=l2)
 
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array
@@ -112,7 +118,13 @@ def make_step(
 
 
 def _make_loss(
-    model: DualEncoder, tasks: tuple[Task, ...], *, seed: int, mesh: Mesh, l2: L2Config | None
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    embed: Callable[..., tuple[dict[str, Embedding], Tree]],
+    *,
+    seed: int,
+    mesh: Mesh,
+    l2: L2Config | None,
 ) -> Callable[..., tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]]:
     """Returns the sum of the losses as a function of the trained parameters and the rest."""
 
@@ -120,13 +132,12 @@ def _make_loss(
         params: Tree, frozen: Tree, model_state: Tree, batch: Batch, step: jax.Array
     ) -> tuple[jax.Array, tuple[Tree, dict[str, jax.Array]]]:
         everything = merge(params, frozen)
-        views, states = embed_views(
+        views, states = embed(
             model,
             tasks,
             everything,
             model_state,
             batch,
-            train=True,
             frozen=_frozen_parts(params, frozen, model.towers),
             key=rngs.stream_key(seed, "towers", step),
         )

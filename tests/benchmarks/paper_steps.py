@@ -1,0 +1,251 @@
+"""The training steps of the CxC paper's models beside the same ones in torch.
+
+    python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5]
+
+`efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
+layers that the paper trains, two captions per image; `stored`: the same step on stored features of
+BERT, which torch has no counterpart of: its rival computes BERT, too. All in float32, with dropped
+connections, L2, clipping and Adam as the paper has them. torch's models are transformers'
+(channels-last on the image side), eager and by `torch.compile`, which takes a C++ compiler.
+The sides take turns in processes of their own. Prints one line of JSON per figure and rival:
+medians of seconds and of CPU seconds.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks.loss import processor
+from tests.benchmarks.training_steps import Rival
+
+# Batch size, pixels of an image's side or tokens of a caption, and the goal on CPUs.
+FIGURES = {"efficientnet_b4": (8, 380, 1.25), "text": (32, 32, 0.55), "stored": (32, 32, 0.25)}
+CAPTIONS, WORDS, WIDTH, HEADS = 2, 30522, 768, 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A figure, its sizes, and whether torch compiles it."""
+
+    figure: str
+    batch_size: int
+    length: int
+    compiled: bool = False
+
+    def batch(self) -> dict[str, np.ndarray]:
+        """Pixels [B, S, S, 3], or ids and mask [B, C, T]: all captions have their full length."""
+        generator = np.random.default_rng(0)
+        if self.figure == "efficientnet_b4":
+            shape = (self.batch_size, self.length, self.length, 3)
+            return {"image": generator.integers(0, 256, shape, np.uint8)}
+        shape = (self.batch_size, CAPTIONS, self.length)
+        ids = generator.integers(1, WORDS, shape, np.int32)
+        return {"text_ids": ids, "text_mask": np.ones(shape, np.int32)}
+
+
+def step_ours(task: Task) -> Iterator[int]:
+    """Yields once the libraries are there, then the parameters trained, then after each step."""
+    import jax
+    import ml_collections
+
+    from configs import base, cxc_image_text, cxc_text_text
+    from xmodal import mesh as mesh_lib
+    from xmodal.training import loop, preflight, run, schedules
+
+    yield 0
+    if task.figure == "efficientnet_b4":
+        config = cxc_image_text.get_config()
+        config.model.text = config.data.text = None
+        config.model.image.encoder.dtype = "float32"
+        config.data.image.size = task.length
+        config.tasks = {"i2i": base.task("image", "image", "softmax")}
+        config.freeze = ()
+    else:
+        config = cxc_text_text.get_config()
+        config.model.text.encoder.dtype = config.model.text.head.dtype = "float32"
+        config.data.text.max_length = task.length
+        if task.figure == "stored":
+            config.frozen_features.sides = ("text",)
+    config.batch_size, config.init_from.published = task.batch_size, ()
+    resolved = ml_collections.ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
+    mesh = mesh_lib.make_mesh(jax.devices()[:1])
+    parts = run.build(resolved, mesh)
+    state = jax.jit(parts.state_init())()
+    features = [preflight.feature_shapes(parts, side) for side in config.frozen_features.sides]
+    compiled = loop.compile_step(parts, state, features)
+    items = np.arange(task.batch_size, dtype=np.int32)
+    columns = task.batch() | {"image_id": items}
+    if task.figure != "efficientnet_b4":
+        columns["caption_id"] = np.arange(columns["text_ids"].shape[0] * CAPTIONS).reshape(-1, 2)
+    batch = {}
+    for name, spec in loop.abstract_batch(parts, features).items():
+        column = columns.get(name)
+        if column is None:
+            column = np.random.default_rng(1).normal(size=spec.shape)
+        batch[name] = column.astype(spec.dtype)
+    batch = mesh_lib.global_batch(batch, mesh)
+    yield sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    number = 0
+    while True:
+        state, scalars = compiled(state, batch, mesh_lib.put_step(number, mesh))
+        assert math.isfinite(float(scalars["train/loss"])), scalars
+        jax.block_until_ready(state)
+        number += 1
+        yield number
+
+
+def step_torch(task: Task) -> Iterator[int | str]:
+    """See `step_ours`; the reason in place of the parameters where torch cannot compile."""
+    import torch
+
+    yield 0
+    make = make_images if task.figure == "efficientnet_b4" else make_texts
+    modules, penalized, embed = make(torch, task)
+    if task.compiled:
+        embed = torch.compile(embed)
+    trained = [p for module in modules for p in module.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=1e-4)
+    batch = {name: torch.from_numpy(column) for name, column in task.batch().items()}
+    labels = torch.arange(task.batch_size)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        left, right = embed(batch)
+        scores = left @ right.T
+        entropy = torch.nn.functional.cross_entropy
+        loss = (entropy(scores, labels) + entropy(scores.T, labels)) / 2
+        loss = loss + 5e-6 * sum(p.square().sum() for p in penalized)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        assert math.isfinite(loss.item()), loss
+
+    try:
+        step()
+    except Exception as error:
+        if not task.compiled:
+            raise
+        yield f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        yield 0
+        return
+    yield sum(parameter.numel() for parameter in trained)
+    for number in range(10**9):
+        step()
+        yield number
+
+
+def make_images(torch: Any, task: Task) -> tuple[list, list, Callable]:
+    """Modules, the parameters of the penalty, and the function (batch) -> both views [B, D]."""
+    import transformers
+
+    config = transformers.EfficientNetConfig(
+        image_size=task.length, width_coefficient=1.4, depth_coefficient=1.8, hidden_dim=1792,
+        drop_connect_rate=0.2,
+    )  # fmt: skip
+    model = transformers.EfficientNetModel(config).train().to(memory_format=torch.channels_last)
+    mean = 255 * torch.tensor([0.485, 0.456, 0.406])
+    deviation = 255 * torch.tensor([0.229, 0.224, 0.225])
+
+    def embed(batch: dict[str, Any]) -> tuple[Any, Any]:
+        pixels = ((batch["image"] - mean) / deviation).permute(0, 3, 1, 2)
+        vectors = model(pixels).last_hidden_state.mean((2, 3))
+        return vectors, vectors
+
+    return [model], [p for p in model.parameters() if p.ndim == 4], embed
+
+
+def make_texts(torch: Any, task: Task) -> tuple[list, list, Callable]:
+    """As `make_images`; BERT runs without gradients."""
+    import transformers
+
+    config = transformers.BertConfig(vocab_size=WORDS)
+    bert = transformers.BertModel(config, add_pooling_layer=False).eval().requires_grad_(False)
+    functional = torch.nn.functional
+
+    class Block(torch.nn.Module):
+        """`xmodal.models.heads.transformer.MilanBlock`, of all positions."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention_norm = torch.nn.LayerNorm(WIDTH, eps=1e-6)
+            self.mlp_norm = torch.nn.LayerNorm(WIDTH, eps=1e-6)
+            self.query, self.key, self.output = (torch.nn.Linear(WIDTH, WIDTH) for _ in range(3))
+            self.query_scale = torch.nn.Parameter(torch.zeros(WIDTH // HEADS))
+            self.hidden = torch.nn.Linear(WIDTH, 4 * WIDTH)
+            self.back = torch.nn.Linear(4 * WIDTH, WIDTH)
+
+        def forward(self, x: Any, mask: Any) -> Any:
+            def split(y: Any) -> Any:
+                return y.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+            x = self.attention_norm(x)
+            query = split(self.query(x)) * functional.softplus(self.query_scale) / math.log(2)
+            attended = functional.scaled_dot_product_attention(
+                query, split(self.key(x)), split(x), attn_mask=mask[:, None, None]
+            )
+            x = x + self.output(attended.transpose(1, 2).flatten(2))
+            return x + self.back(self.hidden(self.mlp_norm(x)).relu())
+
+    first = torch.nn.Linear(WIDTH, WIDTH)
+    blocks = torch.nn.ModuleList(Block() for _ in range(3))
+
+    def embed(batch: dict[str, Any]) -> tuple[Any, Any]:
+        ids, mask = (batch[name].flatten(0, 1).long() for name in ("text_ids", "text_mask"))
+        with torch.no_grad():
+            tokens = bert(input_ids=ids, attention_mask=mask).last_hidden_state
+        x = first(tokens).relu()
+        for block in blocks:
+            x = block(x, mask > 0)
+        vectors = x[:, 0].unflatten(0, (task.batch_size, CAPTIONS))
+        return vectors[:, 0], vectors[:, 1]
+
+    return [bert, first, blocks], [], embed
+
+
+def measure(figure: str, rounds: int, rivals: dict[str, Rival], ours: Rival) -> None:
+    """Prints a line per rival; all take turns."""
+    for _ in range(rounds):
+        for rival in (ours, *rivals.values()):
+            if not isinstance(rival.parameters, str):
+                rival.step()
+    batch_size, length, goal = FIGURES[figure]
+    for name, rival in rivals.items():
+        line: dict[str, Any] = {"figure": figure, "rival": name}
+        line |= {"batch_size": batch_size, "length": length, "parameters": ours.parameters}
+        if isinstance(rival.parameters, str):
+            print(json.dumps(line | {"skipped": rival.parameters}), flush=True)
+            continue
+        assert rival.parameters == ours.parameters, (rival.parameters, ours.parameters)
+        for each in ("seconds", "cpu_seconds"):
+            one, other = (statistics.median(getattr(side, each)) for side in (ours, rival))
+            line |= {each: round(one, 3), f"rival_{each}": round(other, 3)}
+            line[f"share_of_{each}"] = round(one / other, 2)
+        line |= {"goal": goal, "rounds": rounds, "cores": os.cpu_count()}
+        print(json.dumps(line | {"processor": processor()}), flush=True)
+
+
+def main() -> None:
+    """Measures all figures, or one."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--figure", choices=FIGURES)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    for figure in [args.figure] if args.figure else FIGURES:
+        task = Task(figure, *FIGURES[figure][:2])
+        ours = Rival(step_ours, task)
+        rivals = {"torch": Rival(step_torch, task)}
+        rivals["torch compiled"] = Rival(step_torch, dataclasses.replace(task, compiled=True))
+        measure(figure, args.rounds, rivals, ours)
+        for rival in (ours, *rivals.values()):
+            rival.stop()
+
+
+if __name__ == "__main__":
+    main()

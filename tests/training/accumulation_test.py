@@ -1,0 +1,255 @@
+"""A batch embedded in parts gives the gradient of the whole batch, random numbers included."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_encoder as tiny
+from jax.extend import random as generators
+
+from configs import base, cxc
+from xmodal.config import UserError
+from xmodal.training import accumulation, rngs, run, step
+
+REGIONS = 3
+
+
+def make_config(tasks, similarity, **changes):
+    config = tiny.make_config(tasks=tasks, batch_size=24, **changes)
+    config.model.similarity = similarity
+    # Adam would enlarge the rounding of a gradient that is almost 0.
+    sgd = {"name": "sgd", "options": {"momentum": 0.9}}
+    config.optimizer = cxc.skipping_adam(0.1) | sgd
+    return config
+
+
+def softmax():
+    """Dropout on both sides, a frozen encoder, a learned temperature, and a ring."""
+    tasks = {"i2t": cxc.image_text(0.7), "t2t": cxc.text_text(0.4)}
+    tasks["i2t"]["loss"]["options"] |= {"engine": "ring", "chunk_size": 2}
+    learned = {"name": "cosine", "temperature": 0.2, "learned_temperature": True}
+    config = make_config(tasks, learned, freeze=["image/encoder/"])
+    config.model.image.encoder.update({"hidden": (7,), "dropout": 0.3})
+    config.model.text.encoder.dropout = 0.2
+    return config
+
+
+def hinge():
+    """A loss with parameters that reads the regions behind the head of an image, and their mask."""
+    generation = base.task("image", "caption_1", "caption_generation", negatives="none")
+    generation["loss"]["inputs"] = ["text_ids", "text_mask"]
+    generation["loss"]["module"] = {"vocab_size": tiny.WORDS, "width": 6, "word_width": 5}
+    hardest = base.task("image", "caption_0", "triplet", engine="chunked", chunk_size=5)
+    config = make_config({"i2t": hardest, "generation": generation}, {"name": "cosine"})
+    config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
+    # The layers between the regions normalize over the batch.
+    config.model.image.head = {"name": "graph", "width": 8, "layers": 0}
+    config.model.text.encoder = {"name": "words", "vocab_size": tiny.WORDS, "width": 8}
+    config.model.text.head = {"name": "gpo", "width": 8, "drop": 0.3, "hidden": 3}
+    config.model.image.projection = config.model.text.projection = None
+    return config
+
+
+def gaussian():
+    """Samples of every item and their spreads, and a loss that shares the table of words."""
+    words = base.task("image", "caption_1", "language_model", negatives="none")
+    words["views"] = ["caption_1"]
+    words["loss"] |= {"inputs": ["text_ids", "text_mask"], "reads": ["text/encoder/table"]}
+    words["loss"]["module"] = {"width": 5, "dropout": 0.2}
+    tasks = {
+        "i2t": base.task("image", "caption_0", "soft_contrastive", kl_weight=0.1),
+        "even": base.task("image", "caption_0", "uniformity", negatives="none", max_points=50),
+        "words": words,
+    }
+    config = make_config(tasks, {"name": "match_probability"})
+    config.model.image.encoder.features = (REGIONS, tiny.FEATURES)
+    for side in ("image", "text"):
+        config.model[side].head = {"name": "gaussian", "width": 8, "samples": 2}
+        config.model[side].projection = None
+    config.model.text.encoder = {"name": "words", "vocab_size": tiny.WORDS, "width": 8}
+    return config
+
+
+MODELS = {each.__name__: each for each in (softmax, hinge, gaussian)}
+L2 = step.L2Config("kernel", 1e-3)
+
+
+def make_batch(config, seed=0):
+    batch = tiny.make_batch(seed, config.batch_size)
+    if config.model.image is not None and config.model.image.encoder.features != tiny.FEATURES:
+        rng = np.random.default_rng(seed)
+        shape = (config.batch_size, *config.model.image.encoder.features)
+        batch["image"] = rng.normal(size=shape).astype(np.float16)
+        batch["image_mask"] = np.arange(REGIONS) < rng.integers(1, REGIONS + 1, (len(shape), 1))[0]
+        batch["image_mask"] = np.broadcast_to(batch["image_mask"], shape[:2]).copy()
+    return batch
+
+
+def make_parts(config, devices):
+    parts = tiny.make_parts(config, devices)
+    read = [*parts.batch, "image_mask"]
+    batch = {name: column for name, column in make_batch(config).items() if name in read}
+    shapes = {name: jax.ShapeDtypeStruct(c.shape, c.dtype) for name, c in batch.items()}
+    return dataclasses.replace(parts, batch=shapes)
+
+
+class Training:
+    """A compiled step and its state."""
+
+    def __init__(self, config, devices, steps):
+        self.config, self.parts = config, make_parts(config, devices)
+        self.state, self.number = tiny.start(self.parts), 0
+        self.compiled = tiny.compile_step(self.parts, self.state, l2=L2, accumulation_steps=steps)
+
+    def step(self):
+        """One step more; returns parameters, momentum (at first the gradient) and scalars."""
+        batch = make_batch(self.config, self.number)
+        self.state, scalars = tiny.run_step(
+            self.parts, self.compiled, self.state, batch, self.number
+        )
+        self.number += 1
+        return tiny.copy((self.state.params, self.state.opt_state["moments"], scalars))
+
+    def take_over(self, other):
+        """Goes on from the state of another training."""
+        layout = jax.tree.map(lambda leaf: leaf.sharding, self.state)
+        self.state, self.number = jax.device_put(tiny.copy(other.state), layout), other.number
+
+
+def assert_close(found, expected, tolerance):
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected))
+    assert largest > 0
+
+    def compare(found, expected):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=tolerance * largest)
+
+    jax.tree.map(compare, found, expected)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in MODELS])
+def test_training_is_that_of_the_whole_batch(name):
+    config = MODELS[name]()
+    whole, parts = Training(config, 1, 1), Training(config, 8, 3)
+    for number in range(3):
+        found, expected = parts.step(), whole.step()
+        if number == 0:
+            assert_close(found[1], expected[1], 1e-5)
+        assert_close(found[0], expected[0], 1e-5)
+        assert set(found[2]) == set(expected[2])
+        for scalar, value in expected[2].items():
+            np.testing.assert_allclose(found[2][scalar], value, rtol=1e-4, err_msg=scalar)
+    # On another number of devices, and without parts.
+    whole.take_over(parts)
+    assert int(whole.state.step) == 3
+    assert_close(parts.step()[0], whole.step()[0], 1e-5)
+
+
+def image_config(**changes):
+    """Three layers of features, compared in blocks."""
+    config = tiny.make_image_config(**changes)
+    config.model.image.encoder.hidden = (32,) * 10
+    config.tasks.same.loss.options = {"engine": "chunked", "chunk_size": 64}
+    return config
+
+
+def test_an_odd_number_of_parts_on_one_device():
+    config = image_config(batch_size=15)
+    config.model.image.encoder.update({"hidden": (7,), "dropout": 0.3})
+    whole, parts = (Training(config, 1, steps) for steps in (1, 5))
+    assert_close(parts.step()[0], whole.step()[0], 1e-6)
+
+
+def test_statistics_are_those_of_the_parts():
+    config = image_config(batch_size=24)
+    config.model.image.encoder.hidden = ()
+    config.model.image.projection.batch_norm = True
+    training, steps = Training(config, 8, 3), 3
+    batch, state = make_batch(config), tiny.copy(training.state)
+    training.step()
+
+    stats = state.model_state["image"]
+    for part in range(steps):
+        _, stats = training.parts.model.embed(
+            "image", state.params, {"image": stats}, {"image": batch["image"][part::steps]},
+            train=True, key=jax.random.key(0),
+        )  # fmt: skip
+
+    def compare(found, expected):
+        assert np.all(found != 0)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+    jax.tree.map(compare, tiny.copy(training.state.model_state["image"]), stats)
+
+
+def test_one_part_is_in_memory_at_a_time():
+    config = image_config(batch_size=4096)
+    whole, parts = (
+        Training(config, 1, steps).compiled.memory_analysis().temp_size_in_bytes
+        for steps in (1, 16)
+    )
+    assert parts < whole / 2
+
+
+DRAWS = {
+    "normal": lambda key, rows: jax.random.normal(key, (rows, 3, 2)),
+    "uniform": lambda key, rows: jax.random.uniform(key, (rows, 1, 5)),
+    "bernoulli": lambda key, rows: jax.random.bernoulli(key, 0.4, (rows, 7)),
+    "half": lambda key, rows: jax.random.uniform(key, (rows, 3), jnp.bfloat16),
+    "of one number": lambda key, rows: jax.random.randint(key, (rows,), 0, 1000),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("each", [1, 2])
+def test_draws_for_the_items_of_a_part(name, each):
+    parts, items = 3, 5
+    key = rngs.stream_key(4, "towers", 2)
+
+    def draw(key, items):
+        own = jax.random.split(jax.random.fold_in(key, 9))[1]
+        return DRAWS[name](own, items * each)
+
+    whole = np.array(draw(key, parts * items).astype(jnp.float32)).reshape(parts * items, each, -1)
+    for number in range(parts):
+        part = rngs.key_of_part(key, jnp.uint32(number), parts=parts, items=items)
+        found = np.array(draw(part, items).astype(jnp.float32)).reshape(items, each, -1)
+        np.testing.assert_array_equal(found, whole[number::parts])
+
+
+def test_draws_of_more_numbers_than_32_bits_count():
+    parts, items, width = 2**22, 2, 3001
+    key = jax.random.key(5)
+    part = rngs.key_of_part(key, jnp.uint32(parts - 1), parts=parts, items=items)
+    places = (np.arange(items) * parts + parts - 1)[:, None] * width + np.arange(width)
+    assert places.max() > 2**33
+    halves = (places >> 32).astype(np.uint32), places.astype(np.uint32)
+    one, other = generators.threefry2x32_p.bind(
+        *jax.random.key_data(key), *map(jnp.asarray, halves)
+    )
+    np.testing.assert_array_equal(jax.random.bits(part, (items, width)), one ^ other)
+
+
+def test_draws_that_belong_to_no_item_are_refused():
+    key = rngs.key_of_part(jax.random.key(0), jnp.uint32(0), parts=2, items=4)
+    with pytest.raises(ValueError, match=r"Random numbers \(6, 2\) do not belong to 4 items"):
+        jax.random.normal(key, (6, 2))
+
+
+def test_numbers_of_parts_that_do_not_fit():
+    mesh = tiny.make_parts(tiny.make_image_config()).mesh
+    accumulation.check(3, 48, mesh)
+    with pytest.raises(
+        UserError,
+        match=r"config.accumulation_steps=4 does not split the 6 items per device of "
+        r"config.batch_size=48 into equal parts; use one of \[1, 2, 3, 6\]",
+    ):
+        accumulation.check(4, 48, mesh)
+    config = tiny.make_config(accumulation_steps=3)
+    with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
+        run.assemble_without_data(config, mesh)
+    with jax.default_prng_impl("rbg"):
+        accumulation.check(1, 48, mesh)
+        with pytest.raises(UserError, match="unset JAX_DEFAULT_PRNG_IMPL"):
+            accumulation.check(3, 48, mesh)

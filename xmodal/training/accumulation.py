@@ -1,0 +1,111 @@
+"""A batch whose sides are embedded in parts, so that the activations of one part are in memory.
+
+In-batch losses compare all items of a batch, so their gradients cannot be summed over smaller
+batches as those of other losses. Here the embeddings of all parts are computed first, without
+activations; the losses take all of them; the backward pass then embeds one part after the other
+again and adds up the gradients of the parameters. The result is the gradient of the whole batch
+(Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup",
+arXiv:2101.06983; open_clip's `--accum-freq`).
+"""
+
+import functools
+from collections.abc import Collection, Mapping
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.models import DualEncoder, Embedding
+from xmodal.training import rngs
+from xmodal.training.tasks import Task
+from xmodal.training.tree import Tree
+from xmodal.training.views import COLUMNS, embed_views
+
+
+def check(steps: int, batch_size: int, mesh: Mesh) -> None:
+    """Refuses parts that the devices cannot share equally, and draws that parts cannot repeat.
+
+    Args:
+      steps: parts of a batch.
+      batch_size: items of all devices together.
+      mesh: devices that the batch is split over.
+
+    Raises:
+      UserError: names the numbers that work, or the generator.
+    """
+    if batch_size % (steps * mesh.size):
+        per_device = batch_size // mesh.size
+        known = [n for n in range(1, per_device + 1) if per_device % n == 0]
+        raise UserError(
+            f"config.accumulation_steps={steps} does not split the {per_device} items per device "
+            f"of config.batch_size={batch_size} into equal parts; use one of {known}."
+        )
+    if steps > 1 and not rngs.draws_by_row():
+        raise UserError(
+            f"config.accumulation_steps={steps} draws for every item what the whole batch would, "
+            "which only JAX's default generator can; unset JAX_DEFAULT_PRNG_IMPL and "
+            "JAX_THREEFRY_PARTITIONABLE."
+        )
+
+
+def embed_in_parts(
+    model: DualEncoder,
+    tasks: tuple[Task, ...],
+    params: Tree,
+    model_state: Tree,
+    batch: Mapping[str, jax.Array],
+    *,
+    steps: int,
+    mesh: Mesh,
+    frozen: Mapping[str, Collection[str]],
+    key: jax.Array,
+) -> tuple[dict[str, Embedding], Tree]:
+    """Returns what `embed_views` does in training, with the activations of one part in memory.
+
+    Part j has the items j, j + steps, j + 2 steps, ...: every device splits its own items, and the
+    parts are the same on any number of devices. Random numbers are those of the whole batch.
+    Batch normalization takes the statistics of a part, and the running ones are updated after
+    each part of the first pass.
+
+    Args:
+      model: see `embed_views`.
+      tasks: see `embed_views`.
+      params: see `embed_views`.
+      model_state: see `embed_views`.
+      batch: see `embed_views`.
+      steps: number of parts.
+      mesh: devices that the batch is split over.
+      frozen: see `embed_views`.
+      key: see `embed_views`.
+    """
+    read = {name for side in model.towers for name in COLUMNS[side]}
+    inputs = {name: column for name, column in batch.items() if name in read}
+    items = len(next(iter(inputs.values()))) // steps
+    sharding = NamedSharding(mesh, PartitionSpec(None, mesh_lib.BATCH_AXIS))
+
+    def split(column: jax.Array) -> jax.Array:
+        parts = column.reshape(items, steps, *column.shape[1:]).swapaxes(0, 1)
+        return jax.lax.with_sharding_constraint(parts, sharding)
+
+    def join(parts: jax.Array) -> jax.Array:
+        whole = parts.swapaxes(0, 1).reshape(items * steps, *parts.shape[2:])
+        return jax.lax.with_sharding_constraint(whole, mesh_lib.batch_sharded(mesh))
+
+    # A loop keeps the inputs of a function that is checkpointed, and computes it again.
+    @functools.partial(jax.checkpoint, prevent_cse=False)
+    def embed(
+        states: Tree, part: tuple[jax.Array, dict[str, jax.Array]]
+    ) -> tuple[Tree, dict[str, Embedding]]:
+        number, columns = part
+        views, states = embed_views(
+            model, tasks, params, states, columns, train=True, frozen=frozen,
+            key=rngs.key_of_part(key, number, parts=steps, items=items),
+        )  # fmt: skip
+        return jax.lax.stop_gradient(states), views
+
+    numbers = jnp.arange(steps, dtype=jnp.uint32)
+    states = {side: model_state[side] for side in model.towers}
+    states, views = jax.lax.scan(embed, states, (numbers, jax.tree.map(split, inputs)))
+    return jax.tree.map(join, views), states
