@@ -6,7 +6,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xmodal import mesh as mesh_lib
-from xmodal.training.collectives import Collectives, count_collectives
+from xmodal.training.collectives import Collectives, count_collectives, loop_lengths
 
 
 def test_of_compiled_functions():
@@ -14,9 +14,11 @@ def test_of_compiled_functions():
     rows = mesh_lib.batch_sharded(mesh)
     x = jax.ShapeDtypeStruct((16, 6), np.float32, sharding=rows)
 
+    def compile_text(function, out):
+        return jax.jit(function, out_shardings=out).lower(x).compile().as_text()
+
     def compiled(function, out):
-        text = jax.jit(function, out_shardings=out).lower(x).compile().as_text()
-        return count_collectives(text)
+        return count_collectives(compile_text(function, out))
 
     assert compiled(lambda x: x * 2, rows) == {}
     copy = mesh_lib.replicated(mesh)
@@ -32,7 +34,9 @@ def test_of_compiled_functions():
     ring = jax.shard_map(
         rotate, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec("data")
     )
-    found = compiled(ring, NamedSharding(mesh, PartitionSpec("data")))
+    text = compile_text(ring, NamedSharding(mesh, PartitionSpec("data")))
+    assert loop_lengths(text) == (5,)
+    found = count_collectives(text)
     # Five times the two rows of a device.
     assert found == {"collective-permute": Collectives(5, 5 * 2 * 6 * 4)}
 

@@ -1,4 +1,4 @@
-"""Collectives of a compiled program: which ones, how often, and how many bytes."""
+"""Collectives of a compiled program: which ones, how often, how many bytes; and its loops."""
 
 import dataclasses
 import functools
@@ -73,6 +73,15 @@ def count_collectives(program: str) -> dict[str, Collectives]:
             totals[kind][0] += times
             totals[kind][1] += times * size
     return {kind: Collectives(*totals[kind]) for kind in sorted(totals)}
+
+
+def loop_lengths(program: str) -> tuple[int, ...]:
+    """Returns how often each loop of a program runs, the longest first, where that is known.
+
+    Args:
+      program: see `count_collectives`.
+    """
+    return tuple(sorted(map(int, _TRIPS.findall(program)), reverse=True))
 
 
 def _result_bytes(shape: str, with_operands: bool) -> int:

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 
 from xmodal.training.accelerators import Accelerator
-from xmodal.training.collectives import Collectives, count_collectives
+from xmodal.training.collectives import Collectives, count_collectives, loop_lengths
 
 _GIB = 2**30
 
@@ -14,13 +14,16 @@ _GIB = 2**30
 class Cost:
     """One call of a compiled function, on one device.
 
+    XLA counts the body of a loop once, however often it runs, in FLOPs, traffic and time.
+
     Attributes:
       argument_bytes: of state, parameters and batch.
       temporary_bytes: of intermediate values.
       output_bytes: of results that do not reuse the memory of arguments.
       flops: 0 where the compiler does not count them.
       moved_bytes: read and written by all operations; 0 where the compiler does not count them.
-      collectives: by kind.
+      collectives: by kind, those in a loop as often as it runs.
+      loops: how often each loop runs, where the compiler knows.
       compiler_seconds: the compiler's own estimate of the time; None where it has none.
     """
 
@@ -30,6 +33,7 @@ class Cost:
     flops: float
     moved_bytes: float
     collectives: dict[str, Collectives]
+    loops: tuple[int, ...]
     compiler_seconds: float | None
 
     @property
@@ -48,6 +52,7 @@ class Cost:
 def measure(compiled: jax.stages.Compiled) -> Cost:
     """Returns the cost of one call."""
     memory, counted = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    program = compiled.as_text() or ""
     seconds = counted.get("optimal_seconds", 0.0)
     return Cost(
         argument_bytes=getattr(memory, "argument_size_in_bytes", 0),
@@ -58,14 +63,15 @@ def measure(compiled: jax.stages.Compiled) -> Cost:
         ),
         flops=float(counted.get("flops", 0.0)),
         moved_bytes=float(counted.get("bytes accessed", 0.0)),
-        collectives=count_collectives(compiled.as_text() or ""),
+        collectives=count_collectives(program),
+        loops=loop_lengths(program),
         # Compilers for CPUs and GPUs give none, or a negative number.
         compiler_seconds=float(seconds) if seconds > 0 else None,
     )
 
 
 def count_flops(compiled: jax.stages.Compiled) -> float:
-    """Returns the FLOPs of one step on one device; 0 where the compiler does not count them."""
+    """Returns the FLOPs of one step on one device, see `Cost`; 0 where they are not counted."""
     return float((compiled.cost_analysis() or {}).get("flops", 0.0))
 
 

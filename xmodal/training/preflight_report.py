@@ -1,6 +1,7 @@
 """Figures of compiled programs: a table for people, and the same for JSON."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ def format_costs(
     rows.append(["bytes moved", *(_scaled(c.moved_bytes, "B") for c in costs.values())])
     for kind in sorted({kind for c in costs.values() for kind in c.collectives}):
         rows.append([kind, *(_collectives(c, kind) for c in costs.values())])
+    if any(c.loops for c in costs.values()):
+        rows.append(["loops, counted once", *(_loops(c) for c in costs.values())])
     rows.append(["estimated time", *(_time(c, accelerator) for c in costs.values())])
     rows.append(["share of peak", *(_share(c, accelerator) for c in costs.values())])
     return "\n".join(
@@ -82,7 +85,15 @@ def _time(cost: Cost, accelerator: Accelerator | None) -> str:
     seconds = cost.estimate_seconds(accelerator)
     if seconds is None:
         return "unknown"
-    return f"{seconds:.3g} s" if cost.compiler_seconds else f"at least {seconds:.3g} s"
+    is_whole = cost.compiler_seconds and not cost.loops
+    return f"{seconds:.3g} s" if is_whole else f"at least {seconds:.3g} s"
+
+
+def _loops(cost: Cost) -> str:
+    """Returns "2 x 12, 4" for two loops of 12 runs and one of 4."""
+    counts = Counter(cost.loops)
+    words = [f"{n} x {runs}" if n > 1 else str(runs) for runs, n in counts.items()]
+    return ", ".join(words) or "-"
 
 
 def _share(cost: Cost, accelerator: Accelerator | None) -> str:
