@@ -249,7 +249,8 @@ def test_numbers_of_parts_that_do_not_fit():
     config = tiny.make_config(accumulation_steps=3)
     with pytest.raises(UserError, match="accumulation_steps=3 does not split the 2 items"):
         run.assemble_without_data(config, mesh)
-    with jax.default_prng_impl("rbg"):
-        accumulation.check(1, 48, mesh)
-        with pytest.raises(UserError, match="unset JAX_DEFAULT_PRNG_IMPL"):
-            accumulation.check(3, 48, mesh)
+    for setting in (jax.default_prng_impl("rbg"), jax.threefry_partitionable(False)):
+        with setting:
+            accumulation.check(1, 48, mesh)
+            with pytest.raises(UserError, match="unset JAX_DEFAULT_PRNG_IMPL"):
+                accumulation.check(3, 48, mesh)

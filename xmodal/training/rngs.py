@@ -25,9 +25,12 @@ def stream_key(seed: int, stream: str, step: jax.Array | int = 0) -> jax.Array:
 
 
 def draws_by_row() -> bool:
-    """Returns whether keys draw each number from its place in the array, see `key_of_part`."""
-    config = jax.config
-    return config.jax_default_prng_impl == _GENERATOR and config.jax_threefry_partitionable
+    """Returns whether keys draw each number from its place in the array, as `key_of_part` does."""
+    key = jax.random.key(0)
+    if key.dtype != jax.random.key(0, impl=_GENERATOR).dtype:
+        return False
+    part = key_of_part(key, jnp.uint32(1), parts=2, items=2)
+    return bool(jnp.all(jax.random.bits(part, (2,)) == jax.random.bits(key, (4,))[1::2]))
 
 
 def key_of_part(key: jax.Array, number: jax.Array, *, parts: int, items: int) -> jax.Array:
@@ -61,7 +64,7 @@ def _generator_of_part(parts: int, items: int) -> Hashable:
     def split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return of_same_part(whole.split(key[:2], shape), key)
 
-    def fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+    def fold_in(key: jax.Array, data: int) -> jax.Array:
         return of_same_part(whole.fold_in(key[:2], data), key)
 
     def random_bits(key: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
