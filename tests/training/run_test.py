@@ -58,7 +58,7 @@ def change(config, where, value):
     ("where", "value", "message"),
     [
         # Root.
-        ("seeds", 1, r"\['seeds'\] in config; known: .* Did you mean 'seed'"),
+        ("seeds", 1, r"\['seeds'\] in config; Did you mean 'seed'\? Known: "),
         ("seed", -1, "config.seed is -1; it has to be at least 0"),
         ("seed", "one", "config.seed is 'one'; it has to be a whole number"),
         ("total_steps", 0, "config.total_steps is 0; it has to be at least 1"),
