@@ -46,6 +46,7 @@ setuptools.setup(
         "jax>=0.10.2,<0.12",
         "jinja2>=3.1,<4",
         "lazy_loader>=0.4,<1",
+        "markdown>=3.5,<4",
         "matplotlib>=3.8,<4",
         "ml_collections>=1.1,<2",
         "numba>=0.65,<1",

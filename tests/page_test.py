@@ -11,7 +11,7 @@ import PIL.Image
 import pytest
 
 from tests.browser import SIZES, check_accessibility, check_layout, open_page
-from xmodal.page import Group, Item, Page, Row, Section, to_data_uri
+from xmodal.page import Group, Item, Page, Row, Section, from_markdown, to_data_uri
 
 EVIL = """<script>alert(1)</script> & "quotes" 'too'"""
 
@@ -90,6 +90,49 @@ def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
             "#g1-1 ol:first-of-type > li", "x => x.map(e => e.offsetTop)"
         )
         assert tops.count(tops[0]) == 2 if size == "phone" else tops.count(tops[0]) > 4
+
+
+MARKDOWN = f"""# Results of <b>
+
+{EVIL} `<i>`
+
+| model {EVIL} | {" | ".join(f"column {n}" for n in range(30))} |
+| --- | {" | ".join(["---:"] * 30)} |
+| mine | {" | ".join(map(str, range(30)))} |
+
+- a line
+- [examples](examples.html)
+
+```
+<code> & more
+```
+"""
+
+
+def test_markdown_shows_html_as_text():
+    text = from_markdown(MARKDOWN).to_html()
+    assert "<h1>Results of &lt;b&gt;</h1>" in text
+    assert EVIL not in text
+    assert "<script" not in text
+    assert html.unescape(text).count("<script>alert(1)</script>") == 2
+    assert "<code>&lt;i&gt;</code>" in text
+    assert "&lt;code&gt; &amp; more" in text
+    assert text.count("<table>") == text.count("</table></div>") == 1
+    assert '<td style="text-align: right;">29</td>' in text
+    assert text.count("<li>a line</li>") == 1
+    assert '<a href="examples.html">examples</a>' in text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_table_scrolls(scheme, chromium, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(from_markdown(MARKDOWN).to_html(), encoding="utf-8")
+    with open_page(chromium, path, size="phone", scheme=scheme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(
+            "(e => e.scrollWidth > 2 * e.clientWidth)(document.querySelector('.table'))"
+        )
+        check_accessibility(page)
 
 
 def test_works_by_keyboard(chromium, tmp_path):

@@ -10,14 +10,15 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
     python -m xmodal.eval_main --embeddings=FILE.npz --config=configs/sts.py --similarity=cosine \
         --config.data.manual_dir=DIR --output=OUT
 
-Prints the tables and writes to --output: `metrics.json`, `report.md`, `boards.json`, `ranks.npz`
-and TensorBoard scalars. `--compare=OUT1` adds `comparison.md` and `comparison.json`, `--examples=N`
-with a config or a run `examples.html`, a page of queries that are worth a look.
+Prints the tables and writes to --output: `metrics.json`, `report.md`, the same as a page in
+`report.html`, `boards.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
+`comparison.md` and `comparison.json`, `--examples=N` with a config or a run `examples.html`, a page
+of queries that are worth a look.
 
 A run, published towers, and embeddings with a config are evaluated by every evaluator of
-`config.evals`. Each has a folder of
-its own in --output; `metrics.json` holds the numbers of all, EVALUATOR/BOARD/DIRECTION/METRIC, of a
-run those of the checkpoint evaluated last, and `steps/STEP.json` those of every one.
+`config.evals`. Each has a folder of its own in --output; `metrics.json` holds the numbers of all,
+EVALUATOR/BOARD/DIRECTION/METRIC, of a run those of the checkpoint evaluated last, and
+`steps/STEP.json` those of every one.
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
@@ -142,7 +143,7 @@ def evaluate_run() -> None:
     from xmodal.training import checkpoints, folder_lock, run
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.following import follow, wait_for_run
-    from xmodal.training.results import Judged
+    from xmodal.training.results import Judged, print_pages
 
     folder = RUN.value
     if FOLLOW.value:
@@ -165,7 +166,7 @@ def evaluate_run() -> None:
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
     with lock:
-        evaluation.judge_checkpoints(
+        evaluations = evaluation.judge_checkpoints(
             folder,
             steps,
             _output(),
@@ -175,6 +176,7 @@ def evaluate_run() -> None:
             examples=EXAMPLES.value,
             follows=FOLLOW.value,
         )
+    print_pages(evaluations, _output())
 
 
 def add_annotations(config: ConfigDict, folder: str) -> None:
@@ -199,7 +201,7 @@ def evaluate_ensemble() -> None:
     """Evaluates the mean of the scores of several runs."""
     from xmodal.training import checkpoints
     from xmodal.training.ensemble import judge_ensemble
-    from xmodal.training.results import Judged
+    from xmodal.training.results import Judged, print_pages
 
     for flag in (FOLLOW, SAVE_EMBEDDINGS):
         if flag.value:
@@ -212,7 +214,7 @@ def evaluate_ensemble() -> None:
     if ANNOTATIONS.value:
         for config in configs:
             add_annotations(config, ANNOTATIONS.value)
-    judge_ensemble(
+    evaluations = judge_ensemble(
         folders,
         configs,
         OUTPUT.value,
@@ -222,6 +224,7 @@ def evaluate_ensemble() -> None:
         compare=COMPARE.value,
         examples=EXAMPLES.value,
     )
+    print_pages(evaluations, OUTPUT.value)
 
 
 def evaluate_config(config: ConfigDict) -> None:
@@ -229,7 +232,7 @@ def evaluate_config(config: ConfigDict) -> None:
     from xmodal.tensorboard.views import Views
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.published_towers import build_untrained, describe, load_weights
-    from xmodal.training.results import Judged, event_writer, write_all, write_model
+    from xmodal.training.results import Judged, event_writer, print_pages, write_all, write_model
 
     model = Judged.of_config(config)
     _check_output(model)
@@ -237,7 +240,7 @@ def evaluate_config(config: ConfigDict) -> None:
     params, model_state = load_weights(parts)
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
     others = evaluation.load_others(COMPARE.value, SPLIT.value)
-    with event_writer(OUTPUT.value) as writer:
+    with event_writer(OUTPUT.value, config.to_dict()) as writer:
         views = Views(writer, evaluation.tensorboard, 0)
         evaluations = evaluation.judge(
             params,
@@ -252,13 +255,14 @@ def evaluate_config(config: ConfigDict) -> None:
         )
         write_model(OUTPUT.value, model)
         write_all(evaluations, OUTPUT.value, others=others, views=views)
+    print_pages(evaluations, OUTPUT.value)
 
 
 def evaluate_embeddings(config: ConfigDict) -> None:
     """Evaluates a file of embeddings on the datasets of `config.evals`."""
     from xmodal.tensorboard.views import Views, read_config
     from xmodal.training.file_evaluation import judge_embeddings
-    from xmodal.training.results import Judged, event_writer, write_all, write_model
+    from xmodal.training.results import Judged, event_writer, print_pages, write_all, write_model
 
     model = Judged.of_file(EMBEDDINGS.value, SIMILARITY.value)
     _check_output(model)
@@ -277,6 +281,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
         )
         write_model(OUTPUT.value, model)
         write_all(evaluations, OUTPUT.value, others=others, views=views)
+    print_pages(evaluations, OUTPUT.value)
 
 
 def evaluate_files(kind: str) -> None:
@@ -284,7 +289,13 @@ def evaluate_files(kind: str) -> None:
     from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
     from xmodal.evals.reports.store import load_ranks
-    from xmodal.training.results import Judged, event_writer, write_model, write_results
+    from xmodal.training.results import (
+        Judged,
+        event_writer,
+        print_pages,
+        write_model,
+        write_results,
+    )
 
     model = Judged.of_file(flags.FLAGS[kind].value, SIMILARITY.value)
     _check_output(model)
@@ -307,6 +318,7 @@ def evaluate_files(kind: str) -> None:
     write_model(OUTPUT.value, model)
     with event_writer(OUTPUT.value) as writer:
         write_results(evaluation, OUTPUT.value, other=other, writer=writer)
+    print_pages([evaluation], OUTPUT.value)
 
 
 def _check_output(model: "Judged") -> None:

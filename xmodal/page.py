@@ -87,11 +87,13 @@ class Page:
       title: of the page.
       groups: of sections; groups without a title stand for themselves alone.
       notes: paragraphs under the title.
+      body: HTML in front of the groups, shown as it is; see `from_markdown`.
     """
 
     title: str
-    groups: Sequence[Group]
+    groups: Sequence[Group] = ()
     notes: Sequence[str] = ()
+    body: str = ""
 
     def to_html(self) -> str:
         """Returns the page in HTML, with its pictures in it."""
@@ -103,6 +105,22 @@ class Page:
         framed = self.to_html().replace("<head>", '<head><base href="about:srcdoc">', 1)
         title, text = html.escape(self.title), html.escape(framed)
         return f'<iframe title="{title}" srcdoc="{text}" width="100%" height="720"></iframe>'
+
+
+def from_markdown(text: str) -> Page:
+    """Returns a page of a text whose first line is its title, such as a report.
+
+    HTML in the text is shown, not obeyed; wide tables scroll.
+    """
+    import markdown
+
+    head, _, rest = text.partition("\n")
+    converter = markdown.Markdown(extensions=["tables", "fenced_code"])
+    converter.preprocessors.deregister("html_block")
+    converter.inlinePatterns.deregister("html")
+    table = '<div class="table" tabindex="0" role="region" aria-label="Table"><table>'
+    body = converter.convert(rest).replace("<table>", table)
+    return Page(head.removeprefix("# "), body=body.replace("</table>", "</table></div>"))
 
 
 def to_data_uri(picture: Picture) -> str:

@@ -29,6 +29,7 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
         "metrics.json",
         "model.json",
         "ranks.npz",
+        "report.html",
         "report.md",
     ]
     metrics = metrics_of(out)
@@ -127,6 +128,7 @@ def test_a_machine_without_tensorflow_lacks_only_tensorboard(evaluate, model, mo
         "metrics.json",
         "model.json",
         "ranks.npz",
+        "report.html",
         "report.md",
     ]
     assert "Nothing is written for TensorBoard" in caplog.text

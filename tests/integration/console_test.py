@@ -38,7 +38,7 @@ def test_the_console_of_a_run_and_of_a_second_start(tiny_config, start, tmp_path
     assert len(messages) <= 3 * 3 + 6, head
     assert "Traceback" not in output
     end = tail.strip().splitlines()[-7:]
-    assert f"Report:  {run}/test/shapes/report.md" in end
+    assert f"Report:  {run}/test/shapes/report.html" in end
     assert end[-2:] == [
         f"  tensorboard --logdir {run}",
         f"  python -m xmodal.eval_main --run={run}",

@@ -25,7 +25,7 @@ def test_pictures_are_drawn_as_large_as_a_cell_allows():
     items = [Item(picture=encoded((10, 10))), Item(picture=encoded((400, 200)))]
     picture = draw_section(Section("two", [Row(items)]))
     assert picture.dtype == np.uint8
-    assert count(picture, RED) == 148 * 148 + 148 * 74
+    assert count(picture, RED) == 160 * 160 + 160 * 80
 
 
 def test_only_marked_items_have_a_frame():
@@ -34,7 +34,7 @@ def test_only_marked_items_have_a_frame():
     assert count(draw_section(section), GREEN) == 0
     marked = Item("a dog", notes=("rank 1", "0.5000"), mark="shapes")
     framed = Section(section.title, [Row([plain, marked], "Found first")], section.query)
-    assert count(draw_section(framed), GREEN) > 2 * 168
+    assert count(draw_section(framed), GREEN) > 2 * 176
 
 
 def test_long_texts_of_any_script_stay_in_their_cell():

@@ -19,10 +19,12 @@ from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.store import RANKS, StoredResults, load_ranks, pack_ranks
 from xmodal.evals.reports.summary import count_queries, summarize
 from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
-from xmodal.page import Page
+from xmodal.page import Page, from_markdown
 
 _DIGITS = 16  # of a hash in the report; all of it is in boards.json
-EXAMPLES = "examples.html"  # in the folder of an evaluation
+# In the folder of an evaluation.
+EXAMPLES = "examples.html"
+REPORT = "report.html"
 _COMPARISON = ("comparison.json", "comparison.md")
 _NOTE_ON_CORRELATIONS = (
     "A correlation and its ± are mean and deviation of the protocol's samples, half of the rated "
@@ -127,7 +129,8 @@ class Evaluation:
 
         A page of examples is written to `examples.html`, a comparison with the model `other` to
         `comparison.json` and `comparison.md`; without them, those of an earlier evaluation are
-        removed. Everything is computed before the first file is written, see `files.write_files`.
+        removed. `report.html` is the report as a page, with the comparison. Everything is computed
+        before the first file is written, see `files.write_files`.
 
         Raises:
           UserError: the folder cannot be written.
@@ -139,14 +142,15 @@ class Evaluation:
             ),
             "report.md": self.report(),
         }
-        if comparison is not None:
-            texts = (
-                format_json(flatten(comparison)),
-                format_comparison(comparison, name=self.name, other=other),
-            )
-            contents |= zip(_COMPARISON, texts, strict=True)
+        page = self.report()
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
+            page += f"\n[Queries that are worth a look]({EXAMPLES})\n"
+        if comparison is not None:
+            text = format_comparison(comparison, name=self.name, other=other)
+            contents |= zip(_COMPARISON, (format_json(flatten(comparison)), text), strict=True)
+            page += f"\n{text}"
+        contents[REPORT] = from_markdown(page).to_html()
         contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))

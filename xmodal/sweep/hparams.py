@@ -9,7 +9,7 @@ from absl import logging
 from xmodal.evals.reports.summary import select_curves
 from xmodal.sweep.record import Outcome
 from xmodal.sweep.results import format_value
-from xmodal.tensorboard.writer import make_writer
+from xmodal.tensorboard.writer import make_writer, write_settings
 
 
 def write_hparams(folder: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
@@ -33,5 +33,5 @@ def write_hparams(folder: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
             for path, value in each.trial.values.items()
         }
         with contextlib.closing(writer):
-            writer.write_hparams(values)
+            write_settings(writer, values)
             writer.write_scalars(0, {"score": each.score, **select_curves(each.metrics)})

@@ -13,36 +13,40 @@ import PIL.ImageFont
 
 from xmodal.page import Item, Row, Section
 
-# Pixels. An item is a cell of a row; the query stands left of all rows.
-_CELL, _PICTURE, _GAP, _LINE = 168, 148, 8, 16
-_LETTERS, _LINES = 23, 4  # of a text in a cell
-_INK, _PALE, _PAPER, _MARK = (20, 20, 20), (105, 105, 105), (255, 255, 255), (10, 125, 50)
+# Pixels. TensorBoard shows pictures about 350 wide, so few columns keep their text legible.
+_COLUMNS = 3
+_CELL, _PICTURE, _GAP, _LINE, _FONT = 176, 160, 8, 19, 15
+_LETTERS, _LINES = 19, 4  # of a text in a cell
+_INK, _PALE, _PAPER, _MARK = (20, 20, 20), (90, 90, 90), (255, 255, 255), (10, 125, 50)
 
 
 def draw_section(section: Section) -> np.ndarray:
     """Returns a picture of a section, uint8 [H, W, 3]; marked items have a green frame."""
-    columns = 1 + max((len(row.items) for row in section.rows), default=0)
-    heights = [_LINE + _height(row.items) for row in section.rows]
-    query = [] if section.query is None else [section.query]
-    body = max(sum(heights) + _GAP * len(heights), _height(query))
-    size = (columns * (_CELL + _GAP) + _GAP, _LINE + 3 * _GAP + body)
+    query = [] if section.query is None else [Row([section.query])]
+    lines = [*_lines(Row([], section.title)), *(line for row in query for line in _lines(row))]
+    lines += [line for row in section.rows for line in _lines(row)]
+    size = (_COLUMNS * (_CELL + _GAP) + _GAP, _GAP + sum(map(_line_height, lines)))
     image = PIL.Image.new("RGB", size, _PAPER)
-    pen = PIL.ImageDraw.Draw(image)
-    pen.text((_GAP, _GAP), section.title, _INK, _font(bold=True))
-    top = _LINE + 2 * _GAP
-    for item in query:
-        _draw_item(image, pen, item, _GAP, top)
-    for row, height in zip(section.rows, heights, strict=True):
-        _draw_row(image, pen, row, top)
-        top += height + _GAP
+    pen, top = PIL.ImageDraw.Draw(image), _GAP
+    for number, line in enumerate(lines):
+        if isinstance(line, str):
+            pen.text((_GAP, top), line, _PALE if number else _INK, _font(bold=not number))
+        else:
+            for column, item in enumerate(line):
+                _draw_item(image, pen, item, _GAP + column * (_CELL + _GAP), top)
+        top += _line_height(line)
     return np.asarray(image)
 
 
-def _draw_row(image: PIL.Image.Image, pen: PIL.ImageDraw.ImageDraw, row: Row, top: int) -> None:
-    left = _CELL + 2 * _GAP
-    pen.text((left, top), row.title, _PALE, _font())
-    for column, item in enumerate(row.items):
-        _draw_item(image, pen, item, left + column * (_CELL + _GAP), top + _LINE)
+def _lines(row: Row) -> list[str | Sequence[Item]]:
+    """The title of a row, if it has one, and its items, a few at a time."""
+    starts = range(0, len(row.items), _COLUMNS)
+    items = [row.items[start : start + _COLUMNS] for start in starts]
+    return [row.title, *items] if row.title else [*items]
+
+
+def _line_height(line: str | Sequence[Item]) -> int:
+    return _LINE if isinstance(line, str) else _height(line) + _GAP
 
 
 def _draw_item(
@@ -56,8 +60,8 @@ def _draw_item(
     for line in _wrap(item.text):
         pen.text((left + _GAP, down), line, _INK, _font())
         down += _LINE
-    for color, notes in ((_PALE, item.notes), (_MARK, [item.mark])):
-        for line in _wrap(*notes):
+    for color, notes in ((_PALE, _notes(item)), (_MARK, item.mark)):
+        for line in _wrap(notes):
             pen.text((left + _GAP, down), line, color, _font())
             down += _LINE
     if item.mark:
@@ -70,20 +74,19 @@ def _height(items: Sequence[Item]) -> int:
         (
             2 * _GAP
             + (0 if item.picture is None else _PICTURE)
-            + _LINE * len([*_wrap(item.text), *_wrap(*item.notes), *_wrap(item.mark)])
+            + _LINE * sum(len(_wrap(text)) for text in (item.text, _notes(item), item.mark))
             for item in items
         ),
         default=0,
     )
 
 
-def _wrap(*texts: str) -> list[str]:
-    """The lines of texts, each of which begins a line."""
-    return [
-        line
-        for text in texts
-        for line in textwrap.wrap(text, _LETTERS, max_lines=_LINES, placeholder=" …")
-    ]
+def _notes(item: Item) -> str:
+    return " · ".join(item.notes)
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, _LETTERS, max_lines=_LINES, placeholder=" …")
 
 
 def _open(picture: bytes | PIL.Image.Image) -> PIL.Image.Image:
@@ -101,4 +104,6 @@ def _font(*, bold: bool = False) -> PIL.ImageFont.FreeTypeFont:
     import matplotlib
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return PIL.ImageFont.truetype(os.path.join(matplotlib.get_data_path(), "fonts/ttf", name), 12)
+    return PIL.ImageFont.truetype(
+        os.path.join(matplotlib.get_data_path(), "fonts/ttf", name), _FONT
+    )

@@ -47,7 +47,7 @@ def write_projector(
         entry.metadata_path = f"projector-{name}.metadata.tsv"
         files[entry.tensor_path] = _table(vectors.tolist(), "{:.5g}".format)
         # A table of several columns begins with their names.
-        files[entry.metadata_path] = _table([["kind", "text", "image"], *rows], _one_line)
+        files[entry.metadata_path] = _table([["text", "kind", "image"], *rows], _one_line)
         if pictures:
             entry.sprite.image_path = f"projector-{name}.png"
             entry.sprite.single_image_dim.extend([_TILE, _TILE])
@@ -72,13 +72,13 @@ def _gather(
     if source.images is not None:
         assert source.image_ids is not None
         vectors.append(source.images[Positions("image", source.image_ids)(image_ids)])
-        rows += [["image", texts.get(i, ""), str(image)] for i, image in enumerate(image_ids)]
+        rows += [[texts.get(i, ""), "image", str(image)] for i, image in enumerate(image_ids)]
         kinds.append(np.arange(count))
     if source.captions is not None:
         assert source.caption_ids is not None
         ids = np.asarray(items.caption_ids)[captions]
         vectors.append(source.captions[Positions("caption", source.caption_ids)(ids)])
-        rows += [["caption", texts[own[c]], str(image_ids[own[c]])] for c in captions]
+        rows += [[texts[own[c]], "caption", str(image_ids[own[c]])] for c in captions]
         kinds.append(own[captions])
     joined = np.concatenate([_flatten(each) for each in vectors])
     if not items.has_pictures:

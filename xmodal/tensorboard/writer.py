@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from xmodal.console import quietly
 
@@ -23,6 +24,19 @@ def make_writer(folder: str) -> "metric_writers.MetricWriter":
         tf.config.set_visible_devices([], "GPU")  # it would take all of its memory to write a file
         writers = [metric_writers.SummaryWriter(folder)] if jax.process_index() == 0 else []
     return metric_writers.AsyncMultiWriter(writers)
+
+
+def write_settings(writer: "metric_writers.MetricWriter", settings: Mapping[str, Any]) -> None:
+    """Shows settings beside the last scalars of the same writer, as a row of the tab HPARAMS.
+
+    The row bears the name of the writer's folder, which may not be the folder that TensorBoard is
+    started on: it finds no scalars there. `MetricWriter.write_hparams` would name the row by a hash
+    of the settings, and show the mean of folders with the same ones.
+    """
+    from tensorboard.plugins.hparams import api
+
+    (row,) = api.hparams_pb(flat_config(settings), trial_id="").value
+    writer.write_summaries(0, {row.tag: np.float32(0)}, metadata={row.tag: row.metadata})
 
 
 def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:

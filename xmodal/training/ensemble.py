@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 import ml_collections
 
 from xmodal import mesh as mesh_lib
+from xmodal.evals import Evaluation
 from xmodal.tensorboard.views import Views
 from xmodal.training import checkpoints, run
 from xmodal.training.evaluation import RunEvaluation
@@ -21,8 +22,8 @@ def judge_ensemble(
     split: str | None = None,
     compare: str | None = None,
     examples: int = 0,
-) -> None:
-    """Evaluates runs together; prints and writes all results.
+) -> list[Evaluation]:
+    """Evaluates runs together; prints, writes and returns all results.
 
     Args:
       folders: of the runs.
@@ -62,3 +63,4 @@ def judge_ensemble(
         )
         write_model(output, Judged.of_several(configs))
         write_all(evaluations, output, others=others, views=views)
+    return evaluations

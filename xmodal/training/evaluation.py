@@ -165,7 +165,9 @@ class RunEvaluation:
         trained_on = load_records(run_dir).get("train", {})
         write_model(output, Judged.of_config(self._parts.config))
         evaluations: list[Evaluation] = []
-        opened = contextlib.closing(make_writer(output)) if follows else event_writer(output)
+        opened = event_writer(output, self._parts.config.to_dict())
+        if follows:  # its curves go on, and the run that it follows has a row of settings
+            opened = contextlib.closing(make_writer(output))
         with opened as writer:
             for step in steps:
                 try:

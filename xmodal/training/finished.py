@@ -33,13 +33,14 @@ def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[ep
 
 def where_to_look(run_dir: str, config: ml_collections.ConfigDict) -> str:
     """Returns the paths of a finished run, and two commands to look further."""
-    reports = [os.path.join(run_dir, FINAL, name, "report.md") for name in sorted(config.evals)]
+    reports = [os.path.join(run_dir, FINAL, name, "report.html") for name in sorted(config.evals)]
     return "\n".join(
         [
             "",
             f"Run:     {run_dir}",
             *(f"Report:  {report}" for report in reports),
             f"Numbers: {os.path.join(run_dir, FINAL, 'metrics.json')}",
+            f"Card:    {os.path.join(run_dir, 'model_card.html')}",
             "",
             *_commands(run_dir, config),
         ]

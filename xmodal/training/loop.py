@@ -21,13 +21,14 @@ from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
 from xmodal.evals.reports.summary import select_curves
 from xmodal.tensorboard.views import Views
-from xmodal.tensorboard.writer import flat_config, make_writer
+from xmodal.tensorboard.writer import make_writer
 from xmodal.training import checkpoints, cost, folder_lock, frozen_features, memory, reporting
+from xmodal.training.compute import Compute
 from xmodal.training.damaged_checkpoints import set_damaged_aside
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.inheritance import inherit
-from xmodal.training.model_card import Compute, write_card
+from xmodal.training.model_card import write_card
 from xmodal.training.optimizer import OptimizerConfig, observe_metrics
 from xmodal.training.run import Parts, assemble, foresee
 from xmodal.training.run_changes import check_changes
@@ -131,8 +132,11 @@ def _train(
     saver = checkpoints.Checkpoints(run_dir, settings.checkpoint, settings.select)
     writer = make_writer(run_dir)
     write_facts(writer, parts)
-    flops = cost.count_flops(compiled)
-    Compute.of(parts.mesh, flops).save(run_dir)
+    flops, first_step = cost.count_flops(compiled), int(state.step)
+    compute = Compute.of(
+        parts.mesh, step=first_step, batch_size=settings.batch_size, flops_per_step=flops
+    )
+    compute.save(run_dir)
 
     def skip(failure: reporting.NonFiniteLossError) -> None:
         check_lock()
@@ -143,11 +147,10 @@ def _train(
         total_steps=settings.total_steps,
         batch_size=settings.batch_size,
         every=settings.log_every,
-        first_step=int(state.step),
+        first_step=first_step,
         flops_per_step=flops,
         skip=skip if settings.non_finite == "skip" else None,
     )
-    first_step = int(state.step)
     batches = make_batches(parts, first_step, features)
     with (
         contextlib.closing(saver),
@@ -195,8 +198,7 @@ def _train(
 
 
 def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
-    """Writes the config and the table of parameters for TensorBoard's tabs HPARAMS and TEXT."""
-    writer.write_hparams(flat_config(parts.config.to_dict()))
+    """Writes the config and the table of parameters for TensorBoard's tab TEXT."""
     config = parts.config.to_json_best_effort(indent=2)
     texts = {"config": config, "parameters": describe(parts)}
     writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})

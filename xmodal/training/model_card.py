@@ -1,52 +1,27 @@
-"""The card of a run, `RUN_DIR/model_card.md`: every fact that a reader of its numbers asks for."""
+"""The card of a run, `RUN_DIR/model_card.md`: every fact that a reader of its numbers asks for.
 
-import dataclasses
-import json
+`RUN_DIR/model_card.html` is the same as a page.
+"""
+
 import os
 from collections.abc import Sequence
 
 import jax
-from etils import epath
-from jax.sharding import Mesh
 
 import xmodal
 from xmodal import processes
-from xmodal.atomic import replacing
 from xmodal.evals import Evaluation
+from xmodal.evals.evaluation import REPORT
+from xmodal.evals.reports.files import write_files
+from xmodal.page import from_markdown
+from xmodal.training.compute import Compute, read_starts
 from xmodal.training.finished import FINAL
 from xmodal.training.run import Parts
 from xmodal.training.run_records import Records
 from xmodal.training.start import describe
 
-CARD = "model_card.md"
-_COMPUTE = "compute.json"
+_CARD, _PAGE = "model_card.md", "model_card.html"
 _DIGITS = 16  # of a hash
-
-
-@dataclasses.dataclass(frozen=True)
-class Compute:
-    """Devices of a run.
-
-    Attributes:
-      devices: number of them.
-      kind: as JAX names it.
-      flops_per_step: of one device, as its compiler counts them; 0 where it does not.
-    """
-
-    devices: int
-    kind: str
-    flops_per_step: float
-
-    @classmethod
-    def of(cls, mesh: Mesh, flops_per_step: float) -> "Compute":
-        """Returns the devices of a mesh."""
-        return cls(mesh.size, mesh.devices.flat[0].device_kind, flops_per_step)
-
-    def save(self, run_dir: str) -> None:
-        """Keeps the devices of the last start in the run's folder; on process 0."""
-        if processes.index() == 0:
-            with replacing(epath.Path(run_dir) / _COMPUTE) as file:
-                file.write(f"{json.dumps(dataclasses.asdict(self), indent=2)}\n".encode())
 
 
 def write_card(
@@ -62,15 +37,15 @@ def write_card(
     """
     if processes.index() > 0:
         return
-    compute = Compute(**json.loads((epath.Path(run_dir) / _COMPUTE).read_text()))
+    stretches = _stretches(read_starts(run_dir), parts.settings.total_steps)
     sections = [
         f"# {parts.settings.name}",
         "## Model",
         f"```\n{describe(parts)}\n```",
         _describe_start(parts),
         "## Training",
-        _describe_training(parts, records),
-        _describe_compute(parts, compute),
+        _describe_training(parts, records, stretches),
+        _describe_compute(stretches),
         "## Use",
         f'```python\nmodel = xmodal.load("{run_dir}")\n```',
         f"Made with xmodal {xmodal.__version__} and jax {jax.__version__}; `config.json` beside "
@@ -78,8 +53,8 @@ def write_card(
         "## Evaluation",
         *(_nest(each) for each in evaluations),
     ]
-    with replacing(epath.Path(run_dir) / CARD) as file:
-        file.write(("\n\n".join(sections) + "\n").encode())
+    text = "\n\n".join(sections) + "\n"
+    write_files(run_dir, {_CARD: text, _PAGE: from_markdown(text).to_html()})
 
 
 def _describe_start(parts: Parts) -> str:
@@ -96,28 +71,51 @@ def _describe_start(parts: Parts) -> str:
     return f"{start} Seed {parts.settings.seed}."
 
 
-def _describe_training(parts: Parts, records: Records) -> str:
+def _stretches(starts: Sequence[Compute], total_steps: int) -> list[tuple[Compute, int]]:
+    """Every start with the number of its steps that the run consists of."""
+    ends = [start.step for start in starts[1:]] + [total_steps]
+    pairs = [(start, end - start.step) for start, end in zip(starts, ends, strict=True)]
+    # The last start may only have evaluated.
+    return [(start, steps) for start, steps in pairs if steps > 0]
+
+
+def _describe_training(
+    parts: Parts, records: Records, stretches: Sequence[tuple[Compute, int]]
+) -> str:
     settings = parts.settings
-    seen = settings.total_steps * settings.batch_size
+    unknown = settings.total_steps - sum(steps for _, steps in stretches)
+    sizes = {start.batch_size for start, _ in stretches} | {settings.batch_size}
+    seen = sum(steps * start.batch_size for start, steps in stretches)
+    seen += unknown * settings.batch_size
     source = f"{settings.data.dataset}/{settings.data.config}"
     lines = [
-        f"{settings.total_steps:,} steps of {settings.batch_size:,} examples, {seen:,} in all: "
-        f"{seen / records['examples']:.3g} times the {records['examples']:,} examples of the split "
-        f"`{settings.train_split}` of {source}."
+        f"{settings.total_steps:,} steps of {' or '.join(f'{n:,}' for n in sorted(sizes))} "
+        f"examples, {seen:,} in all: {seen / records['examples']:.3g} times the "
+        f"{records['examples']:,} examples of the split `{settings.train_split}` of {source}.",
+        "",
     ]
     lines += [f"- {name}: `{digits[:_DIGITS]}`" for name, digits in records["train"].items()]
     return "\n".join(lines)
 
 
-def _describe_compute(parts: Parts, compute: Compute) -> str:
-    text = f"{compute.devices} x {compute.kind}"
-    if not compute.flops_per_step:
-        return f"{text}."
-    total = compute.flops_per_step * compute.devices * parts.settings.total_steps
-    return (
-        f"{text}, {compute.flops_per_step / 1e9:.3g} GFLOP per step and device, {total / 1e12:.3g} "
-        "TFLOP in all as the compiler counts them."
-    )
+def _describe_compute(stretches: Sequence[tuple[Compute, int]]) -> str:
+    """The devices of every stretch of steps, and the FLOPs of all."""
+    kinds = []
+    for start, _ in stretches:
+        flops = f", {start.flops_per_step / 1e9:.3g} GFLOP per step and device"
+        kinds.append(f"{start.devices} x {start.kind}{flops if start.flops_per_step else ''}")
+    unknown = stretches[0][0].step if stretches else 0
+    if len(stretches) == 1 and not unknown:
+        lines = [f"{kinds[0]}."]
+    else:
+        lines = [f"- Steps 1 to {unknown:,}: not recorded."] if unknown else []
+        for (start, steps), kind in zip(stretches, kinds, strict=True):
+            first, last, batch = start.step + 1, start.step + steps, start.batch_size
+            lines.append(f"- Steps {first:,} to {last:,}: batch {batch:,}, {kind}.")
+    if not unknown and stretches and all(start.flops_per_step for start, _ in stretches):
+        total = sum(start.flops_per_step * start.devices * steps for start, steps in stretches)
+        lines += ["", f"{total / 1e12:.3g} TFLOP in all, as the compiler counts them."]
+    return "\n".join(lines)
 
 
 def _nest(evaluation: Evaluation) -> str:
@@ -126,4 +124,4 @@ def _nest(evaluation: Evaluation) -> str:
     lines = [
         f"##{line}" if line.startswith("#") else line for line in evaluation.report().splitlines()
     ]
-    return "\n".join([*lines, "", f"Results: `{folder}`."])
+    return "\n".join([*lines, "", f"Results: [`{folder}`]({folder}/{REPORT})."])

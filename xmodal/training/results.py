@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import ml_collections
@@ -15,11 +15,11 @@ from absl import logging
 from etils import epath
 
 from xmodal.config import UserError
-from xmodal.evals.evaluation import EXAMPLES
+from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.summary import select_curves
-from xmodal.tensorboard.writer import make_writer
+from xmodal.tensorboard.writer import make_writer, write_settings
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -106,7 +106,9 @@ def write_model(output: str, model: Judged) -> None:
 
 
 @contextlib.contextmanager
-def event_writer(output: str) -> Iterator["metric_writers.MetricWriter | None"]:
+def event_writer(
+    output: str, settings: Mapping[str, Any] | None = None
+) -> Iterator["metric_writers.MetricWriter | None"]:
     """Yields a writer for TensorBoard whose file replaces that of an earlier evaluation.
 
     Files of others in the folder stay, such as those of training. Without tensorflow there is no
@@ -114,6 +116,7 @@ def event_writer(output: str) -> Iterator["metric_writers.MetricWriter | None"]:
 
     Args:
       output: folder of the results.
+      settings: of the model, shown beside its numbers in the tab HPARAMS; None for no row there.
 
     Raises:
       UserError: the folder cannot be written.
@@ -125,6 +128,8 @@ def event_writer(output: str) -> Iterator["metric_writers.MetricWriter | None"]:
                 writer = stack.enter_context(contextlib.closing(make_writer(folder)))
             except ImportError as error:
                 logging.warning("Nothing is written for TensorBoard: %s.", error)
+            if writer is not None and settings is not None:
+                write_settings(writer, settings)
             yield writer
         if jax.process_index() == 0:
             events = {
@@ -161,6 +166,20 @@ def write_results(
         writer.write_texts(0, {"report": evaluation.report()})
 
 
+def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:
+    """Prints where the pages of written evaluations are, on process 0 only.
+
+    Args:
+      evaluations: of one model.
+      output: folder of the results, which holds a folder for every evaluator that has a name.
+    """
+    for each in evaluations if jax.process_index() == 0 else ():
+        folder = os.path.join(output, each.evaluator)
+        print(f"Report: {os.path.join(folder, REPORT)}", flush=True)
+        if each.page is not None:
+            print(f"Examples: {os.path.join(folder, EXAMPLES)}", flush=True)
+
+
 def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | None") -> None:
     stored = evaluation.stored
     is_comparable = other is not None and (stored.results or stored.numbers)
@@ -171,8 +190,6 @@ def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | 
     if comparison is not None:
         text = format_comparison(comparison, name=evaluation.name, other=other_name)
         print(text, flush=True)
-    if evaluation.page is not None:
-        print(f"Examples: {os.path.join(output, EXAMPLES)}", flush=True)
 
 
 def write_all(

@@ -1,0 +1,59 @@
+"""Devices and batch of a run, start by start, in `RUN_DIR/compute.json`."""
+
+import dataclasses
+import json
+
+from etils import epath
+from jax.sharding import Mesh
+
+from xmodal import processes
+from xmodal.atomic import replacing
+
+_FILE = "compute.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Compute:
+    """Devices and batch from one step of a run on.
+
+    Attributes:
+      step: that was made first with them.
+      batch_size: global.
+      devices: number of them.
+      kind: as JAX names it.
+      flops_per_step: of one device, as its compiler counts them; 0 where it does not.
+    """
+
+    step: int
+    batch_size: int
+    devices: int
+    kind: str
+    flops_per_step: float
+
+    @classmethod
+    def of(cls, mesh: Mesh, *, step: int, batch_size: int, flops_per_step: float) -> "Compute":
+        """Returns those of a mesh."""
+        kind = mesh.devices.flat[0].device_kind
+        return cls(step, batch_size, mesh.size, kind, flops_per_step)
+
+    def save(self, run_dir: str) -> None:
+        """Adds a start to the run's folder, unless it goes on as before; on process 0.
+
+        Steps that are made again count for this start alone.
+        """
+        if processes.index() > 0:
+            return
+        before = [each for each in read_starts(run_dir) if each.step < self.step]
+        if not before or dataclasses.replace(before[-1], step=self.step) != self:
+            before.append(self)
+        with replacing(epath.Path(run_dir) / _FILE) as file:
+            text = json.dumps([dataclasses.asdict(each) for each in before], indent=2)
+            file.write(f"{text}\n".encode())
+
+
+def read_starts(run_dir: str) -> list[Compute]:
+    """Returns the devices and batches of a run, the earliest first."""
+    path = epath.Path(run_dir) / _FILE
+    found = json.loads(path.read_text()) if path.exists() else []
+    # Runs of older versions have the last start alone, without its step.
+    return [Compute(**each) for each in found] if isinstance(found, list) else []
