@@ -46,6 +46,29 @@ def test_equals_the_reference(width, depth, heads, tokens, lengths, pool, random
         np.testing.assert_allclose(embedding.vector[row], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{"remat": True}, {"unroll": True, "remat": True}])
+def test_remat_and_unroll_change_no_number(options, random_variables, tower):
+    sizes = {"width": 24, "depth": 3, "heads": 4, "projection": 5, "dropout": 0.3, **SIZES}
+    inputs = _inputs((9, 1, 5), 9, 37)
+    plain, other = tower("bert", **sizes), tower("bert", **sizes, **options)
+    params, state = random_variables(plain, inputs, scale=0.3)
+
+    def gradient(tower):
+        def loss(params):
+            embedding, _ = tower.apply(params, state, inputs, train=True, key=jax.random.key(3))
+            return jnp.sum(jnp.sin(embedding.vector))
+
+        compiled = jax.jit(jax.grad(loss)).lower(params).compile()
+        return compiled(params), compiled.memory_analysis().temp_size_in_bytes
+
+    (expected, memory), (found, less) = gradient(plain), gradient(other)
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), found, expected
+    )
+    if not options.get("unroll"):
+        assert less < memory
+
+
 @pytest.mark.parametrize("lower_depth", [0, 1, 3])
 def test_lower_part_apart(lower_depth, random_variables, tower):
     """Layers kept apart compute the same, and so do the others from the frozen features."""

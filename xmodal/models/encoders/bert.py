@@ -65,6 +65,8 @@ class Bert(nn.Module):
     Attributes:
       lower_depth: number of layers kept apart. Where there are some, neither they nor the
         embeddings drop at random, so that stored features equal computed ones.
+      remat: see `BertConfig`.
+      unroll: see `BertConfig`.
     """
 
     feature_column: ClassVar[str] = "text_features"
@@ -78,6 +80,8 @@ class Bert(nn.Module):
     dropout: float
     dtype: DTypeLike
     lower_depth: int = 0
+    remat: bool = False
+    unroll: bool = False
 
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`text_ids` and `text_mask`, int [N, T] -> one token per id.
@@ -103,11 +107,13 @@ class Bert(nn.Module):
 
         def run_layers(x: jax.Array, depth: int, dropout: float, name: str) -> jax.Array:
             layers = nn.scan(
-                BertLayer,
+                # A loop computes nothing twice by itself.
+                nn.remat(BertLayer, prevent_cse=self.unroll) if self.remat else BertLayer,
                 variable_axes={"params": 0},
                 split_rngs={"params": True, "dropout": True},
                 in_axes=nn.broadcast,
                 length=depth,
+                unroll=depth if self.unroll else 1,
             )(self.heads, self.mlp_dim, dropout, self.dtype, name=name)
             return layers(x, mask)[0]
 
@@ -154,6 +160,9 @@ class BertConfig:
       max_positions: longest text.
       dropout: of the embeddings, attention weights and layer outputs.
       dtype: compute dtype; parameters are float32.
+      remat: recompute every layer in the backward pass instead of storing its values.
+      unroll: compile every layer by itself, in place of one for all: longer to compile, and what a
+        compiler says of FLOPs, traffic and time then counts all of them.
     """
 
     vocab_size: int = setting(30522, at_least=1)
@@ -165,6 +174,8 @@ class BertConfig:
     max_positions: int = setting(512, at_least=1)
     dropout: float = setting(0.0, at_least=0, below=1)
     dtype: str = setting("float32", one_of=DTYPES)
+    remat: bool = False
+    unroll: bool = False
 
 
 def make_bert(config: BertConfig, devices: Devices) -> Bert:
