@@ -1,5 +1,6 @@
 """A loaded dual encoder: texts and images in, embeddings and similarities out."""
 
+import hashlib
 import itertools
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -218,6 +219,16 @@ class Model:
         """
         config = self._require_images()
         return np.stack([prepare_image(each, config) for each in images])
+
+    def hash_weights(self) -> str:
+        """Returns the SHA-256 of the weights and of the preprocessing of images."""
+        digest = hashlib.sha256(repr(self._image_config).encode())
+        weights = {"params": self._params, "model_state": self._model_state}
+        for path, leaf in jax.tree.leaves_with_path(weights):
+            array = np.asarray(leaf)
+            digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def _embed_all(
         self, side: str, given: Iterable[Any], items: Any, batch_size: int

@@ -13,13 +13,18 @@ import argparse
 import io
 import pathlib
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 import PIL.Image
 
 from xmodal.atomic import replacing
 from xmodal.config import UserError
-from xmodal.search.index import KINDS, METHODS, Gallery, Hit, Index
+from xmodal.search.index import KINDS, METHODS, Gallery, Hit, Index, check_method
+
+if TYPE_CHECKING:
+    from xmodal.api.model import Model
+    from xmodal.search.items import Items
 
 FORMATS = ("table", "json", "html")
 
@@ -34,38 +39,66 @@ def main() -> None:
 
 
 def _build(args: argparse.Namespace) -> None:
-    from xmodal.api.loading import load
-    from xmodal.pretrained.folder import check_new
-    from xmodal.search import items as items_lib
+    from xmodal import processes
 
     if args.dataset and (args.images or args.captions):
         raise UserError("--dataset brings its images and captions; leave --images and --captions.")
+    if not (args.dataset or args.images or args.captions):
+        raise UserError("There is nothing to index: give --images, --captions or --dataset.")
+    check_method(args.method, args.recall)
+    with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
+        _build_together(args)
+
+
+def _build_together(args: argparse.Namespace) -> None:
+    from xmodal import processes
+    from xmodal.api.loading import load
+    from xmodal.pretrained.folder import check_new
+    from xmodal.search.parts import EmbeddedParts
+
     check_new(args.output)
+    given = _given_items(args)
+    model = load(args.model, step=args.step)
+    items = given or _items_of_dataset(args, model)
+    if not items:
+        raise UserError("There is nothing to index: the dataset has no items of the model's sides.")
+    parts = EmbeddedParts(args.output, model, items, args.part_size)
+    parts.embed()
+
+    def write() -> None:
+        galleries = {
+            kind: Gallery(each.names, parts.vectors(kind), dataset=each.dataset)
+            for kind, each in items.items()
+        }
+        index = Index.of_galleries(model, galleries, method=args.method, recall=args.recall)
+        index.save(args.output)
+        parts.remove()
+        for kind, gallery in index.galleries.items():
+            print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
+        print(f"index in {args.output}")
+
+    processes.first_does("write the index", write)
+
+
+def _given_items(args: argparse.Namespace) -> dict[str, "Items"]:
+    from xmodal.search import items as items_lib
+
     given = {}
     if args.images:
         given["image"] = items_lib.from_images(args.images)
     if args.captions:
         given["caption"] = items_lib.from_captions(args.captions)
-    if not given and not args.dataset:
-        raise UserError("There is nothing to index: give --images, --captions or --dataset.")
-    model = load(args.model, step=args.step)
-    if args.dataset:
-        names = ("dataset", "config", "split", "data_dir", "manual_dir")
-        section = {name: getattr(args, name) for name in names}
-        found = items_lib.from_dataset(section, features=model.takes_features)
-        sides = {"image": "image", "caption": "text"}
-        given = {kind: each for kind, each in found.items() if sides[kind] in model.sides}
-    index = Index.build(
-        model,
-        images=given.get("image", ()),
-        captions=given.get("caption", ()),
-        method=args.method,
-        recall=args.recall,
-    )
-    index.save(args.output)
-    for kind, gallery in index.galleries.items():
-        print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
-    print(f"index in {args.output}")
+    return given
+
+
+def _items_of_dataset(args: argparse.Namespace, model: "Model") -> dict[str, "Items"]:
+    from xmodal.search import items as items_lib
+
+    names = ("dataset", "config", "split", "data_dir", "manual_dir")
+    section = {name: getattr(args, name) for name in names}
+    found = items_lib.from_dataset(section, features=model.takes_features)
+    sides = {"image": "image", "caption": "text"}
+    return {kind: each for kind, each in found.items() if sides[kind] in model.sides}
 
 
 def _describe(gallery: Gallery) -> str:
@@ -154,6 +187,12 @@ def _parse() -> argparse.Namespace:
     build.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
     build.add_argument("--method", choices=METHODS, default="auto", help="of search")
     build.add_argument("--recall", type=float, default=0.95, help="of approximate search")
+    build.add_argument(
+        "--part_size",
+        type=int,
+        default=1 << 14,
+        help="items that are embedded at once; a killed build goes on at the first missing part",
+    )
     build.add_argument("--output", required=True, help="the new folder")
     query = commands.add_parser("query", help="searches an index")
     query.add_argument("text", nargs="?", help="to search by")

@@ -128,22 +128,30 @@ class Index:
         Raises:
           UserError: there is nothing to index, or an item cannot be embedded.
         """
-        if method not in METHODS:
-            raise UserError(f"method is {method!r}; known: {list(METHODS)}.")
-        if not 0 < recall <= 1:
-            raise UserError(f"recall is {recall}; it has to be more than 0 and at most 1.")
+        check_method(method, recall)
         given = {"image": images, "caption": captions}
         items = {
             kind: each if isinstance(each, Items) else from_values(each)
             for kind, each in given.items()
         }
         galleries = {
-            kind: Gallery(each.names, _embed(model, kind, each.read()), dataset=each.dataset)
+            kind: Gallery(
+                each.names,
+                _embed(model, kind, each.read(0, len(each.names))),
+                dataset=each.dataset,
+            )
             for kind, each in items.items()
             if len(each.names)
         }
         if not galleries:
             raise UserError("There is nothing to index: give images, captions or both.")
+        return cls.of_galleries(model, galleries, method=method, recall=recall)
+
+    @classmethod
+    def of_galleries(
+        cls, model: Model, galleries: Mapping[str, Gallery], *, method: str, recall: float
+    ) -> Self:
+        """Returns an index of embedded items; see `build`."""
         index = cls(model, galleries)
         for kind, gallery in galleries.items():
             many = len(gallery.names) >= _WORTH_LISTS and has_faiss()
@@ -276,6 +284,18 @@ class Index:
             _milliseconds(approximate, queries, top),
             f"{asking}s",
         )
+
+
+def check_method(method: str, recall: float) -> None:
+    """Refuses a method or a recall that `Index.build` does not know.
+
+    Raises:
+      UserError: names it.
+    """
+    if method not in METHODS:
+        raise UserError(f"method is {method!r}; known: {list(METHODS)}.")
+    if not 0 < recall <= 1:
+        raise UserError(f"recall is {recall}; it has to be more than 0 and at most 1.")
 
 
 def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:

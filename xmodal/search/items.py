@@ -1,6 +1,7 @@
 """Items to be found: pictures and captions from folders, lists, files and datasets."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,22 +21,24 @@ class Items:
 
     Attributes:
       names: shown for each: a path, a caption, or the place in a dataset.
-      read: returns the inputs of the model, in this order.
+      read: (start, stop) -> inputs of the model, in this order.
       dataset: section of the dataset that has their pictures; None for others.
+      stamps: what else tells whether they are the same: sizes and times of files, hashes.
     """
 
     names: Sequence[str]
-    read: Callable[[], Iterator[Any]]
+    read: Callable[[int, int], Iterator[Any]]
     dataset: Mapping[str, str] | None = None
+    stamps: Sequence[str] = ()
 
 
-def from_values(values: Sequence[Any]) -> Items:
+def from_values(values: Sequence[Any], stamps: Sequence[str] = ()) -> Items:
     """Returns captions, or pictures as `Model.embed_images` takes them; names are paths or rows."""
     names = [
         os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
         for row, each in enumerate(values)
     ]
-    return Items(names, lambda: iter(values))
+    return Items(names, _reader(values), stamps=stamps)
 
 
 def from_images(place: str) -> Items:
@@ -49,14 +52,13 @@ def from_images(place: str) -> Items:
         found = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES and p.is_file())
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(PICTURES)}).")
-        return from_values([str(p.resolve()) for p in found])
+        return _from_files([p.resolve() for p in found])
     if not path.is_file():
         raise UserError(f"--images={place} is neither a folder nor a file.")
     if path.suffix == ".npy":
         features = read_array(path)
-        return Items(
-            [f"{path.resolve()}#{row}" for row in range(len(features))], lambda: iter(features)
-        )
+        names = [f"{path.resolve()}#{row}" for row in range(len(features))]
+        return Items(names, _reader(features), stamps=[_stamp(path)])
     # A list names files relative to itself.
     paths = [(path.parent / line).resolve() for line in _read_lines(path)]
     missing = [p for p in paths if not p.is_file()]
@@ -64,7 +66,7 @@ def from_images(place: str) -> Items:
         raise UserError(
             f"{place} lists {len(missing):,} files that are missing, first {missing[0]}."
         )
-    return from_values([str(p) for p in paths])
+    return _from_files(paths)
 
 
 def from_captions(place: str) -> Items:
@@ -87,15 +89,17 @@ def from_dataset(section: Mapping[str, str], *, features: bool) -> dict[str, Ite
       features: whether the model takes stored features instead of pictures.
     """
     split = open_split(section, features=features)
-    found = {}
+    found, stamps = {}, [f"{name} {value}" for name, value in split.hashes.items()]
     if len(split.image_ids) and "image" in split.sides:
         name = f"{section['dataset']} {section['split']}"
         names = [f"{name} {number}" for number in split.image_ids]
         # Features have no picture to show.
         shown = None if features else dict(section)
-        found["image"] = Items(names, lambda: _read_split(split, features), shown)
+        found["image"] = Items(
+            names, functools.partial(_read_split, split, features), shown, stamps
+        )
     if len(split.caption_texts):
-        found["caption"] = from_values(split.caption_texts)
+        found["caption"] = from_values(split.caption_texts, stamps)
     return found
 
 
@@ -111,13 +115,27 @@ def open_split(section: Mapping[str, str], *, features: bool = False) -> Any:
     return data.eval_split(whole, split=split)
 
 
-def _read_split(split: Any, features: bool) -> Iterator[Any]:
+def _read_split(split: Any, features: bool, start: int, stop: int) -> Iterator[Any]:
+    rows = np.arange(start, stop)
     if features:
-        for batch in split.images(_AT_A_TIME):
+        for batch in split.images(_AT_A_TIME, rows):
             yield from batch["image"]
         return
-    for start in range(0, len(split.image_ids), _AT_A_TIME):
-        yield from split.pictures(np.arange(len(split.image_ids))[start : start + _AT_A_TIME])
+    for first in range(0, len(rows), _AT_A_TIME):
+        yield from split.pictures(rows[first : first + _AT_A_TIME])
+
+
+def _reader(values: Sequence[Any] | np.ndarray) -> Callable[[int, int], Iterator[Any]]:
+    return lambda start, stop: iter(values[start:stop])
+
+
+def _from_files(paths: Sequence[pathlib.Path]) -> Items:
+    return from_values([str(path) for path in paths], [_stamp(path) for path in paths])
+
+
+def _stamp(path: pathlib.Path) -> str:
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:

@@ -1,0 +1,127 @@
+"""Embeddings in parts: every process of a build computes some, and a killed build goes on.
+
+OUTPUT.parts/parts.json        what the parts are of: the weights, and the items of every kind
+OUTPUT.parts/image-00012.npy   embeddings of the items of a part, float32 [n, D] or [n, K, D]
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from xmodal import processes
+from xmodal.api.model import Model
+from xmodal.atomic import replacing
+from xmodal.config import UserError
+from xmodal.search.items import Items
+
+_CARD = "parts.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Items `start` to `stop` of a kind."""
+
+    path: epath.Path
+    kind: str
+    start: int
+    stop: int
+
+
+class EmbeddedParts:
+    """The embeddings of items, in files beside an index until it is written.
+
+    Parts are computed one by one, so that they are the same for any number of processes.
+
+    Args:
+      output: folder of the index. All processes see it.
+      model: embeds, on the devices of its process.
+      items: by kind, "image" and "caption".
+      size: items of a part.
+    """
+
+    def __init__(
+        self, output: str | os.PathLike, model: Model, items: Mapping[str, Items], size: int
+    ) -> None:
+        """Finds the parts."""
+        if size < 1:
+            raise UserError(f"--part_size={size}; it has to be at least 1.")
+        self._folder = epath.Path(f"{os.fspath(output).rstrip('/')}.parts")
+        self._model, self._items, self._size = model, items, size
+        self._parts = list(self._find())
+
+    def embed(self) -> None:
+        """Embeds the missing parts of this process; every process calls it.
+
+        Raises:
+          UserError: the folder holds parts of another build, or an item cannot be embedded.
+        """
+        card = self._card()
+        processes.first_does("begin the parts", lambda: self._begin(card))
+        if processes.index() > 0 and _read(self._folder / _CARD) != card:
+            raise UserError(
+                f"Process {processes.index()} does not see the items, the weights or the folder "
+                f"{self._folder} of process 0; all processes need the same."
+            )
+        for number, part in enumerate(self._parts):
+            if number % processes.count() == processes.index() and not part.path.exists():
+                self._embed(part)
+        processes.gather("embed its parts", "done")
+
+    def vectors(self, kind: str) -> np.ndarray:
+        """Returns the embeddings of all items of a kind, in their order."""
+        parts = [part for part in self._parts if part.kind == kind]
+        return np.concatenate([np.load(part.path, allow_pickle=False) for part in parts])
+
+    def remove(self) -> None:
+        """Removes the files."""
+        self._folder.rmtree()
+
+    def _begin(self, card: Mapping[str, Any]) -> None:
+        path = self._folder / _CARD
+        if path.exists():
+            found = _read(path)
+            different = [key for key in card if found is None or found.get(key) != card[key]]
+            if different:
+                raise UserError(
+                    f"{self._folder} holds the parts of a build with other {', '.join(different)}: "
+                    "remove it, or give another --output."
+                )
+            done = sum(part.path.exists() for part in self._parts)
+            print(f"{done:,} of {len(self._parts):,} parts were embedded before", flush=True)
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(json.dumps(card, indent=2).encode())
+
+    def _embed(self, part: _Part) -> None:
+        read, model = self._items[part.kind].read, self._model
+        embed = model.embed_images if part.kind == "image" else model.embed_texts
+        vectors = np.asarray(embed(read(part.start, part.stop)))
+        with replacing(part.path) as file:
+            np.save(file, vectors)
+
+    def _find(self) -> Iterator[_Part]:
+        for kind, items in self._items.items():
+            for number, start in enumerate(range(0, len(items.names), self._size)):
+                stop = min(start + self._size, len(items.names))
+                yield _Part(self._folder / f"{kind}-{number:05d}.npy", kind, start, stop)
+
+    def _card(self) -> dict[str, Any]:
+        """What decides on the content of the parts."""
+        card: dict[str, Any] = {"weights": self._model.hash_weights(), "part_size": self._size}
+        for kind, items in self._items.items():
+            digest = hashlib.sha256()
+            for word in (*items.names, *items.stamps):
+                digest.update(word.encode("utf-8", "surrogatepass") + b"\0")
+            card[f"{kind}s"] = f"{len(items.names)} {digest.hexdigest()}"
+        return card
+
+
+def _read(path: epath.Path) -> Any:
+    return json.loads(path.read_text()) if path.exists() else None
