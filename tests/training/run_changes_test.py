@@ -6,7 +6,7 @@ import shutil
 import pytest
 import tiny_encoder as tiny
 
-from configs import base, cmcm_clue, cxc
+from configs import cmcm_clue, cxc
 from xmodal.config import UserError
 from xmodal.training import checkpoints, run
 from xmodal.training.inheritance import inherit
@@ -108,23 +108,6 @@ def test_the_length_counts_where_the_rate_ends_with_the_run(name):
     config = changed({"optimizer.schedule": {"name": name}})
     before, now = (run.read_settings(changed(v, config)) for v in ({}, {"total_steps": 99}))
     assert differences(before, now) == {"total_steps": (10, 99)}
-
-
-def test_accumulation_counts_where_a_batch_is_normalized():
-    texts = {"model.image": None, "data.image": None}
-    pictures = {"data.image.size": 64, "model.image.encoder": base.small_convnet()}
-    for values, normalizes in (
-        (texts, False),
-        (texts | {"model.text.projection.batch_norm": True}, True),
-        (pictures, True),
-        (pictures | {"model.image.encoder.batch_norm": "running"}, False),
-    ):
-        config = changed(values)
-        before, now = (
-            run.read_settings(changed({"accumulation_steps": steps}, config)) for steps in (1, 2)
-        )
-        found = {"accumulation_steps": (1, 2)} if normalizes else {}
-        assert differences(before, now) == found
 
 
 def test_an_evaluator_counts_where_the_rate_follows_it():

@@ -18,14 +18,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.models import DualEncoder, Embedding
-from xmodal.training import rngs
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree
 from xmodal.training.views import COLUMNS, embed_views
 
 
 def check(steps: int, batch_size: int, mesh: Mesh) -> None:
-    """Refuses parts that the devices cannot share equally, and draws that parts cannot repeat.
+    """Refuses parts that the devices cannot share equally.
 
     Args:
       steps: parts of a batch.
@@ -33,7 +32,7 @@ def check(steps: int, batch_size: int, mesh: Mesh) -> None:
       mesh: devices that the batch is split over.
 
     Raises:
-      UserError: names the numbers that work, or the generator.
+      UserError: names the numbers that work.
     """
     if batch_size % (steps * mesh.size):
         per_device = batch_size // mesh.size
@@ -41,12 +40,6 @@ def check(steps: int, batch_size: int, mesh: Mesh) -> None:
         raise UserError(
             f"config.accumulation_steps={steps} does not split the {per_device} items per device "
             f"of config.batch_size={batch_size} into equal parts; use one of {known}."
-        )
-    if steps > 1 and not rngs.draws_by_row():
-        raise UserError(
-            f"config.accumulation_steps={steps} draws for every item what the whole batch would, "
-            "which only JAX's default generator can; unset JAX_DEFAULT_PRNG_IMPL and "
-            "JAX_THREEFRY_PARTITIONABLE."
         )
 
 
@@ -65,9 +58,9 @@ def embed_in_parts(
     """Returns what `embed_views` does in training, with the activations of one part in memory.
 
     Part j has the items j, j + steps, j + 2 steps, ...: every device splits its own items, and the
-    parts are the same on any number of devices. Random numbers are those of the whole batch.
-    Batch normalization takes the statistics of a part, and the running ones are updated after
-    each part of the first pass.
+    parts are the same on any number of devices. A part draws its random numbers by a key of its
+    own, the same in both passes. Batch normalization takes the statistics of a part, and the
+    running ones are updated after each part of the first pass.
 
     Args:
       model: see `embed_views`.
@@ -101,7 +94,7 @@ def embed_in_parts(
         number, columns = part
         views, states = embed_views(
             model, tasks, params, states, columns, train=True, frozen=frozen,
-            key=rngs.key_of_part(key, number, parts=steps, items=items),
+            key=jax.random.fold_in(key, number),
         )  # fmt: skip
         return jax.lax.stop_gradient(states), views
 

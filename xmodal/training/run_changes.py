@@ -7,16 +7,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import jax
-import numpy as np
-
-from xmodal import data
 from xmodal.config import UserError
-from xmodal.models import make_dual_encoder
 from xmodal.training import checkpoints
 from xmodal.training.run import RunConfig, read_settings
 from xmodal.training.schedules import read_schedule
-from xmodal.training.state import init_params
 
 ABSENT = "absent"
 # No update depends on these. Those of encoders and losses choose between equal implementations.
@@ -77,9 +71,6 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
     unwatched = rf"evals\.(?!({watched})\.)" if watched else r"evals\."
     free = (*free, unwatched, r"evals\.\w+\.(final_split|batch_size|bootstrap_samples)$")
     one, other = _flat(before), _flat(now)
-    steps = "accumulation_steps"
-    if one[steps] != other[steps] and not _takes_statistics(now):
-        free = (*free, f"{steps}$")
     pairs = {
         path: (one.get(path, ABSENT), other.get(path, ABSENT))
         for path in dict.fromkeys([*one, *other])
@@ -117,23 +108,6 @@ def _depends_on_length(settings: RunConfig) -> bool:
     optimizer = settings.optimizer
     # The last step is evaluated out of turn, and the plateau sees it.
     return read_schedule(optimizer.schedule).ends_with_run or optimizer.plateau is not None
-
-
-def _takes_statistics(settings: RunConfig) -> bool:
-    """Returns whether the model normalizes over a batch, or over the parts that it comes in."""
-    model = make_dual_encoder(settings.model)
-    one = {
-        name: np.zeros(spec.shape, spec.dtype)
-        for name, spec in data.batch_spec(settings.data, 1).items()
-    }
-    _, model_state = jax.eval_shape(lambda: init_params(model, (), one, settings.seed))
-
-    def takes(side: str) -> bool:
-        parts = set(model_state[side].get("batch_stats", ()))
-        has_own = settings.model[side]["encoder"].get("batch_norm") != "running"
-        return bool(parts if has_own else parts - {"encoder"})
-
-    return any(takes(side) for side in model.towers)
 
 
 def _plateau_evaluator(settings: RunConfig) -> str:
