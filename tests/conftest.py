@@ -1,6 +1,7 @@
 """Every test sees eight virtual CPU devices, so sharded code is tested sharded."""
 
 import functools
+import logging
 import os
 import pathlib
 import sys
@@ -67,6 +68,8 @@ def own_flags():
     import xmodal.main
     import xmodal.sweep.__main__  # noqa: F401
 
+    # Parsed flags set it, also for the messages that other tests read.
+    level = logging.getLogger("absl").level
     with flagsaver.flagsaver():
         known = set(flags.FLAGS)
         yield
@@ -74,6 +77,7 @@ def own_flags():
         for name in set(flags.FLAGS) - known:
             delattr(flags.FLAGS, name)
     flags.FLAGS.unparse_flags()
+    logging.getLogger("absl").setLevel(level)
 
 
 @pytest.fixture
