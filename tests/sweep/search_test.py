@@ -130,6 +130,7 @@ def test_a_run_that_was_finished_but_not_recorded_is_not_repeated(
     assert outcome.state == "complete"
 
 
+@pytest.mark.slow
 def test_a_failed_trial_is_recorded_and_the_others_go_on(sweep, trained, tmp_path, monkeypatch):
     step = reporting.Reporter.record
 

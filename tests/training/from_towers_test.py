@@ -157,6 +157,7 @@ def test_arrays_that_do_not_fit_are_named(bert, tmp_path):
     refused("other", message, **{name: np.ones((4, 8), np.float32)})
 
 
+@pytest.mark.slow
 def test_together_with_a_run(bert, tmp_path):
     source = make_config()
     other = tiny.start(tiny.make_parts(source), seed=5)

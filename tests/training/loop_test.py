@@ -272,6 +272,7 @@ def test_a_second_run_starts_with_the_words_of_the_first(whole, config, tmp_path
     assert before == now != path.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     config, tmp_path, change_batches
 ):
