@@ -55,13 +55,13 @@ def step_ours(task: Task) -> Iterator[int]:
     import jax
     import ml_collections
 
-    from configs import base, cxc_image_text, cxc_text_text
+    from configs import base, cxc_multitask, cxc_text_text
     from xmodal import mesh as mesh_lib
     from xmodal.training import loop, preflight, run, schedules
 
     yield 0
     if task.figure == "efficientnet_b4":
-        config = cxc_image_text.get_config()
+        config = cxc_multitask.get_config()
         config.model.text = config.data.text = None
         config.model.image.encoder.dtype = "float32"
         config.data.image.size = task.length

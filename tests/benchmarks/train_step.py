@@ -5,8 +5,9 @@
 Runs on whatever devices there are. Prints three lines of JSON: compiling; the step on one batch
 that stays on the devices; the step as the loop makes it, each batch read, decoded and sent while
 the previous step runs, which takes the dataset (--pipeline=false leaves it out). `share_of_peak`
-counts the compiler's FLOPs against the published peak of the device. The image-text matching models
-have a rival in torch: tests.benchmarks.training_steps.
+counts the compiler's FLOPs, every loop once, against the published peak of the device. Rivals in
+torch: tests.benchmarks.paper_steps for the models of the CxC paper, training_steps for those of
+image-text matching.
 """
 
 import json

@@ -120,8 +120,10 @@ def test_mistakes_are_found_without_any_data(text_config, where, value, message)
         assemble(text_config)
 
 
+@pytest.mark.parametrize("engine", ["dense", "chunked", "ring", "auto:1"])
 @pytest.mark.usefixtures("without_data")
-def test_a_config_without_mistakes_asks_for_data(text_config):
+def test_a_config_without_mistakes_asks_for_data(text_config, engine):
+    change(text_config, "tasks.t2t.loss.options.engine", engine)
     with pytest.raises(AskedForDataError):
         assemble(text_config)
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from xmodal import mesh as mesh_lib
 from xmodal.config import (
     UserError,
     alternatives,
@@ -322,9 +323,11 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
             task.name: task.init(jax.random.key(0), views, {}, {})[0] for task in simple
         }
         return compute_losses(
-            simple, views, {"image_id": ids}, params, {}, similarity=similarity, seed=0, step=ids[0]
-        )[0]
+            simple, views, {"image_id": ids}, params, {},
+            similarity=similarity, seed=0, step=ids[0], mesh=mesh,
+        )[0]  # fmt: skip
 
+    mesh = mesh_lib.make_mesh(jax.devices()[:1])
     simple = tuple(t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads))
     views = {view: item for task in simple for view in task.views}
     jax.eval_shape(compute, views, jax.ShapeDtypeStruct((3,), jnp.int32))
