@@ -19,6 +19,7 @@ import safetensors.numpy
 from etils import epath
 
 from xmodal.atomic import new_folder
+from xmodal.buckets import is_on_bucket
 from xmodal.config import UserError
 from xmodal.pretrained import array_files
 from xmodal.pretrained.report import Report
@@ -104,7 +105,7 @@ def check_new(folder: str | os.PathLike) -> None:
     if path.exists():
         raise UserError(f"{folder} exists already: give another --output, or remove it.")
     # A bucket has no folders that could be files.
-    if "://" not in os.fspath(folder):
+    if not is_on_bucket(folder):
         parent = next(parent for parent in path.parents if parent.exists())
         if not parent.is_dir():
             raise UserError(f"{folder} cannot be made, {parent} is a file: give another --output.")

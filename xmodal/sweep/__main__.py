@@ -23,6 +23,7 @@ import sys
 from absl import flags
 
 from xmodal import binary, training_flags
+from xmodal.buckets import is_on_bucket
 from xmodal.config import UserError
 from xmodal.console import quietly
 from xmodal.sweep.distributions import Choice
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> None:
 
     check_installed()
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
-    if "://" in folder:
+    if is_on_bucket(folder):
         raise UserError(f"--workdir={folder} has to be a folder that this machine mounts.")
     with quietly():
         from xmodal.sweep import search  # This takes seconds.

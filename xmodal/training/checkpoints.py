@@ -27,8 +27,8 @@ from etils import epath
 from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
+from xmodal import buckets, processes
 from xmodal import mesh as mesh_lib
-from xmodal import processes
 from xmodal.atomic import replacing
 from xmodal.config import UserError, read
 from xmodal.training.checkpoint_shapes import check_arrays
@@ -245,7 +245,7 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
     """
     folder = _folder(run_dir) / str(step) / item
     if step is None:
-        folder = epath.Path(run_dir).absolute() / item
+        folder = buckets.absolute(run_dir) / item
     return read_arrays(folder) if folder.exists() else {}
 
 
@@ -376,7 +376,7 @@ def load_metrics(run_dir: str, step: int) -> dict[str, float]:
 
 def frozen_folder(run_dir: str) -> epath.Path:
     """Returns the folder of parameters that never change."""
-    return epath.Path(run_dir).absolute() / "frozen"
+    return buckets.absolute(run_dir) / "frozen"
 
 
 def step_folder(run_dir: str, step: int) -> epath.Path:
@@ -385,7 +385,7 @@ def step_folder(run_dir: str, step: int) -> epath.Path:
 
 
 def _folder(run_dir: str) -> epath.Path:
-    return epath.Path(run_dir).absolute() / "checkpoints"
+    return buckets.absolute(run_dir) / "checkpoints"
 
 
 def _non_empty(state: TrainState, names: tuple[str, ...]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from absl import logging
 from etils import epath
 
-from xmodal import processes
+from xmodal import buckets, processes
 from xmodal.config import UserError
 from xmodal.training import checkpoints
 from xmodal.training.file_hashes import HASHES, find_damage
@@ -41,7 +41,7 @@ def _set_aside(run_dir: str) -> None:
                 f"No checkpoint of {run_dir} can be read; of step {step}: {damage}. Copy one from "
                 "a backup, or start anew with another --workdir."
             )
-        aside = epath.Path(run_dir).absolute() / _DAMAGED / str(step)
+        aside = buckets.absolute(run_dir) / _DAMAGED / str(step)
         aside.parent.mkdir(exist_ok=True)
         if aside.exists():
             aside.rmtree()

@@ -20,6 +20,7 @@ from absl import logging
 from etils import epath
 
 from xmodal import processes
+from xmodal.buckets import is_on_bucket
 from xmodal.config import UserError
 from xmodal.disk_errors import DiskError
 
@@ -178,7 +179,7 @@ def _take_over(path: epath.Path, old: Writer | None, writer: Writer) -> None:
 def _create(path: epath.Path, writer: Writer) -> bool:
     """Creates a file of this process; False where there is one."""
     content = json.dumps(dataclasses.asdict(writer), indent=2) + "\n"
-    if not _is_local(path):
+    if is_on_bucket(path):
         if path.exists():
             return False
         path.write_text(content)
@@ -195,15 +196,11 @@ def _create(path: epath.Path, writer: Writer) -> bool:
     return True
 
 
-def _is_local(path: epath.Path) -> bool:
-    return "://" not in os.fspath(path)
-
-
 def _touch(path: epath.Path, writer: Writer) -> None:
-    if _is_local(path):
-        os.utime(path)
-    else:
+    if is_on_bucket(path):
         path.write_text(json.dumps(dataclasses.asdict(writer), indent=2) + "\n")
+    else:
+        os.utime(path)
 
 
 def _read(path: epath.Path) -> Writer | None:

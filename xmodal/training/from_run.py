@@ -11,6 +11,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from etils import epath
 
+from xmodal import buckets
 from xmodal.config import UserError
 from xmodal.training import checkpoints
 from xmodal.training.optimizer import with_moments
@@ -108,7 +109,7 @@ def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
 
 
 def _folder(run: str, step: int | None, item: str) -> epath.Path:
-    root = epath.Path(run).absolute()
+    root = buckets.absolute(run)
     return root / item if step is None else root / "checkpoints" / str(step) / item
 
 

@@ -3,6 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
+from xmodal.buckets import is_on_bucket
 from xmodal.config import UserError
 from xmodal.training.tree import flatten
 
@@ -58,7 +59,7 @@ def check_folder(folder: str) -> None:
     Raises:
       UserError: it is on a bucket, or a file.
     """
-    if "://" in folder:
+    if is_on_bucket(folder):
         raise UserError(
             f"config.frozen_features.folder={folder!r} is no folder of a file system; give one "
             "that every process sees."

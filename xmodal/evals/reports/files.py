@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from xmodal.buckets import is_on_bucket
 from xmodal.config import UserError
 from xmodal.disk_errors import DiskError
 
@@ -61,15 +62,17 @@ def _stage(folder: epath.Path) -> Iterator[epath.Path]:
     """A new folder within `folder`; afterwards it is gone, and so are folders made for nothing."""
     staging = folder / f".partial-{secrets.token_hex(4)}"
     try:
-        made = [each for each in (folder, *folder.parents) if not each.exists()]
-        if not made and not folder.is_dir():
+        # A bucket has no folders to make.
+        parents = () if is_on_bucket(folder) else (folder, *folder.parents)
+        made = [each for each in parents if not each.exists()]
+        if parents and not made and not folder.is_dir():
             raise UserError(f"Cannot write to {folder}: it is a file. Name another folder.")
         try:
             staging.mkdir(parents=True)
             try:
                 yield staging
             finally:
-                staging.rmtree()
+                staging.rmtree(missing_ok=True)  # A folder on a bucket is gone with its files.
         finally:
             _remove_empty(made)
     except OSError as error:

@@ -1,0 +1,71 @@
+"""A run in a bucket is killed and goes on. Event files alone need Google's own store."""
+
+import importlib.util
+import json
+import time
+
+import pytest
+
+from tests.integration import object_store
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("gcsfs") is None,
+        reason="gcsfs, a client with a free choice of the store's address, is not installed",
+    ),
+]
+
+# tensorflow's client, which writes event files, knows one address only.
+_LOCAL_EVENTS = """
+import tempfile
+from clu import metric_writers
+
+writer = metric_writers.SummaryWriter
+metric_writers.SummaryWriter = lambda folder: writer(tempfile.mkdtemp())
+"""
+
+
+@pytest.fixture
+def store():
+    with object_store.serving() as served:
+        yield served
+
+
+@pytest.fixture
+def begin(tiny_config, start, store):
+    """Starts a command that uses the store."""
+    tiny_config.write_text(_LOCAL_EVENTS + tiny_config.read_text())
+    options = ("--config.total_steps=12", "--config.checkpoint.every=3")
+
+    def begin_command(name, *arguments):
+        if not arguments:
+            arguments = (f"--config={tiny_config}", f"--workdir={store.bucket}/{name}", *options)
+            return start(*arguments, **store.variables)
+        return start(*arguments, module=name, **store.variables)
+
+    return begin_command
+
+
+def _finish(process):
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return output
+
+
+def test_a_killed_run_in_a_bucket_goes_on(begin, store):
+    killed = begin("killed")
+    while "killed/checkpoints/3/files.json" not in store.objects:
+        assert killed.poll() is None, killed.stdout.read()
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    output = _finish(begin("killed"))
+    assert "Resuming" in output
+    assert "from scratch" not in output
+    _finish(begin("whole"))
+    numbers = [json.loads(store.read(f"{run}/test/metrics.json")) for run in ("killed", "whole")]
+    assert numbers[0] == numbers[1]
+    assert not [name for name in store.objects if ".partial-" in name or "orbax-checkpoint" in name]
+    assert "killed/writer.json" not in store.objects
+    _finish(begin("xmodal.eval_main", f"--run={store.bucket}/killed", "--step=latest"))
