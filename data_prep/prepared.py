@@ -14,6 +14,9 @@ from data_prep.errors import NotPreparedError, UnexpectedFilesError
 
 _BLOCK = 4096  # records at a time
 
+# Records are parsed on the CPU; TensorFlow would take all of a GPU's memory for it.
+tf.config.set_visible_devices([], "GPU")
+
 
 def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
     """Opens a prepared dataset and never builds one.

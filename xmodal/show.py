@@ -50,11 +50,14 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
                 own = int(split.caption_rows[row])
                 shown[number].append(Row(_show(split, best[number], own), title))
     sections = [Section(text, found) for text, found in zip(texts, shown, strict=True)]
-    note = (
-        f"Words are shaded by the weights of the attention. Pictures are the top {_TOP} of "
-        f"{len(split.image_ids):,}, the caption's own one framed."
-    )
-    return Page(f"{split.name}, {split.split} split", [Group("", sections)], [note])
+    items = [item for found in shown for row in found for item in row.items]
+    total = f"{len(split.image_ids):,}"
+    notes = []
+    if any(item.words for item in items):
+        notes.append("Words are shaded by the weights of the attention.")
+    if any(item.picture for item in items):
+        notes.append(f"Pictures are the top {_TOP} of {total}, the caption's own one framed.")
+    return Page(f"{split.name}, {split.split} split", [Group("", sections)], notes)
 
 
 def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:

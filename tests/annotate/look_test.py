@@ -61,6 +61,21 @@ def test_pages_of_a_rater(kind, chromium, tmp_path):
                 assert page.inner_text("h1") == "Thank you, that was all"
 
 
+def test_a_hasty_enter_sends_no_untouched_slider(chromium, tmp_path):
+    study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS)
+    with serving(study) as server:
+        (link,) = links(study, server, 1).values()
+        with open_page(chromium, link) as page:
+            page.route("**/page.js", lambda route: route.fulfill(body=""))  # not there yet
+            follow(page, lambda: page.click("text=Start"))
+            sent = []
+            page.on("request", lambda request: sent.append(request.method))
+            page.focus("#slider")
+            page.keyboard.press("Enter")
+            page.wait_for_timeout(500)
+            assert not sent
+
+
 def test_messages(chromium, tmp_path):
     study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS, raters_per_item=1)
     with serving(study) as server:

@@ -91,7 +91,7 @@ def test_the_import_is_quick_and_names_what_is_public():
         "heavy = ('jax', 'flax', 'tensorflow', 'numpy')\n"
         "loaded = [name for name in heavy if name in sys.modules]\n"
         "import json; print(json.dumps([loaded, xmodal.__all__, dir(xmodal)]))\n"
-        "xmodal.load, xmodal.evaluate, xmodal.Model, xmodal.UserError\n"
+        "xmodal.load, xmodal.evaluate, xmodal.Model, xmodal.UserError, xmodal.train\n"
         "try:\n    xmodal.laod\nexcept AttributeError as error:\n    print(error)"
     )
     output = subprocess.run(
@@ -102,3 +102,4 @@ def test_the_import_is_quick_and_names_what_is_public():
     assert loaded == []
     assert set(public) <= {*listed, "__version__"}
     assert second == "No xmodal attribute laod"
+    assert output.stderr == ""  # of libraries that tell of the machine

@@ -82,6 +82,9 @@ def run(args: argparse.Namespace) -> None:
       FileNotFoundError, NotPreparedError, UnexpectedFilesError, UserError: for the user.
     """
     check_writable(args.output)
+    if args.dataset:
+        place_of = data_prep.builder_class(args.dataset).data_dir_of
+        args.data_dir = place_of(args.data_dir, args.manual_dir)
     rated = _read_ratings(args)
     positive = {**score_statistics.POSITIVE, **dict(args.positive)}
     summaries = score_statistics.summarize(rated, positive)
@@ -198,6 +201,7 @@ def _parse() -> argparse.Namespace:
     source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
     parser.add_argument("--config", help="of --dataset; by default all that have scores")
     parser.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
+    parser.add_argument("--manual_dir", help="of captioned_images: the folder it was prepared from")
     parser.add_argument("--split", default="test")
     parser.add_argument("--output", required=True, help="folder for the figures")
     parser.add_argument("--embeddings", help="npz file, for cosines")

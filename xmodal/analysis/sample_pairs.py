@@ -163,7 +163,9 @@ def _compare(args: argparse.Namespace, groups: Groups, pairs: Mapping[str, np.nd
 
 def _read_groups(args: argparse.Namespace) -> Groups:
     if args.dataset:
-        return read_dataset_groups(args.dataset, args.config, args.data_dir, args.split)
+        place_of = data_prep.builder_class(args.dataset).data_dir_of
+        data_dir = place_of(args.data_dir, args.manual_dir)
+        return read_dataset_groups(args.dataset, args.config, data_dir, args.split)
     return read_groups(pathlib.Path(args.groups), args.split)
 
 
@@ -194,6 +196,7 @@ def _parse() -> argparse.Namespace:
     place.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="says the same")
     shared.add_argument("--config", help="of --dataset; by default one that has captions")
     shared.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
+    shared.add_argument("--manual_dir", help="of captioned_images: the folder it was prepared from")
     shared.add_argument("--split", default="test")
     shared.add_argument(
         "--partial",

@@ -156,7 +156,7 @@ def _add_kinds(kinds: argparse._SubParsersAction) -> None:
     ranked.add_argument("--similarity", help="of embeddings whose file names none")
     cxc = kinds.add_parser("cxc", parents=[shared], help="pairs with sliders from 0 to 5")
     cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
-    cxc.add_argument("--tasks", type=_names, default=["sts", "sis", "sits"], help="sts,sis,sits")
+    cxc.add_argument("--tasks", type=_names, help="of sts,sis,sits; by default all in the folder")
     eccv = kinds.add_parser("eccv", parents=[shared, ranked], help="candidates of several models")
     eccv.add_argument("--images", type=int, default=-1, help="queries to draw; -1 for all")
     eccv.add_argument("--captions", type=int, default=-1, help="queries to draw; -1 for all")

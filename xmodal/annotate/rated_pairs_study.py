@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
 
-def draw_up(folder: str, split: "EvalSplit", tasks: Collection[str], seed: int) -> list[Unit]:
+def draw_up(
+    folder: str, split: "EvalSplit", tasks: Collection[str] | None, seed: int
+) -> list[Unit]:
     """Returns a unit per pair, numbered as in the files and handed out in random order by task.
 
     Args:
       folder: of `{sts,sis,sits}_SPLIT.csv`, rated or not, as `xmodal.analysis.sample_pairs` writes.
       split: with the captions and images of the pairs.
-      tasks: of `sts`, `sis` and `sits`, those to ask.
+      tasks: of `sts`, `sis` and `sits`, those to ask; None for all that have a file.
       seed: of the order.
 
     Raises:
@@ -30,11 +32,11 @@ def draw_up(folder: str, split: "EvalSplit", tasks: Collection[str], seed: int) 
       UserError: a task has no file, or a pair names an item that is not of the split.
     """
     rated = read_folder(pathlib.Path(folder), split.split, need_scores=False)
-    if missing := sorted(set(tasks) - set(rated)):
+    if missing := sorted(set(tasks or ()) - set(rated)):
         raise UserError(f"{folder} has no pairs of {missing}; it has {sorted(rated)}.")
     ids = {"caption": split.caption_ids, "image": split.image_ids}
     units = []
-    for stage, task in enumerate(name for name in rated if name in tasks):
+    for stage, task in enumerate(name for name in rated if tasks is None or name in tasks):
         pairs = rated[task]
         sides = [np.asarray(side) for side in (pairs.left_ids, pairs.right_ids)]
         for kind, side in zip(KINDS[task].sides, sides, strict=True):

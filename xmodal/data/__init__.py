@@ -1,6 +1,12 @@
 """Records by number to decoded, augmented and tokenized batches with ids."""
 
-import tensorflow as tf
+from xmodal.console import quietly
+
+with quietly():
+    import tensorflow as tf
+
+    # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
+    tf.config.set_visible_devices([], "GPU")
 
 from xmodal.data.batch_spec import BatchSpec, batch_spec
 from xmodal.data.config import DataConfig, parse
@@ -17,9 +23,6 @@ from xmodal.data.sources import (
     read_captions,
     split_hashes,
 )
-
-# The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.
-tf.config.set_visible_devices([], "GPU")
 
 __all__ = [
     "UNKNOWN_HASH",

@@ -10,6 +10,7 @@ from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.reading.text_files import read_csv
 from data_prep.sampling.groups import Groups, make_groups
 from xmodal.analysis.ratings.rated_files import read_folder
+from xmodal.console import quietly
 
 _COLUMNS = ("caption_id", "image_id")
 _SPLITS = {"val": "validation", "dev": "validation"}  # other names in files
@@ -70,8 +71,8 @@ def read_dataset_groups(
       FileNotFoundError: the dataset does not exist, with the command that prepares it.
       UnexpectedFilesError: it has no such split, or no captions of images.
     """
-    # Imports tensorflow, which files do not need.
-    from data_prep.prepared import open_prepared, prepared_configs, read_columns
+    with quietly():  # It imports tensorflow, which files do not need.
+        from data_prep.prepared import open_prepared, prepared_configs, read_columns
 
     configs = [config] if config else prepared_configs(dataset, data_dir)
     for name in configs or list(data_prep.builder_class(dataset).builder_configs)[:1]:
