@@ -58,6 +58,12 @@ def build(
       ModuleNotFoundError: Apache Beam is asked for and not installed.
     """
 
+    for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
+        if folder and "://" in folder:
+            raise UnexpectedFilesError(
+                f"--{flag}={folder} is on an object store; a build needs a folder that this "
+                "machine mounts, and a prepared dataset may be copied"
+            )
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):
         raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
 

@@ -50,3 +50,24 @@ def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
     message = f"flickr8k/images: {folder} does not exist or is empty"
     with pytest.raises(SystemExit, match=message):
         _run(monkeypatch, "--dataset=flickr8k", f"--manual_dir={folder}", f"--data_dir={tmp_path}")
+
+
+@pytest.mark.parametrize("name", ["data_dir", "manual_dir"])
+def test_a_build_on_an_object_store_is_refused(monkeypatch, name):
+    with pytest.raises(SystemExit, match=f"--{name}=gs://bucket/x is on an object store; a build"):
+        _run(monkeypatch, "--dataset=sbu", f"--{name}=gs://bucket/x")
+
+
+def test_beam_is_for_datasets_in_shards(monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        _run(monkeypatch, "--dataset=flickr8k", "--beam_pipeline_options=runner=FnApiRunner")
+    assert "is for datasets that lie in shards; flickr8k is built" in capsys.readouterr().err
+
+
+def test_a_missing_beam_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
+    (tmp_path / "file").touch()
+    command = ["--dataset=sbu", f"--manual_dir={tmp_path}", f"--data_dir={tmp_path}"]
+    with pytest.raises(SystemExit, match=r"needs apache-beam: pip install -e '\.\[beam\]'"):
+        _run(monkeypatch, *command, "--beam_pipeline_options=runner=FnApiRunner")
