@@ -84,7 +84,7 @@ def test_similarities_beside_ratings(inspection, split, vectors, monkeypatch):
         similarity_plots, "draw_ratings", lambda rated, *, title: seen.update(rated) or b""
     )
     inspection.draw_ratings()
-    assert list(seen) == ["shapes/sts", "shapes/sis", "shapes/sits"]
+    assert list(seen) == inspection.ratings == ["shapes/sts", "shapes/sis", "shapes/sits"]
     rows = split.ratings["sits"]
     ratings, similarities = seen["shapes/sits"]
     np.testing.assert_array_equal(ratings, rows["scores"])

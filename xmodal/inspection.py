@@ -16,6 +16,7 @@ from xmodal.evals import Embeddings, Evaluation, judge
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
+from xmodal.evals.boards.types import GradedPairs
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.boards import BoardsEvaluator
@@ -223,22 +224,24 @@ class Inspection:
 
         return as_page("a picture" if text is None else text, hits, picture)
 
+    @property
+    def ratings(self) -> list[str]:
+        """Human ratings that the model can be compared with, such as "shapes/sts"."""
+        return list(self._rated)
+
     def draw_ratings(self) -> bytes:
         """Returns a PNG of similarity against human rating, with the line of best fit.
 
         Raises:
-          UserError: the boards have no ratings that this model can be compared with.
+          UserError: there are none, see `ratings`.
         """
-        rated = {}
-        for board in self._evaluator.boards:
-            for name, pairs in board.graded.items():
-                task = next(t for t, m in RETRIEVAL_TASKS.items() if m == pairs.modalities)
-                if task in self.directions:
-                    found = self._rankings(task).pairs(pairs.left, pairs.right)
-                    rated[f"{board.name}/{name}"] = pairs.scores, found
-        if not rated:
+        if not self._rated:
             raise UserError(f"{self._evaluator.provenance.title} has no ratings to compare with.")
-        return similarity_plots.draw_ratings(rated, title=self.name)
+        found = {
+            name: (pairs.scores, self._rankings(task).pairs(pairs.left, pairs.right))
+            for name, (task, pairs) in self._rated.items()
+        }
+        return similarity_plots.draw_ratings(found, title=self.name)
 
     def draw_scores(self) -> bytes:
         """Returns a PNG of the similarities of positive and of other pairs, by direction."""
@@ -251,6 +254,17 @@ class Inspection:
             scores = self._rankings(direction)
             found[direction] = draw_similarities(scores, positives, _PAIRS, exclude_self=same)
         return similarity_plots.draw_distributions(found, title=self.name)
+
+    @property
+    def _rated(self) -> dict[str, tuple[str, GradedPairs]]:
+        """Name of ratings -> direction and pairs."""
+        directions = {RETRIEVAL_TASKS[each]: each for each in self.directions}
+        return {
+            f"{board.name}/{name}": (directions[pairs.modalities], pairs)
+            for board in self._evaluator.boards
+            for name, pairs in board.graded.items()
+            if pairs.modalities in directions
+        }
 
     def _rows(self, kind: str) -> np.ndarray:
         """The places in the split of the embedded images or captions, int [N]."""

@@ -131,7 +131,7 @@ def test_frozen_parameters_of_a_start_that_failed_are_replaced(tmp_path):
     tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(1)), again)
 
 
-def test_the_model_is_read_with_its_frozen_parameters(tmp_path):
+def test_the_model_is_read_with_its_frozen_parameters(tmp_path, caplog):
     config = tiny.make_config(freeze=["text/encoder/"])
     # An image side without parameters; running statistics and parameters of a task.
     config.model.image.projection = None
@@ -148,6 +148,7 @@ def test_the_model_is_read_with_its_frozen_parameters(tmp_path):
     args = (str(tmp_path), 2, parts.shapes)
     for mesh in (None, parts.mesh):
         params, model_state = checkpoints.restore_model(*args, mesh)
+        assert "Metadata file" not in caplog.text
         tiny.assert_identical(params, saved.all_params())
         tiny.assert_identical(model_state, saved.model_state)
         devices = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(params)}

@@ -13,7 +13,6 @@ from etils import epath
 from xmodal import mesh as mesh_lib
 from xmodal.api.model import Model
 from xmodal.config import UserError, read
-from xmodal.console import quietly
 from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
@@ -108,11 +107,10 @@ def make_model(stored: Stored) -> Model:
 
 def _run_weights(source: str | os.PathLike, step: int) -> tuple[Tree, Tree]:
     run = os.fspath(source)
-    with quietly():  # Orbax warns of metadata that no version of it has written.
-        trained, frozen, model_state = (
-            checkpoints.read_tree(run, at, item)
-            for at, item in ((step, "params"), (None, "frozen"), (step, "model_state"))
-        )
+    trained, frozen, model_state = (
+        checkpoints.read_tree(run, at, item)
+        for at, item in ((step, "params"), (None, "frozen"), (step, "model_state"))
+    )
     return merge(trained, frozen), model_state
 
 

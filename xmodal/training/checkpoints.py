@@ -40,6 +40,8 @@ from xmodal.training.tree import Tree, flatten, merge, split
 VOCABULARY = "vocab.txt"
 ITEMS = ("params", "model_state", "opt_state")
 _TEMPORARY = ".orbax-checkpoint-tmp"
+# Orbax warns of a file that it does not write for single items.
+logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))
 
 
 class Checkpoints:
