@@ -1,6 +1,6 @@
 """The training steps of the CxC paper's models beside the same ones in torch.
 
-    python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5]
+    python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5] [--no-compiled]
 
 `efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
 layers that the paper trains, two captions per image; `stored`: the same step on stored features of
@@ -236,12 +236,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--figure", choices=FIGURES)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()
     for figure in [args.figure] if args.figure else FIGURES:
         task = Task(figure, *FIGURES[figure][:2])
         ours = Rival(step_ours, task)
         rivals = {"torch": Rival(step_torch, task)}
-        rivals["torch compiled"] = Rival(step_torch, dataclasses.replace(task, compiled=True))
+        if args.compiled:
+            rivals["torch compiled"] = Rival(step_torch, dataclasses.replace(task, compiled=True))
         measure(figure, args.rounds, rivals, ours)
         for rival in (ours, *rivals.values()):
             rival.stop()

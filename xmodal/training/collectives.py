@@ -5,6 +5,7 @@ import functools
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 
 _KINDS = (
     "all-gather",
@@ -22,6 +23,8 @@ _ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\]")
 _CALLED = re.compile(
     r"(?:body|condition|calls|to_apply|branch_computations)=\{?(%[\w.\-]+(?:, %[\w.\-]+)*)"
 )
+_BOUND = re.compile(r" = s32\[\]\S* constant\((\d+)\)")
+_LOOP = re.compile(r" while\(.*condition=%?([\w.\-]+)")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
@@ -48,19 +51,14 @@ def count_collectives(program: str) -> dict[str, Collectives]:
     """
     own: dict[str, list[tuple[str, int]]] = defaultdict(list)
     callers: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    computation = ""
-    for line in program.splitlines():
-        if start := _COMPUTATION.match(line):
-            computation = start[1]
-            continue
+    for computation, line, times in _lines(program):
         if found := _COLLECTIVE.search(line):
             # The first half of an asynchronous pair returns its operands, too; a sum has its own.
             with_operands = bool(found[3]) and found[2] != "all-reduce"
             own[computation].append((found[2], _result_bytes(found[1], with_operands)))
-        trips = _TRIPS.search(line)
         for called in _CALLED.finditer(line):
             for name in called[1].split(", "):
-                callers[name.lstrip("%")].append((computation, int(trips[1]) if trips else 1))
+                callers[name.lstrip("%")].append((computation, times or 1))
 
     @functools.cache
     def runs(name: str) -> int:
@@ -81,7 +79,26 @@ def loop_lengths(program: str) -> tuple[int, ...]:
     Args:
       program: see `count_collectives`.
     """
-    return tuple(sorted(map(int, _TRIPS.findall(program)), reverse=True))
+    return tuple(sorted((times for _, _, times in _lines(program) if times), reverse=True))
+
+
+def _lines(program: str) -> Iterator[tuple[str, str, int | None]]:
+    """Yields the computation of each line, the line, and of a loop how often it runs."""
+    computation, bounds = "", defaultdict[str, list[int]](list)
+    for line in program.splitlines():
+        if start := _COMPUTATION.match(line):
+            computation = start[1]
+            continue
+        if bound := _BOUND.search(line):
+            bounds[computation].append(int(bound[1]))
+        times = None
+        if trips := _TRIPS.search(line):
+            times = int(trips[1])
+        elif loop := _LOOP.search(line):
+            # TPU compilers do not say it: the condition compares a counter with a constant.
+            known = bounds[loop[1]]
+            times = known[0] if len(known) == 1 else None
+        yield computation, line, times
 
 
 def _result_bytes(shape: str, with_operands: bool) -> int:
