@@ -1,7 +1,8 @@
-"""A run in a bucket is killed and goes on. Event files alone need Google's own store."""
+"""A run and its dataset in a bucket. Event files alone need Google's own store."""
 
 import importlib.util
 import json
+import pathlib
 import time
 
 import pytest
@@ -33,10 +34,12 @@ def store():
 
 
 @pytest.fixture
-def begin(tiny_config, start, store):
-    """Starts a command that uses the store."""
+def begin(tiny_config, few_shapes, start, store):
+    """Starts a command that uses the store, where the dataset is, too."""
+    store.put(pathlib.Path(few_shapes), "data")
     tiny_config.write_text(_LOCAL_EVENTS + tiny_config.read_text())
-    options = ("--config.total_steps=12", "--config.checkpoint.every=3")
+    options = [f"--config.data.data_dir={store.bucket}/data", "--config.total_steps=12"]
+    options.append("--config.checkpoint.every=3")
 
     def begin_command(name, *arguments):
         if not arguments:

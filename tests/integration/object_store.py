@@ -1,7 +1,7 @@
 """An object store in memory that speaks Google's JSON API, as far as its clients ask in the tests.
 
-TensorStore and gcsfs take its address from the environment. Writes are whole or not at all, objects
-have generations, and a client may make a write depend on one.
+TensorStore, gcsfs and ArrayRecord take its address from the environment. Writes are whole or not at
+all, objects have generations, and a client may make a write depend on one.
 """
 
 import contextlib
@@ -36,6 +36,13 @@ class Store:
         """Returns the content of an object."""
         return self.objects[name][0]
 
+    def put(self, folder, name):
+        """Copies the files of a folder to the store, under a name."""
+        for path in folder.rglob("*"):
+            if path.is_file():
+                place = f"{name}/{path.relative_to(folder).as_posix()}"
+                self.objects[place] = path.read_bytes(), _describe(place, path.stat().st_size, "1")
+
 
 @contextlib.contextmanager
 def serving():
@@ -50,6 +57,7 @@ def serving():
     variables = {
         "STORAGE_EMULATOR_HOST": address,
         "TENSORSTORE_GCS_HTTP_URL": address,
+        "CLOUD_STORAGE_EMULATOR_ENDPOINT": address,  # of ArrayRecord's reader
         # epath takes gcsfs then; the address of tensorflow's own client cannot be changed.
         "EPATH_USE_TF": "0",
         # Without looking for credentials.
@@ -202,23 +210,26 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return 204
 
     def _write(self, name, content):
-        now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
-        generation = str(next(self.server.generations))
-        about = {
-            "kind": "storage#object",
-            "name": name,
-            "bucket": "runs",
-            "id": f"runs/{name}/{generation}",
-            "generation": generation,
-            "metageneration": "1",
-            "etag": generation,
-            "size": str(len(content)),
-            "contentType": "application/octet-stream",
-            "timeCreated": now,
-            "updated": now,
-        }
+        about = _describe(name, len(content), str(next(self.server.generations)))
         self.server.objects[name] = content, about
         return about
+
+
+def _describe(name, size, generation):
+    now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+    return {
+        "kind": "storage#object",
+        "name": name,
+        "bucket": "runs",
+        "id": f"runs/{name}/{generation}",
+        "generation": generation,
+        "metageneration": "1",
+        "etag": generation,
+        "size": str(size),
+        "contentType": "application/octet-stream",
+        "timeCreated": now,
+        "updated": now,
+    }
 
 
 def _parts(kind, content):
