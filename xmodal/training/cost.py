@@ -81,8 +81,9 @@ def describe(compiled: jax.stages.Compiled) -> str:
     if memory is None:
         return "This backend gives no memory analysis."
     traffic = (compiled.cost_analysis() or {}).get("bytes accessed", 0.0)
+    loops = ", the body of a loop counted once" if loop_lengths(compiled.as_text() or "") else ""
     return (
         f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "
         f"{memory.temp_size_in_bytes / _GIB:.2f} GiB of temporaries, "
-        f"{count_flops(compiled) / 1e9:.1f} GFLOP, {traffic / 1e9:.1f} GB moved."
+        f"{count_flops(compiled) / 1e9:.1f} GFLOP, {traffic / 1e9:.1f} GB moved{loops}."
     )

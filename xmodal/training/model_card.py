@@ -114,7 +114,8 @@ def _describe_compute(stretches: Sequence[tuple[Compute, int]]) -> str:
             lines.append(f"- Steps {first:,} to {last:,}: batch {batch:,}, {kind}.")
     if not unknown and stretches and all(start.flops_per_step for start, _ in stretches):
         total = sum(start.flops_per_step * start.devices * steps for start, steps in stretches)
-        lines += ["", f"{total / 1e12:.3g} TFLOP in all, as the compiler counts them."]
+        counted = "as the compiler counts them: the body of a loop once"
+        lines += ["", f"{total / 1e12:.3g} TFLOP in all, {counted}."]
     return "\n".join(lines)
 
 
