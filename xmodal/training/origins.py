@@ -23,7 +23,7 @@ _FREE = frozenset(
     (
         "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over", "drop_varies",
         "dropout", "dtype", "init", "init_scale", "lower_depth", "remat", "samples", "seed",
-        "statistics",
+        "statistics", "unroll",
     )
 )  # fmt: skip
 _IDS = ("tokenizer", "lower_case", "unknown", "markers")
