@@ -1,4 +1,4 @@
-"""Paths on object stores stay what they are."""
+"""Paths on object stores stay as they are."""
 
 import pathlib
 

@@ -152,10 +152,10 @@ def gather(what: str, own: str) -> list[str]:
 
 
 class Word(NamedTuple):
-    """What a process told last.
+    """The last message of a process about its work.
 
     Attributes:
-      text: what it does.
+      text: its current action.
       host: its name.
       time: seconds since the epoch, by its clock.
     """
@@ -166,7 +166,7 @@ class Word(NamedTuple):
 
 
 def tell(text: str) -> None:
-    """Tells the other processes what this one does; they read it with `told`."""
+    """Publishes the current action of this process; the others read it with `told`."""
     _set(f"word/{index()}", json.dumps(Word(text, socket.gethostname(), time.time())), again=True)
 
 

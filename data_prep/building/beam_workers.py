@@ -1,7 +1,7 @@
 """Builds on the workers of Apache Beam: every part is read and checked by one of them.
 
-What a worker finds out about a part goes to a file in the folder of the build, which all workers
-see. A part that is done again, because its worker died, writes the same file again.
+The result of a part goes to a file in the folder of the build, which all workers see. A part that
+is done again, because its worker died, writes the same file again.
 """
 
 import contextlib

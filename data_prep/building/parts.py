@@ -18,8 +18,8 @@ class PartedRecords:
     Attributes:
       count: number of parts.
       read: yields the records of a part by its number, every time the same; can be pickled.
-      first: what was left out before the parts.
-      last: what was left out, as known after the parts.
+      first: entries left out before the parts.
+      last: entries left out, as known after the parts.
     """
 
     count: int

@@ -42,7 +42,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       CHECK_IMAGES: whether images are decoded once; not needed for those that were just drawn.
       UNIQUE_IDS: features with ids that come once in a split.
       READ_IN_PARTS: whether Beam's workers can build it: `_splits` gives `PartedRecords`, and lets
-        `self._workers` find out what the splits need to know.
+        `self._workers` do the work in parts that comes before the records.
       REFERS_TO: datasets whose ids rows of this one refer to, as `dataset/config`, the cheapest to
         read first.
 

@@ -88,7 +88,7 @@ class Builder(schema.RandomAccessBuilder):
             )
             for split in SPLITS
         }
-        # What has one part is nothing for several processes.
+        # One part gives several processes nothing to share.
         return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
 
 

@@ -28,7 +28,7 @@ class Layout(abc.ABC):
         """Returns `files`, and `columns` of a table, in words."""
 
     def parts(self) -> Sequence[Any]:
-        """Returns what `read` takes, in their order: one part, unless there are shards."""
+        """Returns the arguments of `read` in their order: one part, unless there are shards."""
         return [None]
 
     @abc.abstractmethod

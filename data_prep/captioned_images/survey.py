@@ -110,7 +110,7 @@ def look_at_part(layout: Layout, part: Any) -> list[Look | str]:
 
 
 def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -> Survey:
-    """Joins what was found in the parts of a layout.
+    """Joins the findings of the parts of a layout.
 
     Args:
       parts: of `look_at_part`, in their order.

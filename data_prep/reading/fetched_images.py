@@ -77,7 +77,7 @@ class FetchedPart:
     path: pathlib.Path
 
     def read(self) -> Iterator[Fetched | LeftOut]:
-        """Yields what `read_fetched` yields of this part, in the same order."""
+        """Yields the items of this part, in the order of `read_fetched`."""
         if self.path.is_dir():
             parent, names = next(walk(self.path))
             return read_images(parent, names, self.folder, self.folder.name)

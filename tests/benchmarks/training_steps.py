@@ -18,7 +18,7 @@ import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import itm
     from xmodal import mesh as mesh_lib
-    from xmodal.training import loop, run, schedules
+    from xmodal.training import run, schedules
 
     yield 0
     variant = ("regions_gru",) if task.family == "vse_infinity" else ()
@@ -119,8 +119,6 @@ def step_ours(task: Task) -> Iterator[int]:
     resolved = ConfigDict(schedules.resolve_epochs(config.to_dict(), 1))
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
     parts = run.build(resolved, mesh)
-    state = jax.jit(parts.state_init())()
-    compiled = loop.compile_step(parts, state)
     arrays, items = task.batch(), np.arange(task.batch_size, dtype=np.int32)
     mask = np.arange(MAX_LENGTH) < arrays["lengths"][:, None]
     columns = {
@@ -130,15 +128,34 @@ def step_ours(task: Task) -> Iterator[int]:
         "image_id": items,
         "caption_id": items[:, None],
     }
-    batch = {name: columns[name].astype(spec.dtype) for name, spec in parts.batch.items()}
-    batch = mesh_lib.global_batch(batch, mesh)
+    yield from run_ours(parts, columns)
+
+
+def run_ours(
+    parts: Any, columns: Mapping[str, np.ndarray], features: Sequence[Any] = ()
+) -> Iterator[int]:
+    """Yields the number of trained parameters, then the number of each step that was made.
+
+    Args:
+      parts: of a run, `Parts`.
+      columns: of the batch of every step, and maybe more.
+      features: readers of stored features.
+    """
+    import jax
+
+    from xmodal import mesh as mesh_lib
+    from xmodal.training import loop
+
+    state = jax.jit(parts.state_init())()
+    compiled = loop.compile_step(parts, state, features)
+    spec = loop.abstract_batch(parts, features)
+    batch = {name: columns[name].astype(column.dtype) for name, column in spec.items()}
+    batch = mesh_lib.global_batch(batch, parts.mesh)
     yield sum(leaf.size for leaf in jax.tree.leaves(state.params))
-    number = 0
-    while True:
-        state, scalars = compiled(state, batch, mesh_lib.put_step(number, mesh))
+    for number in range(10**9):
+        state, scalars = compiled(state, batch, mesh_lib.put_step(number, parts.mesh))
         assert math.isfinite(float(scalars["train/loss"])), scalars
         jax.block_until_ready(state)
-        number += 1
         yield number
 
 

@@ -111,7 +111,7 @@ def test_own_folders_in_parts(layout, is_parted, pickling, tmp_path):
 def links(tmp_path, monkeypatch):
     (tmp_path / "files").mkdir()
     web_records.expect(monkeypatch, web_records.write(tmp_path / "files", 120, 31, 10))
-    # Workers that Beam starts import what this process does.
+    # Workers that Beam starts import the modules of this process.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     return tmp_path / "files"
 
@@ -178,7 +178,7 @@ def shards(tmp_path):
 
 @pytest.fixture
 def start(shards):
-    """Function that starts a build by two workers; what still runs at the end is killed."""
+    """Function that starts a build by two workers, killed if it still runs at the end."""
     processes = []
 
     def start_command(name):

@@ -1,4 +1,4 @@
-"""Synthetic lists of links with img2dataset's output, and what was built of them."""
+"""Synthetic lists of links with img2dataset's output, and the datasets built from them."""
 
 import io
 

@@ -36,7 +36,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
     config.total_steps, config.log_every, config.batch_size = total_steps, 1, 16
     config.data.data_dir = few_shapes
     config.frozen_features.folder = ""
-    config.tensorboard.update(queries=0, pairs=0, projector=0)  # what `run_folder_test` is about
+    config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
     for evaluator in config.evals.values():
         evaluator.every, evaluator.batch_size = 2, 32
         if evaluator.data is not None:

@@ -35,7 +35,7 @@ def _arguments(files, output):
 
 @pytest.fixture
 def build(files, monkeypatch, capsys):
-    """Builds an index in this process; returns what is printed."""
+    """Builds an index in this process; returns its printed lines."""
 
     def call(output, *more):
         arguments = ["xmodal.search", *_arguments(files, output), *more]

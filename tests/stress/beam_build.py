@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=20_000)
     count = parser.parse_args().records
-    # Workers that Beam starts import what this process does.
+    # Workers that Beam starts import the modules of this process.
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(temporary)

@@ -140,7 +140,7 @@ def assert_close(found, expected, tolerance):
 def test_training_is_that_of_the_whole_batch(name):
     config = WHOLE[name]()
     whole, parts = Training(config, 1, 1), Training(config, 8, 3)
-    compare(parts, whole)
+    assert_same_training(parts, whole)
     # On another number of devices, and without parts.
     whole.take_over(parts)
     assert int(whole.state.step) == 3
@@ -154,10 +154,10 @@ def test_training_is_that_of_the_plain_loop(name, monkeypatch):
     config = DRAWING[name]()
     parts = Training(config, 8, 3)
     monkeypatch.setattr(accumulation, "embed_in_parts", embed_one_by_one)
-    compare(parts, Training(config, 1, 3))
+    assert_same_training(parts, Training(config, 1, 3))
 
 
-def compare(one, other):
+def assert_same_training(one, other):
     for number in range(3):
         found, expected = one.step(), other.step()
         if number == 0:

@@ -137,7 +137,7 @@ class Index:
         galleries = {
             kind: Gallery(
                 each.names,
-                _embed(model, kind, each.read(0, len(each.names))),
+                embed(model, kind, each.read(0, len(each.names))),
                 dataset=each.dataset,
             )
             for kind, each in items.items()
@@ -208,7 +208,7 @@ class Index:
         if (text is None) == (image is None):
             raise UserError("Give a text or an image to search by, one of them.")
         kind = "caption" if image is None else "image"
-        vectors = _embed(self.model, kind, [text if image is None else image])
+        vectors = embed(self.model, kind, [text if image is None else image])
         (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
         return hits
 
@@ -304,6 +304,7 @@ def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
     return 1000 * (time.perf_counter() - started) / len(queries)
 
 
-def _embed(model: Model, kind: str, items: Any) -> np.ndarray:
+def embed(model: Model, kind: str, items: Any) -> np.ndarray:
+    """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D]."""
     found = model.embed_images(items) if kind == "image" else model.embed_texts(items)
     return np.asarray(found)

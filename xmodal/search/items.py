@@ -23,7 +23,7 @@ class Items:
       names: shown for each: a path, a caption, or the place in a dataset.
       read: (start, stop) -> inputs of the model, in this order.
       dataset: section of the dataset that has their pictures; None for others.
-      stamps: what else tells whether they are the same: sizes and times of files, hashes.
+      stamps: further marks of identity: sizes and times of files, hashes.
     """
 
     names: Sequence[str]

@@ -1,6 +1,6 @@
 """Embeddings in parts: every process of a build computes some, and a killed build goes on.
 
-OUTPUT.parts/parts.json        what the parts are of: the weights, and the items of every kind
+OUTPUT.parts/parts.json        hashes of the weights and of the items of every kind
 OUTPUT.parts/image-00012.npy   embeddings of the items of a part, float32 [n, D] or [n, K, D]
 """
 
@@ -18,6 +18,7 @@ from xmodal import processes
 from xmodal.api.model import Model
 from xmodal.atomic import replacing
 from xmodal.config import UserError
+from xmodal.search.index import embed
 from xmodal.search.items import Items
 
 _CARD = "parts.json"
@@ -100,9 +101,8 @@ class EmbeddedParts:
             file.write(json.dumps(card, indent=2).encode())
 
     def _embed(self, part: _Part) -> None:
-        read, model = self._items[part.kind].read, self._model
-        embed = model.embed_images if part.kind == "image" else model.embed_texts
-        vectors = np.asarray(embed(read(part.start, part.stop)))
+        inputs = self._items[part.kind].read(part.start, part.stop)
+        vectors = embed(self._model, part.kind, inputs)
         with replacing(part.path) as file:
             np.save(file, vectors)
 
@@ -113,7 +113,7 @@ class EmbeddedParts:
                 yield _Part(self._folder / f"{kind}-{number:05d}.npy", kind, start, stop)
 
     def _card(self) -> dict[str, Any]:
-        """What decides on the content of the parts."""
+        """The hashes that decide on the content of the parts."""
         card: dict[str, Any] = {"weights": self._model.hash_weights(), "part_size": self._size}
         for kind, items in self._items.items():
             digest = hashlib.sha256()

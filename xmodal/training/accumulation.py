@@ -55,7 +55,7 @@ def embed_in_parts(
     frozen: Mapping[str, Collection[str]],
     key: jax.Array,
 ) -> tuple[dict[str, Embedding], Tree]:
-    """Returns what `embed_views` does in training, with the activations of one part in memory.
+    """Returns the views and states of `embed_views` in training, with one part in memory at a time.
 
     Part j has the items j, j + steps, j + 2 steps, ...: every device splits its own items, and the
     parts are the same on any number of devices. A part draws its random numbers by a key of its

@@ -126,31 +126,18 @@ def _train(
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
     compiled = compile_step(parts, state, features)
-    vocabulary = None if settings.data.text is None else data.load_vocabulary(settings.data)
-    checkpoints.save_config(run_dir, parts.config, vocabulary)
-    save_records(run_dir, records)
+    first_step = int(state.step)
+    compute = Compute.of(
+        parts.mesh,
+        step=first_step,
+        batch_size=settings.batch_size,
+        flops_per_step=cost.count_flops(compiled),
+    )
+    _save_start(parts, run_dir, records, compute)
     saver = checkpoints.Checkpoints(run_dir, settings.checkpoint, settings.select)
     writer = make_writer(run_dir)
     write_facts(writer, parts)
-    flops, first_step = cost.count_flops(compiled), int(state.step)
-    compute = Compute.of(
-        parts.mesh, step=first_step, batch_size=settings.batch_size, flops_per_step=flops
-    )
-    compute.save(run_dir)
-
-    def skip(failure: reporting.NonFiniteLossError) -> None:
-        check_lock()
-        failure.append(run_dir)
-
-    reporter = reporting.Reporter(
-        writer,
-        total_steps=settings.total_steps,
-        batch_size=settings.batch_size,
-        every=settings.log_every,
-        first_step=first_step,
-        flops_per_step=flops,
-        skip=skip if settings.non_finite == "skip" else None,
-    )
+    reporter = _make_reporter(parts, run_dir, writer, compute, check_lock)
     batches = make_batches(parts, first_step, features)
     with (
         contextlib.closing(saver),
@@ -195,6 +182,39 @@ def _train(
             metric = settings.select.metric
             logging.warning("%s was best at step 0: training has not helped.", metric)
     return True
+
+
+def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) -> None:
+    """Writes the facts of a start that later starts and readers of the run need."""
+    text = parts.settings.data.text
+    vocabulary = None if text is None else data.load_vocabulary(parts.settings.data)
+    checkpoints.save_config(run_dir, parts.config, vocabulary)
+    save_records(run_dir, records)
+    compute.save(run_dir)
+
+
+def _make_reporter(
+    parts: Parts,
+    run_dir: str,
+    writer: "metric_writers.MetricWriter",
+    compute: Compute,
+    check_lock: Callable[[], None],
+) -> reporting.Reporter:
+    """Returns the reporter of a run's steps from those of `compute` on."""
+
+    def skip(failure: reporting.NonFiniteLossError) -> None:
+        check_lock()
+        failure.append(run_dir)
+
+    return reporting.Reporter(
+        writer,
+        total_steps=parts.settings.total_steps,
+        batch_size=compute.batch_size,
+        every=parts.settings.log_every,
+        first_step=compute.step,
+        flops_per_step=compute.flops_per_step,
+        skip=skip if parts.settings.non_finite == "skip" else None,
+    )
 
 
 def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:

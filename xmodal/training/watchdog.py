@@ -24,7 +24,7 @@ _TELL_SECONDS = 10.0
 class Watchdog:
     """Watches that a run moves on; does nothing in a run of one process.
 
-    A thread tells the other processes what this one does, and ends it when that does not change for
+    A thread publishes the current action of this process, and ends it when that does not change for
     too long: no exception reaches a main thread that waits in a collective.
     """
 
@@ -58,7 +58,7 @@ class Watchdog:
             self._thread.join()
 
     def note(self, doing: str) -> None:
-        """Takes down what this process begins to do, as others read it: "batch of step 12"."""
+        """Notes the action that begins, in the words of the report: "batch of step 12"."""
         self._doing, self._since = doing, time.monotonic()
 
     def _watch(self) -> None:

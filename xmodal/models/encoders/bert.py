@@ -161,8 +161,8 @@ class BertConfig:
       dropout: of the embeddings, attention weights and layer outputs.
       dtype: compute dtype; parameters are float32.
       remat: recompute every layer in the backward pass instead of storing its values.
-      unroll: compile every layer by itself, in place of one for all: longer to compile, and what a
-        compiler says of FLOPs, traffic and time then counts all of them.
+      unroll: compile every layer by itself, in place of one for all: longer to compile, and the
+        compiler's FLOPs, traffic and time then count all of them.
     """
 
     vocab_size: int = setting(30522, at_least=1)
