@@ -5,7 +5,9 @@ import io
 import warnings
 
 import numpy as np
+import PIL.ExifTags
 import PIL.Image
+import PIL.ImageOps
 import simplejpeg
 
 # 8,192 x 8,192. Photographs are far below; larger images are mistakes or attacks.
@@ -17,6 +19,8 @@ _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Pillow is content with all pixels, other decoders ask for the last chunk and its checksum.
 _PNG_END = b"IEND\xaeB`\x82"
+# As a PNG, a photograph would be five times as large.
+_TURNED_JPEG = {"quality": 95, "subsampling": "4:4:4"}
 
 
 class BadImageError(ValueError):
@@ -40,22 +44,24 @@ class CheckedImage:
 
     Attributes:
       encoded: an RGB or gray JPEG or PNG with 8 bits per channel.
-      converted: its format before, such as "CMYK JPEG" or "16-bit PNG"; "" for bytes as they came.
+      converted: its format before, such as "CMYK JPEG", "16-bit PNG" or "turned JPEG"; "" for
+        bytes as they came.
     """
 
     encoded: bytes
     converted: str = ""
 
 
-def checked_image(encoded: bytes) -> CheckedImage:
+def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
     """Decodes an image once and converts it unless it is 8-bit RGB or gray JPEG or PNG.
 
     Converted images are RGB PNGs of the same pixels: 16 bits are scaled to 8, transparent pixels
-    lie on white, and of an animation the first picture is taken. The EXIF orientation is ignored,
-    as the decoders of training ignore it.
+    lie on white, and of an animation the first picture is taken. Turned JPEGs stay JPEGs.
 
     Args:
       encoded: content of the file.
+      upright: whether to turn the image as its EXIF orientation says, which the decoders of
+        training ignore, as published code does.
 
     Raises:
       BadImageError: the file cannot be decoded to its end, or is far too large.
@@ -70,16 +76,22 @@ def checked_image(encoded: bytes) -> CheckedImage:
         try:
             if not kind:
                 _decode(image, encoded)
-                return CheckedImage(encoded)
+                if not (upright and _is_turned(image)):
+                    return CheckedImage(encoded)
+                kind = f"turned {_format(image)}"
             converted = io.BytesIO()
-            _to_rgb(image).save(converted, "PNG")
+            pixels = _to_rgb(_upright(image) if upright else image)
+            if kind == "turned JPEG":
+                pixels.save(converted, "JPEG", **_TURNED_JPEG)
+            else:
+                pixels.save(converted, "PNG")
         except Exception as error:  # damaged files make Pillow raise errors of every kind
             raise _bad_image(error) from error
     return CheckedImage(converted.getvalue(), kind)
 
 
 def thumbnail(encoded: bytes, size: int) -> np.ndarray:
-    """Returns a small copy of an image, uint8 [size, size, 3], from which copies can be told.
+    """Returns a small upright copy of an image, uint8 [size, size, 3]; copies have the same.
 
     Args:
       encoded: content of the file.
@@ -95,10 +107,21 @@ def thumbnail(encoded: bytes, size: int) -> np.ndarray:
         image = _open(encoded)
         try:
             image.draft("RGB", (4 * size, 4 * size))  # JPEGs are decoded at a smaller scale.
-            small = _to_rgb(image).resize((size, size), PIL.Image.Resampling.BILINEAR)
+            small = _to_rgb(_upright(image)).resize((size, size), PIL.Image.Resampling.BILINEAR)
         except Exception as error:  # see above
             raise _bad_image(error) from error
     return np.asarray(small)
+
+
+def _upright(image: PIL.Image.Image) -> PIL.Image.Image:
+    return PIL.ImageOps.exif_transpose(image) if _is_turned(image) else image
+
+
+def _is_turned(image: PIL.Image.Image) -> bool:
+    try:
+        return image.getexif().get(PIL.ExifTags.Base.Orientation) in range(2, 9)
+    except Exception:  # The tag of a sound image may be damaged; see above.
+        return False
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:
@@ -140,7 +163,7 @@ def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
 
 def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
     """Format of an image that has to be converted, "" if it is fine as it is."""
-    name = "JPEG" if image.format == "MPO" else str(image.format)
+    name = _format(image)
     if image.format not in _KEPT_FORMATS:
         return name
     # Pillow cuts 16-bit colors without a word; the header of a PNG tells, at a fixed place.
@@ -149,6 +172,10 @@ def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
     if "transparency" in image.info:
         return f"transparent {name}"
     return "" if image.mode in ("RGB", "L") else f"{image.mode} {name}"
+
+
+def _format(image: PIL.Image.Image) -> str:
+    return "JPEG" if image.format == "MPO" else str(image.format)
 
 
 def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:

@@ -40,6 +40,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
       HOMEPAGE: of the dataset.
       MIN_KEPT: share of the records of every split that must be usable.
       CHECK_IMAGES: whether images are decoded once; not needed for those that were just drawn.
+      UPRIGHT: whether images are turned as their EXIF orientation says. Published datasets keep
+        their files: published models ignore it.
       UNIQUE_IDS: features with ids that come once in a split.
       READ_IN_PARTS: whether Beam's workers can build it: `_splits` gives `PartedRecords`, and lets
         `self._workers` do the work in parts that comes before the records.
@@ -54,6 +56,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     HOMEPAGE: ClassVar[str] = ""
     MIN_KEPT: ClassVar[float] = 1.0
     CHECK_IMAGES: ClassVar[bool] = True
+    UPRIGHT: ClassVar[bool] = False
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids")
     READ_IN_PARTS: ClassVar[bool] = False
     REFERS_TO: ClassVar[tuple[str, ...]] = ()
@@ -250,7 +253,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     @property
     def _check(self) -> RecordCheck:
-        return RecordCheck(self.info.features, self.UNIQUE_IDS, self.CHECK_IMAGES)
+        return RecordCheck(self.info.features, self.UNIQUE_IDS, self.CHECK_IMAGES, self.UPRIGHT)
 
     @property
     def _title(self) -> str:

@@ -41,11 +41,13 @@ class RecordCheck:
       features: of the builder.
       unique_ids: features with ids that come once in a split.
       check_images: whether images are decoded once.
+      upright: whether they are turned as their EXIF orientation says.
     """
 
     features: tfds.features.FeaturesDict
     unique_ids: Sequence[str]
     check_images: bool
+    upright: bool = False
 
     def __call__(self, record: Record | LeftOut) -> tuple[Record | None, Entry]:
         """Returns a record as it is stored, None if it cannot be used, and its account."""
@@ -70,7 +72,7 @@ class RecordCheck:
                 image = example["image"]
                 encoded = image if isinstance(image, bytes) else image.read()
                 if self.check_images:
-                    checked = checked_image(encoded)
+                    checked = checked_image(encoded, upright=self.upright)
                     encoded, converted = checked.encoded, checked.converted
                 example = example | {"image": encoded}
             return example, converted, self._hash.digest(example)

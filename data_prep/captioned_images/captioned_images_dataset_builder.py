@@ -29,8 +29,13 @@ from data_prep.reading.image_files import ImageFile
 class Builder(schema.RandomAccessBuilder):
     """TFDS builder of a user's folder, kept in a place of its own for the files that are in it."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
+    RELEASE_NOTES: ClassVar[dict[str, str]] = {
+        "1.0.0": "Initial release.",
+        "1.1.0": "Pictures are turned as their EXIF orientation says.",
+    }
     MIN_KEPT = 0.5
+    UPRIGHT = True
     READ_IN_PARTS = True
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [

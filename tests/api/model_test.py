@@ -101,6 +101,17 @@ def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
         )
 
 
+def test_files_and_pictures_of_turned_cameras_stand_upright(tmp_path):
+    pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 3)).astype(np.uint8)
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    path, config = tmp_path / "turned.png", ImageConfig(size=16)
+    PIL.Image.fromarray(np.rot90(pixels)).save(path, exif=exif)
+    expected = items.prepare_image(pixels, config)
+    for form in (path, path.read_bytes(), PIL.Image.open(path)):
+        np.testing.assert_array_equal(items.prepare_image(form, config), expected)
+
+
 def test_images_are_read_batch_by_batch_in_order(tmp_path):
     rng = np.random.default_rng(3)
     paths = []

@@ -235,9 +235,14 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     assert found["hits"][0]["score"] == pytest.approx(1, abs=1e-5)
     assert len(found["hits"]) == 4
     paths[0].unlink()
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    PIL.Image.open(paths[1]).rotate(90, expand=True).save(paths[1], exif=exif)
     output = tmp_path / "page.html"
     search("query", index, "a red star", "--format=html", f"--output={output}")
-    assert output.read_text().count("data:image/jpeg") == 3  # One is gone.
+    shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
+    sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
+    assert sizes == [(60, 50)] * 3  # One is gone, one was turned.
 
 
 def test_the_items_of_a_dataset(of_pixels, few_shapes, search, tmp_path):

@@ -11,7 +11,7 @@ import PIL.Image
 
 from xmodal.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer
-from xmodal.preprocessing.images import EVALUATION_CROPS, decode_image
+from xmodal.preprocessing.images import EVALUATION_CROPS, decode_upright, stand_upright
 
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
 """A file, its content, a picture of PIL, uint8 pixels [H, W, 3] or [H, W], or stored features."""
@@ -126,11 +126,11 @@ def _pixels(given: Picture) -> np.ndarray:
     """Returns uint8 [H, W, 3]."""
     if isinstance(given, (str, os.PathLike)):
         with open(given, "rb") as file:
-            return decode_image(file.read())
+            return decode_upright(file.read())
     if isinstance(given, bytes):
-        return decode_image(given)
+        return decode_upright(given)
     if isinstance(given, PIL.Image.Image):
-        return np.asarray(given.convert("RGB"))
+        return np.asarray(stand_upright(given).convert("RGB"))
     pixels = np.asarray(given)
     if pixels.dtype != np.uint8 or not (
         pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))

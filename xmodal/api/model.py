@@ -142,7 +142,8 @@ class Model:
 
         Args:
           images: paths, contents of files (bytes), pictures of PIL, or uint8 arrays [H, W, 3], any
-            number, also from an iterator; float features [F] or [R, F] for a model of such.
+            number, also from an iterator; float features [F] or [R, F] for a model of such. Files
+            and pictures of PIL are turned as their EXIF orientation says.
           batch_size: of a call over all devices.
 
         Returns:

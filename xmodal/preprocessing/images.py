@@ -4,13 +4,16 @@ Pixels stay uint8, because they travel to the device that way; the image encoder
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import PIL.ExifTags
 import PIL.Image
+import PIL.ImageOps
 import simplejpeg
 
 from xmodal.config import UserError, setting
@@ -82,7 +85,8 @@ def decode_image(encoded: bytes) -> np.ndarray:
     """Returns the pixels of an encoded picture, uint8 [H, W, 3].
 
     Any format that PIL reads; of an animation, the first frame. JPEG and PNG have the pixels of
-    `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL decodes.
+    `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL decodes. The EXIF
+    orientation is ignored, as published code does.
 
     Raises:
       ValueError: the picture is damaged or of an unknown format.
@@ -104,6 +108,31 @@ def decode_image(encoded: bytes) -> np.ndarray:
             return np.asarray(picture.convert("RGB"))
     except Exception as error:  # Damaged files make Pillow raise errors of every kind.
         raise ValueError(f"not an image, or a damaged one: {error}") from error
+
+
+def decode_upright(encoded: bytes) -> np.ndarray:
+    """Returns the pixels of `decode_image`, turned as the EXIF orientation says.
+
+    Raises:
+      ValueError: the picture is damaged or of an unknown format.
+    """
+    pixels = decode_image(encoded)
+    # A sound picture may have a damaged tag.
+    with contextlib.suppress(Exception), PIL.Image.open(io.BytesIO(encoded)) as header:
+        orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)
+        if orientation != 1 and header.format != "TIFF":  # Pillow itself turns a TIFF.
+            picture = PIL.Image.fromarray(pixels)
+            picture.info = header.info
+            return np.asarray(PIL.ImageOps.exif_transpose(picture))
+    return pixels
+
+
+def stand_upright(picture: PIL.Image.Image) -> PIL.Image.Image:
+    """Returns a picture turned as its EXIF orientation says."""
+    try:
+        return PIL.ImageOps.exif_transpose(picture)
+    except Exception:  # See above; a damaged picture makes an error where it is used.
+        return picture
 
 
 def augmented_crop(

@@ -20,6 +20,7 @@ import PIL.Image
 
 from xmodal.atomic import replacing
 from xmodal.config import UserError
+from xmodal.preprocessing.images import stand_upright
 from xmodal.search.index import KINDS, METHODS, Gallery, Hit, Index, check_method
 
 if TYPE_CHECKING:
@@ -158,14 +159,14 @@ class _Pictures:
             return None
         if self._split is not None:
             (encoded,) = self._split.pictures(np.array([hit.row]))
-            return PIL.Image.open(io.BytesIO(encoded))
+            return stand_upright(PIL.Image.open(io.BytesIO(encoded)))
         path = pathlib.Path(hit.item)
         return _open(path) if path.is_file() else None
 
 
 def _open(path: pathlib.Path) -> PIL.Image.Image:
     try:
-        return PIL.Image.open(path)
+        return stand_upright(PIL.Image.open(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read as a picture: {error}.") from error
 

@@ -12,6 +12,7 @@ import pytest
 from data_prep.building import image_check
 from data_prep.building.image_check import BadImageError, checked_image
 from xmodal.preprocessing import decode_image
+from xmodal.preprocessing.images import decode_upright
 
 _SHAPE = (37, 53)
 _ROTATED = PIL.Image.Exif()
@@ -97,6 +98,58 @@ def test_transparent_pixels_lie_on_white_and_of_an_animation_the_first_picture_i
     red, blue = (PIL.Image.new("RGB", (4, 4), color) for color in ("red", "blue"))
     animation = _encode(red, "GIF", save_all=True, append_images=[blue])
     assert decode_image(checked_image(animation).encoded)[0, 0].tolist() == [255, 0, 0]
+
+
+_TRANSPOSE = PIL.Image.Transpose
+_TURNS = [
+    lambda image: image,
+    lambda image: image.transpose(_TRANSPOSE.FLIP_LEFT_RIGHT),
+    lambda image: image.rotate(180),
+    lambda image: image.transpose(_TRANSPOSE.FLIP_TOP_BOTTOM),
+    lambda image: image.rotate(90, expand=True).transpose(_TRANSPOSE.FLIP_TOP_BOTTOM),
+    lambda image: image.rotate(90, expand=True),
+    lambda image: image.rotate(270, expand=True).transpose(_TRANSPOSE.FLIP_TOP_BOTTOM),
+    lambda image: image.rotate(270, expand=True),
+]
+"""What a camera did to an upright picture, by EXIF's orientation, from 1 on."""
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "kind"),
+    [
+        ("JPEG", "RGB", "turned JPEG"),
+        ("JPEG", "L", "turned JPEG"),
+        ("JPEG", "CMYK", "CMYK JPEG"),
+        ("PNG", "RGB", "turned PNG"),
+        ("TIFF", "RGB", "TIFF"),
+        ("WEBP", "RGB", "WEBP"),
+    ],
+)
+def test_turned_images_stand_upright_where_that_is_asked_for(name, mode, kind):
+    upright = _picture().resize((80, 64)).convert(mode)
+    expected = np.asarray(upright.convert("RGB"), np.float64)
+    options = {"PNG": {}, "TIFF": {}, "WEBP": {"lossless": True}}.get(name, {"quality": 98})
+    for orientation, turn in enumerate(_TURNS, 1):
+        exif = PIL.Image.Exif()
+        exif[0x0112] = orientation
+        encoded = _encode(turn(upright), name, exif=exif, **options)
+        checked = checked_image(encoded, upright=True)
+        assert checked.converted == (kind if orientation > 1 or "turned" not in kind else "")
+        for pixels in (decode_image(checked.encoded), decode_upright(encoded)):
+            assert pixels.shape == expected.shape
+            assert abs(pixels - expected).mean() < (4 if name == "JPEG" else 1e-9)
+        # The result is turned once, whoever reads it.
+        np.testing.assert_array_equal(
+            decode_upright(checked.encoded), decode_image(checked.encoded)
+        )
+        small = np.asarray(upright.convert("RGB").resize((8, 8)), np.float64)
+        assert abs(image_check.thumbnail(encoded, 8) - small).mean() < 8
+
+
+def test_a_damaged_orientation_does_no_harm():
+    encoded = _encode(_picture(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + bytes(9))
+    assert checked_image(encoded, upright=True).encoded == encoded
+    np.testing.assert_array_equal(decode_upright(encoded), decode_image(encoded))
 
 
 def _damaged():

@@ -14,6 +14,8 @@ from data_prep.prepared import read_columns
 from tests.data_prep import img2dataset
 from tests.data_prep.captioned_images import own_folders as folders
 from tests.data_prep.captioned_images.own_folders import NUMBERS, prepare
+from xmodal.api.items import prepare_image
+from xmodal.preprocessing import ImageConfig, prepare_images
 
 
 def contents(builder):
@@ -239,6 +241,34 @@ def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
     assert split_of["p011.png"] == split_of["p022.png"]
     assert len(set(split_of.values())) == 3
     assert "60 copies or of a shared caption are kept together" in capfd.readouterr().err
+
+
+def test_turned_photos_are_seen_upright_by_training_and_by_the_model(tmp_path):
+    folder = tmp_path / "files"
+    (folder / "images").mkdir(parents=True)
+    encoded = {n: folders.picture(n) for n in NUMBERS}
+    for n in NUMBERS:
+        (folder / "images" / f"{n}.png").write_bytes(encoded[n])
+        (folder / "images" / f"turned{n}.jpg").write_bytes(folders.turned(encoded[n]))
+    names = [f"{kind}{n}" for n in NUMBERS for kind in ("", "turned")]
+    folders.write_csv(folder / "all.csv", [["image", "caption"], *([n, f"is {n}"] for n in names)])
+    builder, config, checked = prepare(folder), ImageConfig(size=24), 0
+    for split in builder.info.splits:
+        columns = read_columns(builder, split, ["picture"])
+        source = builder.as_data_source(split, decoders={"image": _raw()})
+        by_name = dict(zip(columns["picture"], (r["image"] for r in source), strict=True))
+        for n in NUMBERS:
+            if (record := by_name.get(f"images/turned{n}.jpg".encode())) is None:
+                continue
+            checked += 1
+            # A copy stays with its picture, however it is turned.
+            expected = prepare_images([by_name[f"images/{n}.png".encode()]], config)[0]
+            trained = prepare_images([record], config)[0]
+            embedded = prepare_image(folder / "images" / f"turned{n}.jpg", config)
+            for pixels in (trained, embedded):
+                assert abs(pixels.astype(float) - expected).mean() < 4
+    assert checked == len(NUMBERS)
+    assert builder.info.metadata["converted"]["train"].keys() == {"turned JPEG"}
 
 
 def test_a_picture_keeps_its_split_when_others_come(tmp_path):
