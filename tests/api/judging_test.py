@@ -62,6 +62,22 @@ def test_two_functions_are_judged_as_their_embeddings(few_shapes):
     assert "| colors " in found.report()
 
 
+def test_tensors_of_torch_with_gradients_and_other_types(few_shapes):
+    torch = pytest.importorskip("torch")
+    weights = torch.eye(12, requires_grad=True)
+    metrics = [
+        xmodal.evaluate(
+            embed_texts=function, dataset=SHAPES, data_dir=few_shapes, similarity="dot"
+        ).metrics
+        for function in (
+            embed_texts,
+            lambda texts: torch.tensor(embed_texts(texts)).float() @ weights,
+            lambda texts: torch.tensor(embed_texts(texts), dtype=torch.bfloat16),
+        )
+    ]
+    assert metrics[0] == metrics[1] == metrics[2]
+
+
 def test_texts_alone(few_shapes):
     found = xmodal.evaluate(
         embed_texts=embed_texts, dataset=SHAPES, data_dir=few_shapes, similarity="dot"

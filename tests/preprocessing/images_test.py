@@ -1,6 +1,7 @@
 """Pictures: the evaluation crop against plain loops, and the statistics of the augmentation."""
 
 import io
+import zlib
 
 import numpy as np
 import PIL.Image
@@ -289,6 +290,19 @@ def test_damaged_images_are_refused(damage, seeds):
     config = ImageConfig(size=8, augment=AugmentConfig())
     with pytest.raises(ValueError, match="image"):
         prepare_images([damage(file.getvalue())], config, seeds)
+
+
+def test_a_decompression_bomb_is_refused_before_it_is_decoded():
+    jpeg, png = io.BytesIO(), bytearray(_png(np.zeros((9, 9, 3), np.uint8)))
+    PIL.Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(jpeg, "JPEG")
+    large_jpeg, sides = bytearray(jpeg.getvalue()), (60_000).to_bytes(2, "big") * 2
+    start = large_jpeg.index(b"\xff\xc0") + 5
+    large_jpeg[start : start + 4] = sides
+    png[16:24] = (60_000).to_bytes(4, "big") * 2
+    png[29:33] = zlib.crc32(png[12:29]).to_bytes(4, "big")
+    for bomb in (bytes(large_jpeg), bytes(png)):
+        with pytest.raises(ValueError, match=r"^too many pixels: Image size \(3600000000 pixels\)"):
+            decode_image(bomb)
 
 
 def test_without_augmentation_training_sees_the_evaluation_crop():

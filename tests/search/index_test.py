@@ -174,6 +174,7 @@ def test_the_commands(run, model, search, tmp_path):
         (["query", "--index=I"], "Give a text or --image to search by"),
         (["query", "--index=I", "a", "--format=html"], "--format=html needs --output"),
         (["query", "--index=I", "--image=list.txt"], "list.txt cannot be read as a picture"),
+        (["query", "--index=I", "--image=bomb.pgm"], "picture: Image size .* exceeds limit"),
         (["query", "--index=I", "a"], "I is no index"),
     ],
 )
@@ -181,6 +182,7 @@ def test_mistakes_on_the_command_line(arguments, message, search, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     (tmp_path / "list.txt").write_text("missing.jpg\n")
     (tmp_path / "empty.txt").write_text("\n")
+    (tmp_path / "bomb.pgm").write_bytes(b"P5 60000 60000 255\n" + bytes(9))
     with pytest.raises(SystemExit, match=f"^Error: .*{message}"):
         search(*arguments)
 

@@ -52,7 +52,7 @@ def evaluate(
 
     Args:
       embed_images: pictures of PIL in RGB, at most `batch_size` -> numbers [b, D] or [b, K, D], as
-        an array of any library that NumPy reads; None for a model of texts.
+        a tensor of PyTorch or an array that NumPy reads; None for a model of texts.
       embed_texts: the same of texts; None for a model of images.
       dataset: one of `data_prep.BUILDERS`.
       config: TFDS builder config of the dataset.
@@ -145,6 +145,13 @@ def _open(encoded: bytes) -> PIL.Image.Image:
     return PIL.Image.open(io.BytesIO(encoded)).convert("RGB")
 
 
+def _as_array(found: Any) -> np.ndarray:
+    # Tensors of PyTorch may carry gradients, lie on a GPU or be bfloat16: NumPy reads none of them.
+    if hasattr(found, "detach"):
+        found = found.detach().float().cpu()
+    return np.asarray(found, np.float32)
+
+
 def _embed(
     function: Callable[[list[Any]], Any],
     read: Callable[[np.ndarray], Sequence[Any]],
@@ -157,7 +164,7 @@ def _embed(
     with progress(f"Calling {name} for {count:,} items", count) as advance:
         for start in range(0, count, batch_size):
             given = list(read(np.arange(start, min(start + batch_size, count))))
-            part = np.asarray(function(given), np.float32)
+            part = _as_array(function(given))
             if part.ndim not in (2, 3) or len(part) != len(given):
                 raise UserError(
                     f"{name} returned the shape {list(part.shape)} for {len(given)} items; it has "

@@ -89,10 +89,14 @@ def decode_image(encoded: bytes) -> np.ndarray:
     orientation is ignored, as published code does.
 
     Raises:
-      ValueError: the picture is damaged or of an unknown format.
+      ValueError: the picture is damaged, of an unknown format, or has more pixels than Pillow
+        opens (179 million).
     """
     try:
-        space = simplejpeg.decode_jpeg_header(encoded)[2]
+        height, width, space, _ = simplejpeg.decode_jpeg_header(encoded)
+        most = PIL.Image.MAX_IMAGE_PIXELS
+        if most and height * width > 2 * most:
+            raise ValueError("too many pixels, which Pillow says below")
         # TensorFlow's default DCT; with the other one pixels are off by 1 on average.
         if space not in ("CMYK", "YCCK"):
             return simplejpeg.decode_jpeg(encoded, fastdct=True)
@@ -106,6 +110,8 @@ def decode_image(encoded: bytes) -> np.ndarray:
             if picture.mode.startswith("I;16"):
                 return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
             return np.asarray(picture.convert("RGB"))
+    except PIL.Image.DecompressionBombError as error:
+        raise ValueError(f"too many pixels: {error}") from error
     except Exception as error:  # Damaged files make Pillow raise errors of every kind.
         raise ValueError(f"not an image, or a damaged one: {error}") from error
 

@@ -167,7 +167,7 @@ class _Pictures:
 def _open(path: pathlib.Path) -> PIL.Image.Image:
     try:
         return stand_upright(PIL.Image.open(path))
-    except OSError as error:
+    except (OSError, PIL.Image.DecompressionBombError) as error:
         raise UserError(f"{path} cannot be read as a picture: {error}.") from error
 
 
