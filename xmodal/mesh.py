@@ -112,6 +112,21 @@ def to_host(tree: Any, mesh: Mesh) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), copies)
 
 
+def one_copy(tree: Any) -> Any:
+    """Returns replicated arrays as those of one device, where a single process has all devices.
+
+    Orbax cuts a replicated array into a part per device, and compiles a program for every part of
+    every shape: hundreds before the first checkpoint.
+    """
+    if jax.process_count() > 1:
+        return tree
+
+    def pick(array: jax.Array) -> jax.Array:
+        return array.addressable_data(0) if array.is_fully_replicated else array
+
+    return jax.tree.map(pick, tree)
+
+
 def put_step(step: int, mesh: Mesh) -> jax.Array:
     """The step number as an int32 scalar on every device."""
     return jax.device_put(np.int32(step), replicated(mesh))

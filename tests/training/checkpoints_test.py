@@ -92,6 +92,22 @@ def test_every_bit_comes_back_on_any_number_of_devices(tmp_path, devices):
     assert all(jax.tree.leaves(shardings))
 
 
+def test_saving_a_replicated_state_compiles_nothing(tmp_path):
+    compiled, replicated = [], make_state(1)
+
+    def listen(event, seconds, **details):
+        del seconds, details
+        compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        save(tmp_path, [replicated])
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert compiled  # Orbax's own events
+    assert "/jax/core/compile/backend_compile_duration" not in compiled
+
+
 def test_a_run_without_checkpoints_starts_with_what_it_has(tmp_path):
     fresh = make_state(0)
     assert checkpoints.restore_latest(str(tmp_path), fresh) is fresh

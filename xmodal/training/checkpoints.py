@@ -92,10 +92,10 @@ class Checkpoints:
         if state.frozen and not self._manager.all_steps():
             # By force: a start that was killed before its first checkpoint may have left others.
             with ocp.StandardCheckpointer() as checkpointer:
-                checkpointer.save(self._frozen, state.frozen, force=True)
+                checkpointer.save(self._frozen, mesh_lib.one_copy(state.frozen), force=True)
             if jax.process_index() == 0:
                 save_hashes(self._frozen)
-        items = _non_empty(state, ITEMS)
+        items = mesh_lib.one_copy(_non_empty(state, ITEMS))
         self._manager.wait_until_finished()
         self._writing = step
         self._manager.save(
