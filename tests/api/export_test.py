@@ -33,6 +33,11 @@ found = dict(texts=texts, images=images, similarity=model.similarity(images, tex
 for key in ("texts", "images"):
     if (sigma := getattr(found[key], "log_sigma", None)) is not None:
         found[key + "_sigma"] = sigma
+index = xmodal.Index.build(model, images=list(inputs["images"]))
+index.save({outputs!r} + ".index")
+index = xmodal.Index.open({outputs!r} + ".index", model=model)
+for number, text in enumerate(inputs["texts"].tolist()):
+    found[f"hits_{{number}}"] = [hit.row for hit in index.query(text, top=5)]
 np.savez({outputs!r}, **found)
 """
 TRAINING = ["flax", "optax", "orbax", "tensorflow", "tensorflow_datasets", "tensorflow_text",
@@ -120,6 +125,10 @@ def test_a_bundle_embeds_without_the_libraries_of_training(name, tmp_path, monke
                 sigma = expected[key].log_sigma
                 assert sigma.shape == expected[key].vector[:, 0].shape
                 np.testing.assert_allclose(found[f"{key}_sigma"], sigma, rtol=1e-5, atol=1e-5)
+        for number, scores in enumerate(expected["similarity"].T):
+            hits = found[f"hits_{number}"]
+            assert sorted(hits) == list(range(5))
+            assert (np.diff(scores[hits]) < 1e-5).all()
         for key, values in expected.items():
             assert np.ptp(values) > 0
             np.testing.assert_allclose(found[key], values, rtol=1e-5, atol=1e-5)

@@ -1,6 +1,7 @@
 """Vocabularies: the tokens of a tokenizer in the order of their ids."""
 
 import collections
+import os
 from collections.abc import Callable, Iterable, Sequence
 
 from etils import epath
@@ -19,12 +20,12 @@ def read_vocabulary(path: epath.PathLike) -> list[str]:
     """Returns the tokens of a vocab.txt: one per line, the id is the line number from 0.
 
     Raises:
-      UserError: the file does not exist, or is no list of tokens.
+      UserError: there is no such file, or it is no list of tokens.
     """
-    path = epath.Path(path)
-    if not path.exists():
+    given, path = os.fspath(path), epath.Path(path)
+    if not path.is_file():
         raise UserError(
-            f"config.data.text.vocabulary names {path}, which does not exist. Give the vocab.txt "
+            f"config.data.text.vocabulary names {given!r}, which is no file. Give the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
     try:
