@@ -121,8 +121,10 @@ def one_copy(tree: Any) -> Any:
     if jax.process_count() > 1:
         return tree
 
-    def pick(array: jax.Array) -> jax.Array:
-        return array.addressable_data(0) if array.is_fully_replicated else array
+    def pick(array: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+        if isinstance(array, jax.Array) and array.is_fully_replicated:
+            return array.addressable_data(0)
+        return array
 
     return jax.tree.map(pick, tree)
 
