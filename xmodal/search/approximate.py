@@ -1,7 +1,8 @@
 """Candidates of a query from faiss, which compares it with a part of the items.
 
 An inverted file: k-means puts the items into lists, a query looks through the nearest ones. Items
-are compared by one vector, the mean where they have several, and then scored again exactly.
+are compared by one vector of 8 bits per number, the mean where they have several, and then scored
+again exactly.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ import math
 import os
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from xmodal.config import UserError
@@ -40,8 +41,11 @@ def has_faiss() -> bool:
     return True
 
 
+_unit_length = jax.jit(unit_length)
+
+
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    return np.asarray(unit_length(jnp.asarray(vectors)))
+    return np.asarray(_unit_length(vectors))
 
 
 # Similarity -> whether the vectors of faiss have length 1, and are compared by distance.
@@ -53,8 +57,6 @@ _COMPARED = {
     "match_probability": (False, True),
     "order": (False, True),
 }
-# faiss compares by these themselves: its best candidates are the hits.
-_BY_FAISS = ("dot", "cosine")
 
 
 def candidate_vectors(similarity: str, vectors: np.ndarray) -> np.ndarray:
@@ -124,10 +126,8 @@ class ApproximateSearch:
         effort, recall = self._effort, measure(self._effort)
         while recall < target:
             probes = min(math.ceil(_GROWTH * effort.probes), self._index.nlist)
-            more = [Effort(probes, effort.candidates)]
-            if self._similarity not in _BY_FAISS:
-                candidates = min(math.ceil(_GROWTH * effort.candidates), len(self._vectors))
-                more.append(Effort(effort.probes, candidates))
+            candidates = min(math.ceil(_GROWTH * effort.candidates), len(self._vectors))
+            more = [Effort(probes, effort.candidates), Effort(effort.probes, candidates)]
             tried = [(measure(each), each) for each in more if each != effort]
             if not tried:
                 break
@@ -157,7 +157,9 @@ def build_lists(similarity: str, vectors: np.ndarray) -> Any:
     _, by_distance = _COMPARED[similarity]
     coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
     metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
-    index = faiss.IndexIVFFlat(coarse, width, lists, metric)
+    # A quarter of the memory to read: several times as fast as float32, and as many are found.
+    eight_bits = faiss.ScalarQuantizer.QT_8bit
+    index = faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
     index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _PER_LIST
     index.cp.seed, index.cp.spherical = 1234, not by_distance
     index.train(points)
