@@ -62,12 +62,12 @@ def main() -> None:
 
 
 def text_batches(model: Model, texts: list[str]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields columns of texts of similar length, padded to a multiple of 8."""
+    """Yields columns of texts of similar length, padded to a multiple of 4."""
     ids, mask = model.tokenize(texts)
     order = np.argsort(mask.sum(axis=1), kind="stable")
     for start in range(0, len(texts), BATCH["text"]):
         rows = order[start : start + BATCH["text"]]
-        length = -(-mask[rows].sum(axis=1).max() // 8) * 8
+        length = -(-mask[rows].sum(axis=1).max() // 4) * 4
         yield {"text_ids": ids[rows, :length], "text_mask": mask[rows, :length]}
 
 

@@ -45,7 +45,7 @@ class GivenItems:
           images: N pictures, or features.
           tokenizer: of the texts.
           config: of the images.
-          lengths: to which texts may be padded, ascending; multiples of 8 unless given.
+          lengths: to which texts may be padded, ascending; multiples of 4 unless given.
         """
         self._images, self._config = images, config
         self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
@@ -55,7 +55,7 @@ class GivenItems:
         if texts and tokenizer is not None:
             self._ids, self._mask = tokenizer.encode(texts)
             longest = self._mask.shape[1]
-            self._lengths = np.array(lengths or [*range(8, longest, 8), longest], np.int32)
+            self._lengths = np.array(lengths or [*range(4, longest, 4), longest], np.int32)
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:

@@ -77,7 +77,7 @@ class Effort:
     """
 
     probes: int = 1
-    candidates: int = 1
+    candidates: int = 2  # Of 8 bits, the best ten come in another order.
 
 
 class ApproximateSearch:
