@@ -12,7 +12,8 @@ which the printed numbers come:
 Not taken over: the authors validate on the test split. Here a tenth of the training pairs sets the
 learning rate and chooses the checkpoint, and test is evaluated once.
 
-Variants of both files; `quick,VARIANT` has it on the embedded dataset:
+Variants of both files; `quick,VARIANT` has it on the embedded dataset, `shapes,VARIANT` as well, at a
+size that learns and from the CNN of `configs/quickstart.py`, in the place of ImageNet's:
     base      no relations, no attention        no_attn   relations, no attention
     cmca      no relations, attention           cosine    eq. (1) in place of distances
     RELATION  CMCM_c of the paper: one relation, binary
@@ -24,7 +25,7 @@ from functools import partial
 
 from ml_collections import ConfigDict
 
-from configs import base
+from configs import base, quickstart
 
 DIMENSION = 1024
 # Of the embedded dataset: negatives to positives in its training split.
@@ -156,10 +157,10 @@ def average_precision(every: int) -> dict:
 
 
 def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -> ConfigDict:
-    """The variants that an argument names, joined by commas; `quick` comes first."""
+    """The variants that an argument names, joined by commas; `quick` and `shapes` come first."""
     for name in argument.split(","):
         known = relations if config.data.dataset != "crisscrossed_shapes" else SHAPES_RELATIONS
-        config = base.variant(config, name, quick=quick, **_changes(known))
+        config = base.variant(config, name, quick=quick, shapes=shapes, **_changes(known))
     return config
 
 
@@ -252,3 +253,20 @@ def quick(config: ConfigDict) -> ConfigDict:
             section.size, section.repeats = 20, 3
     config.optimizer.plateau, config.select = plateau, select
     return judge(config, tuple(SHAPES_RELATIONS.values()))
+
+
+def shapes(config: ConfigDict) -> ConfigDict:
+    """600 steps that start from the CNN of `runs/quickstart` and train it, and the paper's pools."""
+    config = quick(config)
+    config.name = config.name.replace("_quick", "_shapes")
+    config.total_steps, config.log_every = 600, 100
+    config.model.image.encoder = quickstart.get_config().model.image.encoder.to_dict()
+    config.init_from.run, config.init_from.include = "runs/quickstart", ("image/encoder/",)
+    config.init_from.optimizer = False
+    config.optimizer.plateau = None
+    for section in config.evals.values():
+        section.every = 0
+        if section.type == "pools":
+            section.size, section.repeats = 500, 10
+    config.evals.pools.every, config.checkpoint.every = 200, 200
+    return config

@@ -34,6 +34,8 @@ ARGUMENTS = {
         "quick,base",
         "quick,story",
         "quick,captions",
+        "shapes",
+        "shapes,cmca",
     ],
     "cxc_text_text": ["", "minilm", "quick"],
     "flickr8k": ["", "pretrained", "pretrained_i2t", "pretrained_images"],
@@ -286,11 +288,11 @@ def test_builds_for_eight_devices_without_data(name, argument):
             assert count(shapes.model_state) == STATISTICS[name]
 
 
-@pytest.mark.parametrize("name", ["pcme", "pvse"])
-def test_shapes_fits_the_frozen_cnn_of_the_quickstart(name):
+@pytest.mark.parametrize("name", ["pcme", "pvse", "cmcm_clue"])
+def test_shapes_fits_the_cnn_of_the_quickstart(name):
     _, own = build(name, "shapes")
     _, quickstart = build("quickstart")
-    found, wanted = own.frozen["image"]["encoder"], quickstart.params["image"]["encoder"]
+    found, wanted = own.all_params()["image"]["encoder"], quickstart.params["image"]["encoder"]
     assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, wanted)
 
 
