@@ -56,24 +56,31 @@ class Rival:
         self._process = context.Process(target=serve, args=(make, task, theirs), daemon=True)
         self._process.start()
         theirs.close()
-        self.parameters = self._connection.recv()
+        self._name = make.__name__
+        self.parameters = self._receive()
         self.seconds: list[float] = []
         self.cpu_seconds: list[float] = []
 
     def step(self) -> None:
         """One step more."""
         self._connection.send(True)
-        for found, seconds in zip(
-            (self.seconds, self.cpu_seconds), self._connection.recv(), strict=True
-        ):
+        for found, seconds in zip((self.seconds, self.cpu_seconds), self._receive(), strict=True):
             found.append(seconds)
 
     def stop(self) -> float:
         """Ends the process, and returns its peak of memory in MB."""
         self._connection.send(False)
-        peak = self._connection.recv()
+        peak = self._receive()
         self._process.join()
         return peak
+
+    def _receive(self) -> Any:
+        try:
+            return self._connection.recv()
+        except EOFError:
+            self._process.join()
+            code = self._process.exitcode
+            sys.exit(f"The process of {self._name} ended with exit code {code}; see above.")
 
 
 def serve(make: Callable[[Task], Iterator[int]], task: Task, connection: Connection) -> None:
