@@ -9,6 +9,7 @@ import pytest
 import tiny_encoder as tiny
 
 from configs import base, cxc
+from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import accumulation, run, step, views
 
@@ -137,9 +138,15 @@ def assert_close(found, expected, tolerance):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
-def test_training_is_that_of_the_whole_batch(name):
+def test_training_is_that_of_the_whole_batch(name, monkeypatch):
     config = WHOLE[name]()
-    whole, parts = Training(config, 1, 1), Training(config, 8, 3)
+    whole = Training(config, 1, 1)
+    # Every array that 8 divides, however small.
+    monkeypatch.setitem(mesh_lib.RULES, "fsdp", shard_first_dimension)
+    config.sharding = [(".*", "fsdp")]
+    parts = Training(config, 8, 3)
+    sharded = [not leaf.is_fully_replicated for leaf in jax.tree.leaves(parts.state)]
+    assert 3 < sum(sharded) < len(sharded)
     assert_same_training(parts, whole)
     # On another number of devices, and without parts.
     whole.take_over(parts)
@@ -155,6 +162,11 @@ def test_training_is_that_of_the_plain_loop(name, monkeypatch):
     parts = Training(config, 8, 3)
     monkeypatch.setattr(accumulation, "embed_in_parts", embed_one_by_one)
     assert_same_training(parts, Training(config, 1, 3))
+
+
+def shard_first_dimension(mesh, shape):
+    divides = bool(shape) and shape[0] % len(mesh.devices) == 0
+    return mesh_lib.batch_sharded(mesh) if divides else mesh_lib.replicated(mesh)
 
 
 def assert_same_training(one, other):

@@ -81,7 +81,7 @@ def make_parts(config, devices=8, **shapes):
 def start(parts, seed=0):
     """A state of step 0 with random parameters; `create_state` would compile for seconds."""
     rng = np.random.default_rng(seed)
-    shapes = state.abstract_state(parts.state_init(), parts.mesh, REPLICATED)
+    shapes = state.abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
 
     def put(value, leaf):
         return jax.device_put(value.astype(leaf.dtype), leaf.sharding)
