@@ -12,8 +12,8 @@ which the printed numbers come:
 Not taken over: the authors validate on the test split. Here a tenth of the training pairs sets the
 learning rate and chooses the checkpoint, and test is evaluated once.
 
-Variants of both files; `quick,VARIANT` has it on the embedded dataset, `shapes,VARIANT` as well, at a
-size that learns and from the CNN of `configs/quickstart.py`, in the place of ImageNet's:
+Variants of both files; `quick,VARIANT` has it on the embedded dataset, `shapes,VARIANT` at a size
+that learns, from the CNN of `configs/quickstart.py` in the place of ImageNet's:
     base      no relations, no attention        no_attn   relations, no attention
     cmca      no relations, attention           cosine    eq. (1) in place of distances
     RELATION  CMCM_c of the paper: one relation, binary
@@ -256,7 +256,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 
 def shapes(config: ConfigDict) -> ConfigDict:
-    """600 steps that start from the CNN of `runs/quickstart` and train it, and the paper's pools."""
+    """600 steps from the CNN of `runs/quickstart`, which trains on, and pools of 500 pairs."""
     config = quick(config)
     config.name = config.name.replace("_quick", "_shapes")
     config.total_steps, config.log_every = 600, 100
