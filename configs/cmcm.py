@@ -20,7 +20,7 @@ that learns, from the CNN of `configs/quickstart.py` in the place of ImageNet's:
     captions  relations alone, predicted from the captions: no pictures are needed
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from ml_collections import ConfigDict
@@ -157,11 +157,29 @@ def average_precision(every: int) -> dict:
 
 
 def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -> ConfigDict:
-    """The variants that an argument names, joined by commas; `quick` and `shapes` come first."""
-    for name in argument.split(","):
+    """The variants that an argument names, joined by commas; `quick` or `shapes` comes first.
+
+    Raises:
+      ValueError: a variant is unknown, or does not go with another.
+    """
+    names = argument.split(",")
+    _check_variants(names, {*relations, *SHAPES_RELATIONS})
+    for name in names:
         known = relations if config.data.dataset != "crisscrossed_shapes" else SHAPES_RELATIONS
         config = base.variant(config, name, quick=quick, shapes=shapes, **_changes(known))
     return config
+
+
+def _check_variants(names: Sequence[str], relations: Collection[str]) -> None:
+    sizes = {"quick", "shapes"}
+    for name in names[1:]:
+        if name in sizes:
+            raise ValueError(f"Variant {name!r} comes first, in the place of {names[0]!r}.")
+    # Each says what is learned.
+    for several in ({"base", "cmca", "captions", *relations}, {"captions", "shapes"},
+                    {"captions", "cosine"}, {"base", "no_attn"}):  # fmt: skip
+        if len(found := [name for name in names if name in several]) > 1:
+            raise ValueError(f"Variants {found[0]!r} and {found[1]!r} do not go together.")
 
 
 def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict], ConfigDict]]:

@@ -333,6 +333,20 @@ def test_unknown_argument_lists_the_known(name):
         assert argument in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("visible,quick", "'quick' comes first, in the place of 'visible'"),
+        ("quick,shapes", "'shapes' comes first, in the place of 'quick'"),
+        ("cmca,story", "'cmca' and 'story' do not go together"),
+        ("shapes,captions", "'shapes' and 'captions' do not go together"),
+    ],
+)
+def test_variants_that_do_not_go_together(argument, message):
+    with pytest.raises(ValueError, match=message):
+        get_config("cmcm_clue", argument)
+
+
 def test_missing_dataset_is_explained_without_a_stack_trace(
     own_flags, tmp_path, monkeypatch, capsys
 ):

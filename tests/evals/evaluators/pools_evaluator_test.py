@@ -66,11 +66,22 @@ def test_pools(captions):
     assert again.metrics == pytest.approx(found.metrics)
 
 
-def test_a_pool_of_more_pairs_than_there_are_holds_all():
+def test_a_pool_of_more_pairs_than_there_are_holds_all(tmp_path):
     split = make_split(records=9)
     section = {"type": "pools", "repeats": 2, "directions": ["t2i", "i2t"]}
-    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(make_source(split))
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    judged = [
+        judge(evaluator, make_source(split, seed), name="A", evaluator_name="x") for seed in (1, 2)
+    ]
+    (found,) = judged[0].results
     assert found.metrics["t2i/median_rank_std"] == found.metrics["i2t/recall@1_std"] == 0
+    # Two pools of the same pairs would make any difference look certain.
+    assert "among 9 pairs, in one pool" in found.definition
+    judged[1].save(tmp_path)
+    differences = judged[0].compare(load_ranks(tmp_path)).values()
+    assert any(each.difference for each in differences)
+    assert not any(each.separable for each in differences)
+    assert all(np.isnan(each.low) for each in differences)
 
 
 def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
@@ -150,6 +161,7 @@ def test_pools_are_reranked_by_whole_rows():
         evaluator.run(source)
     source = dataclasses.replace(source, predictions={"topics": Predictions(*parts)})
     (found,) = evaluator.run(source)
+    assert "Reranked by selective_refinement (strength 5.0, gap 2.0)." in found.definition
     medians = []
     for images, texts in evaluator._pools:
         ranks = []

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.evals import load_embeddings, make_evaluator, save_embeddings
+from xmodal.evals import judge, load_embeddings, make_evaluator, save_embeddings
 from xmodal.evals.inputs.sources import Predictions
+from xmodal.evals.reports.store import load_ranks
 
 
 def slow_average_precision(scores, positive):
@@ -20,7 +21,7 @@ def slow_average_precision(scores, positive):
     return total / hits
 
 
-def test_relations_of_true_pairs():
+def test_relations_of_true_pairs(tmp_path, caplog):
     generator = np.random.default_rng(4)
     relations = (generator.random((40, 3)) < 0.3).astype(np.int32)
     split = make_split(labels={"relations": relations}, label_names={"relations": ["a", "b", "c"]})
@@ -38,6 +39,19 @@ def test_relations_of_true_pairs():
     expected |= {f"{name}/base_rate": x for name, x in zip("abc", rates, strict=True)}
     expected["mean/base_rate"] = np.mean(rates)
     assert found.metrics == pytest.approx(expected)
+    # Nothing to compare, which is said.
+    evaluator = make_evaluator("x", options_of(**section), split, SIDES)
+    judged = judge(evaluator, source, name="A", evaluator_name="x")
+    judged.save(tmp_path)
+    with caplog.at_level("WARNING"):
+        evaluator.check_comparable(load_ranks(tmp_path))
+    assert "it is not compared with A" in caplog.text
+    # A relation that no pair has.
+    relations[:, 1] = 0
+    (found,) = make_evaluator("x", options_of(**section), split, SIDES).run(source)
+    assert np.isnan(found.metrics["b/average_precision"])
+    assert found.metrics["mean/average_precision"] == pytest.approx(50 * (each[0] + each[2]))
+    assert "No pair has b, which the mean leaves out." in found.definition
     named = options_of(**section, names=["x", "y", "z"])
     (found,) = make_evaluator("x", named, split, SIDES).run(source)
     assert "z/average_precision" in found.metrics

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from absl import logging
 from jax.sharding import Mesh
 
 from xmodal.config import UserError, setting, suggest
@@ -141,6 +142,13 @@ class NumbersEvaluator(Evaluator[Embeddings]):
         self._where, self._split, self._mesh = where, split, mesh
         self._label_hash = LabelHash()
         self._read(sides)
+
+    def check_comparable(self, other: StoredResults) -> None:
+        """See `Evaluator`; says that there is nothing to compare."""
+        logging.warning(
+            "%s gives no values of single items or samples; it is not compared with %s.",
+            self._where, other.name,
+        )  # fmt: skip
 
     def run(self, source: Embeddings) -> list[Numbers]:
         """See `Evaluator`."""

@@ -33,7 +33,7 @@ class PoolsOptions(Options):
 
     Attributes:
       size: pairs of a pool; all pairs where there are fewer.
-      repeats: number of pools.
+      repeats: number of pools; one where all would hold the same pairs.
       directions: "t2i", "i2t" or both.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`.
       task: whose predictions the reranker takes.
@@ -91,6 +91,9 @@ class PoolsEvaluator(NumbersEvaluator):
         self._reranker = make_reranker(f"{self._where}.reranker", self.options.reranker)
         repeats = range(self.options.repeats)
         self._pools = [_draw_pool(self._split, self.options, repeat) for repeat in repeats]
+        if len({frozenset(captions.tolist()) for _, captions in self._pools}) == 1:
+            # All pairs: to judge them again would tell nothing, and look like certainty.
+            self._pools = self._pools[:1]
         ids = np.asarray(self._split.image_ids), np.asarray(self._split.caption_ids)
         for images, captions in self._pools:
             self._label_hash.add("pool", ids[0][images], ids[1][captions])
@@ -106,11 +109,19 @@ class PoolsEvaluator(NumbersEvaluator):
                 self._label_hash.add("asking", ids[1][captions][each])
             count = np.mean([np.sum(each) for each in self._asking])
             without = f" Queries: the {count:.0f} on average without {self.options.without}."
-        self._definition = (
-            f"Median rank and recalls in {len(self._pools)} random pools of "
-            f"{len(self._pools[0][0])} pairs: mean and population standard deviation; seed "
-            f"{self.options.seed}.{without}"
-        )
+        size = len(self._pools[0][0])
+        pools = f"in {len(self._pools)} random pools of {size} pairs: mean and population standard"
+        pools = f"{pools} deviation; seed {self.options.seed}"
+        if len(self._pools) == 1:
+            pools = f"among {size} pairs, in one pool"
+        self._definition = f"Median rank and recalls {pools}.{without}{self._describe_reranker()}"
+
+    def _describe_reranker(self) -> str:
+        if self.options.reranker is None:
+            return ""
+        options = {key: value for key, value in self.options.reranker.items() if key != "name"}
+        listed = ", ".join(f"{key} {value}" for key, value in options.items())
+        return f" Reranked by {self.options.reranker['name']} ({listed})."
 
     def _find_asking(self) -> np.ndarray:
         """Whether the captions of an image ask, bool [N]."""

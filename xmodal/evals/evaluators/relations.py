@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection
 
 import numpy as np
+from absl import logging
 
 from xmodal.config import UserError, setting
 from xmodal.evals.boards.ids import Positions
@@ -39,7 +40,7 @@ class RelationsEvaluator(NumbersEvaluator):
     """Average precision per relation over images and their own captions, see `Evaluator`.
 
     The base rate of a relation, the share of pairs that have it, is the average precision of
-    chance.
+    chance. The mean is that of the relations that some pair has.
     """
 
     options: RelationsOptions
@@ -70,10 +71,18 @@ class RelationsEvaluator(NumbersEvaluator):
         self._images = Positions("image", split.image_ids)(split.caption_image_ids)
         self._labels = labels[self._images] > 0
         self._label_hash.add("relations", np.asarray(split.caption_ids), *self._labels.T)
+        self._occur = self._labels.any(axis=0)
+        absent = [name for name, occurs in zip(self._names, self._occur, strict=True) if not occurs]
         self._definition = (
             "Average precision of every relation over images and their own captions, and its base "
             f"rate: the share of the {len(self._labels):,} pairs that have it."
         )
+        if absent:
+            self._definition += f" No pair has {', '.join(absent)}, which the mean leaves out."
+            logging.warning(
+                "%s: no pair of %s %s has %s; the mean leaves it out.",
+                where, split.name, split.split, ", ".join(absent),
+            )  # fmt: skip
 
     def tags(self, sides: Collection[str]) -> list[str]:
         """See `Evaluator`."""
@@ -99,8 +108,9 @@ class RelationsEvaluator(NumbersEvaluator):
             (100.0 * compute_average_precision(scores, labels), 100.0 * float(np.mean(labels)))
             for scores, labels in zip(predicted.T, self._labels.T, strict=True)
         ]
+        mean = np.mean(np.array(found)[self._occur], axis=0) if self._occur.any() else [np.nan, 0.0]
         metrics = {}
-        for name, values in zip((*self._names, "mean"), [*found, np.mean(found, 0)], strict=True):
+        for name, values in zip((*self._names, "mean"), [*found, mean], strict=True):
             metrics[f"{name}/average_precision"] = float(values[0])
             metrics[f"{name}/base_rate"] = float(values[1])
         return metrics
