@@ -50,5 +50,6 @@ def get_config(argument: str = "") -> ConfigDict:
     config.evals.not_visible = cmcm.not_visible()
     config.evals.deduplicated = cmcm.pools(every=0, split="test_deduplicated")
     end = {"every": 0, "final_split": "test_deduplicated"}
-    config.evals.relations_deduplicated = config.evals.relations.to_dict() | end
+    for name in ("refined", "relations"):
+        config.evals[f"{name}_deduplicated"] = config.evals[name].to_dict() | end
     return cmcm.variant(config, argument, RELATIONS)

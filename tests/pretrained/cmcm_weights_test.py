@@ -1,5 +1,6 @@
 """Checkpoints of CMCM: what torch computes from them, and their evaluation without training."""
 
+import copy
 import pickle
 import types
 
@@ -17,16 +18,17 @@ from xmodal.config import UserError
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.rerank import refine_selectively
 from xmodal.losses import LOSSES, Context, make_similarity
-from xmodal.models import make_task_module
+from xmodal.models import Embedding, make_dual_encoder, make_task_module
 from xmodal.models.encoders import resnet
 from xmodal.preprocessing import read_vocabulary
+from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
-from xmodal.pretrained.model_folder import read_tasks, save_model
+from xmodal.pretrained.model_folder import read_model, read_tasks, save_model
 from xmodal.training import from_towers, published_towers, run
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.inheritance import inherit
 from xmodal.training.state import abstract_state
-from xmodal.training.tree import unflatten
+from xmodal.training.tree import flatten, unflatten
 
 SMALL, CHANNELS = (2, 2), 512
 # The empty word comes out of two tabs, "Red" is another word than "red".
@@ -72,6 +74,57 @@ def save(torch, modules, path, prefix="", classifier="discourse_classifier"):
     }
     checkpoint["optimizer"] = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": []}
     torch.save(checkpoint, path)
+
+
+def check_gradients(torch, folder, modules, functions, images, labels, source):
+    """Of both losses, for the texts and the classifier: they go through the converter like weights.
+
+    The pictures' bottleneck has the layers of the texts'.
+    """
+    images, labels = images.detach(), torch.tensor(labels).float()
+    pos_weight = tuple(range(1, 7))
+    texts, _ = functions.texts(torch.tensor(IDS), LENGTHS)
+    entropy = torch.nn.functional.binary_cross_entropy_with_logits(
+        functions.classify(texts, images), labels, pos_weight=torch.tensor(pos_weight)
+    )
+    (published.triplet_loss(torch, images, texts) + entropy).backward()
+    gradients = copy.deepcopy(modules)
+    for copied, module in zip(gradients.values(), modules.values(), strict=True):
+        for own, parameter in zip(copied.parameters(), module.parameters(), strict=True):
+            own.data = torch.zeros_like(own) if parameter.grad is None else parameter.grad
+    save(torch, gradients, folder / "gradients.ckpt.pt")
+    wanted, _, _ = convert_model("cmcm", folder / "gradients.ckpt.pt", *source)
+
+    description = read_model(folder / "made")
+    tower = make_dual_encoder(description.model()).towers["text"]
+    ((name, task),) = description.tasks.items()
+    module = make_task_module("m", "relation_classifier", task["loss"]["module"])
+    params, state = parity.nest(read_weights(folder / "made/text"))
+    columns = {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)}
+    items, image = jnp.arange(len(LENGTHS)), Embedding(jnp.asarray(images.numpy()))
+
+    def compute_loss(params, classifier):
+        text, _ = tower.apply(params, state, columns)
+        outputs, _ = module.apply(classifier, {}, image, text, {}, {})
+        context = Context(
+            items, items, make_similarity({"name": "euclidean"}),
+            outputs=outputs, columns={"relations": labels.numpy()},
+        )  # fmt: skip
+        triplet, _ = LOSSES["distance_triplet"].function(image, text, context, margin=0.3)
+        entropy, _ = LOSSES["relation_bce"].function(image, text, context, pos_weight=pos_weight)
+        return triplet + entropy
+
+    classifier = unflatten(read_tasks(folder / "made"))[name]["module"]
+    found = jax.jit(jax.grad(compute_loss, argnums=(0, 1)))(params, classifier)
+    for prefix, tree in zip(("text/params/", f"tasks/{name}/module/"), found, strict=True):
+        assert jax.tree.leaves(tree)
+        for path, gradient in flatten(tree).items():
+            expected = wanted[prefix + path]
+            if path.startswith("encoder/") and path.endswith("bias"):
+                # Two biases of torch, each with the gradient of their sum.
+                expected = expected / 2
+            assert np.any(expected), path
+            assert parity.relative(gradient, expected) < 1e-4, path
 
 
 @pytest.mark.parametrize(
@@ -131,6 +184,8 @@ def test_cmcm_equals_torch(torch, tmp_path, monkeypatch, vocabulary, attention, 
     )
     value, _ = LOSSES["relation_bce"].function(*sides, context, pos_weight=pos_weight)
     assert value == pytest.approx(wanted.item(), rel=1e-4)
+    check_gradients(torch, tmp_path, modules, functions, images, labels, (attention, vocabulary))
+
     scores = model.similarity.score(*(model.similarity.prepare(side) for side in sides)).T
     for gap in (0.05, 0.5):
         refined = refine_selectively(scores, jnp.swapaxes(predicted, 0, 1), strength=0.12, gap=gap)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
+from xmodal.config import UserError
 from xmodal.evals import judge, load_embeddings, make_evaluator, save_embeddings
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.reports.store import load_ranks
@@ -52,6 +53,9 @@ def test_relations_of_true_pairs(tmp_path, caplog):
     assert np.isnan(found.metrics["b/average_precision"])
     assert found.metrics["mean/average_precision"] == pytest.approx(50 * (each[0] + each[2]))
     assert "No pair has b, which the mean leaves out." in found.definition
+    for select, message in (((0, 3), "names position 3, but"), ((0, 0), "names a relation twice")):
+        with pytest.raises(UserError, match=message):
+            make_evaluator("x", options_of(**section, select=select), split, SIDES)
     named = options_of(**section, names=["x", "y", "z"])
     (found,) = make_evaluator("x", named, split, SIDES).run(source)
     assert "z/average_precision" in found.metrics

@@ -59,6 +59,8 @@ class RelationsEvaluator(NumbersEvaluator):
                 f"{where}.select names position {max(options.select)}, but {split.name} has "
                 f"{labels.shape[1]} relations, numbered from 0."
             )
+        if len(set(options.select)) < len(options.select):
+            raise UserError(f"{where}.select={list(options.select)} names a relation twice.")
         if options.select:
             known = [known[position] for position in options.select]
             labels = labels[:, np.array(options.select)]
