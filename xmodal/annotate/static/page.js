@@ -56,6 +56,7 @@ if (form) {
       if (isAnswered() && !send.disabled) form.requestSubmit();
     } else if (slider && /^[0-5]$/.test(event.key)) {
       move(event.key);
+      slider.focus(); // for the arrows that follow
     } else if (slider && event.target === slider && event.key in steps) {
       event.preventDefault();
       move(Number(slider.value) + steps[event.key]);
