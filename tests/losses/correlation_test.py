@@ -33,7 +33,8 @@ def test_equal_scores_have_no_correlation_and_no_nan(make_pairs, make_context):
         view.vector[:] = 1.0
     context = make_context(IDS, "cosine", key=jax.random.key(0))
     value, gradients = jax.jit(jax.value_and_grad(lambda v: pearson(*v, context)[0]))(views)
-    np.testing.assert_allclose(value, 0, atol=1e-6)
+    # The root of the smallest variance is 1e-4: rounding of a mean, 1e-8, becomes that of 1e-4.
+    np.testing.assert_allclose(value, 0, atol=1e-3)
     assert all(np.all(np.isfinite(gradient.vector)) for gradient in gradients)
 
 
