@@ -227,7 +227,7 @@ def test_mistakes_leave_nothing_behind(evaluate, model, tmp_path, values, messag
 
 
 def test_incomplete_embeddings_need_a_word(evaluate, model, tmp_path):
-    with pytest.raises(UserError, match="part.npz lacks 3 of the 12 images .* pass --partial"):
+    with pytest.raises(UserError, match="part.npz lacks 3 of the 12 images .* pass `partial`"):
         evaluate(embeddings=str(model / "part.npz"), similarity="cosine")
     assert list(tmp_path.iterdir()) == []
 

@@ -155,7 +155,7 @@ def test_scores_are_mapped_or_read_from_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("matrix", "known", "message"),
     [
-        (np.ones((3, 5)), None, "is a bare matrix: name the npz file .* by --ids"),
+        (np.ones((3, 5)), None, "is a bare matrix: name the npz file .* by `ids`"),
         (np.ones((5, 3)), ids(), r"are \[5, 3\] for 3 image_ids and 5 .*, so save the transpose"),
         (np.ones((3, 4)), ids(), r"are \[3, 4\] for 3 image_ids and 5 .* columns captions\.$"),
         (np.ones((3, 5), int), ids(), "scores in .* are int64; save them as floats"),
@@ -191,7 +191,7 @@ def test_files_of_scores(tmp_path):
     (tmp_path / "short.npy").write_bytes((tmp_path / "whole.npy").read_bytes()[:-8])
     with pytest.raises(UserError, match="short.npy cannot be read"):
         arrays.load_scores(tmp_path / "short.npy", ids())
-    with pytest.raises(UserError, match="--ids belongs to a matrix in a .npy file"):
+    with pytest.raises(UserError, match="`ids` belongs to a matrix in a .npy file"):
         arrays.load_scores({"scores": np.ones((3, 5)), **ids()}, ids())
     with pytest.raises(UserError, match=r"no 'scores'; it holds \['caption_ids', 'image_ids'\]"):
         arrays.load_scores(ids())

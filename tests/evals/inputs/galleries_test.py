@@ -77,7 +77,7 @@ def test_embeddings_in_order_are_not_copied_and_a_modality_may_be_missing():
             LABELS.caption_ids,
             False,
             "<arrays> lacks 2 of the 20 images of the test split, the first is image id 20: "
-            "export all of them, or pass --partial",
+            "export all of them, or pass `partial`",
         ),
         (LABELS.image_ids, range(101, 140), False, "lacks 1 of the 40 captions.*caption id 100"),
         (
@@ -85,10 +85,10 @@ def test_embeddings_in_order_are_not_copied_and_a_modality_may_be_missing():
             LABELS.caption_ids,
             False,
             "has 1 of the 20 images of the test split among its 31: if it is of another split, "
-            "say which by --split, else pass --partial",
+            "say which by `split`, else pass `partial`",
         ),
-        (range(50, 60), None, False, r"has 0 of the 20 images .* by --split\.$"),
-        (range(50, 60), None, True, r"has 0 of the 20 images .* by --split\.$"),
+        (range(50, 60), None, False, r"has 0 of the 20 images .* by `split`\.$"),
+        (range(50, 60), None, True, r"has 0 of the 20 images .* by `split`\.$"),
     ],
 )
 def test_items_that_are_missing(image_ids, caption_ids, partial, message):

@@ -98,7 +98,7 @@ def test_queries_that_no_board_asks_need_no_list():
         (
             {5: [50]},
             "no list under 'i2t' in <arrays> for 2 of the 3 images that are queries of cxc, eccv, "
-            "the first is 3; add them, or name by --boards",
+            "the first is 3; add them, or name by `boards`",
         ),
     ],
 )

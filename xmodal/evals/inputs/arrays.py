@@ -135,12 +135,12 @@ def load_scores(
         if ids is None:
             raise UserError(
                 f"{place} is a bare matrix: name the npz file of its image_ids (rows) and "
-                "caption_ids (columns) by --ids."
+                "caption_ids (columns) by `ids`."
             )
         ids_place, arrays = open_arrays(ids, "ids")
     else:
         if ids is not None:
-            raise UserError(f"--ids belongs to a matrix in a .npy file; {place} holds its own ids.")
+            raise UserError(f"`ids` belongs to a matrix in a .npy file; {place} holds its own ids.")
         _, arrays = open_arrays(source, "scores")
         ids_place = place
         matrix = _require(arrays, "scores", place)

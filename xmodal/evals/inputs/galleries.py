@@ -39,14 +39,14 @@ def check_coverage(
         if found.mean() < _ANOTHER_SPLIT and not (partial and found.any()):
             raise UserError(
                 f"{place} has {found.sum()} of the {len(wanted)} {kind}s of the {split} "
-                f"split among its {count}: if it is of another split, say which by --split"
-                + (", else pass --partial." if found.any() else ".")
+                f"split among its {count}: if it is of another split, say which by `split`"
+                + (", else pass `partial`." if found.any() else ".")
             )
         if missing and not partial:
             raise UserError(
                 f"{place} lacks {missing} of the {len(wanted)} {kind}s of the {split} split, "
                 f"the first is {kind} id {wanted[found.argmin()]}: export all of them, or pass "
-                "--partial for numbers on those that exist."
+                "`partial` for numbers on those that exist."
             )
         extra[kind] = count - int(found.sum())
     return extra

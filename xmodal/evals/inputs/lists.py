@@ -74,7 +74,7 @@ def _find_queries(lists: Mapping[int, np.ndarray], queries: Positions, place: st
         raise UserError(
             f"{len(unknown)} of the {len(names)} lists under {place} are of queries that are no "
             f"{queries.kind}s of this split, the first of {unknown[0]}; leave them out, or name "
-            "their split by --split."
+            "their split by `split`."
         )
     return rows
 
@@ -94,7 +94,7 @@ def _check_complete(
         raise UserError(
             f"There is no list under {place} for {lacking.sum()} of the {number} {queries.kind}s "
             f"that are queries of {', '.join(board.name for board in asking)}, the first is "
-            f"{queries.ids[lacking.argmax()]}; add them, or name by --boards those boards that "
+            f"{queries.ids[lacking.argmax()]}; add them, or name by `boards` those boards that "
             "do not ask them."
         )
 
@@ -118,7 +118,7 @@ def _make_ragged(
         raise UserError(
             f"The list of query {query} under {place} names {named[unknown.argmax()]}, which is no "
             f"{items.kind} of this split (nor are {unknown.sum() - 1} other entries); rank the "
-            "items of one split only, and name it by --split."
+            "items of one split only, and name it by `split`."
         )
     return Ragged(np.concatenate([[0], np.cumsum(lengths)]), values.astype(np.int32))
 

@@ -111,7 +111,7 @@ def check_numbers(other: StoredResults, ours: Numbers) -> None:
     if ours.name not in theirs:
         raise UserError(
             f"The results of {other.name} have no values of single {ours.name}; evaluate that "
-            "model again, or leave out --compare."
+            "model again, or leave out `compare`."
         )
     _check_labels(ours, theirs[ours.name])
 
