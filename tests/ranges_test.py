@@ -14,6 +14,7 @@ ROWS = [
     (TEXT, "seed=one", "config.seed is 'one'; it has to be a whole number."),
     (TEXT, "seed=True", "config.seed is True; it has to be a whole number."),
     (TEXT, "total_steps=0", "config.total_steps is 0; it has to be at least 1."),
+    (TEXT, "total_steps=5000000000", "config.total_steps is 5000000000; it has to be "),
     (TEXT, "total_steps=1e9", "config.total_steps is 1000000000.0; it has to be a whole number."),
     (TEXT, "batch_size=1", "config.batch_size is 1; it has to be at least 2."),
     (TEXT, "batch_size=0", "config.batch_size is 0; it has to be at least 2."),

@@ -1,10 +1,13 @@
 """Vocabularies of a config: read, learned once, and the ids they give."""
 
+import errno
+
 import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
 from xmodal.config import UserError
+from xmodal.data import learned_vocabulary
 from xmodal.data.sources import Source
 from xmodal.preprocessing.treebank import split_nltk
 from xmodal.preprocessing.words import split_words
@@ -50,6 +53,19 @@ def test_a_vocabulary_is_learned_once_from_text_alone(tiny_config, monkeypatch):
     assert first[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     monkeypatch.setattr(Source, "get", None)
     assert data.load_vocabulary(config) == first
+
+
+def test_a_vocabulary_beside_a_dataset_that_cannot_be_written(tiny_config, monkeypatch):
+    config = tiny_config | {"text": {"vocabulary_size": 140, "max_length": 12}}
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learned_vocabulary, "replacing", refuse)
+        learned = data.load_vocabulary(config)
+        assert data.vocabulary_size(config) == len(learned)
+    assert data.load_vocabulary(config) == learned
 
 
 def test_a_named_vocabulary_is_read(tiny_config, tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -119,6 +120,12 @@ def test_a_dataset_without_a_column_is_refused_before_it_is_prepared(
     with pytest.raises(UserError, match=message):
         data.batch_spec(config, 4)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("split", ["train[:abc]", "train[:0%]", "train[5:5]", "train[:1%"])
+def test_a_part_of_a_split_that_is_none(tiny_config, split):
+    with pytest.raises(UserError, match=re.escape(f"{split!r} is no part of dataset tiny")):
+        data.prepare(tiny_config, splits=[split])
 
 
 def test_a_missing_dataset_says_what_to_put_where_and_what_to_run(

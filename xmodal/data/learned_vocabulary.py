@@ -45,8 +45,13 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
         captions = read_captions(config, "train")
         logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
         vocabulary = learn_vocabulary(captions, text)
-        with replacing(path) as file:
-            file.write("".join(f"{token}\n" for token in vocabulary).encode())
+        try:
+            with replacing(path) as file:
+                file.write("".join(f"{token}\n" for token in vocabulary).encode())
+        except OSError as error:
+            # Captions teach every start and every process the same words.
+            logging.warning("%s is not kept for later runs: %s", path, error)
+            return vocabulary
     return read_vocabulary(path)
 
 

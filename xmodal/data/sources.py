@@ -58,9 +58,15 @@ class Source:
         self._config, self._split = config, split
         self.columns = columns_lib.describe(self._builder.info.features)
         self.check(needs)
-        self._records = self._builder.as_data_source(
-            split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
-        ).data_source
+        try:
+            self._records = self._builder.as_data_source(
+                split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
+            ).data_source
+        except ValueError as error:
+            raise UserError(
+                f"{split!r} is no part of dataset {config.dataset} ({error}); write it as train, "
+                "train[:10%], train[100:200] or train+validation."
+            ) from error
 
     def __len__(self) -> int:
         return len(self._records)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xmodal.config import UserError
+from xmodal.folders import walk
 
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _AT_A_TIME = 256
@@ -49,7 +50,7 @@ def from_images(place: str) -> Items:
     """
     path = pathlib.Path(place)
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES and p.is_file())
+        found = sorted(p for p in walk(path) if p.suffix.lower() in PICTURES)
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(PICTURES)}).")
         return _from_files([p.resolve() for p in found])
@@ -140,7 +141,9 @@ def _stamp(path: pathlib.Path) -> str:
 
 def _read_lines(path: pathlib.Path) -> list[str]:
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        # Line feeds alone end a line: captions may hold the other marks of splitlines().
+        text = path.read_text(encoding="utf-8-sig")
+        lines = [line.strip() for line in text.split("\n")]
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no text file in UTF-8: {error}.") from error
     if not any(lines):

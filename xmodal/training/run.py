@@ -86,7 +86,7 @@ class RunConfig:
     evals: Mapping[str, Any]
     select: SelectConfig = dataclasses.field(default_factory=SelectConfig)
     seed: int = setting(0, at_least=0)
-    total_steps: int = setting(at_least=1, default=1000)
+    total_steps: int = setting(at_least=1, below=2**31 - 1, default=1000)  # counted in int32
     batch_size: int = setting(at_least=2, default=128)
     accumulation_steps: int = setting(1, at_least=1)
     log_every: int = setting(50, at_least=1)

@@ -1,5 +1,7 @@
 """Ranks of saved scores, and scores that are not finite."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from slow_ranks import assert_equal_ranks, mesh_of, products, random_labels, slow_ranks
@@ -81,3 +83,25 @@ def test_scores_that_overflow(devices):
         with pytest.raises(UserError, match="Scores of x are not finite"):
             scores(similarity).check_finite("x")
     scores("cosine").check_finite()
+
+
+@pytest.mark.parametrize("similarity", ["dot", "euclidean", "order", "cosine"])
+def test_scores_of_short_embeddings(similarity):
+    """Ranks do not depend on the scale, down to one that is refused."""
+    generator = np.random.default_rng(8)
+    left, right = (generator.normal(size=(n, 9)).astype(np.float32) for n in (70, 90))
+    question = Question(random_labels(generator, 70, 90))
+
+    def rank(exponent):
+        scale = np.float32(2.0**exponent)
+        scores = products(left * scale, right * scale, block_size=64, similarity=similarity)
+        return ranks.compute_ranks(scores, [question])[0].ranks[0]
+
+    expected = dataclasses.astuple(rank(0))
+    for exponent in (-10, -24, -50):
+        assert_equal_ranks(rank(exponent), expected)
+    if similarity == "cosine":
+        assert_equal_ranks(rank(-66), expected)
+    else:
+        with pytest.raises(UserError, match=r"up to .e-20 in the embeddings are too small"):
+            rank(-66)

@@ -14,6 +14,7 @@ import numpy as np
 from xmodal import cxc_files
 from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import first_line
+from xmodal.folders import walk
 
 _ECCV = "https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data"
 _PCME = "https://github.com/naver-ai/pcme/tree/main/datasets/annotations"
@@ -101,14 +102,9 @@ class ReleasedFiles:
             raise UserError(f"The annotations folder {self.folder} does not exist.")
         names = names_of(split)
         self._paths: dict[str, Path] = {}
-        seen: set[str] = set()
-        for where, folders, files in os.walk(self.folder, followlinks=True):
-            # Links may form a circle.
-            folders[:] = [] if (place := os.path.realpath(where)) in seen else sorted(folders)
-            seen.add(place)
-            for name in set(files).intersection(names):
-                path = Path(where, name)
-                first = self._paths.setdefault(name, path)
+        for path in walk(self.folder):
+            if path.name in names:
+                first = self._paths.setdefault(path.name, path)
                 if first != path and not filecmp.cmp(first, path, shallow=False):
                     raise UserError(f"{first} and {path} differ: keep the one that is meant.")
         if not self._paths:

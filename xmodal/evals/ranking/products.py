@@ -30,6 +30,8 @@ Score = Callable[[Any, Any], jax.Array]
 # of large ones, takes small ones; many of them at a time keep it busy.
 _CPU_PAIRS = GROUP
 _PAIRS_AT_A_TIME = 2048
+# Products from here on have all 24 bits, also sums of terms much smaller than the largest.
+_SMALLEST_PRODUCT = 2.0**-102
 
 
 class Gallery:
@@ -160,8 +162,14 @@ class Products:
         return scores
 
     def check_finite(self, asked: str = "") -> None:
-        """See `Scores.check_finite`."""
+        """See `Scores.check_finite`; products that are lost to rounding are refused, too."""
         left, right = self._queries.largest, self._items.largest
+        if 0 < left * right < _SMALLEST_PRODUCT:
+            raise UserError(
+                f"numbers up to {max(left, right):.0e} in the embeddings are too small for this "
+                "similarity in float32: scores would tie. Multiply all of them by one number, or "
+                "compare by cosine."
+            )
         # No inner product and no square of a distance, and no part of their sums, is larger.
         largest = self._items.width * (left + right) ** 2
         if self._finite or largest < float(np.finfo(np.float32).max):

@@ -13,6 +13,9 @@ from xmodal.losses.similarity.scores import products
 
 Squared = dict[str, jax.Array]
 
+# CMCM's own number, which keeps the gradient of a distance finite where items coincide.
+_SMALLEST_EUCLIDEAN_SQUARE = 1e-12
+
 __all__ = ["euclidean", "match_log_odds", "max_products", "order", "products"]
 
 
@@ -47,7 +50,7 @@ def euclidean(left: Squared, right: Squared) -> jax.Array:
     squares = scores.square_distances(
         left["vectors"], right["vectors"], left["squares"], right["squares"]
     )
-    return -jnp.sqrt(jnp.maximum(squares, scores.SMALLEST_EUCLIDEAN_SQUARE))
+    return -jnp.sqrt(jnp.maximum(squares, _SMALLEST_EUCLIDEAN_SQUARE))
 
 
 def order(left: jax.Array, right: jax.Array) -> jax.Array:

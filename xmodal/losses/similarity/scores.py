@@ -21,7 +21,6 @@ TILE = 64
 
 # Of a squared distance, so that the gradient of the distance is finite where samples coincide.
 SMALLEST_SQUARE = 1e-6  # PCME's own number
-SMALLEST_EUCLIDEAN_SQUARE = 1e-12  # CMCM's own number
 
 
 def _in_whole_tiles(score: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
@@ -139,7 +138,7 @@ def score_euclidean(queries: dict[str, jax.Array], gallery: dict[str, jax.Array]
     squares = square_distances(
         queries["vectors"], gallery["vectors"], queries["squares"], gallery["squares"]
     )
-    return -jnp.sqrt(jnp.maximum(squares, SMALLEST_EUCLIDEAN_SQUARE))
+    return -jnp.sqrt(squares)
 
 
 @_in_whole_tiles

@@ -1,0 +1,30 @@
+"""Items to search in, as users have them in folders and lists."""
+
+import numpy as np
+import PIL.Image
+
+from xmodal.search import items
+
+
+def _save(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(path)
+    return str(path.resolve())
+
+
+def test_pictures_behind_links_are_found_once(tmp_path):
+    folder = tmp_path / "pictures"
+    expected = [_save(folder / "a.png"), _save(tmp_path / "other" / "b.png")]
+    (folder / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "circle").symlink_to(folder)
+    assert items.from_images(str(folder)).names == expected
+
+
+def test_lists_with_a_mark_and_other_separators_than_line_feeds(tmp_path):
+    path = _save(tmp_path / "a.png")
+    (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbfa.png\r\n")
+    assert items.from_images(str(tmp_path / "list.txt")).names == [path]
+    captions = "an owl\na cat\x85with a hat\u2028and a scarf\n"
+    (tmp_path / "captions.txt").write_text(captions, encoding="utf-8-sig", newline="")
+    found = items.from_captions(str(tmp_path / "captions.txt"))
+    assert list(found.read(0, 2)) == captions.split("\n")[:2]
