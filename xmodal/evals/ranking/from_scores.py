@@ -10,6 +10,7 @@ from xmodal.evals.boards.types import RetrievalTask
 from xmodal.evals.metrics import compute_map_at_r, compute_r_precision
 from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
 from xmodal.evals.ranking.scores import Scores, complete_rows
+from xmodal.progress import progress
 
 # Metrics of the top of a list, and the function of each.
 LIST_METRICS = {
@@ -207,15 +208,17 @@ def count_hits(
     tied = np.zeros((len(relations), queries), bool)
     met: np.ndarray | slice = slice(None)
     items = np.arange(scores.shape[1])
-    for start in range(0, queries, rows):
-        for query, row in enumerate(complete_rows(scores, start // rows), start):
-            if folds is not None:
-                met = folds[1] == folds[0][query]
-            row, theirs = row[met], items[met]
-            rising = np.sort(row)  # ten times faster than a stable order of the positions
-            for n, (relation, r) in enumerate(zip(relations, depths, strict=True)):
-                first, tied[n, query] = _take_first(row, rising, r[query])
-                counts[n, query] = np.sum(relation.contains(np.asarray(query), theirs[first]))
+    with progress(f"Counting hits of {queries:,} queries", queries) as advance:
+        for start in range(0, queries, rows):
+            for query, row in enumerate(complete_rows(scores, start // rows), start):
+                if folds is not None:
+                    met = folds[1] == folds[0][query]
+                row, theirs = row[met], items[met]
+                rising = np.sort(row)  # ten times faster than a stable order of the positions
+                for n, (relation, r) in enumerate(zip(relations, depths, strict=True)):
+                    first, tied[n, query] = _take_first(row, rising, r[query])
+                    counts[n, query] = np.sum(relation.contains(np.asarray(query), theirs[first]))
+                advance(1)
     return counts, tied
 
 
