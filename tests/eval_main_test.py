@@ -167,6 +167,23 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
     assert read(tmp_path / "out/metrics.json")["step"] == 2
 
 
+def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
+    """A finished run prints RUN/test as its own, and a search compares trials by it."""
+    folder = tmp_path / "run"
+    shutil.copytree(run_dir, folder)
+    given = {"run": str(folder), "evaluators": ["words"]}
+    evaluate(**given)
+    final = (folder / "test/metrics.json").read_text()
+    assert json.loads(final)["step"] == 2
+    for step, number in (("0", 0), ("latest", TOTAL_STEPS)):
+        evaluate(step=step, **given)
+        assert read(folder / f"step_{number}/test/metrics.json")["step"] == number
+    assert (folder / "test/metrics.json").read_text() == final
+    evaluate(step="best", **given)
+    assert (folder / "test/metrics.json").read_text() == final
+    assert not (folder / "step_2").exists()
+
+
 @pytest.mark.slow
 def test_the_mean_of_the_scores_of_two_runs(run_dir, config, tmp_path, capsys):
     """Against the mean of two score matrices, judged by the same boards."""

@@ -18,7 +18,8 @@ of queries that are worth a look.
 A run, published towers, and embeddings with a config are evaluated by every evaluator of
 `config.evals`. Each has a folder of its own in --output; `metrics.json` holds the numbers of all,
 EVALUATOR/BOARD/DIRECTION/METRIC, of a run those of the checkpoint evaluated last, and
-`steps/STEP.json` those of every one.
+`steps/STEP.json` those of every one. The default of --output is RUN/SPLIT for the best checkpoint,
+whose results in RUN/test are those that training wrote; RUN/step_STEP/SPLIT for another --step.
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
@@ -42,7 +43,12 @@ flags.adopt_module_key_flags(output_flag)
 RUN = flags.DEFINE_string(
     "run", None, "Folder of the run, as printed by xmodal.main; A,B for the mean of their scores."
 )
-STEP = flags.DEFINE_string("step", "best", "Checkpoint to evaluate: its step, 'best' or 'latest'.")
+STEP = flags.DEFINE_string(
+    "step",
+    "best",
+    "Checkpoint to evaluate: its step, 'best' or 'latest'. Results of another than 'best' go to "
+    "RUN/step_STEP/SPLIT.",
+)
 SPLIT = flags.DEFINE_string(
     "split", None, "Split of the dataset; by default test, or config.evals.NAME.final_split."
 )
@@ -150,33 +156,36 @@ def evaluate_run() -> None:
         config = wait_for_run(folder, timeout=TIMEOUT.value)
     else:
         config = checkpoints.load_run(folder)
-    _check_output(Judged.of_config(config))
+    # Resolved once: a run that trains may save a later checkpoint at any time.
+    step = -1 if FOLLOW.value else checkpoints.resolve_step(folder, STEP.value)
+    output = OUTPUT.value or _default_output(step)
+    _check_output(output, Judged.of_config(config))
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
     # A follower writes for hours, so it claims its folder.
-    lock = folder_lock.hold(_output()) if FOLLOW.value else contextlib.nullcontext()
+    lock = folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext()
     if not FOLLOW.value:
-        steps = iter([checkpoints.resolve_step(folder, STEP.value)])
+        steps = iter([step])
     elif jax.process_count() > 1:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
     elif SAVE_EMBEDDINGS.value:
         raise UserError("--save_embeddings saves one checkpoint; leave out --follow.")
     else:
-        steps = follow(folder, _output(), timeout=TIMEOUT.value)
+        steps = follow(folder, output, timeout=TIMEOUT.value)
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
     with lock:
         evaluations = evaluation.judge_checkpoints(
             folder,
             steps,
-            _output(),
+            output,
             split=SPLIT.value,
             compare=COMPARE.value,
             save_embeddings=SAVE_EMBEDDINGS.value,
             examples=EXAMPLES.value,
             follows=FOLLOW.value,
         )
-    print_pages(evaluations, _output())
+    print_pages(evaluations, output)
 
 
 def add_annotations(config: ConfigDict, folder: str) -> None:
@@ -210,7 +219,7 @@ def evaluate_ensemble() -> None:
         raise UserError("--run names several runs, whose results belong to none: give --output.")
     folders = [folder.strip() for folder in RUN.value.split(",")]
     configs = [checkpoints.load_run(folder) for folder in folders]
-    _check_output(Judged.of_several(configs))
+    _check_output(OUTPUT.value, Judged.of_several(configs))
     if ANNOTATIONS.value:
         for config in configs:
             add_annotations(config, ANNOTATIONS.value)
@@ -235,7 +244,7 @@ def evaluate_config(config: ConfigDict) -> None:
     from xmodal.training.results import Judged, event_writer, print_pages, write_all, write_model
 
     model = Judged.of_config(config)
-    _check_output(model)
+    _check_output(OUTPUT.value, model)
     parts = build_untrained(config)
     params, model_state = load_weights(parts)
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
@@ -265,7 +274,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
     from xmodal.training.results import Judged, event_writer, print_pages, write_all, write_model
 
     model = Judged.of_file(EMBEDDINGS.value, SIMILARITY.value)
-    _check_output(model)
+    _check_output(OUTPUT.value, model)
     with event_writer(OUTPUT.value) as writer:
         views = Views(writer, read_config(config), 0)
         evaluations, others = judge_embeddings(
@@ -298,7 +307,7 @@ def evaluate_files(kind: str) -> None:
     )
 
     model = Judged.of_file(flags.FLAGS[kind].value, SIMILARITY.value)
-    _check_output(model)
+    _check_output(OUTPUT.value, model)
     # Read before any work, since it may be unreadable.
     other = load_ranks(COMPARE.value) if COMPARE.value else None
     evaluation = evaluate(
@@ -321,16 +330,16 @@ def evaluate_files(kind: str) -> None:
     print_pages([evaluation], OUTPUT.value)
 
 
-def _check_output(model: "Judged") -> None:
+def _check_output(output: str, model: "Judged") -> None:
     from xmodal.training.results import check_output
 
-    check_output(_output(), model, overwrite=OVERWRITE.value)
+    check_output(output, model, overwrite=OVERWRITE.value)
 
 
-def _output() -> str:
-    # The training job writes RUN/test.
-    own = "follow" if FOLLOW.value else ""
-    return OUTPUT.value or os.path.join(RUN.value, own, SPLIT.value or "test")
+def _default_output(step: int) -> str:
+    # RUN/test has the run's own results, which are those of its best checkpoint.
+    own = "follow" if FOLLOW.value else "" if STEP.value == "best" else f"step_{step}"
+    return os.path.join(RUN.value, own, SPLIT.value or "test")
 
 
 def _check_flags() -> str:
