@@ -163,7 +163,8 @@ class RunEvaluation:
         """
         others = self.load_others(compare, split)
         trained_on = load_records(run_dir).get("train", {})
-        write_model(output, Judged.of_config(self._parts.config))
+        # As it is stored, with the words that it learned; the config in use may not name them yet.
+        write_model(output, Judged.of_config(checkpoints.load_run(run_dir)))
         evaluations: list[Evaluation] = []
         opened = event_writer(output, self._parts.config.to_dict())
         if follows:  # its curves go on, and the run that it follows has a row of settings

@@ -19,6 +19,7 @@ from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.summary import select_curves
+from xmodal.preprocessing import read_vocabulary
 from xmodal.tensorboard.writer import make_writer, write_settings
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 # Ends the names of event files that hold one evaluation, so that the next one can remove them.
 _EVENTS_END = ".evaluation"
 _MODEL = "model.json"
-# Sections of a config that make a model another one.
+# Sections of a config that make a model another one, beside `data`.
 _OF_THE_MODEL = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split")
 _OF_THE_MODEL += ("optimizer", "init_from")
+# Of `data`: a model stays the same when its files move.
+_PLACES = ("data_dir", "manual_dir", "ratings_dir", "prefetch")
 _BLOCK = 2**24
 
 
@@ -63,6 +66,7 @@ class Judged:
     def of_config(cls, config: ml_collections.ConfigDict) -> "Judged":
         """Returns the model that a config trains or loads; a longer run makes no other model."""
         sections = {name: config.get(name) for name in _OF_THE_MODEL}
+        sections["data"] = _learned_from(config)
         text = ml_collections.ConfigDict(sections).to_json_best_effort(sort_keys=True)
         return cls(config.name, hashlib.sha256(text.encode()).hexdigest())
 
@@ -73,6 +77,16 @@ class Judged:
         joined = " ".join(member.hash for member in members)
         names = " + ".join(member.name for member in members)
         return cls(names, hashlib.sha256(joined.encode()).hexdigest())
+
+
+def _learned_from(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """Returns `config.data` without places, and with its words for the path of its vocabulary."""
+    # Called before the config is read, which names mistakes.
+    data = config.to_dict().get("data") or {}
+    if isinstance(text := data.get("text"), dict):
+        path = text.pop("vocabulary", "")
+        data["text"] = text | {"words": read_vocabulary(path) if path else []}
+    return {name: value for name, value in data.items() if name not in _PLACES}
 
 
 def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None:
