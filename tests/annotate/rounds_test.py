@@ -258,6 +258,7 @@ def test_a_round_of_candidates(few_shapes, split, models, chromium, tmp_path):
     assert evaluation.metrics["eccv/t2i/recall@1"] == pytest.approx(100 * np.mean(first))
 
 
+@pytest.mark.slow
 def test_a_round_of_preferences(few_shapes, models, chromium, tmp_path):
     study = make_study(tmp_path, few_shapes, "preference", models=models, examples=4, labels=None)
     asked = questions(study)

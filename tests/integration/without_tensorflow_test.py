@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import importlib.abc
 import sys
@@ -89,6 +91,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_trains_and_evaluates_without_tensorflow():
     environment = os.environ | {"XLA_FLAGS": "", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     result = subprocess.run(

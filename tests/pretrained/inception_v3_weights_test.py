@@ -35,6 +35,7 @@ def test_training_pass_equals_keras_applications():
     )
 
 
+@pytest.mark.slow
 def test_equals_keras_applications():
     model = _keras()
     images = parity.images(2, SIZE)

@@ -168,6 +168,7 @@ def dry_run(*arguments):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_slice_needs_libtpu():
     if importlib.util.find_spec("libtpu"):
         pytest.skip("libtpu is installed")

@@ -171,6 +171,7 @@ def test_the_real_files_hold_what_was_published_in_both_layouts(real_data, tmp_p
     assert averages == {"2012": 8, "2013": 4, "2014": 6, "2015": 5, "2016": 5}
 
 
+@pytest.mark.slow
 def test_the_benchmark_and_sick_hold_what_was_published(real_data, tmp_path):
     builder = _build(real_data / "sts", tmp_path)
     counts = {split: info.num_examples for split, info in builder.info.splits.items()}
