@@ -105,8 +105,7 @@ def start(compiled):
 
     def start_command(*arguments, module="xmodal.main", devices=1, **variables):
         variables |= {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
-            "--xla_cpu_use_fusion_emitters=false",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             # These runs are over before any optimization pays.
             "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "true",

@@ -58,8 +58,7 @@ class Run:
             "STRESS_DATA": str(self._data),
             "STRESS_LOG": str(self._log),
             "STRESS_EVALUATING": str(self._marker),
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
-            "--xla_cpu_use_fusion_emitters=false",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             "JAX_PLATFORMS": "cpu",
             # These runs are over before any optimization pays.
             "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
