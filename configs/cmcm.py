@@ -28,7 +28,7 @@ from ml_collections import ConfigDict
 from configs import base, quickstart
 
 DIMENSION = 1024
-# Of the embedded dataset: about the negatives to positives in its training split.
+# Negatives per positive in the training split of the embedded dataset, within 6 %.
 SHAPES_RELATIONS = {
     "visible": 0.52, "subjective": 9.0, "action": 5.9, "story": 3.0, "meta": 1.5, "irrelevant": 9.6,
 }  # fmt: skip

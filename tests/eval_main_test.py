@@ -22,7 +22,6 @@ from xmodal.evals.reports.files import write_files
 from xmodal.training import checkpoints, folder_lock, following, run, start
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.file_evaluation import judge_embeddings
-from xmodal.training.results import Judged
 
 SHAPES = "crisscrossed_shapes"
 BEST = "shapes/mean_recall@10"
@@ -166,38 +165,6 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
     assert read(tmp_path / "out/metrics.json")["step"] == 4
     evaluate(run=str(other), overwrite=True, **given)
     assert read(tmp_path / "out/metrics.json")["step"] == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_same"),
-    [
-        ({"data_dir": "/moved", "manual_dir": "/a", "ratings_dir": "/b", "prefetch": 9}, True),
-        ({"dataset": "flickr8k"}, False),
-        ({"config": "relations"}, False),
-        ({"captions_per_image": 5}, False),
-        ({"text.lower_case": False}, False),
-        ({"text.augment": {"drop": 0.1}}, False),
-        ({"image": {"size": 32}}, False),
-    ],
-)
-def test_what_a_model_learned_from_makes_it_another(run_dir, tmp_path, changes, is_same):
-    moved = tmp_path / "moved"
-    shutil.copytree(run_dir, moved, ignore=shutil.ignore_patterns("checkpoints"))
-    before = checkpoints.load_run(str(run_dir))
-    config = checkpoints.load_run(str(moved))
-    assert config.data.text.vocabulary != before.data.text.vocabulary
-    with config.unlocked():
-        config.data.update_from_flattened_dict(changes)
-    assert (Judged.of_config(config) == Judged.of_config(before)) == is_same
-
-
-def test_other_words_make_another_model(run_dir, tmp_path):
-    moved = tmp_path / "moved"
-    shutil.copytree(run_dir, moved, ignore=shutil.ignore_patterns("checkpoints"))
-    before = Judged.of_config(checkpoints.load_run(str(moved)))
-    with (moved / "vocab.txt").open("a") as file:
-        file.write("another\n")
-    assert Judged.of_config(checkpoints.load_run(str(moved))) != before
 
 
 def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):

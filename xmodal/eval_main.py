@@ -156,15 +156,20 @@ def evaluate_run() -> None:
         config = wait_for_run(folder, timeout=TIMEOUT.value)
     else:
         config = checkpoints.load_run(folder)
-    # Resolved once: a run that trains may save a later checkpoint at any time.
-    step = -1 if FOLLOW.value else checkpoints.resolve_step(folder, STEP.value)
-    output = OUTPUT.value or _default_output(step)
+    if FOLLOW.value:
+        step, place = None, "follow"
+    else:
+        # Resolved once: a run that trains may save a later checkpoint at any time.
+        step = checkpoints.resolve_step(folder, STEP.value)
+        # RUN/test has the run's own results, which are those of its best checkpoint.
+        place = "" if STEP.value == "best" else f"step_{step}"
+    output = OUTPUT.value or os.path.join(folder, place, SPLIT.value or "test")
     _check_output(output, Judged.of_config(config))
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
     # A follower writes for hours, so it claims its folder.
     lock = folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext()
-    if not FOLLOW.value:
+    if step is not None:
         steps = iter([step])
     elif jax.process_count() > 1:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
@@ -334,12 +339,6 @@ def _check_output(output: str, model: "Judged") -> None:
     from xmodal.training.results import check_output
 
     check_output(output, model, overwrite=OVERWRITE.value)
-
-
-def _default_output(step: int) -> str:
-    # RUN/test has the run's own results, which are those of its best checkpoint.
-    own = "follow" if FOLLOW.value else "" if STEP.value == "best" else f"step_{step}"
-    return os.path.join(RUN.value, own, SPLIT.value or "test")
 
 
 def _check_flags() -> str:

@@ -17,6 +17,7 @@ def test_pictures_behind_links_are_found_once(tmp_path):
     expected = [_save(folder / "a.png"), _save(tmp_path / "other" / "b.png")]
     (folder / "link").symlink_to(tmp_path / "other")
     (tmp_path / "other" / "circle").symlink_to(folder)
+    (folder / "gone.png").symlink_to(tmp_path / "gone.png")
     assert items.from_images(str(folder)).names == expected
 
 

@@ -1,10 +1,12 @@
 """The vocabulary of a config: read from its file, or learned from the training captions."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
+from etils import epath
 from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
 from xmodal.atomic import replacing
@@ -41,18 +43,7 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
         return read_vocabulary(text.vocabulary)
     source = Source(config, "train", ["captions"])
     path = source.folder / _file_name(text)
-    if not path.exists():
-        captions = read_captions(config, "train")
-        logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
-        vocabulary = learn_vocabulary(captions, text)
-        try:
-            with replacing(path) as file:
-                file.write("".join(f"{token}\n" for token in vocabulary).encode())
-        except OSError as error:
-            # Captions teach every start and every process the same words.
-            logging.warning("%s is not kept for later runs: %s", path, error)
-            return vocabulary
-    return read_vocabulary(path)
+    return read_vocabulary(path) if path.exists() else list(_learn_and_keep(config, path))
 
 
 def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
@@ -79,6 +70,20 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
         # The tool's own threshold, 10 occurrences, leaves small datasets far below the size.
         learn_params={"lower_thresh": 2},
     )
+
+
+# A process learns once also where the file cannot be written: a start asks several times.
+@functools.cache
+def _learn_and_keep(config: DataConfig, path: epath.Path) -> tuple[str, ...]:
+    captions = read_captions(config, "train")
+    logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
+    vocabulary = learn_vocabulary(captions, config.require_text())
+    try:
+        with replacing(path) as file:
+            file.write("".join(f"{token}\n" for token in vocabulary).encode())
+    except OSError as error:
+        logging.warning("%s is not kept for later runs: %s", path, error)
+    return tuple(vocabulary)
 
 
 def _file_name(config: TextConfig) -> str:

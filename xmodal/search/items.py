@@ -50,7 +50,7 @@ def from_images(place: str) -> Items:
     """
     path = pathlib.Path(place)
     if path.is_dir():
-        found = sorted(p for p in walk(path) if p.suffix.lower() in PICTURES)
+        found = sorted(p for p in walk(path) if p.suffix.lower() in PICTURES and p.is_file())
         if not found:
             raise UserError(f"--images={place} has no picture ({', '.join(PICTURES)}).")
         return _from_files([p.resolve() for p in found])

@@ -35,8 +35,8 @@ _MODEL = "model.json"
 # Sections of a config that make a model another one, beside `data`.
 _OF_THE_MODEL = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split")
 _OF_THE_MODEL += ("optimizer", "init_from")
-# Of `data`: a model stays the same when its files move.
-_PLACES = ("data_dir", "manual_dir", "ratings_dir", "prefetch")
+# Keys of `data` that change nothing: a model stays the same when its files move.
+_NOT_LEARNED = ("data_dir", "manual_dir", "ratings_dir", "prefetch")
 _BLOCK = 2**24
 
 
@@ -80,13 +80,15 @@ class Judged:
 
 
 def _learned_from(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """Returns `config.data` without places, and with its words for the path of its vocabulary."""
-    # Called before the config is read, which names mistakes.
+    """Returns `config.data` without places, and with its words for the path of its vocabulary.
+
+    The config may be one that is not checked yet.
+    """
     data = config.to_dict().get("data") or {}
     if isinstance(text := data.get("text"), dict):
         path = text.pop("vocabulary", "")
         data["text"] = text | {"words": read_vocabulary(path) if path else []}
-    return {name: value for name, value in data.items() if name not in _PLACES}
+    return {name: value for name, value in data.items() if name not in _NOT_LEARNED}
 
 
 def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None:

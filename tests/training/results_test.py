@@ -1,0 +1,45 @@
+"""The model that results belong to."""
+
+import shutil
+
+import pytest
+
+from configs import quickstart
+from xmodal.training import checkpoints
+from xmodal.training.results import Judged
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    checkpoints.save_config(str(folder), quickstart.get_config("t2t"), ["[PAD]", "[UNK]", "red"])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_same"),
+    [
+        ({"data_dir": "/moved", "manual_dir": "/a", "ratings_dir": "/b", "prefetch": 9}, True),
+        ({"dataset": "flickr8k"}, False),
+        ({"config": "relations"}, False),
+        ({"captions_per_image": 5}, False),
+        ({"text.lower_case": False}, False),
+        ({"text.augment": {"drop": 0.1}}, False),
+        ({"image": {"size": 32}}, False),
+    ],
+)
+def test_other_training_data_make_another_model(run_dir, tmp_path, changes, is_same):
+    moved = shutil.copytree(run_dir, tmp_path / "moved")
+    before, config = (checkpoints.load_run(str(folder)) for folder in (run_dir, moved))
+    assert config.data.text.vocabulary != before.data.text.vocabulary
+    with config.unlocked():
+        config.data.update_from_flattened_dict(changes)
+    assert (Judged.of_config(config) == Judged.of_config(before)) == is_same
+
+
+def test_other_words_make_another_model(run_dir):
+    before = Judged.of_config(checkpoints.load_run(str(run_dir)))
+    with (run_dir / "vocab.txt").open("a") as file:
+        file.write("another\n")
+    assert Judged.of_config(checkpoints.load_run(str(run_dir))) != before
