@@ -8,15 +8,11 @@ import sys
 
 import pytest
 
+from tests import quick_compilation
 from tests.browser import chromium  # noqa: F401, a fixture
 
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-)
+os.environ.update(quick_compilation.variables(devices=8))
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # that of the user's home
-# Most of the time of the tests is compilation, of functions that run once.
-os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # torch's builds for GPUs bring triton, whose LLVM aborts a process that has tensorflow's. No test
 # needs it, and torch does without.

@@ -9,6 +9,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from tests import quick_compilation
+
 CONFIG = """
 from configs import quickstart
 
@@ -104,10 +106,7 @@ def start(compiled):
     processes = []
 
     def start_command(*arguments, module="xmodal.main", devices=1, **variables):
-        variables |= {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-            # These runs are over before any optimization pays.
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        variables |= quick_compilation.variables(devices) | {
             "JAX_ENABLE_COMPILATION_CACHE": "true",
             "JAX_COMPILATION_CACHE_DIR": str(compiled),
         }

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from tests import quick_compilation
+
 ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.0005
 _PATIENCE_SECONDS = 600.0
@@ -54,14 +56,11 @@ class Run:
         """
         self._marker.unlink(missing_ok=True)
         total, evaluate, save = self._steps
-        environment = os.environ | {
+        environment = os.environ | quick_compilation.variables(devices)
+        environment |= {
             "STRESS_DATA": str(self._data),
             "STRESS_LOG": str(self._log),
             "STRESS_EVALUATING": str(self._marker),
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-            "JAX_PLATFORMS": "cpu",
-            # These runs are over before any optimization pays.
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "true",
             "JAX_COMPILATION_CACHE_DIR": str(self._root / "compiled"),
             "TF_CPP_MIN_LOG_LEVEL": "3",

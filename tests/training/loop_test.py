@@ -17,6 +17,7 @@ import tiny_encoder as tiny
 import tiny_run
 from tiny_run import TINY, TOTAL_STEPS
 
+from configs import base
 from xmodal import data
 from xmodal.config import UserError
 from xmodal.training import (
@@ -311,6 +312,8 @@ def test_a_run_that_may_skip_leaves_a_batch_out(config, tmp_path, monkeypatch):
     monkeypatch.setitem(LOSSES, "softmax", dataclasses.replace(row, function=poisoned))
     config = config.copy_and_resolve_references()
     config.total_steps = 20
+    # The rules are two programs, whose rounding Adam enlarges where a gradient is near zero.
+    config.optimizer = base.adam(0.1) | {"name": "sgd"}
     with pytest.raises(reporting.NonFiniteLossError, match="step 7 is not finite"):
         loop.train(config, str(tmp_path / "stopped"))
     # The run goes on under the other rule.
@@ -320,7 +323,9 @@ def test_a_run_that_may_skip_leaves_a_batch_out(config, tmp_path, monkeypatch):
         (line,) = (tmp_path / folder / "skipped.jsonl").read_text().splitlines()
         assert json.loads(line)["step"] == 7
     stopped, skipping = (load_state(config, tmp_path / each) for each in ("stopped", "skipping"))
-    jax.tree.map(np.testing.assert_array_equal, stopped, skipping)
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), stopped, skipping
+    )
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(skipping))
 
 
