@@ -150,6 +150,7 @@ def evaluate_run() -> None:
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.following import follow, wait_for_run
     from xmodal.training.results import Judged, print_pages
+    from xmodal.training.run_records import training_hashes
 
     folder = RUN.value
     if FOLLOW.value:
@@ -164,7 +165,7 @@ def evaluate_run() -> None:
         # RUN/test has the run's own results, which are those of its best checkpoint.
         place = "" if STEP.value == "best" else f"step_{step}"
     output = OUTPUT.value or os.path.join(folder, place, SPLIT.value or "test")
-    _check_output(output, Judged.of_config(config))
+    _check_output(output, Judged.of_config(config, training_hashes(folder)))
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
     # A follower writes for hours, so it claims its folder.
@@ -214,8 +215,8 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
 def evaluate_ensemble() -> None:
     """Evaluates the mean of the scores of several runs."""
     from xmodal.training import checkpoints
-    from xmodal.training.ensemble import judge_ensemble
-    from xmodal.training.results import Judged, print_pages
+    from xmodal.training.ensemble import judge_ensemble, judged
+    from xmodal.training.results import print_pages
 
     for flag in (FOLLOW, SAVE_EMBEDDINGS):
         if flag.value:
@@ -224,7 +225,7 @@ def evaluate_ensemble() -> None:
         raise UserError("--run names several runs, whose results belong to none: give --output.")
     folders = [folder.strip() for folder in RUN.value.split(",")]
     configs = [checkpoints.load_run(folder) for folder in folders]
-    _check_output(OUTPUT.value, Judged.of_several(configs))
+    _check_output(OUTPUT.value, judged(folders, configs))
     if ANNOTATIONS.value:
         for config in configs:
             add_annotations(config, ANNOTATIONS.value)

@@ -43,3 +43,17 @@ def test_other_words_make_another_model(run_dir):
     with (run_dir / "vocab.txt").open("a") as file:
         file.write("another\n")
     assert Judged.of_config(checkpoints.load_run(str(run_dir))) != before
+
+
+def test_other_records_make_another_model_and_another_place_does_not(run_dir):
+    config = checkpoints.load_run(str(run_dir))
+    first, moved, changed = (
+        Judged.of_config(config, trained_on)
+        for trained_on in (
+            {"a/1.0.0 train": "12"},
+            {"b/1.0.0 train": "12"},
+            {"a/1.0.0 train": "34"},
+        )
+    )
+    assert first == moved
+    assert first != changed

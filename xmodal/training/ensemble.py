@@ -10,6 +10,7 @@ from xmodal.tensorboard.views import Views
 from xmodal.training import checkpoints, run
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.results import Judged, event_writer, write_all, write_model
+from xmodal.training.run_records import training_hashes
 
 
 def judge_ensemble(
@@ -61,6 +62,16 @@ def judge_ensemble(
             others=others,
             view=views,
         )
-        write_model(output, Judged.of_several(configs))
+        write_model(output, judged(folders, configs))
         write_all(evaluations, output, others=others, views=views)
     return evaluations
+
+
+def judged(folders: Sequence[str], configs: Sequence[ml_collections.ConfigDict]) -> Judged:
+    """Returns the model behind the results of an ensemble; see `judge_ensemble`."""
+    return Judged.of_several(
+        [
+            Judged.of_config(config, training_hashes(folder))
+            for folder, config in zip(folders, configs, strict=True)
+        ]
+    )

@@ -34,7 +34,7 @@ from xmodal.training.finished import FINAL
 from xmodal.training.predictors import make_predictors
 from xmodal.training.results import Judged, event_writer, write_all, write_model
 from xmodal.training.run import Parts
-from xmodal.training.run_records import load_records
+from xmodal.training.run_records import training_hashes
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree
 
@@ -162,9 +162,9 @@ class RunEvaluation:
             written.
         """
         others = self.load_others(compare, split)
-        trained_on = load_records(run_dir).get("train", {})
+        records = training_hashes(run_dir)
         # As it is stored, with the words that it learned; the config in use may not name them yet.
-        write_model(output, Judged.of_config(checkpoints.load_run(run_dir)))
+        write_model(output, Judged.of_config(checkpoints.load_run(run_dir), records))
         evaluations: list[Evaluation] = []
         opened = event_writer(output, self._parts.config.to_dict())
         if follows:  # its curves go on, and the run that it follows has a row of settings
@@ -188,7 +188,7 @@ class RunEvaluation:
                     name=f"{self._parts.config.name} step {step}",
                     split=split,
                     notes=self._describe_overlap,
-                    trained_on=trained_on,
+                    trained_on=records,
                     save_embeddings=save_embeddings,
                     examples=examples,
                     others=others,

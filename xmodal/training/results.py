@@ -63,17 +63,24 @@ class Judged:
         return cls(f"{path} ({similarity})" if similarity else path, digest.hexdigest())
 
     @classmethod
-    def of_config(cls, config: ml_collections.ConfigDict) -> "Judged":
-        """Returns the model that a config trains or loads; a longer run makes no other model."""
+    def of_config(
+        cls, config: ml_collections.ConfigDict, trained_on: Mapping[str, str] | None = None
+    ) -> "Judged":
+        """Returns the model that a config trains or loads; a longer run makes no other model.
+
+        Args:
+          config: of the model.
+          trained_on: hash of the records of its training data, by name, if it was trained here.
+        """
         sections = {name: config.get(name) for name in _OF_THE_MODEL}
         sections["data"] = _learned_from(config)
+        sections["records"] = sorted((trained_on or {}).values())
         text = ml_collections.ConfigDict(sections).to_json_best_effort(sort_keys=True)
         return cls(config.name, hashlib.sha256(text.encode()).hexdigest())
 
     @classmethod
-    def of_several(cls, configs: Sequence[ml_collections.ConfigDict]) -> "Judged":
-        """Returns the ensemble of the models of configs."""
-        members = [cls.of_config(config) for config in configs]
+    def of_several(cls, members: Sequence["Judged"]) -> "Judged":
+        """Returns the ensemble of models."""
         joined = " ".join(member.hash for member in members)
         names = " + ".join(member.name for member in members)
         return cls(names, hashlib.sha256(joined.encode()).hexdigest())

@@ -74,5 +74,10 @@ def load_records(run_dir: str) -> Records:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def training_hashes(run_dir: str) -> dict[str, str]:
+    """Returns the hash of the records that a run learns from, by name; empty if it has none."""
+    return load_records(run_dir).get("train", {})
+
+
 def _path(run_dir: str) -> epath.Path:
     return epath.Path(run_dir) / "records.json"
