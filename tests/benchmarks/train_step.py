@@ -100,7 +100,7 @@ def main(argv: list[str]) -> None:
         parts = run.assemble_without_data(config, mesh_lib.make_mesh())
 
     def fresh() -> state.TrainState:
-        return state.create_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+        return state.create_state(parts.init_state, parts.state_shapes)
 
     given = {
         "config": config.name,
@@ -108,7 +108,7 @@ def main(argv: list[str]) -> None:
         "devices": parts.mesh.size,
         "batch_size": parts.settings.batch_size,
     }
-    shapes = state.abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+    shapes = parts.state_shapes
     started = time.perf_counter()
     step = loop.compile_step(parts, shapes)
     compiled = {"seconds": round(time.perf_counter() - started, 2)}

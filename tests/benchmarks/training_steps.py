@@ -153,7 +153,7 @@ def run_ours(
     from xmodal import mesh as mesh_lib
     from xmodal.training import loop
 
-    state = jax.jit(parts.state_init())()
+    state = jax.jit(parts.init_state)()
     compiled = loop.compile_step(parts, state, features)
     spec = loop.abstract_batch(parts, features)
     batch = {name: columns[name].astype(column.dtype) for name, column in spec.items()}

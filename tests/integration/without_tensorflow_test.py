@@ -58,11 +58,14 @@ def init_params():
     return state.init_params(model, trained, batch, seed=0)
 
 
+def init_state():
+    return state.first_state(*init_params(), rule, config.freeze)
+
+
 settings = read(optimizer.OptimizerConfig, "config.optimizer", config.optimizer.to_dict())
 rule = optimizer.make_optimizer(settings, config.total_steps, jax.eval_shape(init_params)[0])
-start = state.create_state(
-    state.make_init(init_params, rule, config.freeze), mesh, config.sharding
-)
+shapes = state.with_shardings(jax.eval_shape(init_state), mesh, config.sharding)
+start = state.create_state(init_state, shapes)
 make = step.make_step(model, trained, rule, seed=0, mesh=mesh)
 after, scalars = step.jit_step(make, start, mesh)(
     start, mesh_lib.global_batch(batch, mesh), mesh_lib.put_step(0, mesh)

@@ -27,7 +27,6 @@ from xmodal.pretrained.model_folder import read_model, read_tasks, save_model
 from xmodal.training import from_towers, published_towers, run
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.inheritance import inherit
-from xmodal.training.state import abstract_state
 from xmodal.training.tree import flatten, unflatten
 
 SMALL, CHANNELS = (2, 2), 512
@@ -239,7 +238,7 @@ def test_a_folder_is_evaluated_with_its_classifier(
     for relations in (6, 7):
         config.tasks.relations.loss.module.relations = relations
         parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
-        shapes = abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+        shapes = parts.state_shapes
         if relations == 6:
             weights = from_towers.load_towers(shapes, parts.settings.init_from)
             np.testing.assert_array_equal(

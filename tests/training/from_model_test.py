@@ -17,7 +17,6 @@ from xmodal.pretrained.report import Report
 from xmodal.training import from_towers, published_towers, run, schedules
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.inheritance import inherit
-from xmodal.training.state import abstract_state
 from xmodal.training.tree import flatten
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "a", "red", "green", "circle", "above", "the", "."]
@@ -86,7 +85,7 @@ def test_a_run_starts_from_all_of_it(folder):
     config = inherit(config)
     settings = run.read_settings(config)
     parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
-    shapes = abstract_state(parts.state_init(), parts.mesh, settings.sharding)
+    shapes = parts.state_shapes
     weights, wanted = from_towers.load_towers(shapes, settings.init_from), ours(arrays)
     assert flatten(shapes.all_params()).keys() == weights.params.keys() == wanted.keys()
     for name, array in wanted.items():

@@ -11,7 +11,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import from_word_vectors, run, schedules
 from xmodal.training.inheritance import inherit
-from xmodal.training.state import TrainState, abstract_state
+from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
 
 WORDS = ["<pad>", "<start>", "<end>", "<unk>", "red", "t-shirt", "circle", "zzz"]
@@ -29,7 +29,7 @@ def make_config(tmp_path, lines=("red 1 2 3", "tshirt 4 5 6", "blue 7 8 9")):
 
 def load(config):
     parts = run.build(config, mesh_lib.make_mesh(jax.devices()[:1]))
-    shapes = abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+    shapes = parts.state_shapes
     settings = parts.settings
     return shapes, from_word_vectors.load_rows(shapes, settings.init_from, settings.data)
 

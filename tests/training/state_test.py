@@ -17,8 +17,7 @@ def created():
     states = []
     for devices in (1, 8):
         parts = tiny.make_parts(config, devices)
-        init = parts.state_init()
-        states.append(state.create_state(init, parts.mesh, tiny.REPLICATED))
+        states.append(state.create_state(parts.init_state, parts.state_shapes))
     return states
 
 
@@ -64,9 +63,12 @@ def test_a_state_is_created_where_the_rules_want_it():
         params = {"w": jax.random.normal(key, (1024, 512))}
         return state.TrainState(jax.numpy.int32(0), params, {}, {}, ())
 
-    mesh = mesh_lib.make_mesh()
-    whole = state.create_state(init, mesh, tiny.REPLICATED)
-    split = state.create_state(init, mesh, [("params/", "fsdp"), (".*", "replicated")])
+    def create(*rules):
+        shapes = state.with_shardings(jax.eval_shape(init), mesh_lib.make_mesh(), rules)
+        return state.create_state(init, shapes)
+
+    whole = create((".*", "replicated"))
+    split = create(("params/", "fsdp"), (".*", "replicated"))
     assert split.params["w"].addressable_shards[0].data.shape == (128, 512)
     assert whole.params["w"].addressable_shards[0].data.shape == (1024, 512)
     np.testing.assert_array_equal(split.params["w"], whole.params["w"])

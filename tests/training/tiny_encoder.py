@@ -8,7 +8,7 @@ import numpy as np
 from configs import base, cxc
 from xmodal import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
-from xmodal.training import run, state, step, tasks
+from xmodal.training import run, step, tasks
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
 REPLICATED = ((".*", "replicated"),)
@@ -81,7 +81,7 @@ def make_parts(config, devices=8, **shapes):
 def start(parts, seed=0):
     """A state of step 0 with random parameters; `create_state` would compile for seconds."""
     rng = np.random.default_rng(seed)
-    shapes = state.abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+    shapes = parts.state_shapes
 
     def put(value, leaf):
         return jax.device_put(value.astype(leaf.dtype), leaf.sharding)

@@ -32,7 +32,7 @@ from xmodal.training.evaluation import RunEvaluation, make_embedder
 from xmodal.training.inheritance import inherit
 from xmodal.training.preflight_report import format_costs, to_json
 from xmodal.training.run import Parts, assemble_without_data
-from xmodal.training.state import TrainState, abstract_state
+from xmodal.training.state import TrainState
 from xmodal.training.views import tower_inputs
 
 _STEPS = 2
@@ -72,7 +72,7 @@ def check(
         parts, missing = loop.prepare(config, run_dir, allow_changes)[0], ""
     if not missing:
         evaluation = RunEvaluation(parts)
-    shapes = abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+    shapes = parts.state_shapes
     if topology:
         logging.info("%s", start.describe(parts))
         start.check_start(parts, run_dir, shapes)

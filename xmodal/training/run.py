@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -28,7 +28,7 @@ from xmodal.training.sections import (
     SelectConfig,
 )
 from xmodal.training.sizes import resolve_sizes
-from xmodal.training.state import TrainState, init_params, make_init
+from xmodal.training.state import TrainState, first_state, init_params, with_shardings
 from xmodal.training.step import L2Config, check_sides
 from xmodal.training.tasks import (
     Task,
@@ -157,9 +157,17 @@ class Parts:
         """The optimizer of the trained parameters."""
         return make_optimizer(self.settings.optimizer, self.settings.total_steps, self.trained)
 
-    def state_init(self) -> Callable[[], TrainState]:
-        """Returns the pure function that makes the state of step 0."""
-        return make_init(self.init_params, self.optimizer, self.settings.freeze)
+    def init_state(self) -> TrainState:
+        """Returns the state of step 0; a pure function."""
+        return first_state(*self.init_params(), self.optimizer, self.settings.freeze)
+
+    @functools.cached_property
+    def state_shapes(self) -> TrainState:
+        """Shapes, dtypes and layout of the state; nothing is computed."""
+        make = functools.partial(first_state, optimizer=self.optimizer, freeze=self.settings.freeze)
+        # Of the shapes that are known, because a trace of the towers takes seconds.
+        shapes = jax.eval_shape(make, *self.shapes)
+        return with_shardings(shapes, self.mesh, self.settings.sharding)
 
 
 def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Parts:

@@ -9,7 +9,7 @@ from absl import logging
 from xmodal.config import UserError
 from xmodal.training import checkpoints, from_run, from_towers, from_word_vectors
 from xmodal.training.run import Parts, RunConfig
-from xmodal.training.state import TrainState, abstract_state, create_state
+from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, partition
 
 
@@ -23,8 +23,7 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
       UserError: the checkpoint, the towers or the other run do not fit the config.
     """
     settings = parts.settings
-    init = parts.state_init()
-    shapes = abstract_state(init, parts.mesh, settings.sharding)
+    shapes = parts.state_shapes
     logging.info("%s", describe(parts))
     if saved := checkpoints.steps(run_dir):
         if saved[-1] > settings.total_steps:
@@ -38,7 +37,7 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
     if towers.params:
         logging.info("%s", from_towers.describe(shapes, towers, source))
     rows = from_word_vectors.load_rows(shapes, source, settings.data)
-    state = from_towers.place(create_state(init, parts.mesh, settings.sharding), towers)
+    state = from_towers.place(create_state(parts.init_state, shapes), towers)
     state = from_word_vectors.place(state, rows)
     taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:

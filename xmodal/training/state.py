@@ -67,38 +67,29 @@ def init_params(
     return params, model_state
 
 
-def make_init(
-    make_params: Callable[[], tuple[Tree, Tree]],
-    optimizer: optax.GradientTransformation,
-    freeze: Sequence[str],
-) -> Callable[[], TrainState]:
-    """Returns the pure function that makes the state of step 0.
+def first_state(
+    params: Tree, model_state: Tree, optimizer: optax.GradientTransformation, freeze: Sequence[str]
+) -> TrainState:
+    """Returns the state of step 0.
 
     Args:
-      make_params: see `init_params`.
+      params: of the model and its tasks.
+      model_state: the same.
       optimizer: sees the trained parameters only.
       freeze: see `tree.partition`.
     """
-
-    def init() -> TrainState:
-        params, model_state = make_params()
-        trained, frozen = partition(params, freeze)
-        return TrainState(
-            step=jnp.zeros((), jnp.int32),
-            params=trained,
-            frozen=frozen,
-            model_state=model_state,
-            opt_state=optimizer.init(trained),
-        )
-
-    return init
+    trained, frozen = partition(params, freeze)
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=trained,
+        frozen=frozen,
+        model_state=model_state,
+        opt_state=optimizer.init(trained),
+    )
 
 
-def abstract_state(
-    init: Callable[[], TrainState], mesh: Mesh, rules: Sequence[tuple[str, str]]
-) -> TrainState:
-    """Returns shapes and shardings of a state; nothing is computed. See `mesh.tree_shardings`."""
-    shapes = jax.eval_shape(init)
+def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, str]]) -> TrainState:
+    """Returns the shapes of a state with its layout; see `mesh.tree_shardings`."""
     shardings = mesh_lib.tree_shardings(shapes, rules, mesh)
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
@@ -107,9 +98,7 @@ def abstract_state(
     )
 
 
-def create_state(
-    init: Callable[[], TrainState], mesh: Mesh, rules: Sequence[tuple[str, str]]
-) -> TrainState:
-    """Returns a fresh state laid out over the mesh; no device ever holds more than its share."""
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(init, mesh, rules))
+def create_state(init: Callable[[], TrainState], shapes: TrainState) -> TrainState:
+    """Returns what `init` makes, laid out like `shapes`; no device holds more than its share."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
     return jax.jit(init, out_shardings=shardings)()
