@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from tests.integration.papers_test import PAPERS
 from xmodal import binary, main
 from xmodal import mesh as mesh_lib
-from xmodal.training import checkpoints, loop, run, schedules, state
+from xmodal.training import checkpoints, loop, run, schedules
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.
@@ -261,7 +261,7 @@ def build(name, argument=""):
         if task["loss"]["module"].get("vocab_size") == 0:
             task["loss"]["module"]["vocab_size"] = VOCABULARY
     parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
-    return parts, state.abstract_state(parts.state_init(), parts.mesh, parts.settings.sharding)
+    return parts, parts.state_shapes
 
 
 def part_of(tree, path):
@@ -309,6 +309,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     config.total_steps, config.log_every, config.data.data_dir = 2, 1, few_shapes
     config.tensorboard.update(queries=0, pairs=0, projector=0)
     for evaluator in config.evals.values():
+        evaluator.every = 0  # at the end only
         if evaluator.data is not None:
             evaluator.data.data_dir = few_shapes
     if config.optimizer.schedule.name == "cosine":

@@ -38,7 +38,9 @@ def get_config(name, few_shapes, total_steps=STEPS):
     config.frozen_features.folder = ""
     config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
     for evaluator in config.evals.values():
-        evaluator.every, evaluator.batch_size = 2, 32
+        # At the end only, unless evaluations move the rate.
+        evaluator.every = 0 if config.optimizer.plateau is None else 2
+        evaluator.batch_size = 32
         if evaluator.data is not None:
             evaluator.data.data_dir = few_shapes
     config.checkpoint.every = 2
