@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests import short_runs
+
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("quickstart", "inspect_model", "compare_models")
 # With a slash behind the evaluator's name; paths have other first parts.
@@ -73,7 +75,8 @@ def execute(few_shapes, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        patch.setenv("XLA_FLAGS", "")  # one device
+        for name, value in short_runs.variables(devices=1).items():
+            patch.setenv(name, value)
         kernel = KernelManager(kernel_name="python3")
         yield folder, run
         kernel.shutdown_kernel(now=True)

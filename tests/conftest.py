@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from tests import quick_compilation
+from tests import short_runs
 from tests.browser import chromium  # noqa: F401, a fixture
 
-os.environ.update(quick_compilation.variables(devices=8))
+os.environ.update(short_runs.variables(devices=8))
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # that of the user's home
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # torch's builds for GPUs bring triton, whose LLVM aborts a process that has tensorflow's. No test

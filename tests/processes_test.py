@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests import short_runs
 from xmodal import processes
 from xmodal.config import UserError
 
@@ -50,11 +51,10 @@ def run_two(free_port):
 
     def run(config, program="pass"):
         for index in range(2):
-            variables = {
+            variables = short_runs.variables(devices=1) | {
                 ADDRESS: f"localhost:{free_port}",
                 NUMBER: "2",
                 INDEX: str(index),
-                "XLA_FLAGS": "",
             }
             process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, str(index), config, program],

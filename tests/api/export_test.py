@@ -16,6 +16,7 @@ from converted_models import MODELS, save_converted
 from tiny_dual_encoder import make_texts, save_run
 
 import xmodal
+from tests import short_runs
 from xmodal.api import folders
 from xmodal.bundles import card as card_module
 from xmodal.export import export_model, main
@@ -113,7 +114,7 @@ def test_a_bundle_embeds_without_the_libraries_of_training(name, tmp_path, monke
     np.savez(tmp_path / "inputs.npz", texts=texts, images=images)
     paths = {"inputs": str(tmp_path / "inputs.npz"), "outputs": str(tmp_path / "outputs.npz")}
     code = ALONE.format(blocked=TRAINING, bundle=str(tmp_path / "bundle"), **paths)
-    one_device = os.environ | {"XLA_FLAGS": ""}
+    one_device = os.environ | short_runs.variables(devices=1)
     subprocess.run([sys.executable, "-c", code], check=True, env=one_device)
     with np.load(tmp_path / "outputs.npz") as found:
         model = xmodal.load(source)

@@ -9,7 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from tests import quick_compilation
+from tests import short_runs
 
 CONFIG = """
 from configs import quickstart
@@ -106,7 +106,7 @@ def start(compiled):
     processes = []
 
     def start_command(*arguments, module="xmodal.main", devices=1, **variables):
-        variables |= quick_compilation.variables(devices) | {
+        variables |= short_runs.variables(devices) | {
             "JAX_ENABLE_COMPILATION_CACHE": "true",
             "JAX_COMPILATION_CACHE_DIR": str(compiled),
         }

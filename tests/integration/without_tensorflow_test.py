@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests import short_runs
+
 PROGRAM = """
 import importlib.abc
 import sys
@@ -96,7 +98,7 @@ print("done")
 
 @pytest.mark.slow
 def test_trains_and_evaluates_without_tensorflow():
-    environment = os.environ | {"XLA_FLAGS": "", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment = os.environ | short_runs.variables(devices=1)
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
     )

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from tests import quick_compilation
+from tests import short_runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 _POLL_SECONDS = 0.0005
@@ -56,7 +56,7 @@ class Run:
         """
         self._marker.unlink(missing_ok=True)
         total, evaluate, save = self._steps
-        environment = os.environ | quick_compilation.variables(devices)
+        environment = os.environ | short_runs.variables(devices)
         environment |= {
             "STRESS_DATA": str(self._data),
             "STRESS_LOG": str(self._log),

@@ -1,7 +1,7 @@
-"""Settings of XLA for programs that run once, where most of the time is compilation."""
+"""The environment of processes that run once, where most of the time is compilation."""
 
-# Read by jaxlib when it is first used. Emitters of fused loops take a third of the time of
-# compilation, and parts of a module that compile side by side are dearer than the whole.
+# Emitters of fused loops take a third of the time of compilation, and parts of a module that are
+# compiled side by side are dearer than the whole.
 _XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
 
