@@ -175,7 +175,7 @@ def _check_variants(names: Sequence[str], relations: Collection[str]) -> None:
     for name in names[1:]:
         if name in sizes:
             raise ValueError(f"Variant {name!r} comes first, in the place of {names[0]!r}.")
-    # Each says what is learned.
+    # Alternatives.
     for several in ({"base", "cmca", "captions", *relations}, {"captions", "shapes"},
                     {"captions", "cosine"}, {"base", "no_attn"}):  # fmt: skip
         if len(found := [name for name in names if name in several]) > 1:

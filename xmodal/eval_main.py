@@ -155,11 +155,9 @@ def evaluate_run() -> None:
     folder = RUN.value
     if FOLLOW.value:
         config = wait_for_run(folder, timeout=TIMEOUT.value)
-    else:
-        config = checkpoints.load_run(folder)
-    if FOLLOW.value:
         step, place = None, "follow"
     else:
+        config = checkpoints.load_run(folder)
         # Resolved once: a run that trains may save a later checkpoint at any time.
         step = checkpoints.resolve_step(folder, STEP.value)
         # RUN/test has the run's own results, which are those of its best checkpoint.

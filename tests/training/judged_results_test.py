@@ -47,13 +47,7 @@ def test_other_words_make_another_model(run_dir):
 
 def test_other_records_make_another_model_and_another_place_does_not(run_dir):
     config = checkpoints.load_run(str(run_dir))
-    first, moved, changed = (
-        Judged.of_config(config, trained_on)
-        for trained_on in (
-            {"a/1.0.0 train": "12"},
-            {"b/1.0.0 train": "12"},
-            {"a/1.0.0 train": "34"},
-        )
-    )
+    records = {"a train": "12"}, {"b train": "12"}, {"a train": "34"}
+    first, moved, changed = (Judged.of_config(config, each) for each in records)
     assert first == moved
     assert first != changed

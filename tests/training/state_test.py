@@ -63,12 +63,12 @@ def test_a_state_is_created_where_the_rules_want_it():
         params = {"w": jax.random.normal(key, (1024, 512))}
         return state.TrainState(jax.numpy.int32(0), params, {}, {}, ())
 
-    def create(*rules):
+    def create(rules):
         shapes = state.with_shardings(jax.eval_shape(init), mesh_lib.make_mesh(), rules)
         return state.create_state(init, shapes)
 
-    whole = create((".*", "replicated"))
-    split = create(("params/", "fsdp"), (".*", "replicated"))
+    whole = create(tiny.REPLICATED)
+    split = create([("params/", "fsdp"), (".*", "replicated")])
     assert split.params["w"].addressable_shards[0].data.shape == (128, 512)
     assert whole.params["w"].addressable_shards[0].data.shape == (1024, 512)
     np.testing.assert_array_equal(split.params["w"], whole.params["w"])

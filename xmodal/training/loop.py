@@ -188,8 +188,9 @@ def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) 
     """Writes the facts of a start that later starts and readers of the run need."""
     text = parts.settings.data.text
     vocabulary = None if text is None else data.load_vocabulary(parts.settings.data)
-    checkpoints.save_config(run_dir, parts.config, vocabulary)
+    # Before the config, for which an evaluation beside the run waits.
     save_records(run_dir, records)
+    checkpoints.save_config(run_dir, parts.config, vocabulary)
     compute.save(run_dir)
 
 

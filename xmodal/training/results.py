@@ -46,7 +46,7 @@ class Judged:
 
     Attributes:
       name: as errors name it.
-      hash: of what makes it another model: its file, or the settings it was trained with.
+      hash: of its file, or of the settings and records that it was trained with.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Judged:
         """Returns the model that a file holds, under a similarity."""
         digest = hashlib.sha256((similarity or "").encode())
         with contextlib.suppress(OSError), epath.Path(path).open("rb") as file:
-            # Its reader says what is wrong with a file that cannot be read.
+            # A file that cannot be read is an error of its reader.
             while block := file.read(_BLOCK):
                 digest.update(block)
         return cls(f"{path} ({similarity})" if similarity else path, digest.hexdigest())

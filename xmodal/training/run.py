@@ -165,7 +165,7 @@ class Parts:
     def state_shapes(self) -> TrainState:
         """Shapes, dtypes and layout of the state; nothing is computed."""
         make = functools.partial(first_state, optimizer=self.optimizer, freeze=self.settings.freeze)
-        # Of the shapes that are known, because a trace of the towers takes seconds.
+        # From the known shapes of the parameters: another trace of the towers takes seconds.
         shapes = jax.eval_shape(make, *self.shapes)
         return with_shardings(shapes, self.mesh, self.settings.sharding)
 

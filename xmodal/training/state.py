@@ -99,6 +99,6 @@ def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, st
 
 
 def create_state(init: Callable[[], TrainState], shapes: TrainState) -> TrainState:
-    """Returns what `init` makes, laid out like `shapes`; no device holds more than its share."""
+    """Returns a fresh state laid out like `shapes`; no device ever holds more than its share."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
     return jax.jit(init, out_shardings=shardings)()
