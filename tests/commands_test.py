@@ -59,6 +59,7 @@ def test_console_commands_without_a_config(wheel, tmp_path, script):
     assert shown.stdout.startswith(f"usage: {script.replace('-', '.')} ")
 
 
+@pytest.mark.slow
 def test_a_config_is_addressed_by_name(wheel, tmp_path):
     train = wheel / "bin" / "xmodal-train"
     # The config is read with what it imports; its value is refused before anything is made.

@@ -167,6 +167,7 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
     assert read(tmp_path / "out/metrics.json")["step"] == 2
 
 
+@pytest.mark.slow
 def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
     """A finished run prints RUN/test as its own, and a search compares trials by it."""
     folder = tmp_path / "run"
@@ -182,6 +183,12 @@ def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
     evaluate(step="best", **given)
     assert (folder / "test/metrics.json").read_text() == final
     assert not (folder / "step_2").exists()
+    named = given | {"output": f"{folder}/../run/test/", "step": "0"}
+    with pytest.raises(UserError, match=r"is for results of the best checkpoint, .*--overwrite"):
+        evaluate(**named)
+    assert (folder / "test/metrics.json").read_text() == final
+    evaluate(overwrite=True, **named)
+    assert read(folder / "test/metrics.json")["step"] == 0
 
 
 @pytest.mark.slow
@@ -228,6 +235,7 @@ def test_annotations_are_for_boards_of_ms_coco(run_dir, tmp_path):
         evaluate(run=str(run_dir), annotations="labels", output=str(tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
     given = {"run": str(run_dir), "split": "validation"}
     evaluate(output=str(tmp_path / "first"), **given)

@@ -1,10 +1,6 @@
 """Parts of all commands: --config, a readable log, and errors that are for the user."""
 
 import ast
-import io
-import logging as log
-import os
-import pathlib
 import re
 import runpy
 import sys
@@ -12,16 +8,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from absl import app, flags, logging
+from absl import app, flags
 from ml_collections import ConfigDict, config_flags
-from tqdm import tqdm
 
 import xmodal
 from xmodal.config import UserError
 from xmodal.config_files import describe_configs, find_config_file
-
-_ROOT = pathlib.Path(__file__).parents[1]
-_OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
+from xmodal.console import interruptible, make_log_readable
 
 
 class _Literal(flags.ArgumentParser[Any]):
@@ -104,18 +97,16 @@ define_answer(
 
 def run(main: Callable[[list[str]], None]) -> None:
     """Runs `main` with flags parsed; a `UserError` is printed alone and ends with exit code 1."""
-    _make_log_readable()
+    make_log_readable()
 
     def main_for_users(argv: list[str]) -> None:
         if len(argv) > 1:
             raise app.UsageError(f"Unknown arguments {argv[1:]}; everything is a flag.")
         try:
-            main(argv)
+            with interruptible():
+                main(argv)
         except UserError as error:
             sys.exit(f"\nError: {error}")
-        except KeyboardInterrupt:
-            print("\nInterrupted.", file=sys.stderr)
-            sys.exit(130)  # 128 + SIGINT, as shells have it
 
     app.run(main_for_users, flags_parser=_parse_flags)
 
@@ -201,33 +192,3 @@ def _explain_override(argv: list[str], message: str) -> str:
         f"--config.{path}.{key} sets a key of {section}, which is None; set the section as a "
         f"whole: --{section}=\"{{'{key}': ...}}\"."
     )
-
-
-def _make_log_readable() -> None:
-    """One plain line per message, above the bars of a terminal."""
-    # TensorFlow and CUDA speak of their own affairs when they are imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.set_verbosity(logging.INFO)
-    handler = logging.get_absl_handler()
-    handler.addFilter(_is_for_users)
-    handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
-    handler.python_handler.setStream(_AboveBars())
-
-
-class _AboveBars(io.TextIOBase):
-    """Standard error; a line leaves the bars below it whole."""
-
-    def write(self, text: str) -> int:
-        tqdm.write(text, file=sys.stderr, end="")
-        return len(text)
-
-    def flush(self) -> None:
-        sys.stderr.flush()
-
-
-def _is_for_users(record: log.LogRecord) -> bool:
-    # Libraries speak of every file they touch, and log an error before they raise it.
-    record.prefix = "" if record.levelno <= log.INFO else f"{record.levelname}: "
-    if record.levelno <= log.INFO:
-        return record.pathname.startswith(_OWN)
-    return not any(name in record.pathname for name in ("orbax", "tensorflow_datasets"))

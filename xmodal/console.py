@@ -1,10 +1,37 @@
-"""A console without the lines that libraries print at their import."""
+"""What commands print: a readable log, without the lines of libraries."""
 
 import contextlib
+import io
+import logging as log
 import os
+import pathlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from absl import flags, logging
+from tqdm import tqdm
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep", "configs"))
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a command that parses its own arguments."""
+    flags.FLAGS.mark_as_parsed()  # The log waits for flags, of which there are none.
+    make_log_readable()
+    with interruptible():
+        main()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ends a command at Ctrl-C with one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        sys.exit(130)  # 128 + SIGINT, as shells have it
 
 
 @contextlib.contextmanager
@@ -27,3 +54,34 @@ def quietly() -> Iterator[None]:
         finally:
             os.dup2(console, 2)
             os.close(console)
+
+
+def make_log_readable() -> None:
+    """One plain line per message, above the bars of a terminal."""
+    # TensorFlow and CUDA speak of their own affairs when they are imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.use_absl_handler()
+    logging.set_verbosity(logging.INFO)
+    handler = logging.get_absl_handler()
+    handler.addFilter(_is_for_users)
+    handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
+    handler.python_handler.setStream(_AboveBars())
+
+
+class _AboveBars(io.TextIOBase):
+    """Standard error; a line leaves the bars below it whole."""
+
+    def write(self, text: str) -> int:
+        tqdm.write(text, file=sys.stderr, end="")
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def _is_for_users(record: log.LogRecord) -> bool:
+    # Libraries speak of every file they touch, and log an error before they raise it.
+    record.prefix = "" if record.levelno <= log.INFO else f"{record.levelname}: "
+    if record.levelno <= log.INFO:
+        return record.pathname.startswith(_OWN)
+    return not any(name in record.pathname for name in ("orbax", "tensorflow_datasets"))

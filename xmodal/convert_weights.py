@@ -16,6 +16,7 @@ import argparse
 import re
 import sys
 
+from xmodal import console
 from xmodal.config import UserError
 from xmodal.pretrained.converters import CONVERTERS, Converter, convert
 from xmodal.pretrained.folder import check_new, save_tower
@@ -91,4 +92,4 @@ def _patterns(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

@@ -162,7 +162,10 @@ def evaluate_run() -> None:
         step = checkpoints.resolve_step(folder, STEP.value)
         # RUN/test has the run's own results, which are those of its best checkpoint.
         place = "" if STEP.value == "best" else f"step_{step}"
-    output = OUTPUT.value or os.path.join(folder, place, SPLIT.value or "test")
+    split = SPLIT.value or "test"
+    output = OUTPUT.value or os.path.join(folder, place, split)
+    if place and not OVERWRITE.value:
+        _check_is_elsewhere(output, os.path.join(folder, split))
     _check_output(output, Judged.of_config(config, training_hashes(folder)))
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
@@ -332,6 +335,15 @@ def evaluate_files(kind: str) -> None:
     with event_writer(OUTPUT.value) as writer:
         write_results(evaluation, OUTPUT.value, other=other, writer=writer)
     print_pages([evaluation], OUTPUT.value)
+
+
+def _check_is_elsewhere(output: str, own: str) -> None:
+    """Refuses the folder of the best checkpoint's results for those of another checkpoint."""
+    if os.path.realpath(output) == os.path.realpath(own):
+        raise UserError(
+            f"--output={output} is for results of the best checkpoint, which a finished run prints "
+            "as its own; name another folder, leave out --output, or replace them by --overwrite."
+        )
 
 
 def _check_output(output: str, model: "Judged") -> None:

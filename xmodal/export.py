@@ -7,146 +7,20 @@ the bundle; its numbers are those of the run to 1e-5. bundle.json says what it h
 """
 
 import argparse
-import functools
-import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from etils import epath
 
-from xmodal.api.folders import Stored, make_model, read_folder
-from xmodal.api.loading import load
-from xmodal.bundles.card import CARD, Card
-from xmodal.bundles.opening import runs_here
-from xmodal.bundles.writing import PLATFORMS, Contents, write_bundle
-from xmodal.config import UserError, suggest
-from xmodal.losses.similarity import select_field
-from xmodal.models import Devices, DualEncoder, make_dual_encoder
-from xmodal.pretrained.folder import check_new
-from xmodal.training.tree import flatten, unflatten
-
-KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-_TOLERANCE = 1e-5
-
-
-def export_model(
-    source: str | os.PathLike,
-    output: str | os.PathLike,
-    *,
-    step: int | str = "best",
-    platforms: Sequence[str] = PLATFORMS,
-) -> Card:
-    """Writes a bundle of a model, and compares it with the model.
-
-    Args:
-      source: a run, or a folder of converted weights.
-      output: the new folder.
-      step: of a run, the checkpoint: a number, `best` or `latest`.
-      platforms: that the bundle will run on, of `cpu`, `cuda`, `rocm` and `tpu`.
-
-    Raises:
-      UserError: the source cannot be read or exported, or the output is there.
-    """
-    if unknown := [name for name in platforms if name not in KNOWN_PLATFORMS]:
-        raise UserError(f"Unknown platform(s) {unknown}; {suggest(unknown, KNOWN_PLATFORMS)}")
-    if not platforms:
-        raise UserError(f"There are no platforms; known: {list(KNOWN_PLATFORMS)}.")
-    check_new(output)
-    stored = read_folder(source, step)
-    # Some layers are faster in a form of their own on a CPU; every form runs everywhere.
-    platform = "cpu" if "cpu" in platforms else platforms[0]
-    encoders = make_dual_encoder(stored.config.model, Devices(1, platform))
-    contents = _contents(stored, encoders)
-    return write_bundle(output, contents, platforms, functools.partial(_compare, stored))
-
-
-def _contents(stored: Stored, encoders: DualEncoder) -> Contents:
-    weights = {
-        side: flatten({"params": stored.params[side], **stored.model_state[side]})
-        for side in encoders.towers
-    }
-    field = encoders.similarity.config.field
-
-    def embed(side: str, arrays: Any, columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        state = unflatten(arrays)
-        params = state.pop("params", {})
-        embedding, _ = encoders.embed(side, {side: params}, {side: state}, columns)
-        found = {"vectors": select_field(embedding, field)}
-        if embedding.log_sigma is not None:
-            found["log_sigma"] = embedding.log_sigma
-        return {name: array.astype(jnp.float32) for name, array in found.items()}
-
-    images = stored.images()
-    return Contents(
-        embed=embed,
-        weights=weights,
-        similarity=encoders.similarity,
-        parameters={
-            name: float(value) for name, value in stored.params.get("similarity", {}).items()
-        },
-        images=None if images is None else (images, _image_shape(stored)),
-        texts=stored.texts(),
-        source={**stored.source, "name": epath.Path(stored.source["name"]).name},
-    )
-
-
-def _image_shape(stored: Stored) -> tuple[int, ...]:
-    """The shape of an image as the encoder takes it."""
-    images = stored.images()
-    assert images is not None
-    if images.size:
-        return images.size, images.size, 3
-    if images.max_regions:
-        raise UserError(
-            f"{stored.source['name']} takes images of up to {images.max_regions} regions; a bundle "
-            "takes pictures, or features of one shape."
-        )
-    features = stored.config.model.image.encoder.features
-    return (features,) if isinstance(features, int) else tuple(features)
-
-
-def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
-    """Refuses a bundle that embeds otherwise than its source."""
-    if not runs_here(card.platforms):
-        return
-    model, bundle = make_model(stored), load(folder)
-    pairs = {}
-    if texts := stored.texts():
-        words = texts[1][-6:]
-        given = [words[-1], " ".join(words)]
-        pairs["text"] = [np.asarray(each.embed_texts(given)) for each in (model, bundle)]
-    if card.image is not None:
-        rng = np.random.default_rng(0)
-        noise = rng.uniform(0, 256 if card.image.dtype == "uint8" else 1, (2, *card.image.shape))
-        images = noise.astype(card.image.dtype)
-        pairs["image"] = [np.asarray(each.embed_images(images)) for each in (model, bundle)]
-    for side, (expected, found) in pairs.items():
-        largest = max(float(np.abs(expected).max()), 1.0)
-        difference = float(np.abs(found - expected).max()) / largest
-        if not difference <= _TOLERANCE:
-            raise UserError(
-                f"The {side} embeddings of the bundle differ by {difference:.1e} from those of "
-                f"{stored.source['name']}: please report this with the config of the model."
-            )
-        print(f"{side}: differs from the model by {difference:.1e} at most")
+from xmodal import console
+from xmodal.bundles.card import CARD, KNOWN_PLATFORMS, PLATFORMS
+from xmodal.config import UserError
 
 
 def main() -> None:
     """Exports the model that the command line names."""
-    parser = argparse.ArgumentParser(
-        prog="xmodal.export", description="Exports a model for use without flax."
-    )
-    parser.add_argument("--run", required=True, help="a run, or a folder of converted weights")
-    parser.add_argument("--output", required=True, help="the new folder")
-    parser.add_argument("--step", default="best", help="of a run: a number, best or latest")
-    parser.add_argument(
-        "--platforms", default=",".join(PLATFORMS), help=f"some of {','.join(KNOWN_PLATFORMS)}"
-    )
-    args = parser.parse_args()
+    args = _parse()
+    from xmodal.api.exporting import export_model
+
     platforms = [name for name in args.platforms.split(",") if name]
     try:
         card = export_model(args.run, args.output, step=args.step, platforms=platforms)
@@ -157,5 +31,18 @@ def main() -> None:
     print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
 
 
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="xmodal.export", description="Exports a model for use without flax."
+    )
+    parser.add_argument("--run", required=True, help="a run, or a folder of converted weights")
+    parser.add_argument("--output", required=True, help="the new folder")
+    parser.add_argument("--step", default="best", help="of a run: a number, best or latest")
+    parser.add_argument(
+        "--platforms", default=",".join(PLATFORMS), help=f"some of {','.join(KNOWN_PLATFORMS)}"
+    )
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    main()
+    console.run(main)

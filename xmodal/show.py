@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmodal import console
 from xmodal.config import UserError
 from xmodal.page import Group, Item, Page, Row, Section
 
@@ -123,4 +124,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

@@ -34,6 +34,7 @@ def follow(page, act):
         act()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 def test_pages_of_a_rater(kind, chromium, tmp_path):
     study = make_study(tmp_path / "study", STUDIES[kind], CAPTIONS, raters_per_item=4)

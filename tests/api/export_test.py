@@ -18,8 +18,9 @@ from tiny_dual_encoder import make_texts, save_run
 import xmodal
 from tests import short_runs
 from xmodal.api import folders
+from xmodal.api.exporting import export_model
 from xmodal.bundles import card as card_module
-from xmodal.export import export_model, main
+from xmodal.export import main
 from xmodal.models.encoders import efficientnet
 
 ALONE = """

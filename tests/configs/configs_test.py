@@ -270,7 +270,13 @@ def part_of(tree, path):
     return tree
 
 
-@pytest.mark.parametrize(("name", "argument"), VARIANTS)
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        pytest.param(*each, marks=() if each[1] in ("", "quick") else pytest.mark.slow)
+        for each in VARIANTS
+    ],
+)
 def test_builds_for_eight_devices_without_data(name, argument):
     parts, shapes = build(name, argument)
     # Trained parameters have two moments each, a third for AMSGrad, frozen ones none.

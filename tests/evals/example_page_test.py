@@ -248,6 +248,7 @@ def test_examples_need_boards():
     check_examples(0, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), list(itertools.product(SIZES, ("light", "dark"))))
 def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
     split, source, other = make_case()

@@ -37,6 +37,7 @@ def _cheap(encoder):
     return [encoder] if encoder not in ("inception_v3", "mobilenet_v2", "resnet") else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_every_head_follows_every_encoder(encoder):
     options, inputs, width = ENCODER_OPTIONS[encoder]

@@ -43,6 +43,7 @@ def test_keras_files(tmp_path, end):
     assert description.encoder == {"name": "mobilenet_v2", "width": 0.35}
 
 
+@pytest.mark.slow
 def test_an_efficientnet_is_the_variant_asked_for_or_refused(tmp_path):
     keras = pytest.importorskip("keras")
     path = tmp_path / "b0.weights.h5"

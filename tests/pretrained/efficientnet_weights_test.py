@@ -40,6 +40,7 @@ def test_equals_keras_applications(name, size):
     parity.check_dtypes("efficientnet", flat, images, expected, **options)
 
 
+@pytest.mark.slow
 def test_training_pass_equals_keras_applications():
     model, images = _keras("b0", 64), parity.images(6, 64)
     tower = parity.tower("efficientnet", variant="b0", drop_connect=0.0, depthwise="convolution")

@@ -43,6 +43,7 @@ def test_equals_keras_applications(tmp_path):
     parity.check_dtypes("mobilenet_v2", flat, images, expected)
 
 
+@pytest.mark.slow
 def test_training_pass_equals_keras_applications():
     parity.check_training(
         parity.tower("mobilenet_v2"),

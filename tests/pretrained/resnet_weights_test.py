@@ -47,7 +47,8 @@ def _caffe(images):
     return images[..., ::-1].astype(np.float32) - np.float32([103.939, 116.779, 123.68])
 
 
-@pytest.mark.parametrize("depth", [50, pytest.param(152, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [50, 152])
 def test_equals_keras_applications(depth):
     model, images = _keras(depth), parity.images(1, SIZE)
     flat, report = convert_resnet(parity.keras_arrays(model), depth=depth, variant="keras")

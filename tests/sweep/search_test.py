@@ -117,6 +117,7 @@ def interrupt(*arguments):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_run_that_was_finished_but_not_recorded_is_not_repeated(
     sweep, plan, trained, tmp_path, monkeypatch
 ):

@@ -165,6 +165,7 @@ def test_the_features_are_those_of_the_tower(config):
             assert not features[~real].any()
 
 
+@pytest.mark.slow
 def test_the_features_of_images_are_those_of_the_tower(image_config):
     parts, state = start_run(image_config)
     readers = frozen_features.open_or_compute(parts, state)

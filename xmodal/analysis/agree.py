@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from xmodal import console
 from xmodal.analysis.agreement.agreement_report import write_agreement
 from xmodal.analysis.agreement.metric_choice import choose_metrics, describe_left_out
 from xmodal.analysis.agreement.model_table import load_models
@@ -65,4 +66,4 @@ def _names(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

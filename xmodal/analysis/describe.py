@@ -28,6 +28,7 @@ import data_prep
 from data_prep.command_line import check_config
 from data_prep.cxc.caption_texts import read_caption_texts
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
+from xmodal import console
 from xmodal.analysis.ratings import (
     agreement_plots,
     prepared_ratings,
@@ -230,4 +231,4 @@ def _thresholds(text: str) -> list[tuple[str, float]]:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

@@ -16,6 +16,7 @@ import numpy as np
 
 from data_prep.eccv_labels.label_files import read_positives
 from data_prep.errors import UnexpectedFilesError
+from xmodal import console
 from xmodal.config import UserError
 
 # Query id -> ids of its positives.
@@ -109,4 +110,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

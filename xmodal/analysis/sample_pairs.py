@@ -32,6 +32,7 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest import NEIGHBORS
 from data_prep.sampling.scheme import PER_SOURCE
+from xmodal import console
 from xmodal.analysis.ratings.rated_files import is_rated, read_folder
 from xmodal.analysis.sampling.encoders import Encoder, embedded_groups
 from xmodal.analysis.sampling.facts import Fact, format_facts
@@ -258,4 +259,4 @@ def _positive(text: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

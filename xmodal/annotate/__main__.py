@@ -16,6 +16,7 @@ the CMCM paper. `aggregate` writes labels in the layouts that were released.
 import argparse
 import sys
 
+from xmodal import console
 from xmodal.config import UserError
 
 _ADDRESS = "http://127.0.0.1:8000"
@@ -191,4 +192,4 @@ def _unit(text: str) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

@@ -14,6 +14,9 @@ from xmodal.preprocessing import ImageConfig, TextConfig
 
 CARD, WEIGHTS, VOCABULARY = "bundle.json", "weights.safetensors", "vocab.txt"
 FORMAT, VERSION = "xmodal bundle", 1
+# Of jax.export; a bundle is made for the first ones unless it is told otherwise.
+PLATFORMS = ("cpu", "cuda", "tpu")
+KNOWN_PLATFORMS = (*PLATFORMS, "rocm")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,15 @@ from etils import epath
 from jax import export
 
 from xmodal.atomic import new_folder
-from xmodal.bundles.card import VOCABULARY, WEIGHTS, Card, ImageCard, TextCard, write_card
+from xmodal.bundles.card import (
+    PLATFORMS,
+    VOCABULARY,
+    WEIGHTS,
+    Card,
+    ImageCard,
+    TextCard,
+    write_card,
+)
 from xmodal.config import UserError
 from xmodal.losses.similarity import Similarity
 from xmodal.preprocessing import ImageConfig, TextConfig
@@ -23,7 +31,6 @@ Weights = Mapping[str, np.ndarray]
 # `log_sigma` [B, D] of a probabilistic side.
 EmbedSide = Callable[[str, Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
 
-PLATFORMS = ("cpu", "cuda", "tpu")
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 # Of a tokenizer that cuts texts by another library.
 _TOKENIZER_LIBRARIES = {"ptb": ("nltk",), "nltk": ("nltk",)}

@@ -2,21 +2,24 @@
 
 import dataclasses
 import gzip
+import io
 import os
 import re
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from xmodal.config import UserError
 from xmodal.preprocessing.words import find_row
+from xmodal.progress import progress
 
 # D, and every word with its vector, float32 [D]. Words outside the vocabulary may be left out.
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]
 
+_BUFFER = 2**20
 _DAMAGED = "the file is damaged or cut off, get it again"
 
 
@@ -62,7 +65,10 @@ def load_word_vectors(
     path = os.fspath(path)
     keep = None if vocabulary is None else frozenset(vocabulary)
     try:
-        with open(path, "rb") as raw:
+        with (
+            progress(f"Reading the bytes of {path}", os.path.getsize(path)) as advance,
+            io.BufferedReader(_WatchedFile(path, advance), _BUFFER) as raw,
+        ):
             magic = raw.read(2)
             raw.seek(0)
             if path.endswith(".npz"):
@@ -106,6 +112,19 @@ def find_vectors(
 def shorten_word(word: str) -> str:
     """Returns a word as PVSE's code looks it up again where a table of GloVe lacks it."""
     return re.sub(r"[-.']", "", word).split("/")[0]
+
+
+class _WatchedFile(io.FileIO):
+    """A file that tells how many bytes are read: a table of millions of words takes minutes."""
+
+    def __init__(self, path: str, advance: Callable[[int], None]) -> None:
+        super().__init__(path)
+        self._advance = advance
+
+    def readinto(self, buffer: Any) -> int:
+        count = super().readinto(buffer)
+        self._advance(count)
+        return count
 
 
 def _collect(table: _Table, keep: frozenset[str] | None) -> WordVectors:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import PIL.Image
 
+from xmodal import console
 from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.preprocessing.images import stand_upright
@@ -209,4 +210,4 @@ def _parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    console.run(main)

@@ -46,6 +46,7 @@ def test_equals_the_reference(width, depth, heads, tokens, lengths, pool, random
         np.testing.assert_allclose(embedding.vector[row], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"remat": True}, {"unroll": True, "remat": True}])
 def test_remat_and_unroll_change_no_number(options, random_variables, tower):
     sizes = {"width": 24, "depth": 3, "heads": 4, "projection": 5, "dropout": 0.3, **SIZES}

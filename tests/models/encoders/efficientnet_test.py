@@ -17,10 +17,16 @@ def _images(batch, size):
 @pytest.mark.parametrize(
     ("variant", "total"),
     [
-        ("b0", 4_049_571), ("b1", 6_575_239), ("b2", 7_768_569), ("b3", 10_783_535),
-        ("b4", 17_673_823), ("b5", 28_513_527), ("b6", 40_960_143), ("b7", 64_097_687),
+        ("b0", 4_049_571),
+        pytest.param("b1", 6_575_239, marks=pytest.mark.slow),
+        pytest.param("b2", 7_768_569, marks=pytest.mark.slow),
+        pytest.param("b3", 10_783_535, marks=pytest.mark.slow),
+        ("b4", 17_673_823),
+        pytest.param("b5", 28_513_527, marks=pytest.mark.slow),
+        pytest.param("b6", 40_960_143, marks=pytest.mark.slow),
+        pytest.param("b7", 64_097_687, marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 def test_number_of_parameters(variant, total, tower):
     made = tower("efficientnet", variant=variant)
     shapes = jax.eval_shape(made.init, jax.random.key(0), _images(1, 32))

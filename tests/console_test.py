@@ -1,0 +1,40 @@
+"""Commands that parse their own arguments, in a process of their own."""
+
+import re
+import subprocess
+import sys
+
+PROGRAM = """
+from absl import logging
+from xmodal import console, progress
+
+progress._QUIET_SECONDS = 0.0
+
+def main():
+    logging.info("what a library says")
+    with progress.progress("Reading", 3) as advance:
+        advance(1)
+    {end}
+
+console.run(main)
+"""
+
+
+def run(end):
+    program = PROGRAM.format(end=end)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_a_log_shows_how_far_long_work_is():
+    ended = run("print('done')")
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d Reading: 33 % \(1 of 3\), \S+ per second, \S+ left\n", ended.stderr
+    )
+
+
+def test_control_c_ends_a_command_with_one_line():
+    ended = run("raise KeyboardInterrupt")
+    assert ended.returncode == 130
+    assert ended.stderr.endswith("left\n\nInterrupted.\n")
+    assert "Traceback" not in ended.stderr
