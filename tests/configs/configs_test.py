@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from tests.integration.papers_test import PAPERS
 from xmodal import binary, main
 from xmodal import mesh as mesh_lib
-from xmodal.training import checkpoints, loop, run, schedules
+from xmodal.training import checkpoints, loop, run, schedules, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.
@@ -96,7 +96,7 @@ ARGUMENTS = {
 }
 VARIANTS = [(name, argument) for name in NAMES for argument in ARGUMENTS.get(name, ["", "quick"])]
 # `papers_test` trains these.
-ELSEWHERE = {name if ":" in name else f"{name}:quick" for name in PAPERS}
+ELSEWHERE = {f"{name}:quick" for name in PAPERS}
 # These have towers and losses of others that are trained; that they build is enough.
 ELSEWHERE |= {
     "quickstart:i2t", "quickstart:t2t", "cxc_image_text:quick", "cmcm_clue:quick,story",
@@ -108,6 +108,8 @@ ON_SHAPES = [
     if ("quick" in argument or argument in ("i2t", "t2t") or name == "quickstart")
     and f"{name}:{argument}" not in ELSEWHERE
 ]
+# Shapes of the first state by the sections that make them.
+SHAPES: dict[str, state.TrainState] = {}
 # Entries of the vocabularies that are learned from the data.
 VOCABULARY = 300
 
@@ -261,7 +263,12 @@ def build(name, argument=""):
         if task["loss"]["module"].get("vocab_size") == 0:
             task["loss"]["module"]["vocab_size"] = VOCABULARY
     parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
-    return parts, parts.state_shapes
+    # Many variants differ in their data alone, and the towers take seconds to trace.
+    sections = {key: settings[key] for key in ("model", "tasks", "freeze", "optimizer")}
+    text = json.dumps(sections, sort_keys=True, default=str)
+    if text not in SHAPES:
+        SHAPES[text] = parts.state_shapes
+    return parts, SHAPES[text]
 
 
 def part_of(tree, path):
