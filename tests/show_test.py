@@ -21,6 +21,7 @@ def run(tmp_path_factory, few_shapes):
     config = cmcm_clue.get_config("quick,cmca")
     config.total_steps, config.batch_size, config.log_every = 2, 16, 1
     config.data.data_dir = few_shapes
+    config.model.image.encoder = {"name": "convnet", "channels": (4, 8), "units": (0, 1)}
     config.evals = {"pools": config.evals.pools}
     config.evals.pools.every = 2
     folder = str(tmp_path_factory.mktemp("runs") / config.name)
