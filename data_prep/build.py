@@ -16,7 +16,7 @@ from etils import epath
 
 import data_prep
 from data_prep.building.records import counts_table, short_splits
-from data_prep.command_line import check_config
+from data_prep.command_line import check_config, run
 from data_prep.errors import UnexpectedFilesError
 
 _WRITER_ERROR = re.compile(r"\b(open|write|close|fsync)\(\) failed")
@@ -172,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

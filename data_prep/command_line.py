@@ -1,8 +1,19 @@
-"""Checks of flags that several commands have."""
+"""Parts of several commands."""
 
 import argparse
+import sys
+from collections.abc import Callable
 
 import data_prep
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a command, which ends at Ctrl-C with one line."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        sys.exit(130)  # 128 + SIGINT, as shells have it
 
 
 def check_config(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

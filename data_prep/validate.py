@@ -11,7 +11,7 @@ import data_prep
 from data_prep import checks
 from data_prep.checks import rows
 from data_prep.checks.prepared import Prepared
-from data_prep.command_line import check_config
+from data_prep.command_line import check_config, run
 from data_prep.errors import NotPreparedError
 from data_prep.prepared import prepared_configs
 
@@ -72,4 +72,4 @@ def _configs(args: argparse.Namespace) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

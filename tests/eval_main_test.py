@@ -187,8 +187,26 @@ def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
     with pytest.raises(UserError, match=r"is for results of the best checkpoint, .*--overwrite"):
         evaluate(**named)
     assert (folder / "test/metrics.json").read_text() == final
+    with pytest.raises(UserError, match="is for results of the best checkpoint"):
+        evaluate(**given, output=str(folder / "test"), split="validation")
+    assert (folder / "test/metrics.json").read_text() == final
     evaluate(overwrite=True, **named)
     assert read(folder / "test/metrics.json")["step"] == 0
+
+
+def test_one_evaluator_leaves_the_numbers_of_others(run_dir, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(run_dir, folder)
+    metrics = folder / "validation/metrics.json"
+    given = {"run": str(folder), "split": "validation"}
+    evaluate(**given)
+    whole = read(metrics)
+    assert {tag.partition("/")[0] for tag in whole} >= {"step", "shapes", "words"}
+    evaluate(**given, evaluators=["words"])
+    assert read(metrics) == whole
+    # Numbers of another step are another thing.
+    evaluate(**given, evaluators=["words"], step="0", output=str(folder / "validation"))
+    assert {tag.partition("/")[0] for tag in read(metrics)} == {"step", "words"}
 
 
 @pytest.mark.slow
@@ -307,6 +325,8 @@ def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, m
     assert not (output / "writer.json").exists()
     assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
     assert read(output / "steps/0.json") == {}  # not evaluated again
+    evaluate(run=str(growing), follow=True, output=str(output), overwrite=True)
+    assert read(output / "steps/0.json")  # anew
     assert read(output / "metrics.json")["step"] == TOTAL_STEPS
 
 

@@ -70,7 +70,7 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
     if not path.exists():
         raise UserError(f"{path} does not exist; take the CxC ratings from {HOME}")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text ({error}); take it again from {HOME}") from error
     columns: dict[str, list] = {"left_ids": [], "right_ids": [], "scores": [], "methods": []}

@@ -28,21 +28,33 @@ def disk_errors(folder: object, remedy: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        if reason := _reason(error):
-            raise DiskError(f"{folder} cannot be written: {reason}. {remedy}") from error
-        raise
+        reason, file = _reason(error)
+        if not reason:
+            raise
+        if file and not _is_within(file, str(folder)):
+            raise DiskError(f"{file} cannot be read or written: {reason}.") from error
+        raise DiskError(f"{folder} cannot be written: {reason}. {remedy}") from error
 
 
-def _reason(error: BaseException | None) -> str:
-    """Returns the system's words for the error of the disk behind an error, "" if there is none."""
+def _is_within(file: str, folder: str) -> bool:
+    # A folder that is a file is written within its parent.
+    parent = os.path.dirname(os.path.realpath(folder))
+    return os.path.commonpath([os.path.realpath(file), parent]) == parent
+
+
+def _reason(error: BaseException | None) -> tuple[str, str]:
+    """Returns the system's words for the error of the disk behind an error, and the file's name.
+
+    Both are "" if there is no such error; the name also where it is not known.
+    """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, OSError) and error.errno in _FULL + _CLOSED:
-            return os.strerror(error.errno)
+            return os.strerror(error.errno), str(error.filename or "")
         # Libraries in C++ give the system's words alone.
         for number in (*_FULL, errno.EROFS):
             if os.strerror(number) in str(error):
-                return os.strerror(number)
+                return os.strerror(number), ""
         error = error.__cause__ or error.__context__
-    return ""
+    return "", ""

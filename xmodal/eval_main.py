@@ -148,6 +148,7 @@ def evaluate_run() -> None:
     from xmodal import mesh as mesh_lib
     from xmodal.training import checkpoints, folder_lock, run
     from xmodal.training.evaluation import RunEvaluation
+    from xmodal.training.finished import FINAL
     from xmodal.training.following import follow, wait_for_run
     from xmodal.training.results import Judged, print_pages
     from xmodal.training.run_records import training_hashes
@@ -162,10 +163,9 @@ def evaluate_run() -> None:
         step = checkpoints.resolve_step(folder, STEP.value)
         # RUN/test has the run's own results, which are those of its best checkpoint.
         place = "" if STEP.value == "best" else f"step_{step}"
-    split = SPLIT.value or "test"
-    output = OUTPUT.value or os.path.join(folder, place, split)
-    if place and not OVERWRITE.value:
-        _check_is_elsewhere(output, os.path.join(folder, split))
+    output = OUTPUT.value or os.path.join(folder, place, SPLIT.value or FINAL)
+    if place or SPLIT.value not in (None, FINAL):
+        _check_is_elsewhere(output, os.path.join(folder, FINAL))
     _check_output(output, Judged.of_config(config, training_hashes(folder)))
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
@@ -178,7 +178,7 @@ def evaluate_run() -> None:
     elif SAVE_EMBEDDINGS.value:
         raise UserError("--save_embeddings saves one checkpoint; leave out --follow.")
     else:
-        steps = follow(folder, output, timeout=TIMEOUT.value)
+        steps = follow(folder, output, timeout=TIMEOUT.value, anew=OVERWRITE.value)
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
     with lock:
@@ -191,6 +191,8 @@ def evaluate_run() -> None:
             save_embeddings=SAVE_EMBEDDINGS.value,
             examples=EXAMPLES.value,
             follows=FOLLOW.value,
+            # A folder that is named may hold the results of another split.
+            keep_others=not OUTPUT.value,
         )
     print_pages(evaluations, output)
 
@@ -224,7 +226,9 @@ def evaluate_ensemble() -> None:
             raise UserError(f"--{flag.name} takes one run; --run names several.")
     if not OUTPUT.value:
         raise UserError("--run names several runs, whose results belong to none: give --output.")
-    folders = [folder.strip() for folder in RUN.value.split(",")]
+    folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
+    if len(set(folders)) < 2:
+        raise UserError(f"--run={RUN.value} names one run; give it alone, or several by commas.")
     configs = [checkpoints.load_run(folder) for folder in folders]
     _check_output(OUTPUT.value, judged(folders, configs))
     if ANNOTATIONS.value:
@@ -338,8 +342,8 @@ def evaluate_files(kind: str) -> None:
 
 
 def _check_is_elsewhere(output: str, own: str) -> None:
-    """Refuses the folder of the best checkpoint's results for those of another checkpoint."""
-    if os.path.realpath(output) == os.path.realpath(own):
+    """Refuses a run's own results as the place of those of another checkpoint or split."""
+    if not OVERWRITE.value and os.path.realpath(output) == os.path.realpath(own):
         raise UserError(
             f"--output={output} is for results of the best checkpoint, which a finished run prints "
             "as its own; name another folder, leave out --output, or replace them by --overwrite."

@@ -19,7 +19,8 @@ from xmodal.config import UserError
 def main() -> None:
     """Exports the model that the command line names."""
     args = _parse()
-    from xmodal.api.exporting import export_model
+    with console.quietly():
+        from xmodal.api.exporting import export_model
 
     platforms = [name for name in args.platforms.split(",") if name]
     try:

@@ -28,6 +28,8 @@ def test_frequent_words_come_first_and_rare_ones_are_cut(min_count):
 def test_a_file_has_one_token_per_line(tmp_path):
     (tmp_path / "vocab.txt").write_text("dog\n \n café \n", encoding="utf-8")
     assert read_vocabulary(tmp_path / "vocab.txt") == ["dog", "", "café"]
+    (tmp_path / "marked.txt").write_text("[PAD]\n[UNK]\n", encoding="utf-8-sig")
+    assert read_vocabulary(tmp_path / "marked.txt") == ["[PAD]", "[UNK]"]
     with pytest.raises(UserError, match="vocabulary names '.*absent', which is no file"):
         read_vocabulary(tmp_path / "absent")
     # Runs of before have no vocab.txt, and no name in their config.

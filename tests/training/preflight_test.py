@@ -135,6 +135,12 @@ def test_mistakes_by_their_own_message(config, tmp_path, name):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_workdir_that_is_a_file(config, tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(UserError, match="Cannot write to .*run: it is a file"):
+        preflight.check(config, str(tmp_path / "run"))
+
+
 def test_a_loss_that_is_not_finite(config, tmp_path):
     config.optimizer.learning_rate = 1e30
     with pytest.raises(UserError, match="Loss or gradient of step 1 is not finite"):

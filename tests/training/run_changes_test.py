@@ -10,7 +10,7 @@ from configs import cmcm_clue, cxc
 from xmodal.config import UserError
 from xmodal.training import checkpoints, run
 from xmodal.training.inheritance import inherit
-from xmodal.training.run_changes import check_changes, differences
+from xmodal.training.run_changes import check_changes, check_metric, differences
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnop"]
@@ -160,3 +160,20 @@ def test_only_the_config_that_was_in_use_is_kept(run_dir, tmp_path):
     assert sorted(path.name for path in folder.glob("*.*")) == [
         "config-5.json", "config.json", "vocab.txt"
     ]  # fmt: skip
+
+
+def test_a_metric_that_no_checkpoint_carries(tmp_path):
+    folder = str(tmp_path)
+    state = tiny.start(tiny.make_parts(make_config()))
+    saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("words/old"))
+    saver.save(dataclasses.replace(state, step=state.step + 5), {"words/old": 1.0})
+    saver.close()
+
+    def check(metric, total_steps):
+        values = {"select.metric": metric, "total_steps": total_steps}
+        check_metric(folder, run.read_settings(changed(values)))
+
+    check("words/old", 5)
+    check("words/new", 6)
+    with pytest.raises(UserError, match=r"'words/new' is carried by no checkpoint .* train on by"):
+        check("words/new", 5)

@@ -104,7 +104,7 @@ def read_left_out(path: str) -> set[int]:
       UserError: the file cannot be read, or holds something else.
     """
     try:
-        lines = pathlib.Path(path).read_text(encoding="utf-8").split()
+        lines = pathlib.Path(path).read_text(encoding="utf-8-sig").split()
         return {int(line) for line in lines}
     except (OSError, ValueError) as error:
         raise UserError(f"--without={path} is no list of caption ids: {error}.") from error

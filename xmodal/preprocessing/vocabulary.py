@@ -29,7 +29,7 @@ def read_vocabulary(path: epath.PathLike) -> list[str]:
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no vocab.txt: {error}") from error
     tokens = split_vocabulary(text)

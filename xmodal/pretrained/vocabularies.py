@@ -31,7 +31,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
     if path.name.endswith((".pkl", ".bin")):
         return _sort(path, read_pickle(os.fspath(path), path.read_bytes()))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
         if path.name.endswith(".json"):
             return _sort(path, json.loads(text))
     except ValueError as error:

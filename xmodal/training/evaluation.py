@@ -141,6 +141,7 @@ class RunEvaluation:
         save_embeddings: str | None = None,
         examples: int = 0,
         follows: bool = False,
+        keep_others: bool = False,
     ) -> list[Evaluation]:
         """Evaluates checkpoints one after the other; prints and writes all results.
 
@@ -153,13 +154,13 @@ class RunEvaluation:
           save_embeddings: npz file for the embeddings of the split, see `embeddings`.
           examples: see `judge`.
           follows: whether the steps go on with those of an earlier call, whose curves then stay.
+          keep_others: see `results.write_all`.
 
         Returns:
           One evaluation per evaluator, of the last checkpoint.
 
         Raises:
-          UserError: no such step or split, the models cannot be compared, or a folder cannot be
-            written.
+          UserError: no such step or split, models that differ, or a folder that cannot be written.
         """
         others = self.load_others(compare, split)
         records = training_hashes(run_dir)
@@ -167,7 +168,7 @@ class RunEvaluation:
         write_model(output, Judged.of_config(checkpoints.load_run(run_dir), records))
         evaluations: list[Evaluation] = []
         opened = event_writer(output, self._parts.config.to_dict())
-        if follows:  # its curves go on, and the run that it follows has a row of settings
+        if follows:  # Its curves go on, and the run that it follows has a row of settings.
             opened = contextlib.closing(make_writer(output))
         with opened as writer:
             for step in steps:
@@ -194,7 +195,7 @@ class RunEvaluation:
                     others=others,
                     view=views,
                 )
-                write_all(evaluations, output, others=others, step=step, views=views)
+                write_all(evaluations, output, others, views, step, keep_others=keep_others)
         return evaluations
 
     def judge(

@@ -29,12 +29,21 @@ def wait_for_run(run_dir: str, *, timeout: float) -> ml_collections.ConfigDict:
     return checkpoints.load_run(run_dir)
 
 
-def follow(run_dir: str, output: str, *, timeout: float) -> Iterator[int]:
+def follow(run_dir: str, output: str, *, timeout: float, anew: bool = False) -> Iterator[int]:
     """Yields the checkpoints not evaluated yet as they appear, oldest first.
 
     Ends after the run's last step, or when no new checkpoint came for `timeout` seconds.
+
+    Args:
+      run_dir: folder of the run.
+      output: of its results.
+      timeout: in seconds.
+      anew: whether results that are there are removed and count for nothing.
     """
-    done = {int(path.stem) for path in epath.Path(output).glob("steps/*.json")}
+    finished = list(epath.Path(output).glob("steps/*.json"))
+    for path in finished if anew else ():
+        path.unlink()
+    done = set() if anew else {int(path.stem) for path in finished}
     waiting_since = time.monotonic()
     # The config is read anew, since a run may be made longer.
     while (last := int(checkpoints.load_run(run_dir).total_steps)) not in done:

@@ -18,6 +18,7 @@ from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.training import checkpoints, from_towers, from_word_vectors
 from xmodal.training.origins import Origin, model_origin, own_origin, run_origin, tower_origin
+from xmodal.training.section_check import check_sections
 from xmodal.training.sections import InitConfig
 
 
@@ -37,6 +38,7 @@ def inherit(
     config = config.copy_and_resolve_references()
     if "model" not in config or "data" not in config:
         return config  # Reading the config says so.
+    check_sections(config)
     _fill_scratch(config)
     if run_dir and checkpoints.steps(run_dir):
         origins = [own_origin(run_dir)]

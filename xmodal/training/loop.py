@@ -31,7 +31,7 @@ from xmodal.training.inheritance import inherit
 from xmodal.training.model_card import write_card
 from xmodal.training.optimizer import OptimizerConfig, observe_metrics
 from xmodal.training.run import Parts, assemble, foresee
-from xmodal.training.run_changes import check_changes
+from xmodal.training.run_changes import check_changes, check_metric
 from xmodal.training.run_records import Records, check_records, load_records, save_records
 from xmodal.training.start import describe, starting_state
 from xmodal.training.state import TrainState
@@ -109,6 +109,7 @@ def prepare(
     parts = assemble(config, mesh)
     for change in check_changes(run_dir, parts.settings, allow_changes):
         logging.warning("%s goes on with a change: %s.", run_dir, change)
+    check_metric(run_dir, parts.settings)
     may_change = "records" in allow_changes
     return parts, check_records(run_dir, parts.settings, allow_changes=may_change)
 

@@ -62,6 +62,7 @@ def check(
         loss that is not finite.
     """
     if processes.index() == 0:
+        check_writable(run_dir)
         folder_lock.check_free(run_dir)
         if output:
             check_writable(str(epath.Path(output).parent))

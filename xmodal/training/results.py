@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -218,10 +218,11 @@ def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | 
 def write_all(
     evaluations: Sequence["Evaluation"],
     output: str,
-    *,
     others: Mapping[str, "StoredResults"],
     views: "Views",
     step: int | None = None,
+    *,
+    keep_others: bool = False,
 ) -> None:
     """Writes and prints the evaluations of all evaluators of a model.
 
@@ -233,6 +234,7 @@ def write_all(
       views: that were shown these evaluations; their writer gets the scalars and reports.
       step: of the checkpoint that was evaluated, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
+      keep_others: whether numbers of the same step by evaluators that are not among these stay.
 
     Raises:
       UserError: the models cannot be compared, or a folder cannot be written.
@@ -248,6 +250,8 @@ def write_all(
         writer.write_texts(step or 0, reports)
         writer.flush()
     views.write_projector(output)
+    if keep_others and step is not None:
+        metrics = _others(output, step, {each.evaluator for each in evaluations}) | metrics
     head = {} if step is None else {"step": step}
     contents = {
         "metrics.csv": files.format_csv(evaluations[0].name, metrics),
@@ -258,3 +262,10 @@ def write_all(
         # Written last: --follow takes this file as the sign that the step is done.
         numbers = files.format_json(metrics)
         files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
+
+
+def _others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
+    """Returns the stored numbers of a step by other evaluators."""
+    path = epath.Path(output) / "steps" / f"{step}.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    return {tag: x for tag, x in known.items() if tag.partition("/")[0] not in evaluators}

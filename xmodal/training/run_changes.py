@@ -61,6 +61,22 @@ def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = 
     return [f"{path}: {_arrow(values)}" for path, values in changed.items()]
 
 
+def check_metric(run_dir: str, settings: RunConfig) -> None:
+    """Refuses to select by a metric that no checkpoint of a run at its last step carries.
+
+    Raises:
+      UserError: names the metric, and what to do.
+    """
+    saved, select = checkpoints.steps(run_dir), settings.select
+    if not saved or saved[-1] < settings.total_steps or not select.metric:
+        return
+    if not any(select.metric in checkpoints.load_metrics(run_dir, step) for step in saved):
+        raise UserError(
+            f"config.select.metric={select.metric!r} is carried by no checkpoint of {run_dir}, "
+            "which is at its last step; set the former one, or train on by config.total_steps."
+        )
+
+
 def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]:
     """Returns path -> (value before, value now) wherever two configs learn differently."""
     free = _FREE

@@ -37,7 +37,7 @@ def read_folder(
 
 def is_rated(path: pathlib.Path) -> bool:
     """Whether the header of a file has a column of scores."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         return SCORE in file.readline().strip().split(",")
 
 

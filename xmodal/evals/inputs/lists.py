@@ -125,7 +125,7 @@ def _make_ragged(
 
 def _read_json(path: str) -> object:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             return json.load(file)
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path!r}.") from error

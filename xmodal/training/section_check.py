@@ -1,0 +1,40 @@
+"""The sections of a config that are read before the config is checked as a whole."""
+
+from typing import Any
+
+import ml_collections
+
+from xmodal.config import UserError
+from xmodal.pretrained.model_folder import SIDES
+
+
+def check_sections(config: ml_collections.ConfigDict) -> None:
+    """Refuses a value where a section has to stand, in `config.model` and `config.tasks`.
+
+    Raises:
+      UserError: names the value and its place.
+    """
+    _check("config.model", config.model)
+    for side in SIDES:
+        where = f"config.model.{side}"
+        if side not in config.model:
+            raise UserError(f"{where} is missing; None is a model without this side.")
+        section = config.model[side]
+        if section is not None:
+            _check(where, section)
+            for part in ("encoder", "head", "projection"):
+                if section.get(part) is not None:
+                    _check(f"{where}.{part}", section[part])
+    tasks = config.get("tasks")
+    for name, task in tasks.items() if isinstance(tasks, ml_collections.ConfigDict) else ():
+        where = f"config.tasks.{name}"
+        _check(where, task)
+        if "loss" in task:
+            _check(f"{where}.loss", task.loss)
+            if task.loss.get("module") is not None:
+                _check(f"{where}.loss.module", task.loss.module)
+
+
+def _check(where: str, section: Any) -> None:
+    if not isinstance(section, ml_collections.ConfigDict):
+        raise UserError(f"{where} is {section!r}; it has to be a section.")
