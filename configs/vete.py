@@ -92,14 +92,24 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def get_space(argument: str = "") -> dict:
     """Ranges of the random search. The paper gives none; its values are inside of these."""
-    del argument
-    return {
+    names = argument.split(",")
+    encoder = "model.text.encoder"
+    # A language model reads the table of words alone and has a dropout of its own.
+    reads_table = "pure_text_rnn" in names or "pin_model" in names
+    space = {
         "optimizer.learning_rate": {"name": "log", "low": 1e-4, "high": 1e-2},
         "optimizer.schedule.rate": {"name": "uniform", "low": 0.5, "high": 1.0},
         "batch_size": {"name": "choice", "values": (64, 128, 256, 512, 1024)},
-        "model.text.encoder.init_scale": {"name": "log", "low": 0.01, "high": 1.0},
-        "model.text.encoder.dropout": {"name": "uniform", "low": 0.0, "high": 0.5},
+        f"{encoder}.init_scale": {"name": "log", "low": 0.01, "high": 1.0},
+        "tasks.words.loss.module.dropout" if reads_table else f"{encoder}.dropout": {
+            "name": "uniform",
+            "low": 0.0,
+            "high": 0.5,
+        },
     }
+    if "gru" in names or "lstm" in names:
+        space[f"{encoder}.layers"] = {"name": "choice", "values": (1, 2)}
+    return space
 
 
 def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
@@ -121,7 +131,11 @@ def bow(config: ConfigDict) -> ConfigDict:
 
 
 def recurrent(cell: str) -> Callable[[ConfigDict], ConfigDict]:
-    """The encoder of a cell; a linear map follows where its width is another."""
+    """The encoder of a cell, whose last state is the embedding.
+
+    Another width than that of the images needs a map: `--config.model.text.projection="{'width':
+    128, 'bias': False}"`.
+    """
 
     def change(config: ConfigDict) -> ConfigDict:
         config.name += f"_{cell}"

@@ -87,6 +87,21 @@ def test_texts_alone(few_shapes):
     assert "i2t" not in directions
 
 
+def test_sentence_pairs_are_judged_by_correlation(few_shapes):
+    given = {"dataset": SHAPES, "config": "rated_captions", "data_dir": few_shapes}
+    found = xmodal.evaluate(embed_texts=embed_texts, similarity="cosine", **given)
+    split = data.eval_split({**given, "text": {}, "image": None}, split="test")
+    assert split.has_pairs
+    vectors = np.array(embed_texts(split.caption_texts), float).reshape(-1, 2, 12)
+    norms = np.linalg.norm(vectors, axis=2)
+    cosines = (vectors[:, 0] * vectors[:, 1]).sum(1) / np.maximum(norms.prod(1), 1e-30)
+    for name in set(split.labels["set"]):
+        own = split.labels["set"] == name
+        expected = np.corrcoef(cosines[own], split.labels["score"][own])[0, 1]
+        assert found.metrics[f"{name}/pearson"] == pytest.approx(expected, abs=1e-5)
+    assert not any("recall" in tag for tag in found.metrics)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

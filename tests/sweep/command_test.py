@@ -47,6 +47,10 @@ def run(run_command, files, tmp_path):
         ([], "There is nothing to draw: the config file has no function get_space. Give --space="),
         (["--space=seed:chioce:1,2"], "Did you mean 'choice'?"),
         ([RATE, "--config.optimizer.learning_rate=1"], "fixes a value that --space or --study"),
+        (
+            [RATE, "--config.optimizer={'name': 'adam', 'learning_rate': 1.0}"],
+            "--config.optimizer fixes a value that --space or --study draws as optimizer.learning",
+        ),
         (["--study=seed=0,1", "--config.seed=1"], "fixes a value that --space or --study"),
         (["--study=seed=0,1"], "--study=seed=0,1 alone draws nothing, so all --trials=100 would"),
         ([RATE, "--trials=0"], "--trials"),

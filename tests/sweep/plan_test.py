@@ -52,6 +52,14 @@ def test_sections_and_keys_that_a_file_leaves_out_can_be_drawn(config):
     assert config.l2 is None
 
 
+def test_a_value_within_a_drawn_section_is_set_in_it(config):
+    section = {"optimizer.schedule": {"name": "staircase", "rate": 0.7}}
+    value = {"optimizer.schedule.rate": 0.5}
+    for values in (section | value, value | section):
+        schedule = with_values(config, values).optimizer.schedule
+        assert schedule.to_dict() == {"name": "staircase", "rate": 0.5}
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

@@ -50,6 +50,9 @@ def evaluate(
     Or its embeddings, scores or ranked lists are in files, and the labels are those released for
     MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function takes, too.
 
+    A dataset of captions and images is judged by its retrieval boards and ratings, one of sentence
+    pairs (`dataset="semeval_sts", config="pairs"`) by the correlations of STS.
+
     Args:
       embed_images: pictures of PIL in RGB, at most `batch_size` -> numbers [b, D] or [b, K, D], as
         a tensor of PyTorch or an array that NumPy reads; None for a model of texts.
@@ -92,7 +95,9 @@ def evaluate(
         "text": {},
     }
     items = _prepared(section, split)
-    options = read_options({dataset: {"type": "boards", "annotations": str(annotations)}})[dataset]
+    # Of sentence pairs with scores the correlation counts, as in STS.
+    kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
+    options = read_options({dataset: kind})[dataset]
     evaluator = make_evaluator(dataset, options, cast(Split, items), sorted(functions))
     embeddings = _embeddings(items, functions, batch_size, f"{dataset} {split}", similarity)
     return judge(evaluator, embeddings, name=name or "model")

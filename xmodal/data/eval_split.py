@@ -62,7 +62,7 @@ class EvalSplit:
         self._source = source = open_captions(config, split)
         self._config, self._tokenizer = config, tokenizer
         columns = source.get([name for name in source.columns if name != "image"])
-        if self._has_pairs:
+        if self.has_pairs:
             columns = as_captions(columns)
         self.name, self.split = config.dataset, split
         self.image_ids = dense(columns["image_id"])
@@ -71,7 +71,7 @@ class EvalSplit:
         self.label_names = source.label_names
         self.hashes = source.hashes
         self.ratings, dropped = {}, 0
-        if not self._has_pairs:
+        if not self.has_pairs:
             self.ratings = load_ratings(config, split)
             self.hashes |= rating_hashes(config, split)
         if source.left_out or not source.is_complete:
@@ -103,7 +103,7 @@ class EvalSplit:
     @property
     def sides(self) -> tuple[str, ...]:
         """The sides with items to embed, of "image" and "text"."""
-        has_images = self._config.image is not None and not self._has_pairs
+        has_images = self._config.image is not None and not self.has_pairs
         has_captions = self._config.text is not None
         return ("image",) * has_images + ("text",) * has_captions
 
@@ -114,7 +114,8 @@ class EvalSplit:
         return column is not None and column.is_picture
 
     @property
-    def _has_pairs(self) -> bool:
+    def has_pairs(self) -> bool:
+        """Whether the records are sentence pairs."""
         return has_pairs(self._source.columns)
 
     @property
@@ -125,7 +126,7 @@ class EvalSplit:
     @functools.cached_property
     def lists(self) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
         """Lists of positives by name, "matches", and retrieval task, see `load_matches`."""
-        found = {} if self._has_pairs else load_matches(self._config, self.split)
+        found = {} if self.has_pairs else load_matches(self._config, self.split)
         return {MATCHES: found} if found else {}
 
     @property
@@ -159,7 +160,7 @@ class EvalSplit:
           UserError: the config leaves the image out.
         """
         config, source, image = self._config, self._source, self._config.image
-        if image is None or self._has_pairs:
+        if image is None or self.has_pairs:
             raise UserError(
                 f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
                 "or its records are sentence pairs"

@@ -94,6 +94,11 @@ def main(argv: list[str]) -> None:
         sys.exit(training_flags.STOPPED)
 
 
+def _overlap(path: str, other: str) -> bool:
+    """Returns whether one of two paths of a config is the other one, or in it."""
+    return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")
+
+
 def _read_parameters() -> tuple[Space, tuple[str, Choice] | None]:
     """Returns the search space, and the studied parameter with its values.
 
@@ -104,8 +109,10 @@ def _read_parameters() -> tuple[Space, tuple[str, Choice] | None]:
     studied = parse_study(STUDY.value) if STUDY.value else None
     fixed = binary.overridden_paths()
     for path in [*given, *([studied[0]] if studied else [])]:
-        if path in fixed:
-            raise UserError(f"--config.{path} fixes a value that --space or --study draws.")
+        if other := next((each for each in fixed if _overlap(path, each)), None):
+            raise UserError(
+                f"--config.{other} fixes a value that --space or --study draws as {path}."
+            )
     space = {**read_space(binary.call_config_file("get_space") or {}, "get_space()"), **given}
     space = {
         path: each

@@ -103,13 +103,13 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
 
     Args:
       config: the root.
-      values: by path; a mapping replaces a whole section.
+      values: by path; a mapping replaces a whole section, in which other values may be set.
 
     Raises:
       UserError: a path leads into a section that is not there.
     """
     config = config.copy_and_resolve_references()
-    for path, value in values.items():
+    for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):
         *parents, last = path.split(".")
         section, place = config, "config"
         for name in parents:

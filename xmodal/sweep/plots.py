@@ -94,3 +94,8 @@ def _scale(axes: "Axes", distribution: Distribution) -> None:
         axes.set_xlim(-0.5, len(names) - 0.5)
     elif isinstance(distribution, Uniform) and distribution.is_log:
         axes.set_xscale("log")
+        low, high = distribution.low, distribution.high
+        tens = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+        ticks = [10.0**power for power in tens] if len(tens) > 1 else [low, high]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
