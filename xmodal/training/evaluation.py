@@ -6,6 +6,7 @@ cannot differ.
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -35,6 +36,7 @@ from xmodal.training.predictors import make_predictors
 from xmodal.training.results import Judged, event_writer, write_all, write_model
 from xmodal.training.run import Parts
 from xmodal.training.run_records import training_hashes
+from xmodal.training.sentence_notes import describe_sentences
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree
 
@@ -188,7 +190,7 @@ class RunEvaluation:
                     model_state,
                     name=f"{self._parts.config.name} step {step}",
                     split=split,
-                    notes=self._describe_overlap,
+                    notes=functools.partial(describe_sentences, self._parts.settings),
                     trained_on=records,
                     save_embeddings=save_embeddings,
                     examples=examples,
@@ -312,20 +314,6 @@ class RunEvaluation:
         """Returns the split to evaluate: an evaluator with its own dataset keeps its final one."""
         options = self.options[name]
         return options.final_split if split is None or options.data is not None else split
-
-    def _describe_overlap(self, split: Items) -> list[str]:
-        """How many sentences of every set of pairs training has seen."""
-        settings = self._parts.settings
-        if "set" not in split.labels or "text" not in self._parts.model.towers:
-            return []
-        try:
-            counts = data.count_seen(
-                settings.data, settings.train_split, cast(data.EvalSplit, split)
-            )
-        except data.DatasetMissingError:
-            return ["Whether the sentences occur among the training captions is not known."]
-        named = [f"{name} {n.seen:,} of {n.sentences:,}" for name, n in counts.items() if n.seen]
-        return [f"Different sentences that are training captions: {', '.join(named) or 'none'}."]
 
     def _due(self, step: int) -> list[str]:
         last = step == self._parts.settings.total_steps

@@ -9,11 +9,11 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig, read_vocabulary
-from xmodal.preprocessing.words import find_row, split_words
 from xmodal.pretrained.model_folder import read_model
 from xmodal.training import from_towers, schedules
 from xmodal.training.inheritance import inherit
 from xmodal.training.run import Parts, RunConfig, make_model, read_settings
+from xmodal.training.sentence_notes import describe_words
 from xmodal.training.sizes import resolve_sizes
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, make_tasks
@@ -96,15 +96,7 @@ def describe(parts: Parts, split: Items) -> list[str]:
     ]
     text = parts.settings.data.text
     if "text" in folders and text.tokenizer == "words":
-        rows = {token: row for row, token in enumerate(read_vocabulary(text.vocabulary))}
-        find = find_row if text.lower_case else dict.get
-        words = [split_words(caption) for caption in split.caption_texts]
-        known = [sum(find(rows, word) is not None for word in each) for each in words]
-        count = sum(map(len, words))
-        notes.append(
-            f"{sum(known):,} of {count:,} words ({sum(known) / max(count, 1):.1%}) have a vector; "
-            f"{known.count(0):,} of {len(known):,} captions are without any."
-        )
+        notes += describe_words(text, split.caption_texts)
     return notes
 
 

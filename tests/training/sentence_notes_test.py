@@ -1,0 +1,29 @@
+"""Words that a vocabulary has, of every tokenizer of words."""
+
+import pytest
+
+from xmodal.preprocessing import TextConfig
+from xmodal.training.sentence_notes import describe_words
+
+CAPTIONS = ["A dog runs.", "Two cats", "Zebras"]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "known"),
+    [
+        ("ptb", "4 of 7 words (57.1%)"),
+        # The blank that is put behind a period leaves an empty word.
+        ("spaces", "4 of 8 words (50.0%)"),
+        ("words", "4 of 7 words (57.1%)"),
+    ],
+)
+def test_words_that_have_a_vector(tmp_path, tokenizer, known):
+    path = tmp_path / "vocab.txt"
+    path.write_text("<pad>\n<start>\n<end>\n<unk>\na\ndog\n.\ncats\n")
+    text = TextConfig(tokenizer=tokenizer, vocabulary=str(path))
+    rest = "have a vector; 1 of 3 captions are without any."
+    assert describe_words(text, CAPTIONS) == [f"{known} {rest}"]
+
+
+def test_pieces_of_words_are_always_there(tmp_path):
+    assert describe_words(TextConfig(vocabulary=str(tmp_path / "absent")), CAPTIONS) == []

@@ -1,0 +1,51 @@
+"""Notes of a report on the sentences that were judged: known words, and training captions."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from xmodal import data
+from xmodal.evals.embed import Items
+from xmodal.preprocessing import TextConfig, read_vocabulary
+from xmodal.preprocessing.tokenizers import word_splitter
+from xmodal.preprocessing.words import find_row, split_words
+from xmodal.training.run import RunConfig
+
+
+def describe_words(text: TextConfig, captions: Sequence[str]) -> list[str]:
+    """Returns how many words have a vector; captions without any are all alike to a model.
+
+    Nothing is said of pieces of words, of which every text has some.
+    """
+    if text.tokenizer == "wordpiece":
+        return []
+    rows = {token: row for row, token in enumerate(read_vocabulary(text.vocabulary))}
+    # "words" are looked up as written first.
+    is_plain = text.tokenizer == "words"
+    split = split_words if is_plain else word_splitter(text)
+    find = find_row if is_plain and text.lower_case else dict.get
+    words = [split(caption) for caption in captions]
+    known = [sum(find(rows, word) is not None for word in each) for each in words]
+    count = sum(map(len, words))
+    return [
+        f"{sum(known):,} of {count:,} words ({sum(known) / max(count, 1):.1%}) have a vector; "
+        f"{known.count(0):,} of {len(known):,} captions are without any."
+    ]
+
+
+def describe_sentences(settings: RunConfig, split: Items) -> list[str]:
+    """Returns notes on the sentences of a set of pairs, none of another split.
+
+    How many words a run knows, and how many sentences of every set training has seen.
+    """
+    text = settings.data.text
+    if "set" not in split.labels or text is None:
+        return []
+    notes = describe_words(text, split.caption_texts)
+    try:
+        pairs = cast(data.EvalSplit, split)
+        counts = data.count_seen(settings.data, settings.train_split, pairs)
+    except data.DatasetMissingError:
+        return [*notes, "Whether the sentences occur among the training captions is not known."]
+    named = [f"{name} {n.seen:,} of {n.sentences:,}" for name, n in counts.items() if n.seen]
+    seen = ", ".join(named) or "none"
+    return [*notes, f"Different sentences that are training captions: {seen}."]
