@@ -96,7 +96,7 @@ def describe(parts: Parts, split: Items) -> list[str]:
     ]
     text = parts.settings.data.text
     if "text" in folders and text.tokenizer == "words":
-        notes += describe_words(text, split.caption_texts)
+        notes += describe_words(text, read_vocabulary(text.vocabulary), split.caption_texts)
     return notes
 
 

@@ -5,20 +5,22 @@ from typing import cast
 
 from xmodal import data
 from xmodal.evals.embed import Items
-from xmodal.preprocessing import TextConfig, read_vocabulary
+from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.tokenizers import word_splitter
 from xmodal.preprocessing.words import find_row, split_words
 from xmodal.training.run import RunConfig
 
 
-def describe_words(text: TextConfig, captions: Sequence[str]) -> list[str]:
+def describe_words(
+    text: TextConfig, vocabulary: Sequence[str], captions: Sequence[str]
+) -> list[str]:
     """Returns how many words have a vector; captions without any are all alike to a model.
 
     Nothing is said of pieces of words, of which every text has some.
     """
     if text.tokenizer == "wordpiece":
         return []
-    rows = {token: row for row, token in enumerate(read_vocabulary(text.vocabulary))}
+    rows = {token: row for row, token in enumerate(vocabulary)}
     # "words" are looked up as written first.
     is_plain = text.tokenizer == "words"
     split = split_words if is_plain else word_splitter(text)
@@ -40,7 +42,8 @@ def describe_sentences(settings: RunConfig, split: Items) -> list[str]:
     text = settings.data.text
     if "set" not in split.labels or text is None:
         return []
-    notes = describe_words(text, split.caption_texts)
+    vocabulary = data.load_vocabulary(settings.data)
+    notes = describe_words(text, vocabulary, split.caption_texts)
     try:
         pairs = cast(data.EvalSplit, split)
         counts = data.count_seen(settings.data, settings.train_split, pairs)
