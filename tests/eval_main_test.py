@@ -194,6 +194,7 @@ def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
     assert read(folder / "test/metrics.json")["step"] == 0
 
 
+@pytest.mark.slow
 def test_one_evaluator_leaves_the_numbers_of_others(run_dir, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(run_dir, folder)

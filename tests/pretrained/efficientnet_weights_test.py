@@ -30,9 +30,8 @@ def _convert(model, name):
     return flat
 
 
-@pytest.mark.parametrize(
-    ("name", "size"), [("b0", 97), pytest.param("b4", 64, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), [("b0", 97), ("b4", 64)])
 def test_equals_keras_applications(name, size):
     model, images = _keras(name, size), parity.images(2, size)
     flat, expected = _convert(model, name), _keras_apply(model, images, False)

@@ -32,6 +32,7 @@ def _pixels(images):
     return images / np.float32(127.5) - 1
 
 
+@pytest.mark.slow
 def test_equals_keras_applications(tmp_path):
     model, images = _keras(), parity.images(2, SIZE)
     parity.save_released(model, tmp_path / "mobilenet_v2.h5")

@@ -218,6 +218,7 @@ def test_trained_parameters_are_no_part_of_the_features(config, monkeypatch):
 
 
 @pytest.mark.parametrize("image_config", ["pictures"], indirect=True)
+@pytest.mark.slow
 def test_running_statistics_are_a_part_of_the_features(image_config):
     parts, state = start_run(image_config)
     frozen_features.open_or_compute(parts, state)

@@ -99,12 +99,13 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
         loop.train(config, str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "last"),
     [
         (signal.SIGTERM, 17),
-        pytest.param(signal.SIGINT, 17, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, TOTAL_STEPS - 1, marks=pytest.mark.slow),
+        (signal.SIGINT, 17),
+        (signal.SIGINT, TOTAL_STEPS - 1),
     ],
 )
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
@@ -221,6 +222,7 @@ def test_training_a_finished_run_again_changes_nothing(whole, config):
     assert after == before
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
     whole, config, tmp_path, change_batches
 ):
