@@ -116,9 +116,13 @@ def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None
     known = folder / _MODEL
     before = json.loads(known.read_text()) if known.exists() else {}
     if before.get("hash") != model.hash:
+        name = before.get("name", "an unknown model")
+        known = f"{name}, which is another model than {model.name}"
+        if name == model.name:
+            known = f"another {name}, of other settings, words or records"
         raise UserError(
-            f"{output} has results of {before.get('name', 'an unknown model')}, which is another "
-            f"model than {model.name}; replace them by --overwrite, or name another --output."
+            f"{output} has results of {known}; replace them by --overwrite, or name another "
+            "--output."
         )
 
 
