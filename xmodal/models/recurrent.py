@@ -1,15 +1,39 @@
 """Recurrent layers over the real tokens of a text."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Mapping
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.recurrent import DenseParams
 from jax.typing import DTypeLike
 
-CELLS: Mapping[str, Callable[..., nn.RNNCellBase]] = {
-    "gru": nn.GRUCell,
-    "lstm": nn.OptimizedLSTMCell,
+from xmodal.models import recurrence
+
+
+@dataclasses.dataclass(frozen=True)
+class Gates:
+    """A cell, and which of its gates have which bias.
+
+    Attributes:
+      cell: from the gates to the next state.
+      names: of the gates, in their order.
+      input_biases: names of gates whose input matrix has a bias.
+      hidden_biases: names of gates whose matrix of the state has a bias.
+      states: number of arrays of the state.
+    """
+
+    cell: recurrence.Cell
+    names: str
+    input_biases: str
+    hidden_biases: str
+    states: int
+
+
+CELLS: Mapping[str, Gates] = {
+    "gru": Gates(recurrence.gru, "rzn", input_biases="rzn", hidden_biases="n", states=1),
+    "lstm": Gates(recurrence.lstm, "ifgo", input_biases="", hidden_biases="ifgo", states=2),
 }
 
 
@@ -17,6 +41,58 @@ def mean_directions(outputs: jax.Array) -> jax.Array:
     """Returns the mean [..., W] of the two directions of outputs [..., 2 * W]."""
     forward, backward = jnp.split(outputs, 2, axis=-1)
     return (forward + backward) / 2
+
+
+class Direction(nn.Module):
+    """One recurrent layer in one direction.
+
+    Parameters: those of the cells of Flax, under their names; see `Recurrent`.
+
+    Attributes:
+      cell: key of `CELLS`.
+      width: of the state.
+      reverse: begin at the last token.
+      dtype: compute dtype.
+    """
+
+    cell: str
+    width: int
+    reverse: bool = False
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, lengths: jax.Array, start: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Runs over the first `lengths` tokens [N] of texts [N, T, W], from a state [N, D] or zero.
+
+        Returns:
+          The outputs [N, T, D] and the final states [N, D], both float32.
+        """
+        gates = CELLS[self.cell]
+        x = jnp.swapaxes(x, 0, 1)
+        kernel, bias = self._matrix("i", x.shape[-1], gates.input_biases)
+        inputs = x.astype(self.dtype) @ kernel + bias
+        hidden = self._matrix("h", self.width, gates.hidden_biases)
+        mask = jnp.arange(x.shape[0])[:, None] < lengths
+        zero = jnp.zeros((x.shape[1], self.width), jnp.float32)
+        first = (zero if start is None else start, *[zero] * (gates.states - 1))
+        outputs = recurrence.recur(gates.cell, self.reverse, first, inputs, mask, *hidden)[0]
+        return jnp.swapaxes(outputs, 0, 1), outputs[0 if self.reverse else -1]
+
+    def _matrix(self, source: str, rows: int, with_bias: str) -> tuple[jax.Array, jax.Array]:
+        """All gates' matrices side by side, [rows, G], and their biases [G]."""
+        init = nn.initializers.orthogonal() if source == "h" else nn.initializers.lecun_normal()
+        kernels, biases = [], []
+        for gate in CELLS[self.cell].names:
+            dense = DenseParams(
+                self.width, gate in with_bias, kernel_init=init, name=f"{source}{gate}"
+            )
+            kernel, bias = dense(jnp.empty((0, rows)))
+            kernels.append(kernel)
+            biases.append(jnp.zeros(self.width) if bias is None else bias)
+        matrix, bias = jnp.concatenate(kernels, axis=1), jnp.concatenate(biases)
+        return matrix.astype(self.dtype), bias.astype(self.dtype)
 
 
 class Recurrent(nn.Module):
@@ -66,15 +142,15 @@ class Recurrent(nn.Module):
                 x = nn.Dropout(self.dropout, deterministic=not drops)(x)
             outputs, states = [], []
             for direction in directions:
-                cell = CELLS[self.cell](
-                    self.width, dtype=self.dtype, name=f"layer{number}_{direction}"
+                layer = Direction(
+                    self.cell,
+                    self.width,
+                    reverse=direction == "backward",
+                    dtype=self.dtype,
+                    name=f"layer{number}_{direction}",
                 )
-                run = nn.RNN(cell, return_carry=True)
-                is_backward = direction == "backward"
-                carry, output = run(
-                    x, seq_lengths=lengths, reverse=is_backward, keep_order=is_backward
-                )
+                output, state = layer(x, lengths)
                 outputs.append(output)
-                states.append(carry[1] if isinstance(carry, tuple) else carry)
+                states.append(state)
             x, state = (jnp.concatenate(parts, axis=-1) for parts in (outputs, states))
         return x, state

@@ -213,3 +213,29 @@ def test_tokens_are_dropped_in_training_alone():
     ]
     np.testing.assert_array_equal(vectors[0], vectors[1])
     assert np.abs(vectors[0] - vectors[2]).max() > 0.1
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_pooling_equals_a_sort_also_where_values_are_equal(masked):
+    rng = np.random.default_rng(4)
+    tokens = rng.integers(-2, 3, TOKENS.shape).astype(np.float32)
+    weights = rng.normal(size=(4, 9)).astype(np.float32)
+    if masked:
+        weights = np.where(MASK, weights, 0)  # the first of each row, as `PositionWeights` gives
+    target = rng.normal(size=(4, 6)).astype(np.float32)
+
+    def sorted_first(tokens, weights):
+        filled = jnp.where(MASK[..., None], tokens, -jnp.inf) if masked else tokens
+        values = -jnp.sort(-filled, axis=1)
+        values = jnp.where(jnp.isneginf(values), 0, values)
+        return jnp.sum(jnp.einsum("ntd,nt->nd", values, weights) * target)
+
+    def ours(tokens, weights):
+        features = Features(tokens, MASK if masked else None)
+        return jnp.sum(gpo.pool_sorted(features, weights) * target)
+
+    got, wanted = (
+        jax.jit(jax.value_and_grad(pool, argnums=(0, 1)))(tokens, weights)
+        for pool in (ours, sorted_first)
+    )
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), got, wanted)

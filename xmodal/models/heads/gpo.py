@@ -158,28 +158,63 @@ def pool_sorted(features: Features, weights: jax.Array) -> jax.Array:
     Padding comes last, with the weight 0.
     """
     tokens = features.tokens
-    if features.mask is not None:
-        tokens = jnp.where(features.mask[..., None], tokens, -jnp.inf)
-    values = _sort_down(tokens)
-    if features.mask is not None:
-        values = jnp.where(jnp.isneginf(values), 0, values)
-    return jnp.einsum("ntd,nt->nd", values, weights)
+    if features.mask is None:
+        return _pool(tokens, _rank(tokens), weights)
+    real = features.mask[..., None]
+    ranks = _rank(jnp.where(real, tokens, -jnp.inf))
+    return _pool(jnp.where(real, tokens, 0), ranks, weights)
+
+
+# T comparisons of whole arrays take a few percent of the time of a sort, which is slow along an
+# axis that is neither long nor the last one.
+def _rank(tokens: jax.Array) -> jax.Array:
+    """Returns int32 [N, T, D]: how many of the T values come before; of equal ones, the first."""
+    tokens = jax.lax.stop_gradient(tokens)
+    places = jnp.arange(tokens.shape[1])[:, None]
+
+    def compare(place: int, ranks: jax.Array) -> jax.Array:
+        other = jax.lax.dynamic_slice_in_dim(tokens, place, 1, axis=1)
+        precedes = (other > tokens) | ((other == tokens) & (place < places))
+        return ranks + precedes.astype(jnp.int32)
+
+    zeros = jnp.zeros_like(tokens, jnp.int32)
+    return jax.lax.fori_loop(0, tokens.shape[1], compare, zeros)
 
 
 @jax.custom_vjp
-def _sort_down(tokens: jax.Array) -> jax.Array:
-    """Returns tokens [N, T, D] with the values of each dimension sorted downward over T."""
-    return -jnp.sort(-tokens, axis=1)
+def _pool(tokens: jax.Array, ranks: jax.Array, weights: jax.Array) -> jax.Array:
+    """Returns the sum [N, D] of tokens [N, T, D], each times the weight [N, T] of its rank."""
+    return jnp.sum(tokens * _weight_of(ranks, weights), axis=1)
 
 
-def _sort_down_forward(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    order = jnp.argsort(-tokens, axis=1)
-    return jnp.take_along_axis(tokens, order, axis=1), order
+def _pool_forward(
+    tokens: jax.Array, ranks: jax.Array, weights: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+    return _pool(tokens, ranks, weights), (tokens, ranks, weights)
 
 
-def _sort_down_backward(order: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
-    # A gather with the inverse permutation; autodiff of a sort scatters, which is slow.
-    return (jnp.take_along_axis(cotangent, jnp.argsort(order, axis=1), axis=1),)
+def _pool_backward(
+    kept: tuple[jax.Array, jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array, None, jax.Array]:
+    tokens, ranks, weights = kept
+    products = tokens * cotangent[:, None]
+
+    def sum_of(rank: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.where(ranks == rank, products, 0), axis=(1, 2))
+
+    of_weights = jax.lax.map(sum_of, jnp.arange(weights.shape[1]))
+    return cotangent[:, None] * _weight_of(ranks, weights), None, of_weights.T
 
 
-_sort_down.defvjp(_sort_down_forward, _sort_down_backward)
+_pool.defvjp(_pool_forward, _pool_backward)
+
+
+def _weight_of(ranks: jax.Array, weights: jax.Array) -> jax.Array:
+    """Returns the weights [N, T, D] of ranks; selections, since gathers are slow."""
+
+    def choose(rank: int, chosen: jax.Array) -> jax.Array:
+        weight = jax.lax.dynamic_slice_in_dim(weights, rank, 1, axis=1)
+        return jnp.where(ranks == rank, weight[..., None], chosen)
+
+    zeros = jnp.zeros(ranks.shape, weights.dtype)
+    return jax.lax.fori_loop(0, weights.shape[1], choose, zeros)

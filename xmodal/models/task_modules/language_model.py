@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from xmodal.config import UserError, setting
 from xmodal.models.embedding import Embedding
 from xmodal.models.mode import Mode
+from xmodal.models.recurrent import Direction
 from xmodal.models.task_modules.task_module import TaskModule
 
 
@@ -69,13 +70,14 @@ class LanguageModel(nn.Module):
         (table,) = reads.values()
         ids, mask = columns["text_ids"], columns["text_mask"] > 0
         drop = nn.Dropout(config.dropout, deterministic=not mode.drops)
-        state = jnp.zeros((ids.shape[0], config.width), jnp.float32)
+        state = None
         if right is not None:
             state = jnp.tanh(nn.Dense(config.width, name="start")(left.vector))
         # Padding may have any id; where it is not counted it changes nothing.
         ids = jnp.where(mask, ids, 0)
-        cell = nn.GRUCell(config.width, name="cell")
-        states = nn.RNN(cell, name="rnn")(drop(table[ids[:, :-1]]), initial_carry=state)
+        read = drop(table[ids[:, :-1]])
+        lengths = jnp.full(read.shape[0], read.shape[1])
+        states, _ = Direction("gru", config.width, name="cell")(read, lengths, state)
         words = nn.Dense(table.shape[1], use_bias=False, name="output")(drop(states))
         bias = self.param("bias", nn.initializers.zeros, (table.shape[0],))
         logits = words @ table.T + bias
