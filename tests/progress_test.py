@@ -43,6 +43,19 @@ def test_long_work_gives_rate_and_remaining_time(clock, caplog):
     assert lines[-1] == "Reading: 97 % (1,940 of 2,000), 2 per second, 00:30 left"
 
 
+def test_a_slow_first_item_is_no_measure_of_the_others(clock, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    with progress("Reading", 100) as advance:
+        for seconds in (80, 30, 30):
+            clock.seconds += seconds
+            advance(15)
+    assert caplog.messages == [
+        "Reading: 15 % (15 of 100)",
+        "Reading: 30 % (30 of 100), 0.5 per second, 02:20 left",
+        "Reading: 45 % (45 of 100), 0.5 per second, 01:50 left",
+    ]
+
+
 PROGRAM = """
 import time
 from xmodal import progress

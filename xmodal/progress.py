@@ -31,18 +31,22 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
             yield bar.update
         return
     started, done, due = time.monotonic(), 0, _QUIET_SECONDS
+    first: tuple[int, float] | None = None
 
     def advance(count: int) -> None:
-        nonlocal done, due
+        nonlocal done, due, first
         done += count
-        elapsed = time.monotonic() - started
-        if elapsed >= due and done < total:
-            due = elapsed + _LOG_SECONDS
-            rate = done / elapsed
-            left = tqdm.format_interval((total - done) / rate)
-            logging.info(
-                "%s: %d %% (%s of %s), %.3g per second, %s left",
-                *(what, 100 * done // total, f"{done:,}", f"{total:,}", rate, left),
-            )
+        now = time.monotonic()
+        # The first items wait for compilation: they are no measure of the others.
+        before, since = first = first or (done, now)
+        if now - started >= due and done < total:
+            due = now - started + _LOG_SECONDS
+            pace = ""
+            if now > since:
+                rate = (done - before) / (now - since)
+                left = tqdm.format_interval((total - done) / rate)
+                pace = f", {rate:.3g} per second, {left} left"
+            share = f"{100 * done // total} % ({done:,} of {total:,})"
+            logging.info("%s: %s%s", what, share, pace)
 
     yield advance
