@@ -1,5 +1,6 @@
 """Released VSE++, VSRN and VSE-infinity: the embeddings, scores and losses that torch computes."""
 
+import argparse
 import pickle
 
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from torch_resnet import make_resnet
 from xmodal.config import UserError
 from xmodal.losses import LOSSES, Context
 from xmodal.models.encoders import resnet
+from xmodal.pretrained import vse_infinity
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import save_model
 
@@ -32,13 +34,13 @@ def torch(monkeypatch):
     return pytest.importorskip("torch")
 
 
-def save(torch, modules, path, prefix=""):
+def save(torch, modules, path, prefix="", **others):
     """The list of both sides, among other entries, as all these projects save it."""
     weights = [
         {prefix + name: tensor for name, tensor in module.state_dict().items()}
         for module in modules
     ]
-    torch.save({"epoch": 3, "model": weights, "best_rsum": 400.0, "Eiters": 9}, path)
+    torch.save({"epoch": 3, "model": weights, "best_rsum": 400.0, "Eiters": 9, **others}, path)
     (path.parent / "vocab.pkl").write_bytes(
         pickle.dumps({"word2idx": {f"w{row}": row for row in range(ROWS)}})
     )
@@ -99,6 +101,46 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
     folder = convert("vsepp", tmp_path / "model_best.pth.tar", variant)
     description = assert_parity(torch, folder, functions, images)
     assert (description.sides["image"].encoder["name"] == "precomputed") == is_stored
+
+
+OPTIONS = {
+    "vsepp": {"measure": "cosine", "use_abs": False, "no_imgnorm": False},
+    "vse0": {"measure": "cosine", "use_abs": False, "no_imgnorm": True},
+    "order": {"measure": "order", "use_abs": False},
+    "order0": {"measure": "order", "use_abs": True, "no_imgnorm": False},
+}
+
+
+def test_a_checkpoint_s_own_options_name_its_variant(torch, tmp_path):
+    modules, _ = published.make_vsepp(torch, None, None, channels=5, rows=ROWS, variant="order0")
+    source, words = tmp_path / "model_best.pth.tar", str(tmp_path / "vocab.pkl")
+    found = {}
+    for variant, options in OPTIONS.items():
+        save(torch, modules, source, opt=argparse.Namespace(**options))
+        _, description, _ = convert_model("vsepp", source, vocabulary=words)
+        assert description == convert_model("vsepp", source, variant, words)[1]
+        found[variant] = (description.similarity["name"], description.sides["image"].projection)
+    assert len(set(map(str, found.values()))) == len(OPTIONS)
+    with pytest.raises(UserError, match="says? that it is the variant 'order0', not 'vsepp'"):
+        convert_model("vsepp", source, "vsepp", words)
+    save(torch, modules, source, opt={"measure": "cosine", "use_abs": True})
+    with pytest.raises(UserError, match="measure='cosine', use_abs=True .* none of vsepp, vse0"):
+        convert_model("vsepp", source, vocabulary=words)
+    grids = {"precomp_enc_type": "backbone", "backbone_source": "detector"}
+    assert vse_infinity.trained_variant(grids) == "detector"
+    assert vse_infinity.trained_variant({**grids, "backbone_source": "wsl"}) == "imagenet"
+    assert vse_infinity.trained_variant({**grids, "precomp_enc_type": "basic"}) is None
+
+
+def test_a_wrong_model_is_named(torch, tmp_path):
+    modules, _ = published.make_vse_infinity(
+        torch, channels=5, text=published.make_bigru(torch, ROWS)
+    )
+    source = tmp_path / "model_best.pth"
+    save(torch, modules, source)
+    for asked in ("vsepp", "pvse", "vsrn"):
+        with pytest.raises(UserError, match="looks like vse_infinity: give --model=vse_infinity"):
+            convert_model(asked, source, vocabulary=str(tmp_path / "vocab.pkl"))
 
 
 @pytest.mark.parametrize("is_flickr", [True, False])

@@ -83,13 +83,14 @@ def test_every_array_counts(torch, tmp_path):
     weights = model.state_dict()
     torch.save(weights, tmp_path / "model.pt")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
+    words = str(tmp_path / "vocab.txt")
     with pytest.raises(UserError, match=r"2 array.* not expected.*\n  img_enc.cnn.fc.bias"):
-        convert_model("pcme", tmp_path / "model.pt")
+        convert_model("pcme", tmp_path / "model.pt", vocabulary=words)
     weights = {name: array for name, array in weights.items() if ".cnn.fc." not in name}
     del weights["txt_enc.uncertain_net.rnn.bias_hh_l0_reverse"]
     torch.save(weights, tmp_path / "model.pt")
     with pytest.raises(UserError, match=r"(?s)3 array.* missing.*log_sigma/recurrent/layer1_b"):
-        convert_model("pcme", tmp_path / "model.pt")
+        convert_model("pcme", tmp_path / "model.pt", vocabulary=words)
     del weights["img_enc.uncertain_net.fc2.weight"]
     torch.save(weights, tmp_path / "model.pt")
     with pytest.raises(UserError, match=r"has 0 arrays 'img_enc.uncertain_net.fc2.weight'"):
@@ -103,7 +104,7 @@ def test_a_model_without_words_asks_for_them(torch, tmp_path):
     with pytest.raises(UserError, match="no words for its 8 word vectors: name .* --vocabulary"):
         convert_model("pcme", tmp_path / "model.pth")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS[:-1]))
-    with pytest.raises(UserError, match="7 words, but the model of .* 8 word vectors"):
+    with pytest.raises(UserError, match="7 words, but the model has 8 word vectors"):
         convert_model("pcme", tmp_path / "model.pth", vocabulary=str(tmp_path / "vocab.txt"))
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     _, description, _ = convert_model(
@@ -177,6 +178,25 @@ def test_torch_files_equal_torch(torch, tmp_path, legacy):
         (tmp_path / "cut.pth").write_bytes(content[:size])
         with pytest.raises(UserError, match=r"cut.pth cannot be read as a file of torch.save"):
             load_source(tmp_path / "cut.pth")
+
+
+def test_a_damaged_archive_is_a_sentence(torch, tmp_path):
+    torch.save({"a": torch.ones(3), "b": [torch.zeros(2)]}, tmp_path / "m.pth")
+    content = (tmp_path / "m.pth").read_bytes()
+    rng = np.random.default_rng(0)
+    flips = [(10, 99)]  # of an entry of the directory: its method of compression
+    start = content.index(b"PK\x01\x02")
+    flips += [(int(rng.integers(len(content) - start)), int(rng.integers(256))) for _ in range(300)]
+    refused = 0
+    for place, value in flips:
+        damaged = bytearray(content)
+        damaged[start + place] = value
+        (tmp_path / "m.pth").write_bytes(damaged)
+        try:
+            load_source(tmp_path / "m.pth")
+        except UserError as error:
+            refused += "damaged, cut off" in str(error)
+    assert refused > 50
 
 
 class _Attack:

@@ -109,7 +109,8 @@ def _gradients(
     inputs = (after, before, x, hidden, mask)
     of_start, (of_x, of_hidden) = jax.lax.scan(step, zeros, inputs, reverse=not reverse)
     of_kernel = jnp.einsum("tnw,tng->wg", before[0].astype(kernel.dtype), of_hidden)
-    return of_start, of_x, None, of_kernel, jnp.sum(of_hidden, axis=(0, 1))
+    of_bias = jnp.sum(of_hidden, axis=(0, 1), dtype=jnp.float32).astype(of_hidden.dtype)
+    return of_start, of_x, None, of_kernel, of_bias
 
 
 def _where(mask: jax.Array, these: State, others: State) -> State:

@@ -3,8 +3,10 @@
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
+from etils import epath
 
 from xmodal.config import UserError, lookup
 from xmodal.pretrained import cmcm, pcme, pvse, vse_infinity, vsepp, vsrn
@@ -12,7 +14,8 @@ from xmodal.pretrained.converters import check_variant
 from xmodal.pretrained.model_folder import ModelDescription
 from xmodal.pretrained.renaming import COUNTERS
 from xmodal.pretrained.report import Mapper, Report
-from xmodal.pretrained.sources import load_source
+from xmodal.pretrained.sources import Source, load_source
+from xmodal.pretrained.torch_files import read_options
 from xmodal.pretrained.torch_models import Arrays, Published
 from xmodal.pretrained.vocabularies import has_words, read_words
 
@@ -25,12 +28,14 @@ class ModelConverter:
       describe: (arrays, variant) -> the model the source is for; a `UserError` where it is of
         another kind.
       variants: names that `describe` takes, the usual one first; empty where there is no choice.
+      trained_variant: the options of a checkpoint -> the variant they name, or None.
       expected_missing: regular expressions of our names that no published file holds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
     """
 
     describe: Callable[[Arrays, str], Published]
     variants: tuple[str, ...] = ()
+    trained_variant: Callable[[Mapping[str, Any]], str | None] = lambda options: None
     expected_missing: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
 
@@ -49,9 +54,14 @@ MODELS: Mapping[str, ModelConverter] = {
     "vse_infinity": ModelConverter(
         vse_infinity.describe_vse_infinity,
         variants=vse_infinity.VARIANTS,
+        trained_variant=vse_infinity.trained_variant,
         expected_unexpected=vse_infinity.EXPECTED_UNEXPECTED,
     ),
-    "vsepp": ModelConverter(vsepp.describe_vsepp, variants=tuple(vsepp.VARIANTS)),
+    "vsepp": ModelConverter(
+        vsepp.describe_vsepp,
+        variants=tuple(vsepp.VARIANTS),
+        trained_variant=vsepp.trained_variant,
+    ),
     "vsrn": ModelConverter(lambda arrays, variant: vsrn.describe_vsrn(arrays)),
 }
 """By the name of the paper's model."""
@@ -72,7 +82,7 @@ def convert_model(
     Args:
       model: key of `MODELS`.
       path: see `sources.load_source`.
-      variant: one of the converter's variants; "" is the first.
+      variant: one of the converter's variants; "" is that of the source's options, or the first.
       vocabulary: file of the words, see `vocabularies.read_words`; "" where the source has them.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
@@ -87,11 +97,12 @@ def convert_model(
         not accounted for, or not finite.
     """
     converter = lookup("--model", model, MODELS)
-    variant = variant or next(iter(converter.variants), "")
-    check_variant(model, variant, converter.variants)
+    if variant:
+        check_variant(model, variant, converter.variants)
     source = load_source(path)
     try:
-        published = converter.describe(source.arrays, variant)
+        published = _describe(model, source, variant)
+        words = _find_words(vocabulary, path, published)
         mapper = Mapper(source.arrays)
         for name, shape in published.shapes().items():
             taken = published.find(name)
@@ -107,28 +118,59 @@ def convert_model(
             (*converter.expected_unexpected, *allow_unexpected),
         )
     except UserError as error:
-        raise UserError(f"{source.path}: {error}") from error
+        likely = max(MODELS, key=lambda name: _count_used(name, source.arrays))
+        is_likely = likely != model and _count_used(likely, source.arrays)
+        hint = f" It looks like {likely}: give --model={likely}." if is_likely else ""
+        raise UserError(f"{source.path}: {error}{hint}") from error
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     sides = dict(published.sides)
-    if "vocab_size" in sides["text"].encoder:
-        rows = sides["text"].encoder["vocab_size"] - len(published.first_words)
-        words = [*published.first_words, *_find_words(vocabulary, path, rows)]
+    if words is not None:
         files = {"vocab.txt": "".join(f"{word}\n" for word in words)}
         sides["text"] = dataclasses.replace(sides["text"], files=files)
     tasks = {name: task.section for name, task in published.tasks.items()}
     return arrays, ModelDescription(sides, published.similarity, parameters, tasks), report
 
 
-def _find_words(vocabulary: str, path: str | os.PathLike, rows: int) -> list[str]:
+def _describe(model: str, source: Source, variant: str) -> Published:
+    """Returns the model of a source, of the variant that was asked for or that it names itself."""
+    converter = MODELS[model]
+    trained = converter.trained_variant(read_options(epath.Path(source.path)))
+    if variant and trained and variant != trained:
+        raise UserError(
+            f"its options say that it is the variant {trained!r}, not {variant!r}; leave "
+            "--variant out."
+        )
+    variant = variant or trained or next(iter(converter.variants), "")
+    return converter.describe(source.arrays, variant)
+
+
+def _count_used(model: str, arrays: Arrays) -> int:
+    """Returns how many arrays of a source a model takes; 0 where it misses one."""
+    converter = MODELS[model]
+    try:
+        published = converter.describe(arrays, next(iter(converter.variants), ""))
+        taken = [published.find(name).name for name in published.shapes()]
+    except (UserError, KeyError, ValueError):
+        return 0
+    names = {name for each in taken for name in ((each,) if isinstance(each, str) else each)}
+    return len(names) if names <= arrays.keys() else 0
+
+
+def _find_words(vocabulary: str, path: str | os.PathLike, published: Published) -> list[str] | None:
+    """Returns the words of a model's table; None where it brings its own tokenizer."""
+    encoder = published.sides["text"].encoder
+    if "vocab_size" not in encoder:
+        return None
+    rows = encoder["vocab_size"] - len(published.first_words)
     if not vocabulary and not has_words(path):
         raise UserError(
-            f"{path} has no words for its {rows:,} word vectors: name the vocabulary that was "
+            f"it has no words for its {rows:,} word vectors: name the vocabulary that was "
             "published with it by --vocabulary (.pkl, .json, or one word per line)."
         )
     words = read_words(vocabulary or path)
     if len(words) != rows:
         raise UserError(
-            f"{vocabulary or path} has {len(words):,} words, but the model of {path} has {rows:,} "
+            f"{vocabulary or path} has {len(words):,} words, but the model has {rows:,} "
             "word vectors: give the vocabulary that was published with it."
         )
-    return words
+    return [*published.first_words, *words]

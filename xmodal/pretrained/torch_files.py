@@ -12,7 +12,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.config import UserError
-from xmodal.pretrained.pickles import ERRORS, Unpickler
+from xmodal.pretrained.pickles import ERRORS, Inert, Unpickler
 
 SUFFIXES = (".pth", ".pt", ".pth.tar")
 
@@ -37,6 +37,10 @@ class _Storage:
 
     dtype: np.dtype
     values: np.ndarray | None = None
+
+
+# Of damaged archives; `zipfile` raises the latter three for headers that make no sense.
+_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +74,10 @@ def read_objects(path: epath.Path) -> Any:
     """
     try:
         with path.open("rb") as file:
-            is_zip = zipfile.is_zipfile(file)
+            is_zip = file.read(4) == b"PK\x03\x04"
             file.seek(0)
             return _resolve((_read_zip if is_zip else _read_legacy)(file))
-    except (*ERRORS, zipfile.BadZipFile) as error:
+    except (*ERRORS, *_ZIP_ERRORS) as error:
         raise UserError(
             f"{path} cannot be read as a file of torch.save ({error}): it is damaged, cut off, or "
             "of another program; get it again."
@@ -89,6 +93,16 @@ def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     _collect(read_objects(path), "", arrays)
     return arrays
+
+
+def read_options(path: epath.Path) -> Mapping[str, Any]:
+    """Returns the options that a checkpoint was trained by, its `opt`; empty where it has none."""
+    if not path.name.endswith(SUFFIXES):
+        return {}
+    objects = read_objects(path)
+    options = objects.get("opt") if isinstance(objects, Mapping) else None
+    fields = options.state if isinstance(options, Inert) else options
+    return fields if isinstance(fields, Mapping) else {}
 
 
 def _collect(value: Any, name: str, arrays: dict[str, np.ndarray]) -> None:

@@ -1,6 +1,7 @@
 """VSE-infinity as woodfrog/vse_infty released it: `model_best.pth` of regions and of grids."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from xmodal.pretrained import torch_models
@@ -21,6 +22,14 @@ bottom-up attention."""
 _GRIDS = {"size": 512, "eval_recipe": "cxc", "eval_crop": 1.0}
 _BERT = {"tokenizer": "wordpiece", "lower_case": True}
 _HEAD_WIDTH = 64  # of all published BERTs
+
+
+def trained_variant(options: Mapping[str, Any]) -> str | None:
+    """Returns the variant that a checkpoint's options name; None where they do not."""
+    source = options.get("backbone_source")
+    if options.get("precomp_enc_type") != "backbone" or not isinstance(source, str):
+        return None
+    return "detector" if "detector" in source else "imagenet"
 
 
 def describe_vse_infinity(arrays: Arrays, variant: str) -> Published:

@@ -1,5 +1,8 @@
 """VSE++, VSE0 and order embeddings as fartashf/vsepp released them: `model_best.pth.tar`."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from xmodal.config import UserError
 from xmodal.pretrained import torch_models
 from xmodal.pretrained.folder import Description
@@ -24,7 +27,33 @@ VARIANTS = {
 }
 """Not to be read off the arrays: the similarity, and the last steps of the image and the text."""
 
+# (measure, use_abs, no_imgnorm) of a checkpoint's options.
+_TRAINED = {
+    ("cosine", False, False): "vsepp",
+    ("cosine", False, True): "vse0",
+    ("order", False, False): "order",
+    ("order", True, False): "order0",
+}
+
 _IMAGE, _TEXT = "0.fc.weight", "1.embed.weight"
+
+
+def trained_variant(options: Mapping[str, Any]) -> str | None:
+    """Returns the variant that a checkpoint's options name; None where they do not.
+
+    Raises:
+      UserError: they name a model that is none of `VARIANTS`.
+    """
+    if "measure" not in options:
+        return None
+    flags = tuple(bool(options.get(name)) for name in ("use_abs", "no_imgnorm"))
+    found = _TRAINED.get((options["measure"], *flags))
+    if found is None:
+        raise UserError(
+            f"it was trained with measure={options['measure']!r}, use_abs={flags[0]} and "
+            f"no_imgnorm={flags[1]}, which is none of {', '.join(VARIANTS)}."
+        )
+    return found
 
 
 def describe_vsepp(arrays: Arrays, variant: str) -> Published:

@@ -44,7 +44,7 @@ def reference(name, x, y):
             distance = np.sqrt(np.sum((a - b) ** 2) + 1e-6)
             logit = MATCH["match_shift"] - MATCH["match_scale"] * distance
             values.append(np.exp(logit) / (np.exp(logit) + np.exp(-logit)))
-    return np.mean(values)
+    return np.log(np.mean(values)) - np.log(np.mean(1 - np.array(values)))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_samples_that_coincide_are_a_thousandth_apart():
     parameters = {"match_scale": 1000.0, "match_shift": 0.0}
     prepare, score = make_scorer("match_probability", parameters)
     nothing = prepare(np.zeros((2, 3, 8)))
-    np.testing.assert_allclose(score(nothing, nothing), 1 / (1 + np.exp(2)), rtol=1e-5)
+    np.testing.assert_allclose(score(nothing, nothing), -2, rtol=1e-5)
 
 
 def test_samples_near_each_other_keep_their_probability():
@@ -80,7 +80,20 @@ def test_samples_near_each_other_keep_their_probability():
     y = x + 1e-3 * make_items(5, 1, 64, seed=1)
     diagonal = np.diag(compute_scores("match_probability", x, y))
     expected = [reference("match_probability", *items) for items in zip(x, y, strict=True)]
-    np.testing.assert_allclose(1 - diagonal, 1 - np.array(expected), rtol=1e-2)
+    np.testing.assert_allclose(diagonal, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("distance", [0.1, 10.0])
+def test_pairs_whose_probability_rounds_to_0_or_1_keep_their_order(distance):
+    """PCME's own scale: float32 has no probability of 2 (15 - 15 d) below -88 or from 17 on."""
+    x = make_items(1, 7, 64, seed=0)
+    shifts = np.linspace(distance, 1.01 * distance, 50)
+    y = x + np.float32(shifts[:, None, None]) * np.eye(64, dtype=np.float32)[0]
+    x, y = 0.01 * x, y - 0.99 * x
+    prepare, score = make_scorer("match_probability", {"match_scale": 15.0, "match_shift": 15.0})
+    scores = np.asarray(score(prepare(x), prepare(y)))[0]
+    assert np.all(np.diff(scores) < 0)
+    np.testing.assert_allclose(scores, 30 * (1 - shifts), rtol=0.05)
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)

@@ -20,9 +20,15 @@ __all__ = ["euclidean", "match_log_odds", "max_products", "order", "products"]
 
 
 def max_products(left: jax.Array, right: jax.Array) -> jax.Array:
-    """Returns the largest product among the vectors of two items, [L, K, D] and [R, K, D]."""
-    found = products(_flat(left), _flat(right))
-    return jnp.max(_by_item(found, left, right), axis=(1, 3))
+    """Returns the largest product among the vectors of two items, [L, K, D] and [R, K, D].
+
+    Of equal products the first takes the gradient, as in torch's max pooling of PVSE: shared among
+    them, vectors of an item that coincide once would do so for ever.
+    """
+    found = _by_item(products(_flat(left), _flat(right)), left, right)
+    found = jnp.moveaxis(found, 1, 2).reshape(len(left), len(right), -1)
+    first = jnp.argmax(found, axis=-1, keepdims=True) == jnp.arange(found.shape[-1])
+    return jnp.sum(jnp.where(first, found, 0), axis=-1)
 
 
 def match_log_odds(

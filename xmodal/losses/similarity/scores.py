@@ -103,33 +103,35 @@ def score_max_products(queries: jax.Array, gallery: jax.Array) -> jax.Array:
 
 
 @_in_whole_tiles
-def score_match_probability(
+def score_match_log_odds(
     queries: dict[str, jax.Array],
     gallery: dict[str, jax.Array],
     *,
     match_scale: float,
     match_shift: float,
 ) -> jax.Array:
-    """Returns PCME's probability that two items match, over all pairs of their samples.
+    """Returns log p - log(1 - p), p being PCME's probability that two items match.
 
-    The mean of sigmoid(2 (shift - scale d)), d = sqrt(|x - y|^2 + 1e-6). The square is taken from
-    |x|^2 + |y|^2 - 2 x y, whose error is about 1e-7 of |x|^2: nothing beside samples around unit
-    vectors. In float32 a probability that rounds to 1 (from 2 (shift - scale d) = 17 on) or
-    to 0 (below -88) ties with its like.
+    p is the mean over all pairs of their samples of sigmoid(s), s = 2 (shift - scale d), where d =
+    sqrt(|x - y|^2 + 1e-6). PCME ranks by p, which in float32 is 0 for most pairs of a trained
+    model (s below -88) and 1 from s = 17 on; its log-odds keep their order. The square is taken
+    from |x|^2 + |y|^2 - 2 x y, whose error is about 1e-7 of |x|^2: nothing beside samples around
+    unit vectors.
     """
     left, right = (jnp.moveaxis(side["vectors"], 1, 0) for side in (queries, gallery))
     left_squares, right_squares = (side["squares"].T for side in (queries, gallery))  # [K, B]
 
     def match(i: jax.Array, j: jax.Array) -> jax.Array:
         squares = square_distances(left[i], right[j], left_squares[i], right_squares[j])
-        distances = jnp.sqrt(squares + SMALLEST_SQUARE)
-        return jax.nn.sigmoid(2.0 * (match_shift - match_scale * distances))
+        pair = 2.0 * (match_shift - match_scale * jnp.sqrt(squares + SMALLEST_SQUARE))
+        return jnp.stack([jax.nn.log_sigmoid(pair), jax.nn.log_sigmoid(-pair)])
 
     mutual, rest = _pairs(len(left), len(right))
-    total = jnp.zeros((left.shape[1], right.shape[1]), jnp.float32)
-    total = _accumulate(lambda t, i, j: t + (match(i, j) + match(j, i)), total, mutual)
-    total = _accumulate(lambda t, i, j: t + match(i, j), total, rest)
-    return total / (len(left) * len(right))
+    total = jnp.full((2, left.shape[1], right.shape[1]), -jnp.inf, jnp.float32)
+    add = jnp.logaddexp
+    total = _accumulate(lambda t, i, j: add(t, add(match(i, j), match(j, i))), total, mutual)
+    matches, differs = _accumulate(lambda t, i, j: add(t, match(i, j)), total, rest)
+    return matches - differs
 
 
 @_in_whole_tiles

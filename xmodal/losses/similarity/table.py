@@ -61,7 +61,7 @@ SIMILARITIES: dict[str, Kind] = {
     ),
     "match_probability": Kind(
         prepare=lambda name, x: vectors.with_squares(vectors.several_vectors(name, x)),
-        score=scores.score_match_probability,
+        score=scores.score_match_log_odds,
         logits=logits.match_log_odds,
         parameters={"match_scale": 15.0, "match_shift": 15.0},
     ),
