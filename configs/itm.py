@@ -27,7 +27,6 @@ def experiment(name: str) -> ConfigDict:
     }
     config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
     config.evals = {"coco": base.boards(every="1 epochs")}
-    config.select.metric = "coco/coco5k/mean_recall@10"
     config.checkpoint.every = "1 epochs"
     return config
 

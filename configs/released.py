@@ -11,22 +11,23 @@
 
 The model and the preprocessing of its inputs come from the folder. `--config.data.ratings_dir=DIR`
 adds the ratings of Crisscrossed Captions, `--config.evals.coco.annotations=DIR` ECCV Caption and
-PMRP. `clue` and `cite` have the evaluators of `cmcm_clue.py` and `cmcm_cite.py` in place of COCO's:
-pools, plain and refined, and relations.
+PMRP. `regions` judges VSRN and VSE-infinity on the regions that SCAN released. `clue` and `cite`
+have the evaluators of `cmcm_clue.py` and `cmcm_cite.py` in place of COCO's: pools, plain and
+refined, and relations.
 """
 
 from functools import partial
 
 from ml_collections import ConfigDict
 
-from configs import base, cmcm_cite, cmcm_clue
+from configs import base, cmcm_cite, cmcm_clue, itm
 
 
 def get_config(argument: str = "") -> ConfigDict:
     """A config without a model, tasks or training, on COCO or another dataset."""
     papers = {"clue": cmcm_clue, "cite": cmcm_cite}
     variants = {name: partial(_bare, paper.get_config()) for name, paper in papers.items()}
-    return base.variant(_on_coco(), argument, **variants)
+    return base.variant(_on_coco(), argument, regions=itm.use_regions, **variants)
 
 
 def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:

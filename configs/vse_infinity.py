@@ -127,7 +127,6 @@ def use_bert(config: ConfigDict) -> ConfigDict:
     head = {"name": "gpo", "width": itm.DIMENSION, "init": "torch"}
     config.model.text = {"encoder": encoder, "head": head, "projection": None}
     config.init_from.published = ("image/encoder/", "text/encoder/")
-    config.init_from.published += ("text/encoder/",)
     config.optimizer.groups.bert = {"pattern": "text/encoder/", "rate": 0.1}
     config.data.text = base.wordpiece(vocabulary_size=29_000, max_length=64)
     config.data.text.augment = dict(CHANGED_WORDS)

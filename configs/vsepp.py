@@ -13,7 +13,8 @@ Faghri et al., "VSE++: Improving Visual-Semantic Embeddings with Hard Negatives"
 fartashf/vsepp. Captions of the same image count as negatives, as in that code; batch normalization
 of the CNN uses its running statistics throughout (the published runs are in evaluation mode for
 most of their steps). The vocabulary is of the training captions alone; the authors' includes those
-of the test images. The checkpoint is the best on all 5,000 validation images; theirs, on 1,000.
+of the test images. The checkpoint is the best by mean R@10 on all 5,000 validation images; theirs,
+by the sum of recalls on 1,000 (`--config.select.metric=coco/coco5k/rsum` takes that sum).
 
 Paper, ResNet-152 fine-tuned, COCO test, R@1/5/10:
     1K   I->T 64.6 90.0 95.7   T->I 52.0 84.3 92.0

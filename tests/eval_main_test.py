@@ -108,6 +108,18 @@ def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
     assert second != first
 
 
+def test_the_mean_of_a_run_and_itself_is_the_run(run_dir, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run_dir, copy)
+    given = {"split": "validation", "evaluators": ["words"]}
+    evaluate(run=str(run_dir), output=str(tmp_path / "one"), **given)
+    evaluate(run=f"{run_dir},{copy}", output=str(tmp_path / "two"), **given)
+    one, two = (read(tmp_path / name / "words/metrics.json") for name in ("one", "two"))
+    assert two == pytest.approx(one, abs=0.5)  # a tie may turn
+    report = (tmp_path / "two/words/report.md").read_text()
+    assert "Scores are means of those of tiny_quick step 2 and tiny_quick step 2." in report
+
+
 def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
     """Moved, and beside a dataset whose captions gave other words, it has the same numbers."""
     evaluate(run=str(run_dir), split="validation", output=str(tmp_path / "before"))

@@ -150,7 +150,7 @@ def test_word_vectors_rank_as_their_reference(make_config, vectors, folders):
     assert words in report
     assert none in report
     assert "Similarity: cosine" in report
-    assert f"Text tower: {folders / 'bow'}, not trained." in report
+    assert f"Text tower: {folders / 'bow'}, as it is there." in report
     assert f"Evaluated: {TINY}/images/1.0.0 " in report
 
 

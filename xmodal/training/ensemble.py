@@ -3,8 +3,10 @@
 from collections.abc import Collection, Sequence
 
 import ml_collections
+import numpy as np
 
 from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, lookup
 from xmodal.evals import Evaluation
 from xmodal.tensorboard.views import Views
 from xmodal.training import checkpoints, run
@@ -48,6 +50,8 @@ def judge_ensemble(
         members.append((evaluation, *checkpoints.restore_model(folder, chosen, parts.shapes, mesh)))
     first, params, model_state = members[0]
     others = first.load_others(compare, split)
+    for folder, (other, *_) in zip(folders[1:], members[1:], strict=True):
+        _check_items(first, other, split, (folders[0], folder))
     labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
     with event_writer(output) as writer:
         views = Views(writer, first.tensorboard, 0)
@@ -65,6 +69,24 @@ def judge_ensemble(
         write_model(output, judged(folders, configs))
         write_all(evaluations, output, others=others, views=views)
     return evaluations
+
+
+def _check_items(
+    first: RunEvaluation, other: RunEvaluation, split: str | None, folders: tuple[str, str]
+) -> None:
+    """Refuses runs that an evaluator judges on other items, which may have the same ids."""
+    for name in first.options:
+        lookup(f"config.evals of {folders[1]}", name, other.options)
+        chosen = first.split_of(name, split)
+        ours, theirs = (each.items(name, chosen) for each in (first, other))
+        common = ours.hashes.keys() & theirs.hashes.keys()
+        if any(ours.hashes[key] != theirs.hashes[key] for key in common) or not np.array_equal(
+            ours.caption_texts, theirs.caption_texts
+        ):
+            raise UserError(
+                f"The evaluator {name!r} of {folders[0]} and of {folders[1]} judges other records "
+                f"of the split {chosen!r}; only runs on the same images and captions have a mean."
+            )
 
 
 def judged(folders: Sequence[str], configs: Sequence[ml_collections.ConfigDict]) -> Judged:

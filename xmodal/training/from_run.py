@@ -46,6 +46,12 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
         if not any(re.match(pattern, path) for path in flatten(state.all_params())):
             raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
     logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
+    if step == 0:
+        logging.warning(
+            "%s learned nothing before step 0; config.init_from.step chooses another checkpoint, "
+            "of %s.",
+            *(run, checkpoints.steps(run)),
+        )
     state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
     if source.optimizer:
         # The moments of old and fresh parameters share one count of steps.

@@ -18,16 +18,16 @@ class PlateauConfig:
     """`config.optimizer.plateau`.
 
     Attributes:
-      metric: tag of an evaluator's metric.
       mode: whether a low ("min") or a high ("max") value is good.
+      metric: tag of an evaluator's metric; "" for that of `config.select`.
       factor: of the rate at each reduction.
       patience: evaluations in a row without improvement that are tolerated.
       threshold: relative change that counts as an improvement.
       min_rate: the base learning rate is not reduced below it.
     """
 
-    metric: str
     mode: str = setting(one_of=("min", "max"))
+    metric: str = ""
     factor: float = setting(0.1, above=0, below=1)
     patience: int = setting(10, at_least=0)
     threshold: float = setting(1e-4, at_least=0)

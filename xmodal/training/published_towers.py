@@ -92,7 +92,7 @@ def describe(parts: Parts, split: Items) -> list[str]:
     """Returns notes on the towers, and how many words of the captions have a vector."""
     folders = from_towers.named_folders(parts.settings.init_from)
     notes = [
-        f"{side.capitalize()} tower: {folder}, not trained." for side, folder in folders.items()
+        f"{side.capitalize()} tower: {folder}, as it is there." for side, folder in folders.items()
     ]
     text = parts.settings.data.text
     if "text" in folders and text.tokenizer == "words":

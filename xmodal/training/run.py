@@ -293,7 +293,7 @@ def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
 
 
 def _with_metric(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Reads the evaluators, and sets `select.metric` where it is "", see `SelectConfig`."""
+    """Reads the evaluators; sets metrics of `select` and the plateau where they are ""."""
     draft = read_settings(_in_steps(config, _SOME_STEPS))
     found = []
     for name, options in read_options(draft.evals).items():
@@ -301,16 +301,21 @@ def _with_metric(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict
         options.check_dataset(f"config.evals.{name}", dataset)
         if tag := options.default_metric(dataset):
             found.append(evaluator_tag(name, tag))
-    if draft.select.metric:
+    plateau = draft.optimizer.plateau
+    if draft.select.metric and (plateau is None or plateau.metric):
         return config
-    if not found:
+    if not (draft.select.metric or found):
         raise UserError(
             "config.select.metric is empty, and no evaluator of config.evals has a usual metric; "
             "name the one that marks the best checkpoint."
         )
     config = config.copy_and_resolve_references()
     with config.unlocked():
-        config.select = dataclasses.asdict(draft.select) | {"metric": found[0]}
+        metric = draft.select.metric or found[0]
+        config.select = dataclasses.asdict(draft.select) | {"metric": metric}
+        if plateau is not None:
+            chosen = {"metric": plateau.metric or metric}
+            config.optimizer.plateau = dataclasses.asdict(plateau) | chosen
     return config
 
 

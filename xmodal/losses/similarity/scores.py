@@ -9,6 +9,7 @@ product by the shape of the block and does not promise it.
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,10 +74,10 @@ def _pairs(rows: int, columns: int) -> tuple[list[tuple[int, int]], list[tuple[i
 
 
 def _accumulate(
-    step: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
-    start: jax.Array,
+    step: Callable[[Any, jax.Array, jax.Array], Any],
+    start: Any,
     pairs: list[tuple[int, int]],
-) -> jax.Array:
+) -> Any:
     # A loop in the compiled program too, so that one pair's [B, M] is alive at a time.
     if not pairs:
         return start
@@ -121,17 +122,35 @@ def score_match_log_odds(
     left, right = (jnp.moveaxis(side["vectors"], 1, 0) for side in (queries, gallery))
     left_squares, right_squares = (side["squares"].T for side in (queries, gallery))  # [K, B]
 
-    def match(i: jax.Array, j: jax.Array) -> jax.Array:
+    def odds(i: jax.Array, j: jax.Array) -> jax.Array:
         squares = square_distances(left[i], right[j], left_squares[i], right_squares[j])
-        pair = 2.0 * (match_shift - match_scale * jnp.sqrt(squares + SMALLEST_SQUARE))
-        return jnp.stack([jax.nn.log_sigmoid(pair), jax.nn.log_sigmoid(-pair)])
+        return 2.0 * (match_shift - match_scale * jnp.sqrt(squares + SMALLEST_SQUARE))
 
     mutual, rest = _pairs(len(left), len(right))
-    total = jnp.full((2, left.shape[1], right.shape[1]), -jnp.inf, jnp.float32)
-    add = jnp.logaddexp
-    total = _accumulate(lambda t, i, j: add(t, add(match(i, j), match(j, i))), total, mutual)
-    matches, differs = _accumulate(lambda t, i, j: add(t, match(i, j)), total, rest)
-    return matches - differs
+    shape = (left.shape[1], right.shape[1])
+    start = tuple(jnp.full(shape, value) for value in (-jnp.inf, 0.0, -jnp.inf, 0.0))
+    total = _accumulate(lambda t, i, j: _add_sigmoids(t, odds(i, j), odds(j, i)), start, mutual)
+    total = _accumulate(lambda t, i, j: _add_sigmoids(t, odds(i, j)), total, rest)
+    top, matches, bottom, differs = total
+    return (top + jnp.log(matches)) - (bottom + jnp.log(differs))
+
+
+def _add_sigmoids(total: tuple[jax.Array, ...], *odds: jax.Array) -> tuple[jax.Array, ...]:
+    """Adds sigmoid(s) and sigmoid(-s) of log-odds s [B, M] to sums m, x, n, y [B, M].
+
+    The sums are exp(m) x and exp(n) y, where m and n are the largest logarithms so far; a sum of
+    logarithms by `logaddexp` takes twenty times as long.
+    """
+    shares = [jax.nn.sigmoid(jnp.abs(each)) for each in odds]
+    sums = []
+    for sign, (top, so_far) in zip((1.0, -1.0), (total[:2], total[2:]), strict=True):
+        logs = [jnp.minimum(sign * each, 0.0) for each in odds]
+        largest = functools.reduce(jnp.maximum, logs)
+        largest = jnp.maximum(top, largest)
+        pairs = zip(logs, shares, strict=True)
+        terms = [jnp.exp(log - largest) * share for log, share in pairs]
+        sums += [largest, so_far * jnp.exp(top - largest) + functools.reduce(jnp.add, terms)]
+    return tuple(sums)
 
 
 @_in_whole_tiles
