@@ -163,6 +163,8 @@ class Model:
     def similarity(self, left: np.ndarray | Embedding, right: np.ndarray | Embedding) -> np.ndarray:
         """Compares embeddings by the model's own similarity; larger is more alike.
 
+        Of PCME it is the log-odds of a match.
+
         Args:
           left: N items of `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D].
           right: M items, the same.
