@@ -205,6 +205,10 @@ def test_unknown_steps_list_what_is_there(three_steps, asked, message):
 def test_folders_without_checkpoints(tmp_path):
     with pytest.raises(UserError, match="is no run of xmodal.main: .*config.json is missing"):
         checkpoints.resolve_step(str(tmp_path), "latest")
+    # Killed while it compiled.
+    (tmp_path / "writer.json").write_text("{}")
+    with pytest.raises(UserError, match=r"is missing. Its run has not come to its first step"):
+        checkpoints.resolve_step(str(tmp_path), "latest")
     checkpoints.save_config(str(tmp_path), tiny.make_config())
     with pytest.raises(UserError, match="has no checkpoint yet"):
         checkpoints.resolve_step(str(tmp_path), "latest")

@@ -33,6 +33,7 @@ from xmodal.atomic import replacing
 from xmodal.config import UserError, read
 from xmodal.training.checkpoint_shapes import check_arrays
 from xmodal.training.file_hashes import find_damage, save_hashes
+from xmodal.training.folder_lock import LOCK
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
@@ -301,10 +302,10 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     folder = epath.Path(run_dir)
     path = folder / "config.json"
     if not path.exists():
-        raise UserError(
-            f"{run_dir!r} is no run of xmodal.main: {path} is missing. Give the folder that was "
-            "printed as the run's workdir."
-        )
+        remedy = "Give the folder that was printed as the run's workdir."
+        if (folder / LOCK).exists():
+            remedy = "Its run has not come to its first step; repeat the command that started it."
+        raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
     config = ml_collections.ConfigDict(json.loads(path.read_text()))
     if (folder / VOCABULARY).exists():
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
