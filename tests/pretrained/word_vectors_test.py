@@ -175,6 +175,6 @@ def test_a_long_file_tells_how_far_it_is_read(tmp_path, monkeypatch, caplog, nam
     path.write_bytes(content)
     load_word_vectors(path, vocabulary)
     assert any(
-        f"Reading the bytes of {path}: " in line and f" of {len(content):,}), " in line
+        f"Reading the bytes of {path}: " in line and f" of {len(content):,})" in line
         for line in caplog.messages
     )
