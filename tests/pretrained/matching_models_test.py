@@ -2,7 +2,9 @@
 
 import argparse
 import pickle
+import shutil
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import parity
@@ -13,10 +15,12 @@ from torch_resnet import make_resnet
 
 from xmodal.config import UserError
 from xmodal.losses import LOSSES, Context
+from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import resnet
 from xmodal.pretrained import vse_infinity
+from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
-from xmodal.pretrained.model_folder import save_model
+from xmodal.pretrained.model_folder import read_model, save_model
 
 SMALL, CHANNELS, ROWS = (2, 2), 512, 11
 LENGTHS = (7, 1, 4, 2)
@@ -31,7 +35,9 @@ REGIONS = RNG.normal(size=(len(LENGTHS), 36, 5)).astype(np.float32)
 @pytest.fixture
 def torch(monkeypatch):
     monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
-    return pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    return torch
 
 
 def save(torch, modules, path, prefix="", **others):
@@ -46,44 +52,76 @@ def save(torch, modules, path, prefix="", **others):
     )
 
 
-def assert_parity(torch, folder, functions, images):
-    """Embeddings, scores and the loss of hardest negatives, to 1e-4 of the largest number."""
-    model, description, found = parity.embed_converted(folder, images, IDS, MASK)
-    with torch.no_grad():
-        given = torch_pixels(torch, images) if images.dtype == np.uint8 else torch.tensor(images)
-        expected = {
-            "image": functions.images(given),
-            "text": functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
-        }
-        scores = functions.score(expected["image"], expected["text"])
-    similarity = model.similarity
-    prepared = [similarity.prepare(found[side]) for side in ("image", "text")]
-    ours = similarity.score(*prepared)
-    assert parity.relative(ours, scores) < 1e-4
-    for side, value in expected.items():
-        vector = found[side].vector
-        if similarity.name == "cosine":
-            vector = similarity.prepare(found[side])
-            value = published.normalize(value)
-        assert parity.relative(vector, value) < 1e-4, side
-    diagonal = scores.diag()
-    off = ~torch.eye(len(scores), dtype=torch.bool)
-    wanted = sum(
-        ((0.2 + scores - d).clamp(min=0) * off).amax(axis).sum()
-        for d, axis in ((diagonal[:, None], 1), (diagonal[None], 0))
-    )
-    items = jnp.arange(len(LENGTHS))
-    context = Context(items, items, similarity)
-    value, _ = LOSSES["triplet"].function(found["image"], found["text"], context)
-    assert value == pytest.approx(wanted.item(), rel=1e-4)
-    return description
-
-
 def convert(name, path, variant=""):
     folder = path.parent / "made"
+    shutil.rmtree(folder, ignore_errors=True)
     vocabulary = str(path.parent / "vocab.pkl")
     save_model(folder, *convert_model(name, path, variant, vocabulary))
     return folder
+
+
+def read(folder):
+    """The model of a folder, and its parameters and statistics by side."""
+    description = read_model(folder)
+    trees = {side: parity.nest(read_weights(folder / side)) for side in description.sides}
+    params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
+    return make_dual_encoder(description.model()), params, state
+
+
+def torch_loss(torch, scores):
+    """VSE++'s, of the hardest negatives."""
+    diagonal = scores.diag()
+    off = ~torch.eye(len(scores), dtype=torch.bool)
+    return sum(
+        ((0.2 + scores - d).clamp(min=0) * off).amax(axis).sum()
+        for d, axis in ((diagonal[:, None], 1), (diagonal[None], 0))
+    )
+
+
+def assert_parity(torch, modules, functions, images, make_folder):
+    """Embeddings, scores, loss and the gradient of every weight, to 1e-4 of the largest number.
+
+    Args:
+      torch: the library.
+      modules: the torch module of either side.
+      functions: what they compute, see `published_matching`.
+      images: uint8 pixels, or stored features.
+      make_folder: saves and converts the modules as they are then, and returns the folder.
+    """
+    model, params, state = read(make_folder())
+    similarity = model.similarity
+    items = jnp.arange(len(LENGTHS))
+    inputs = {
+        "image": {"image": images},
+        "text": {"text_ids": IDS.astype(np.int32), "text_mask": MASK.astype(np.int32)},
+    }
+
+    def compute(params):
+        views = [model.embed(side, params, state, inputs[side])[0] for side in inputs]
+        loss, _ = LOSSES["triplet"].function(*views, Context(items, items, similarity))
+        return loss, (views, similarity.score(*map(similarity.prepare, views)))
+
+    compiled = jax.jit(jax.value_and_grad(compute, has_aux=True))
+    (loss, (views, scores)), gradients = compiled(params)
+    given = torch_pixels(torch, images) if images.dtype == np.uint8 else torch.tensor(images)
+    expected = (
+        functions.images(given),
+        functions.texts(torch.tensor(IDS), torch.tensor(LENGTHS)),
+    )
+    for view, value in zip(views, expected, strict=True):
+        vector = view.vector
+        if similarity.name == "cosine":
+            vector, value = similarity.prepare(view), published.normalize(value)
+        assert parity.relative(vector, value.detach()) < 1e-4
+    wanted = functions.score(*expected)
+    assert parity.relative(scores, wanted.detach()) < 1e-4
+    wanted = torch_loss(torch, wanted)
+    assert loss == pytest.approx(wanted.item(), rel=1e-4)
+    wanted.backward()
+    with torch.no_grad():
+        for parameter in (p for module in modules for p in module.parameters()):
+            parameter.copy_(0 * parameter if parameter.grad is None else parameter.grad)
+    parity.check_gradients(gradients, read(make_folder())[1])
 
 
 @pytest.mark.parametrize(
@@ -97,10 +135,15 @@ def test_vsepp_equals_torch(torch, tmp_path, variant, is_stored):
     modules, functions = published.make_vsepp(
         torch, cnn, forward, channels=channels, rows=ROWS, variant=variant
     )
-    save(torch, modules, tmp_path / "model_best.pth.tar")
-    folder = convert("vsepp", tmp_path / "model_best.pth.tar", variant)
-    description = assert_parity(torch, folder, functions, images)
-    assert (description.sides["image"].encoder["name"] == "precomputed") == is_stored
+    source = tmp_path / "model_best.pth.tar"
+
+    def make_folder():
+        save(torch, modules, source)
+        return convert("vsepp", source, variant)
+
+    assert_parity(torch, modules, functions, images, make_folder)
+    encoder = read_model(tmp_path / "made").sides["image"].encoder
+    assert (encoder["name"] == "precomputed") == is_stored
 
 
 OPTIONS = {
@@ -146,8 +189,13 @@ def test_a_wrong_model_is_named(torch, tmp_path):
 @pytest.mark.parametrize("is_flickr", [True, False])
 def test_vsrn_equals_torch(torch, tmp_path, is_flickr):
     modules, functions = published.make_vsrn(torch, channels=5, rows=ROWS, is_flickr=is_flickr)
-    save(torch, modules, tmp_path / "model_coco_1.pth.tar")
-    assert_parity(torch, convert("vsrn", tmp_path / "model_coco_1.pth.tar"), functions, REGIONS)
+    source = tmp_path / "model_coco_1.pth.tar"
+
+    def make_folder():
+        save(torch, modules, source)
+        return convert("vsrn", source)
+
+    assert_parity(torch, modules, functions, REGIONS, make_folder)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +215,14 @@ def test_vse_infinity_equals_torch(torch, tmp_path, images, text):
         cnn, forward = make_resnet(torch, SMALL, **kind)
         options = {"channels": CHANNELS, "cnn": cnn, "forward": forward}
     modules, functions = published.make_vse_infinity(torch, text=made, **options)
-    save(torch, modules, tmp_path / "model_best.pth", prefix)
-    folder = convert("vse_infinity", tmp_path / "model_best.pth")
-    assert_parity(torch, folder, functions, REGIONS if images == "regions" else PIXELS)
+    source = tmp_path / "model_best.pth"
+
+    def make_folder():
+        save(torch, modules, source, prefix)
+        return convert("vse_infinity", source)
+
+    inputs = REGIONS if images == "regions" else PIXELS
+    assert_parity(torch, modules, functions, inputs, make_folder)
 
 
 def test_other_networks_are_refused(torch, tmp_path):

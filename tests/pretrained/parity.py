@@ -11,6 +11,7 @@ import pytest
 from xmodal.models import make_dual_encoder, make_tower
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import read_model
+from xmodal.training.tree import flatten
 
 
 def real_file(name):
@@ -67,6 +68,27 @@ def embed_converted(folder, images, ids, mask):
         params, state = nest(read_weights(folder / side))
         found[side], _ = jax.jit(model.towers[side].apply)(params, state, columns)
     return model, description, found
+
+
+def check_gradients(found, converted, ignored=()):
+    """Compares gradients with torch's, to 1e-4 of the largest number of each array.
+
+    Args:
+      found: tree of our gradients.
+      converted: tree of torch's gradients under our names: a converter takes them like weights.
+      ignored: starts of paths that are not compared.
+    """
+    wanted = flatten(converted)
+    for path, gradient in flatten(found).items():
+        if path.startswith(tuple(ignored)):
+            continue
+        expected = wanted[path]
+        if path.endswith(("/ir/bias", "/iz/bias")):
+            # Two biases of torch, each with the gradient of their sum.
+            expected = expected / 2
+        scale = max(np.abs(expected).max(), 1e-5)
+        error = np.abs(gradient - expected).max() / scale
+        assert error < 1e-4, (path, error)
 
 
 def check_dtypes(encoder, flat, pixels, expected, **keywords):
