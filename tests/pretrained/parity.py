@@ -73,6 +73,8 @@ def embed_converted(folder, images, ids, mask):
 def check_gradients(found, converted, ignored=()):
     """Compares gradients with torch's, to 1e-4 of the largest number of each array.
 
+    Those of a CNN to 1e-2: rounding turns a ReLU on or off, of the few positions of small images.
+
     Args:
       found: tree of our gradients.
       converted: tree of torch's gradients under our names: a converter takes them like weights.
@@ -88,7 +90,7 @@ def check_gradients(found, converted, ignored=()):
             expected = expected / 2
         scale = max(np.abs(expected).max(), 1e-5)
         error = np.abs(gradient - expected).max() / scale
-        assert error < 1e-4, (path, error)
+        assert error < (1e-2 if path.startswith("image/encoder/") else 1e-4), (path, error)
 
 
 def check_dtypes(encoder, flat, pixels, expected, **keywords):
