@@ -6,7 +6,10 @@
 
 As in the rows called VSE0 by fartashf/vsepp, whose command says `--no_imgnorm`: the score is an
 inner product with a text vector of length 1, in the loss and in the evaluation. All else is as in
-vsepp.py. ECCV Caption ranks its authors' own training of it; how that was done is not known.
+vsepp.py.
+
+ECCV Caption, its authors' own training (how, is not known), means of both directions:
+    ECCV mAP@R 22.67, R-Precision 33.27, R@1 55.55   COCO 5K R@1 22.27   CxC R@1 24.24   PMRP 46.95
 """
 
 from ml_collections import ConfigDict

@@ -95,8 +95,9 @@ ARGUMENTS = {
     "vsrn": ["", "flickr30k", "quick"],
 }
 VARIANTS = [(name, argument) for name in NAMES for argument in ARGUMENTS.get(name, ["", "quick"])]
-# `papers_test` trains these.
-ELSEWHERE = {f"{name}:quick" for name in PAPERS}
+# `papers_test` and `staged_test` train these.
+ELSEWHERE = {name if ":" in name else f"{name}:quick" for name in PAPERS}
+ELSEWHERE |= {"pcme:quick_finetuned", "vsepp:quick_finetuned"}
 # These have towers and losses of others that are trained; that they build is enough.
 ELSEWHERE |= {
     "quickstart:i2t", "quickstart:t2t", "cxc_image_text:quick", "cmcm_clue:quick,story",

@@ -19,6 +19,7 @@ PAPERS = {
     "vsepp": ["shapes/i2t/recall@10"],
     "vsrn": ["shapes/i2t/recall@10"],
     "vse_infinity": ["shapes/i2t/recall@10"],
+    "vse_infinity:quick_grids": ["shapes/i2t/recall@10"],
     "vete": ["shapes/i2t/recall@10", "sts/c2c_isim/pearson"],
     "cmcm_clue": ["pools/t2i/median_rank", "relations/Story/average_precision"],
     "pcme": ["shapes/i2t/recall@10", "mean/shapes/i2t/recall@10"],
@@ -27,7 +28,8 @@ PAPERS = {
 
 
 def get_config(name, few_shapes, total_steps=STEPS):
-    config = importlib.import_module(f"configs.{name}").get_config("quick")
+    module, _, variant = name.partition(":")
+    config = importlib.import_module(f"configs.{module}").get_config(variant or "quick")
     assert config.total_steps == 50
     config.total_steps, config.log_every, config.batch_size = total_steps, 1, 16
     config.data.data_dir = few_shapes
