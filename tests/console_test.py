@@ -1,6 +1,5 @@
 """Commands that parse their own arguments, in a process of their own."""
 
-import re
 import subprocess
 import sys
 
@@ -28,13 +27,13 @@ def run(end):
 def test_a_log_shows_how_far_long_work_is():
     ended = run("print('done')")
     assert (ended.returncode, ended.stdout) == (0, "done\n")
-    assert re.fullmatch(
-        r"\d\d:\d\d:\d\d Reading: 33 % \(1 of 3\), \S+ per second, \S+ left\n", ended.stderr
-    )
+    time, _, said = ended.stderr.partition(" ")
+    assert len(time) == len("hh:mm:ss")
+    assert said == "Reading: 33 % (1 of 3)\n"
 
 
 def test_control_c_ends_a_command_with_one_line():
     ended = run("raise KeyboardInterrupt")
     assert ended.returncode == 130
-    assert ended.stderr.endswith("left\n\nInterrupted.\n")
+    assert ended.stderr.endswith("(1 of 3)\n\nInterrupted.\n")
     assert "Traceback" not in ended.stderr

@@ -41,7 +41,8 @@ class Scorer:
     def rescore(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns the scores [Q, C] of queries [Q, ...] with C items each, [Q, C, ...].
 
-        Query by query, because then they are those of `ExactSearch`, to the last bit.
+        Query by query, because then they are those of `ExactSearch`, to the last bit (the log-odds
+        of PCME to 1e-6).
         """
         return np.asarray(self._pairs(queries, items))
 
