@@ -23,6 +23,9 @@ print(jax.config.jax_compilation_cache_dir, hits.count("/jax/compilation_cache/c
 def compile_in(tmp_path):
     """Starts a process that compiles; returns a function that gives its folder and its hits."""
 
+    environment = dict(os.environ)
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # that of all tests
+
     def start(**variables):
         own = {
             "XDG_CACHE_HOME": str(tmp_path),
@@ -31,7 +34,7 @@ def compile_in(tmp_path):
         }
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM],
-            env=os.environ | own | variables,
+            env=environment | own | variables,
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import sys
+import tempfile
 
 import pytest
 
@@ -12,7 +13,12 @@ from tests import short_runs
 from tests.browser import chromium  # noqa: F401, a fixture
 
 os.environ.update(short_runs.variables(devices=8))
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # that of the user's home
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    # One folder of compiled functions for all workers and the processes that they start.
+    _compiled = tempfile.TemporaryDirectory(prefix="compiled")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # torch's builds for GPUs bring triton, whose LLVM aborts a process that has tensorflow's. No test
 # needs it, and torch does without.
@@ -103,28 +109,6 @@ def run_command(own_flags, monkeypatch, capsys):
         return (1 if isinstance(code, str) else code or 0), said
 
     return run
-
-
-@pytest.fixture(scope="module")
-def compile_once(tmp_path_factory):
-    """For modules whose runs compile the same functions: all but the first find them on disk."""
-    import jax
-    from jax.experimental.compilation_cache import compilation_cache
-
-    changes = {
-        "jax_enable_compilation_cache": True,
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in changes}
-    for name, value in changes.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture

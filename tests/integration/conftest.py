@@ -94,22 +94,13 @@ def read_arrays():
     return read
 
 
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory):
-    """Folder of compiled functions, which runs of one test share as a user's runs do."""
-    return tmp_path_factory.mktemp("compiled")
-
-
 @pytest.fixture
-def start(compiled):
+def start():
     """Function that starts a training command; what still runs at the end is killed."""
     processes = []
 
     def start_command(*arguments, module="xmodal.main", devices=1, **variables):
-        variables |= short_runs.variables(devices) | {
-            "JAX_ENABLE_COMPILATION_CACHE": "true",
-            "JAX_COMPILATION_CACHE_DIR": str(compiled),
-        }
+        variables |= short_runs.variables(devices)
         process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, arguments)],
             env=os.environ | variables,

@@ -64,7 +64,7 @@ def read_state(folder, step):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_stages", "compile_once")
+@pytest.mark.usefixtures("few_stages")
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes, tmp_path):
     losses = {}

@@ -7,7 +7,7 @@ from configs import pcme, vsepp
 from tests.integration.papers_test import read_state, stop_at_step_2
 from xmodal.training import checkpoints, loop
 
-pytestmark = pytest.mark.usefixtures("fast_compilation", "compile_once")
+pytestmark = pytest.mark.usefixtures("fast_compilation")
 
 
 def make_config(paper, stage, data_dir, steps):

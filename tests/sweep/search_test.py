@@ -16,7 +16,7 @@ from xmodal.sweep.record import Record
 from xmodal.training import checkpoints, folder_lock, loop, reporting
 
 pytest.importorskip("optuna")
-pytestmark = pytest.mark.usefixtures("compile_once", "one_device")
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 @pytest.fixture

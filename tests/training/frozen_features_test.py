@@ -22,8 +22,6 @@ TINY = "tiny_captions"
 TOTAL_STEPS = 8
 LOWER = "text/encoder/(?!layers)"
 
-pytestmark = pytest.mark.usefixtures("compile_once")
-
 
 def on_tiny(config, data_dir, folder):
     """A short run on the tiny dataset with stored features in a folder."""

@@ -32,8 +32,6 @@ from xmodal.training import (
 )
 from xmodal.training.inheritance import inherit
 
-pytestmark = pytest.mark.usefixtures("compile_once")
-
 
 @pytest.fixture(scope="module")
 def config(tiny_data_dir):

@@ -20,8 +20,6 @@ from xmodal.training import checkpoints, loop, preflight
 TINY = "tiny_captions"
 ROOT = pathlib.Path(__file__).parents[2]
 
-pytestmark = pytest.mark.usefixtures("compile_once")
-
 
 @pytest.fixture
 def config(tiny_data_dir):
