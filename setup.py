@@ -104,7 +104,7 @@ setuptools.setup(
             "optuna>=4,<6",
             "playwright>=1.50,<2",
             "pytest>=8,<10",
-            "pytest-xdist>=3.6,<4",
+            "pytest-xdist>=3.8,<4",
             "ruff>=0.15,<0.18",
             "scikit-learn>=1.5,<2",
             "starlette>=0.40,<2",
