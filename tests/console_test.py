@@ -10,7 +10,7 @@ from xmodal import console, progress
 progress._QUIET_SECONDS = 0.0
 
 def main():
-    logging.info("what a library says")
+    logging.info("a line of a library")
     with progress.progress("Reading", 3) as advance:
         advance(1)
     {end}

@@ -1,4 +1,4 @@
-"""The evaluation binary: its flags, and runs, here of a tiny text-only model."""
+"""The evaluation binary on runs, here of a tiny text-only model."""
 
 import dataclasses
 import json
@@ -389,28 +389,3 @@ def test_mistakes_are_named(run_dir, tmp_path, values, message):
     with pytest.raises(ValueError, match=message):
         evaluate(**({"run": str(run_dir), "output": str(tmp_path / "out")} | values))
     assert list(tmp_path.iterdir()) == []
-
-
-FILES = {"annotations": "labels", "output": "out"}
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, "Give one of --run, --config, --embeddings, .*, --rankings; given: none"),
-        ({"run": "r", "scores": "s.npy"}, "; given: --run and --scores"),
-        ({"run": "r", "similarity": "dot"}, "--similarity cannot be given with --run"),
-        ({"run": "r", "partial": True, "ids": "i"}, "--ids, --partial cannot be given with --run"),
-        ({"embeddings": "e", "step": "5"} | FILES, "--step cannot be given with --embeddings"),
-        ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be given with --embeddings"),
-        ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
-        ({"rankings": "r", "partial": True} | FILES, "--partial cannot be given with --rankings"),
-        ({"embeddings": "e", "examples": 3} | FILES, "pictures, which --embeddings with --anno"),
-        ({"scores": "s", "examples": 3} | FILES, "give --embeddings with the --config of their"),
-        ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
-        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder of"),
-    ],
-)
-def test_flags_that_do_not_go_together(values, message):
-    with pytest.raises(UserError, match=message):
-        evaluate(**values)

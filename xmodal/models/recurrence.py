@@ -73,7 +73,7 @@ def _run(
     kernel: jax.Array,
     bias: jax.Array,
 ) -> tuple[State, tuple[Any, ...]]:
-    """Returns the states, and what the gradient needs."""
+    """Returns the states, and the arrays that the gradient needs."""
 
     def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, Any]:
         x_now, mask_now = inputs

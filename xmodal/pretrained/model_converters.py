@@ -28,14 +28,15 @@ class ModelConverter:
       describe: (arrays, variant) -> the model the source is for; a `UserError` where it is of
         another kind.
       variants: names that `describe` takes, the usual one first; empty where there is no choice.
-      trained_variant: the options of a checkpoint -> the variant they name, or None.
+      trained_variant: the options of a checkpoint -> the variant they name, or None; None where
+        no options name one.
       expected_missing: regular expressions of our names that no published file holds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
     """
 
     describe: Callable[[Arrays, str], Published]
     variants: tuple[str, ...] = ()
-    trained_variant: Callable[[Mapping[str, Any]], str | None] = lambda options: None
+    trained_variant: Callable[[Mapping[str, Any]], str | None] | None = None
     expected_missing: tuple[str, ...] = ()
     expected_unexpected: tuple[str, ...] = ()
 
@@ -134,7 +135,9 @@ def convert_model(
 def _describe(model: str, source: Source, variant: str) -> Published:
     """Returns the model of a source, of the variant that was asked for or that it names itself."""
     converter = MODELS[model]
-    trained = converter.trained_variant(read_options(epath.Path(source.path)))
+    trained = None
+    if converter.trained_variant is not None:
+        trained = converter.trained_variant(read_options(epath.Path(source.path)))
     if variant and trained and variant != trained:
         raise UserError(
             f"its options say that it is the variant {trained!r}, not {variant!r}; leave "

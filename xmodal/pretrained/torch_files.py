@@ -16,6 +16,9 @@ from xmodal.pretrained.pickles import ERRORS, Inert, Unpickler
 
 SUFFIXES = (".pth", ".pt", ".pth.tar")
 
+# Damaged headers ask `zipfile` for methods, encryption and offsets that it does not have.
+_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
+
 _MAGIC = 0x1950A86A20F9469CFC6C
 _DTYPES = {
     "DoubleStorage": np.float64,
@@ -37,10 +40,6 @@ class _Storage:
 
     dtype: np.dtype
     values: np.ndarray | None = None
-
-
-# Of damaged archives; `zipfile` raises the latter three for headers that make no sense.
-_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
 
 
 @dataclasses.dataclass(frozen=True)

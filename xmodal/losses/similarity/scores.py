@@ -145,8 +145,7 @@ def _add_sigmoids(total: tuple[jax.Array, ...], *odds: jax.Array) -> tuple[jax.A
     sums = []
     for sign, (top, so_far) in zip((1.0, -1.0), (total[:2], total[2:]), strict=True):
         logs = [jnp.minimum(sign * each, 0.0) for each in odds]
-        largest = functools.reduce(jnp.maximum, logs)
-        largest = jnp.maximum(top, largest)
+        largest = functools.reduce(jnp.maximum, logs, top)
         pairs = zip(logs, shares, strict=True)
         terms = [jnp.exp(log - largest) * share for log, share in pairs]
         sums += [largest, so_far * jnp.exp(top - largest) + functools.reduce(jnp.add, terms)]

@@ -1,0 +1,33 @@
+"""Flags of the evaluation binary that do not go together."""
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from xmodal import eval_main
+from xmodal.config import UserError
+
+FILES = {"annotations": "labels", "output": "out"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "Give one of --run, --config, --embeddings, .*, --rankings; given: none"),
+        ({"run": "r", "scores": "s.npy"}, "; given: --run and --scores"),
+        ({"run": "r", "similarity": "dot"}, "--similarity cannot be given with --run"),
+        ({"run": "r", "partial": True, "ids": "i"}, "--ids, --partial cannot be given with --run"),
+        ({"embeddings": "e", "step": "5"} | FILES, "--step cannot be given with --embeddings"),
+        ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be given with --embeddings"),
+        ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
+        ({"rankings": "r", "partial": True} | FILES, "--partial cannot be given with --rankings"),
+        ({"embeddings": "e", "examples": 3} | FILES, "pictures, which --embeddings with --anno"),
+        ({"scores": "s", "examples": 3} | FILES, "give --embeddings with the --config of their"),
+        ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
+        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder of"),
+    ],
+)
+def test_flags_that_do_not_go_together(values, message):
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(**values), pytest.raises(UserError, match=message):
+        eval_main.main(["eval_main"])
