@@ -14,12 +14,13 @@ from etils import epath
 from xmodal import console
 from xmodal.bundles.card import CARD, KNOWN_PLATFORMS, PLATFORMS
 from xmodal.config import UserError
+from xmodal.tensorflow_import import importing_tensorflow
 
 
 def main() -> None:
     """Exports the model that the command line names."""
     args = _parse()
-    with console.quietly():
+    with importing_tensorflow():
         from xmodal.api.exporting import export_model
 
     platforms = [name for name in args.platforms.split(",") if name]

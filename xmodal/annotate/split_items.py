@@ -9,7 +9,7 @@ import PIL.Image
 
 from xmodal.annotate.study_file import Caption, Picture
 from xmodal.config import UserError
-from xmodal.console import quietly
+from xmodal.tensorflow_import import importing_tensorflow
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -26,7 +26,7 @@ def open_items(options: Mapping[str, Any]) -> "EvalSplit":
     Raises:
       UserError: it is not prepared, or has no captioned pictures.
     """
-    with quietly():
+    with importing_tensorflow():
         from xmodal import data
 
     # Pictures are shown as they are stored.

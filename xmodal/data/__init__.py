@@ -1,8 +1,8 @@
 """Records by number to decoded, augmented and tokenized batches with ids."""
 
-from xmodal.console import quietly
+from xmodal.tensorflow_import import importing_tensorflow
 
-with quietly():
+with importing_tensorflow():
     import tensorflow as tf
 
     # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.

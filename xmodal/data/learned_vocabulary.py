@@ -7,7 +7,6 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 from etils import epath
-from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
 from xmodal.atomic import replacing
 from xmodal.data.config import DataConfig, parse
@@ -61,6 +60,9 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
     if config.tokenizer != "wordpiece":
         found = learn_words(texts, word_splitter(config), config.min_count)
         return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
+    # It imports Keras, and most runs find their vocabulary learned.
+    from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
+
     normalized = [normalize(text, config.lower_case) for text in texts]
     return bert_vocab_from_dataset.bert_vocab_from_dataset(
         tf.data.Dataset.from_tensor_slices(normalized).batch(1024),

@@ -2,10 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from xmodal.config import UserError
 from xmodal.evals.boards.ids import Positions
@@ -98,7 +96,10 @@ class PairsEvaluator(NumbersEvaluator):
         return metrics
 
     def _correlate(
-        self, values: np.ndarray, function: Callable[..., Any], influence: Callable[..., np.ndarray]
+        self,
+        values: np.ndarray,
+        function: Callable[..., float],
+        influence: Callable[..., np.ndarray],
     ) -> dict[str, _Correlation]:
         """One kind of correlation by set, year average and whole year."""
 
@@ -106,9 +107,7 @@ class PairsEvaluator(NumbersEvaluator):
             found, gold = values[rows], self._gold[rows]
             if len(gold) < 2 or np.ptp(found) == 0 or np.ptp(gold) == 0:
                 return _Correlation(float("nan"), rows, np.full(len(rows), np.nan))
-            return _Correlation(
-                float(function(found, gold).statistic), rows, influence(found, gold)
-            )
+            return _Correlation(function(found, gold), rows, influence(found, gold))
 
         results = {name: correlate(rows) for name, rows in self._sets.items()}
         for year, names in self._years.items():
@@ -137,12 +136,25 @@ def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
+# scipy.stats takes half a second to import, and few runs judge pairs.
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy import stats
+
+    return float(stats.pearsonr(x, y).statistic)
+
+
+def _spearman(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy import stats
+
+    return float(stats.spearmanr(x, y).statistic)
+
+
 def _spearman_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return compute_influence(x, y, np.full(len(x), 1 / len(x)))
 
 
-# Metric -> the function of scipy, and that of influences.
-_CORRELATIONS: Mapping[str, tuple[Callable[..., Any], Callable[..., np.ndarray]]] = {
-    "pearson": (stats.pearsonr, compute_pearson_influence),
-    "spearman": (stats.spearmanr, _spearman_influence),
+# Metric -> its function, and that of influences.
+_CORRELATIONS: Mapping[str, tuple[Callable[..., float], Callable[..., np.ndarray]]] = {
+    "pearson": (_pearson, compute_pearson_influence),
+    "spearman": (_spearman, _spearman_influence),
 }

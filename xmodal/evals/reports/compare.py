@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from xmodal.config import UserError
 from xmodal.evals.boards.types import Board
@@ -175,7 +175,7 @@ def _compute_t_interval(differences: np.ndarray) -> tuple[float, float]:
     if count < 2:
         return math.nan, math.nan
     mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(count)
-    width = stats.t.ppf(0.975, count - 1) * error
+    width = special.stdtrit(count - 1, 0.975) * error
     return float(mean - width), float(mean + width)
 
 

@@ -10,7 +10,7 @@ from both of its ends as two, and its intervals would be too narrow by up to a h
 """
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from xmodal.evals.results import CorrelationResult
 
@@ -82,7 +82,7 @@ def _compute_half_width(images: np.ndarray, influence: np.ndarray, noise: float)
     within_image = dyads // len(ids) == dyads % len(ids)
     variance = np.sum(by_image**2) - np.sum(by_dyad[~within_image])
     variance = max(variance, np.sum(by_dyad))  # of few images, it may even be negative
-    return float(stats.t.ppf(_LEVEL, max(len(ids) - 1, 1)) * np.sqrt(variance + noise))
+    return float(special.stdtrit(max(len(ids) - 1, 1), _LEVEL) * np.sqrt(variance + noise))
 
 
 def _average(samples: np.ndarray) -> tuple[float, float]:
