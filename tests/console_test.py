@@ -37,3 +37,27 @@ def test_control_c_ends_a_command_with_one_line():
     assert ended.returncode == 130
     assert ended.stderr.endswith("(1 of 3)\n\nInterrupted.\n")
     assert "Traceback" not in ended.stderr
+
+
+IMPORT = """
+import os
+
+from xmodal.console import quietly
+
+with quietly():
+    os.write(2, b"a line of CUDA\\n")
+{failure}
+print("done")
+"""
+
+
+def test_lines_of_an_import_show_only_if_it_fails():
+    def run(failure):
+        program = IMPORT.format(failure=failure)
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    fine, failed = run(""), run("    import no_module")
+    assert (fine.stdout, fine.stderr) == ("done\n", "")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("a line of CUDA\n")
+    assert failed.stderr.endswith("No module named 'no_module'\n")

@@ -32,8 +32,8 @@ from ml_collections import ConfigDict
 
 from xmodal import binary, output_flag
 from xmodal.config import UserError
+from xmodal.console import quietly
 from xmodal.output_flag import OUTPUT
-from xmodal.tensorflow_import import importing_tensorflow
 
 if TYPE_CHECKING:
     from xmodal.training.results import Judged
@@ -126,7 +126,7 @@ def main(argv: list[str]) -> None:
     settings |= {"--config": config.to_dict()} if config else {}
     use_compilation_cache()
     if mode in ("run", "config", _BOTH):
-        with importing_tensorflow():
+        with quietly():
             import xmodal.training.evaluation  # noqa: F401
     with processes.connected(settings):
         if mode == "run" and "," in RUN.value:

@@ -14,13 +14,12 @@ from etils import epath
 from xmodal import console
 from xmodal.bundles.card import CARD, KNOWN_PLATFORMS, PLATFORMS
 from xmodal.config import UserError
-from xmodal.tensorflow_import import importing_tensorflow
 
 
 def main() -> None:
     """Exports the model that the command line names."""
     args = _parse()
-    with importing_tensorflow():
+    with console.quietly():
         from xmodal.api.exporting import export_model
 
     platforms = [name for name in args.platforms.split(",") if name]

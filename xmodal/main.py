@@ -11,8 +11,8 @@ from absl import flags, logging
 
 from xmodal import binary, output_flag, training_flags
 from xmodal.config import UserError
+from xmodal.console import quietly
 from xmodal.output_flag import OUTPUT
-from xmodal.tensorflow_import import importing_tensorflow
 from xmodal.training_flags import DRY_RUN, WORKDIR
 
 flags.adopt_module_key_flags(binary)
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
         print(*(report.read_text() for report in reports), sep="\n")
         print(where_to_look(workdir, config))
         return
-    with importing_tensorflow():
+    with quietly():
         from xmodal.training import loop, preflight  # This takes seconds.
 
     use_compilation_cache()

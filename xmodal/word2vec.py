@@ -19,7 +19,7 @@ from absl import flags, logging
 
 from xmodal import binary
 from xmodal.config import UserError
-from xmodal.tensorflow_import import importing_tensorflow
+from xmodal.console import quietly
 
 flags.adopt_module_key_flags(binary)
 VECTORS = flags.DEFINE_string("vectors", None, "File to write, in GloVe's text format.")
@@ -101,7 +101,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = binary.read_config()
     find_gensim()
-    with importing_tensorflow():
+    with quietly():
         from xmodal import data
     from xmodal.evals.reports.files import check_writable, write_files
     from xmodal.preprocessing.tokenizers import word_splitter

@@ -17,11 +17,11 @@ from absl import flags
 
 from xmodal import binary
 from xmodal.config import UserError
+from xmodal.console import quietly
 from xmodal.evals import Evaluation, judge, make_evaluator, read_options
 from xmodal.evals.evaluators.evaluator import Split
 from xmodal.evals.evaluators.relations import RelationsOptions
 from xmodal.evals.inputs.sources import Embeddings, Predictions
-from xmodal.tensorflow_import import importing_tensorflow
 
 flags.adopt_module_key_flags(binary)
 RESULTS = flags.DEFINE_string("results", None, "Folder of the results, one per evaluator.")
@@ -124,7 +124,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = binary.read_config()
     find_sklearn()
-    with importing_tensorflow():
+    with quietly():
         import xmodal.data  # noqa: F401
     from xmodal.evals.reports.files import check_writable
 

@@ -9,7 +9,7 @@ import PIL.Image
 
 from xmodal.annotate.study_file import Caption, Picture
 from xmodal.config import UserError
-from xmodal.tensorflow_import import importing_tensorflow
+from xmodal.console import quietly
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
@@ -26,7 +26,7 @@ def open_items(options: Mapping[str, Any]) -> "EvalSplit":
     Raises:
       UserError: it is not prepared, or has no captioned pictures.
     """
-    with importing_tensorflow():
+    with quietly():
         from xmodal import data
 
     # Pictures are shown as they are stored.

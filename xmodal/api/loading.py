@@ -11,7 +11,7 @@ from xmodal.bundles.card import CARD
 from xmodal.bundles.opening import open_bundle
 from xmodal.compilation_cache import use_compilation_cache
 from xmodal.config import UserError
-from xmodal.tensorflow_import import importing_tensorflow
+from xmodal.console import quietly
 
 
 def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
@@ -31,7 +31,7 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
             raise UserError(f"{source} is a bundle, which has no steps; leave step={step!r} out.")
         return _load_bundle(source)
     # They import flax and orbax, which a bundle does without.
-    with importing_tensorflow():
+    with quietly():
         from xmodal.api.folders import make_model, read_folder
 
     return make_model(read_folder(source, step))

@@ -1,8 +1,9 @@
 """Records by number to decoded, augmented and tokenized batches with ids."""
 
-from xmodal.tensorflow_import import importing_tensorflow
+from xmodal.console import quietly
+from xmodal.tensorflow_import import without_keras
 
-with importing_tensorflow():
+with quietly(), without_keras():
     import tensorflow as tf
 
     # The accelerators belong to JAX; TensorFlow would take all of a GPU's memory on first use.

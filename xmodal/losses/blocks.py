@@ -10,6 +10,9 @@ import jax.numpy as jnp
 from xmodal.losses.similarity import Prepared
 from xmodal.losses.terms import State, Term
 
+# The parts of `Items` that have a gradient: embeddings and positives.
+Weights = tuple[Prepared, jax.Array]
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +30,15 @@ class Items:
     positives: jax.Array
     ids: jax.Array
     real: jax.Array
+
+    @property
+    def weights(self) -> Weights:
+        """The parts that have a gradient."""
+        return self.prepared, self.positives
+
+    def replace(self, weights: Weights) -> "Items":
+        """Returns the same items with other weights."""
+        return Items(*weights, ids=self.ids, real=self.real)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +59,8 @@ class Job:
 def fold_block(job: Job, rows: Items, columns: Items, params: Any) -> tuple[State, State]:
     """Returns name -> state of each row, and name -> state of each column, of one block."""
     logits = job.logits(rows.prepared, columns.prepared, params)
-    negative = (rows.ids[:, None] != columns.ids[None, :]) & columns.real[None, :]
+    negative = rows.ids[:, None] != columns.ids[None, :]
+    negative &= rows.real[:, None] & columns.real[None, :]
     row_states: State = {}
     column_states: State = {}
     for name, term in job.terms.items():

@@ -5,7 +5,7 @@ maximum (hardest negative), a sum of hinges. A `Term` names such a reduction onc
 to rows and columns of the logits in one of three ways with the same value and gradient:
 
 - `dense` holds the whole matrix (the reference);
-- `chunked` goes over blocks of columns, whose logits are recomputed in the backward pass;
+- `chunked` goes over tiles of rows and columns, whose logits are recomputed in the backward pass;
 - `ring` does so on every device for its own rows, while the columns travel from device to device:
   no device ever holds the embeddings of the whole batch at once.
 
@@ -24,11 +24,11 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xmodal.config import UserError, lookup
-from xmodal.losses.blocks import Items, Job, empty_states, fold_block, merge
+from xmodal.losses.blocks import Items, Job, fold_block
+from xmodal.losses.chunked import fold_chunked
 from xmodal.losses.ring import fold_ring
 from xmodal.losses.similarity import Prepared
 from xmodal.losses.terms import State, Term
-from xmodal.losses.tiles import join, split
 
 _WHERE = "config.tasks.*.loss.options.engine"
 
@@ -64,7 +64,8 @@ def fold(
       right_positive: float32 [M].
       terms: reductions by name.
       engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `choose_engine`.
-      chunk_size: columns per block of the chunked and ring engines; need not divide anything.
+      chunk_size: rows and columns of a tile of the chunked engine, columns per block of the ring;
+        need not divide anything.
       mesh: device mesh over which the ring goes; the batch is a multiple of its devices.
 
     Returns:
@@ -116,22 +117,6 @@ def _dense(
     return fold_block(job, rows, columns, params)
 
 
-def _chunked(
-    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
-) -> tuple[State, State]:
-    del mesh
-
-    @jax.checkpoint
-    def step(states: State, block: Items) -> tuple[State, State]:
-        found, block_states = fold_block(job, rows, block, params)
-        return merge(job, states, found), block_states
-
-    size = columns.ids.shape[0]
-    chunks = split(columns, min(job.chunk_size, size))
-    states, column_states = jax.lax.scan(step, empty_states(job, rows), chunks)
-    return states, join(column_states, size)
-
-
 def _ring(
     job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
 ) -> tuple[State, State]:
@@ -140,4 +125,4 @@ def _ring(
     return fold_ring(job, rows, columns, params, mesh)
 
 
-ENGINES = {"dense": _dense, "chunked": _chunked, "ring": _ring}
+ENGINES = {"dense": _dense, "chunked": fold_chunked, "ring": _ring}

@@ -14,13 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from xmodal.losses.blocks import Items, Job, empty_states, fold_block, merge
+from xmodal.losses.blocks import Items, Job, Weights, empty_states, fold_block, merge
 from xmodal.losses.terms import State
 from xmodal.losses.tiles import join, split
 from xmodal.mesh import BATCH_AXIS
-
-# The parts of `Items` that have a gradient: embeddings and positives.
-Weights = tuple[Any, jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,21 +52,13 @@ def fold_ring(
     def on_one_device(rows: Items, columns: Items, params: Any) -> tuple[State, State]:
         # Every device adds its own part to the gradient of the parameters.
         params = _varying(params)
-        return _go_round(ring, _weights(rows), _weights(columns), params, rows, columns)
+        return _go_round(ring, rows.weights, columns.weights, params, rows, columns)
 
     sharded, whole = PartitionSpec(BATCH_AXIS), PartitionSpec()
     run = jax.shard_map(
         on_one_device, mesh=mesh, in_specs=(sharded, sharded, whole), out_specs=sharded
     )
     return run(rows, columns, params)
-
-
-def _weights(items: Items) -> Weights:
-    return items.prepared, items.positives
-
-
-def _with_weights(items: Items, weights: Weights) -> Items:
-    return Items(*weights, ids=items.ids, real=items.real)
 
 
 def _varying(tree: Any) -> Any:
@@ -91,9 +80,7 @@ def _step(
     states: tuple[State, State],
 ) -> tuple[State, State]:
     """Returns the states of rows and of one block of columns after they have met."""
-    found = fold_block(
-        job, _with_weights(rows, row_weights), _with_weights(block, block_weights), params
-    )
+    found = fold_block(job, rows.replace(row_weights), block.replace(block_weights), params)
     return merge(job, states[0], found[0]), merge(job, states[1], found[1])
 
 
@@ -124,7 +111,7 @@ def _go_forward(
     def meet(row_states: State, visit: tuple[Items, State]) -> tuple[State, Any]:
         block, block_states = visit
         before = (row_states, block_states)
-        after = _step(ring.job, rows, block, row_weights, _weights(block), params, before)
+        after = _step(ring.job, rows, block, row_weights, block.weights, params, before)
         return after[0], (after[1], before)
 
     def visit(carry: Any, _: None) -> tuple[Any, Any]:
@@ -154,7 +141,7 @@ def _go_backward(ring: _Ring, saved: Any, cotangents: tuple[State, State]) -> tu
         def step(*inputs: Any) -> tuple[State, State]:
             return _step(ring.job, rows, block, *inputs)
 
-        _, pull_back = jax.vjp(step, row_weights, _weights(block), params, states)
+        _, pull_back = jax.vjp(step, row_weights, block.weights, params, states)
         for_rows, for_block, for_params, (row_cotangents, block_cotangents) = pull_back(
             (row_cotangents, block_cotangents)
         )

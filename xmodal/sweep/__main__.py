@@ -25,9 +25,9 @@ from absl import flags
 from xmodal import binary, training_flags
 from xmodal.buckets import is_on_bucket
 from xmodal.config import UserError
+from xmodal.console import quietly
 from xmodal.sweep.distributions import Choice
 from xmodal.sweep.space import Space, parse_space, parse_study, read_space
-from xmodal.tensorflow_import import importing_tensorflow
 from xmodal.training_flags import DRY_RUN, WORKDIR
 
 flags.adopt_module_key_flags(binary)
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
     folder = WORKDIR.value or os.path.join("sweeps", config.name)
     if is_on_bucket(folder):
         raise UserError(f"--workdir={folder} has to be a folder that this machine mounts.")
-    with importing_tensorflow():
+    with quietly():
         from xmodal.sweep import search  # This takes seconds.
 
     use_compilation_cache()

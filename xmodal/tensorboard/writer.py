@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from xmodal.tensorflow_import import importing_tensorflow
+from xmodal.console import quietly
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -17,7 +17,7 @@ def make_writer(folder: str) -> "metric_writers.MetricWriter":
 
     tensorflow is imported here and not above: training needs it for nothing else.
     """
-    with importing_tensorflow():
+    with quietly():
         import tensorflow as tf
         from clu import metric_writers
 

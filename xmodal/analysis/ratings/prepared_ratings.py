@@ -7,7 +7,7 @@ import numpy as np
 from data_prep.cxc.rating_files import SIDES
 from data_prep.errors import UnexpectedFilesError
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
-from xmodal.tensorflow_import import importing_tensorflow
+from xmodal.console import quietly
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
@@ -66,7 +66,7 @@ def read_texts(dataset: str, data_dir: str | None, split: str) -> dict[int, str]
 
 
 def _builders(dataset: str, config: str | None, data_dir: str | None) -> "list[DatasetBuilder]":
-    with importing_tensorflow():
+    with quietly():  # It imports tensorflow.
         from data_prep.prepared import open_prepared, prepared_configs
 
     configs = [config] if config else prepared_configs(dataset, data_dir)

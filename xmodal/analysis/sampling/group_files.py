@@ -10,7 +10,7 @@ from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from data_prep.reading.text_files import read_csv
 from data_prep.sampling.groups import Groups, make_groups
 from xmodal.analysis.ratings.rated_files import read_folder
-from xmodal.tensorflow_import import importing_tensorflow
+from xmodal.console import quietly
 
 _COLUMNS = ("caption_id", "image_id")
 _SPLITS = {"val": "validation", "dev": "validation"}  # other names in files
@@ -71,7 +71,7 @@ def read_dataset_groups(
       FileNotFoundError: the dataset does not exist, with the command that prepares it.
       UnexpectedFilesError: it has no such split, or no captions of images.
     """
-    with importing_tensorflow():  # Files do not need it.
+    with quietly():  # It imports tensorflow, which files do not need.
         from data_prep.prepared import open_prepared, prepared_configs, read_columns
 
     configs = [config] if config else prepared_configs(dataset, data_dir)

@@ -1,0 +1,139 @@
+"""The chunked engine: scores tile by tile, computed again in the backward pass.
+
+Reductions of a tile depend on no other tile. They are kept, one number per item and tile, and
+merged afterwards; so the backward pass knows the gradient of every tile beforehand, and holds
+nothing but that tile and the gradient of all items, to which it adds in place.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from xmodal.losses.blocks import Items, Job, Weights, fold_block, merge
+from xmodal.losses.terms import State
+from xmodal.losses.tiles import add_at, join, pad, take
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grid:
+    """The tiles of all pairs.
+
+    Attributes:
+      job: how a tile is folded.
+      rows: of a tile.
+      columns: of a tile.
+    """
+
+    job: Job
+    rows: int
+    columns: int
+
+
+def fold_chunked(
+    job: Job, rows: Items, columns: Items, params: Any, mesh: Mesh | None
+) -> tuple[State, State]:
+    """Returns name -> state of each row, and name -> state of each column.
+
+    Args:
+      job: how tiles are folded; a tile has `chunk_size` rows and columns.
+      rows: B items. Where `mesh` spreads them over devices, they stay there: a tile has all rows.
+      columns: M items.
+      params: arrays for `job.logits`.
+      mesh: device mesh, or None.
+    """
+    sizes = rows.ids.shape[0], columns.ids.shape[0]
+    is_spread = mesh is not None and mesh.size > 1
+    grid = _Grid(
+        job,
+        rows=sizes[0] if is_spread else min(job.chunk_size, sizes[0]),
+        columns=min(job.chunk_size, sizes[1]),
+    )
+    rows, columns = pad(rows, grid.rows), pad(columns, grid.columns)
+    row_states, column_states = _fold_tiles(
+        grid, rows.weights, columns.weights, params, rows, columns
+    )
+    row_states = jax.tree.map(lambda x: x.swapaxes(0, 1), row_states)
+    return (
+        join(_merge_all(job, row_states), sizes[0]),
+        join(_merge_all(job, column_states), sizes[1]),
+    )
+
+
+def _merge_all(job: Job, states: State) -> State:
+    """Merges states [N, tiles, b] of the same items over N tiles into [tiles, b]."""
+    first, others = (jax.tree.map(lambda x, at=at: x[at], states) for at in (0, slice(1, None)))
+    merged, _ = jax.lax.scan(lambda found, each: (merge(job, found, each), None), first, others)
+    return merged
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _fold_tiles(
+    grid: _Grid,
+    row_weights: Weights,
+    column_weights: Weights,
+    params: Any,
+    rows: Items,
+    columns: Items,
+) -> tuple[State, State]:
+    """Returns the states of the rows and of the columns of I x J tiles, [I, J, b] each.
+
+    `row_weights` and `column_weights` get the gradient; they are parts of `rows` and `columns`.
+    """
+    del row_weights, column_weights
+
+    def fold_rows(i: jax.Array) -> tuple[State, State]:
+        row = take(rows, i, grid.rows)
+
+        def fold_tile(j: jax.Array) -> tuple[State, State]:
+            return fold_block(grid.job, row, take(columns, j, grid.columns), params)
+
+        return jax.lax.map(fold_tile, jnp.arange(columns.ids.shape[0] // grid.columns))
+
+    return jax.lax.map(fold_rows, jnp.arange(rows.ids.shape[0] // grid.rows))
+
+
+def _forward(grid: _Grid, *inputs: Any) -> tuple[tuple[State, State], Any]:
+    return _fold_tiles(grid, *inputs), inputs[2:]
+
+
+def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple[Any, ...]:
+    params, rows, columns = saved
+
+    def visit_rows(carry: Any, visit: Any) -> tuple[Any, None]:
+        (for_rows, *so_far), (i, of_tiles) = carry, visit
+        row = take(rows, i, grid.rows)
+
+        def visit_tile(carry: Any, visit: Any) -> tuple[Any, None]:
+            (for_row, for_columns, for_params), (j, of_tile) = carry, visit
+            column = take(columns, j, grid.columns)
+
+            def fold_tile(row_weights: Weights, column_weights: Weights, params: Any) -> Any:
+                return fold_block(
+                    grid.job, row.replace(row_weights), column.replace(column_weights), params
+                )
+
+            _, pull_back = jax.vjp(fold_tile, row.weights, column.weights, params)
+            found = pull_back(of_tile)
+            for_row, for_params = jax.tree.map(jnp.add, (for_row, for_params), (found[0], found[2]))
+            return (for_row, add_at(for_columns, j, found[1]), for_params), None
+
+        start = (_zeros_like(row.weights), *so_far)
+        numbers = jnp.arange(columns.ids.shape[0] // grid.columns)
+        (for_row, *so_far), _ = jax.lax.scan(visit_tile, start, (numbers, of_tiles))
+        return (add_at(for_rows, i, for_row), *so_far), None
+
+    start = _zeros_like((rows.weights, columns.weights, params))
+    numbers = jnp.arange(rows.ids.shape[0] // grid.rows)
+    found, _ = jax.lax.scan(visit_rows, start, (numbers, cotangents))
+    return *found, None, None
+
+
+def _zeros_like(tree: Any) -> Any:
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+_fold_tiles.defvjp(_forward, _backward)
