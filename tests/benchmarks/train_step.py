@@ -23,6 +23,7 @@ from xmodal import binary
 from xmodal import mesh as mesh_lib
 from xmodal.training import accelerators, cost, loop, run, state
 from xmodal.training.inheritance import inherit
+from xmodal.training.parts import Parts
 
 flags.adopt_module_key_flags(binary)
 ROUNDS = flags.DEFINE_integer("rounds", 20, "Steps that are timed, after two of warming up.", 1)
@@ -30,7 +31,7 @@ PIPELINE = flags.DEFINE_bool("pipeline", True, "Whether to read the dataset, too
 WARMING_UP = 2
 
 
-def make_batch(parts: run.Parts) -> dict[str, jax.Array]:
+def make_batch(parts: Parts) -> dict[str, jax.Array]:
     """A batch of random pixels and words, on the devices."""
     rng = np.random.default_rng(0)
     rows = (parts.settings.model.get("text") or {}).get("encoder", {}).get("vocab_size", 2)
@@ -50,7 +51,7 @@ def make_batch(parts: run.Parts) -> dict[str, jax.Array]:
     return mesh_lib.global_batch(typed, parts.mesh)
 
 
-def time_on_devices(parts: run.Parts, step: jax.stages.Compiled, first: state.TrainState) -> dict:
+def time_on_devices(parts: Parts, step: jax.stages.Compiled, first: state.TrainState) -> dict:
     """Seconds of steps on a batch that is there."""
     batch, seconds = make_batch(parts), []
     for number in range(WARMING_UP + ROUNDS.value):
@@ -62,7 +63,7 @@ def time_on_devices(parts: run.Parts, step: jax.stages.Compiled, first: state.Tr
 
 
 def time_with_pipeline(
-    parts: run.Parts, step: jax.stages.Compiled, first: state.TrainState
+    parts: Parts, step: jax.stages.Compiled, first: state.TrainState
 ) -> dict[str, Any]:
     """Seconds of steps as the loop makes them, one after the other."""
     batches, started = loop.make_batches(parts, 0), 0.0
@@ -76,7 +77,7 @@ def time_with_pipeline(
     return describe(parts, step, (time.perf_counter() - started) / ROUNDS.value)
 
 
-def describe(parts: run.Parts, step: jax.stages.Compiled, seconds: float) -> dict[str, Any]:
+def describe(parts: Parts, step: jax.stages.Compiled, seconds: float) -> dict[str, Any]:
     """The figures of a step."""
     accelerator = accelerators.find(jax.devices()[0])
     rate = cost.count_flops(step) / seconds

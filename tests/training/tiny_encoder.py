@@ -9,6 +9,7 @@ from configs import base, cxc
 from xmodal import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
 from xmodal.training import run, step, tasks
+from xmodal.training.parts import Parts
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
 REPLICATED = ((".*", "replicated"),)
@@ -68,7 +69,7 @@ def make_parts(config, devices=8, **shapes):
     columns = batch_spec(config)
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)
-    return run.Parts(
+    return Parts(
         config,
         settings,
         mesh,

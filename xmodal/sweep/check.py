@@ -12,7 +12,8 @@ from xmodal.sweep.distributions import Distribution
 from xmodal.sweep.plan import with_values
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.inheritance import inherit
-from xmodal.training.run import Parts, assemble
+from xmodal.training.parts import Parts
+from xmodal.training.run import assemble
 
 
 def check_values(config: ConfigDict, parameters: Mapping[str, Distribution]) -> Parts:

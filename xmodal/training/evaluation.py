@@ -32,9 +32,9 @@ from xmodal.tensorboard.writer import make_writer
 from xmodal.training import checkpoints
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.finished import FINAL
+from xmodal.training.parts import Parts
 from xmodal.training.predictors import make_predictors
 from xmodal.training.results import Judged, event_writer, write_all, write_model
-from xmodal.training.run import Parts
 from xmodal.training.run_records import training_hashes
 from xmodal.training.sentence_notes import describe_sentences
 from xmodal.training.state import TrainState

@@ -8,7 +8,7 @@ from xmodal.config import UserError
 from xmodal.training.tree import flatten
 
 if TYPE_CHECKING:
-    from xmodal.training.run import Parts
+    from xmodal.training.parts import Parts
 
 
 def check(parts: "Parts") -> None:

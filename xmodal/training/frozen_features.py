@@ -24,7 +24,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.progress import progress
 from xmodal.training.frozen_checks import check_folder
-from xmodal.training.run import Parts
+from xmodal.training.parts import Parts
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten, unflatten
 

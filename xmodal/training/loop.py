@@ -30,7 +30,8 @@ from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.inheritance import inherit
 from xmodal.training.model_card import write_card
 from xmodal.training.optimizer import OptimizerConfig, observe_metrics
-from xmodal.training.run import Parts, assemble, foresee
+from xmodal.training.parts import Parts
+from xmodal.training.run import assemble, foresee
 from xmodal.training.run_changes import check_changes, check_metric
 from xmodal.training.run_records import Records, check_records, load_records, save_records
 from xmodal.training.start import describe, starting_state

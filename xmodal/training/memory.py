@@ -7,7 +7,7 @@ import jax
 
 from xmodal.config import UserError
 from xmodal.models import ENCODERS
-from xmodal.training.run import Parts
+from xmodal.training.parts import Parts
 from xmodal.training.tree import flatten
 
 _GIB = 2**30

@@ -16,7 +16,7 @@ from xmodal.evals.reports.files import write_files
 from xmodal.page import from_markdown
 from xmodal.training.compute import Compute, read_starts
 from xmodal.training.finished import FINAL
-from xmodal.training.run import Parts
+from xmodal.training.parts import Parts
 from xmodal.training.run_records import Records
 from xmodal.training.start import describe
 

@@ -30,8 +30,9 @@ from xmodal.training import (
 )
 from xmodal.training.evaluation import RunEvaluation, make_embedder
 from xmodal.training.inheritance import inherit
+from xmodal.training.parts import Parts
 from xmodal.training.preflight_report import format_costs, to_json
-from xmodal.training.run import Parts, assemble_without_data
+from xmodal.training.run import assemble_without_data
 from xmodal.training.state import TrainState
 from xmodal.training.views import tower_inputs
 

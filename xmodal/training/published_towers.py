@@ -12,7 +12,8 @@ from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import read_model
 from xmodal.training import from_towers, schedules
 from xmodal.training.inheritance import inherit
-from xmodal.training.run import Parts, RunConfig, make_model, read_settings
+from xmodal.training.parts import Parts
+from xmodal.training.run import RunConfig, make_model, read_settings
 from xmodal.training.sentence_notes import describe_words
 from xmodal.training.sizes import resolve_sizes
 from xmodal.training.state import TrainState

@@ -5,10 +5,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import ml_collections
-import numpy as np
-import optax
 from jax.sharding import Mesh
 
 from xmodal import data, processes
@@ -21,6 +18,7 @@ from xmodal.tensorboard.views import TensorBoardConfig
 from xmodal.training import accumulation, frozen_checks, schedules
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.optimizer import OptimizerConfig, make_optimizer
+from xmodal.training.parts import Parts
 from xmodal.training.sections import (
     CheckpointConfig,
     FrozenFeaturesConfig,
@@ -28,7 +26,6 @@ from xmodal.training.sections import (
     SelectConfig,
 )
 from xmodal.training.sizes import resolve_sizes
-from xmodal.training.state import TrainState, first_state, init_params, with_shardings
 from xmodal.training.step import L2Config, check_sides
 from xmodal.training.tasks import (
     Task,
@@ -38,7 +35,7 @@ from xmodal.training.tasks import (
     make_tasks,
     trace_losses,
 )
-from xmodal.training.tree import Tree, flatten, partition
+from xmodal.training.tree import flatten
 from xmodal.training.widths import check_widths
 
 # Stand for the length of an epoch and the size of the vocabulary until the dataset is known.
@@ -114,62 +111,6 @@ class RunConfig:
         return awaited
 
 
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """The parts of a run, checked against each other.
-
-    Attributes:
-      config: the config with everything filled in that follows from the dataset.
-      settings: the same, read.
-      mesh: all devices.
-      model: the towers and their similarity.
-      tasks: that are trained.
-      batch: name -> shape and dtype of the columns of a global training batch.
-    """
-
-    config: ml_collections.ConfigDict
-    settings: RunConfig
-    mesh: Mesh
-    model: DualEncoder
-    tasks: tuple[Task, ...]
-    batch: Mapping[str, jax.ShapeDtypeStruct]
-
-    def init_params(self) -> tuple[Tree, Tree]:
-        """Returns fresh `(params, model_state)`; a pure function."""
-        # The number of items changes no parameter.
-        one = {
-            name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
-        }
-        return init_params(self.model, self.tasks, one, self.settings.seed)
-
-    @functools.cached_property
-    def shapes(self) -> tuple[Tree, Tree]:
-        """Shapes and dtypes of `(params, model_state)`."""
-        return jax.eval_shape(self.init_params)
-
-    @functools.cached_property
-    def trained(self) -> Tree:
-        """Shapes and dtypes of the trained parameters."""
-        return partition(self.shapes[0], self.settings.freeze)[0]
-
-    @functools.cached_property
-    def optimizer(self) -> optax.GradientTransformation:
-        """The optimizer of the trained parameters."""
-        return make_optimizer(self.settings.optimizer, self.settings.total_steps, self.trained)
-
-    def init_state(self) -> TrainState:
-        """Returns the state of step 0; a pure function."""
-        return first_state(*self.init_params(), self.optimizer, self.settings.freeze)
-
-    @functools.cached_property
-    def state_shapes(self) -> TrainState:
-        """Shapes, dtypes and layout of the state; nothing is computed."""
-        make = functools.partial(first_state, optimizer=self.optimizer, freeze=self.settings.freeze)
-        # From the known shapes of the parameters: another trace of the towers takes seconds.
-        shapes = jax.eval_shape(make, *self.shapes)
-        return with_shardings(shapes, self.mesh, self.settings.sharding)
-
-
 def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Parts:
     """Prepares the datasets of a run and builds all its parts; nothing is compiled yet.
 
@@ -184,7 +125,8 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
     """
     mesh = mesh_lib.make_mesh() if mesh is None else mesh
     config = _with_metric(config)
-    settings = assemble_without_data(config, mesh).settings
+    draft = assemble_without_data(config, mesh)
+    settings = draft.settings
     if settings.data.text is not None and settings.data.text.vocabulary:
         data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])
@@ -201,7 +143,7 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
             f"examples of config.train_split={settings.train_split!r}."
         )
     config = _in_steps(config, examples // settings.batch_size)
-    return build(fill_vocabulary(config), mesh)
+    return build(fill_vocabulary(config), mesh, draft)
 
 
 def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
@@ -244,12 +186,13 @@ def _read_training_data(settings: RunConfig) -> int:
     return examples
 
 
-def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
+def build(config: ml_collections.ConfigDict, mesh: Mesh, draft: Parts | None = None) -> Parts:
     """Builds all parts for the devices of `mesh`.
 
     Args:
       config: with lengths in steps and the size of the vocabulary filled in.
       mesh: all devices.
+      draft: parts that were built before the dataset was known.
 
     Raises:
       UserError: an unknown key or name, a number out of range, or two parts that do not fit.
@@ -263,6 +206,8 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
             "labels of the dataset in config.data.labels."
         )
     parts = Parts(config, settings, mesh, model, tasks, batch)
+    if draft is not None and parts.starts_like(draft):
+        parts = dataclasses.replace(parts, draft=draft)
     check_reads(tasks, flatten(parts.shapes[0]))
     frozen_checks.check(parts)
     return parts
