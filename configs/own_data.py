@@ -79,7 +79,8 @@ def tower_rate(side: str, rate: float) -> dict:
 
 def small_image_tower() -> dict:
     """A small EfficientNet on small pictures."""
-    encoder = base.small_convnet(width=0.35)
+    # A few pictures make few steps, after which the statistics have to be those of pictures.
+    encoder = base.small_convnet(width=0.35) | {"momentum": 0.9}
     return {
         "model": {"image": {"encoder": encoder, "head": {"name": "mean"}}},
         # What little can be learned from few pictures is in their colors.

@@ -110,6 +110,11 @@ def test_sentence_pairs_are_judged_by_correlation(few_shapes):
         ({"similarity": "cosin"}, "similarity is 'cosin'.*Did you mean 'cosine'"),
         ({"scores": "scores.npy"}, r"\['scores'\] cannot be given with functions"),
         ({"embed_texts": lambda texts: np.ones(3)}, r"embed_texts returned the shape \[3\] for 64"),
+        ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
+        (
+            {"embed_images": lambda images: np.ones((len(images), 3))},
+            r"embed_images returned vectors of the shape \[3\] and embed_texts of \[",
+        ),
     ],
 )
 def test_mistakes_are_named(few_shapes, changes, message):

@@ -101,6 +101,15 @@ def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
         )
 
 
+def test_pictures_of_16_bits_are_the_same_in_every_form(tmp_path):
+    pixels = np.random.default_rng(2).integers(0, 2**16, (40, 61)).astype(np.uint16)
+    path, config = tmp_path / "deep.png", ImageConfig(size=16)
+    PIL.Image.fromarray(pixels).save(path)
+    expected = items.prepare_image((pixels >> 8).astype(np.uint8), config)
+    for form in (path, path.read_bytes(), PIL.Image.open(path)):
+        np.testing.assert_array_equal(items.prepare_image(form, config), expected)
+
+
 def test_files_and_pictures_of_turned_cameras_stand_upright(tmp_path):
     pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 3)).astype(np.uint8)
     exif = PIL.Image.Exif()
@@ -134,9 +143,12 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
         (lambda model: model.embed_texts(["a", 3]), "3 is no text"),
         (lambda model: model.embed_texts([]), "no text was given"),
         (lambda model: model.embed_texts(["a"], batch_size=0), "batch_size=0; it has to be at"),
+        (lambda model: model.embed_texts(["a", None]), "None is no text"),
         (lambda model: model.embed_images("star.jpg"), "put one into a list"),
+        (lambda model: model.embed_images(np.zeros((9, 8, 3), np.uint8)), "put one into a list"),
         (lambda model: model.embed_images(["star.jpg"]), r"Image 0 \(star.jpg\) cannot be embed"),
         (lambda model: model.similarity(np.ones((2, 3)), np.ones((2, 4))), "cannot be compared"),
+        (lambda model: model.similarity(["a"], ["b"]), "takes embeddings: could not convert"),
     ],
 )
 def test_mistakes_are_named(call, message):

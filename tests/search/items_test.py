@@ -2,7 +2,9 @@
 
 import numpy as np
 import PIL.Image
+import pytest
 
+from xmodal.config import UserError
 from xmodal.search import items
 
 
@@ -29,3 +31,9 @@ def test_lists_with_a_mark_and_other_separators_than_line_feeds(tmp_path):
     (tmp_path / "captions.txt").write_text(captions, encoding="utf-8-sig", newline="")
     found = items.from_captions(str(tmp_path / "captions.txt"))
     assert list(found.read(0, 2)) == captions.split("\n")[:2]
+
+
+def test_a_list_of_other_things_than_paths(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"image": "' + 300 * "a" + '"}\n')
+    with pytest.raises(UserError, match=r"lists 1 files that are missing, .*one path per line"):
+        items.from_images(str(tmp_path / "data.jsonl"))

@@ -11,6 +11,7 @@ from xmodal.config import UserError, suggest
 from xmodal.evals import Embeddings, Evaluation, from_files, judge, make_evaluator, read_options
 from xmodal.evals.evaluators import Split
 from xmodal.losses.similarity import SIMILARITIES
+from xmodal.preprocessing.images import to_rgb
 from xmodal.progress import progress
 
 if TYPE_CHECKING:
@@ -135,6 +136,12 @@ def _embeddings(
         side: _embed(function, read[side], len(ids[side]), batch_size, f"embed_{side}s")
         for side, function in functions.items()
     }
+    shapes = {side: list(found.shape[1:]) for side, found in vectors.items()}
+    if len({tuple(shape) for shape in shapes.values()}) > 1:
+        raise UserError(
+            f"embed_images returned vectors of the shape {shapes['image']} and embed_texts of "
+            f"{shapes['text']}; a similarity compares equal ones."
+        )
     ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
     return Embeddings(
         place=place,
@@ -147,7 +154,7 @@ def _embeddings(
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:
-    return PIL.Image.open(io.BytesIO(encoded)).convert("RGB")
+    return PIL.Image.fromarray(to_rgb(PIL.Image.open(io.BytesIO(encoded))))
 
 
 def _as_array(found: Any) -> np.ndarray:
@@ -169,7 +176,11 @@ def _embed(
     with progress(f"Calling {name} for {count:,} items", count) as advance:
         for start in range(0, count, batch_size):
             given = list(read(np.arange(start, min(start + batch_size, count))))
-            part = _as_array(function(given))
+            found = function(given)
+            try:
+                part = _as_array(found)
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{name} returned no array of numbers: {error}.") from error
             if part.ndim not in (2, 3) or len(part) != len(given):
                 raise UserError(
                     f"{name} returned the shape {list(part.shape)} for {len(given)} items; it has "

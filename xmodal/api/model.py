@@ -128,9 +128,8 @@ class Model:
             raise UserError(f"embed_texts takes several texts; for one, give [{texts!r}].")
 
         def items(part: Sequence[str]) -> GivenItems:
-            wrong = next((each for each in part if not isinstance(each, str)), None)
-            if wrong is not None:
-                raise UserError(f"{wrong!r} is no text; embed_texts takes texts alone.")
+            if wrong := [each for each in part if not isinstance(each, str)]:
+                raise UserError(f"{wrong[0]!r} is no text; embed_texts takes texts alone.")
             return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
 
         return self._embed_all("text", texts, items, batch_size)
@@ -154,8 +153,12 @@ class Model:
           UserError: the model has no image side; or names an image that cannot be read.
         """
         config = self._require_images()
-        if isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
-            raise UserError("embed_images takes several images; put one into a list.")
+        one = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim < 4
+        if one or isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
+            raise UserError(
+                "embed_images takes several images; put one into a list, or give an array [N, H, "
+                "W, 3]."
+            )
         return self._embed_all(
             "image", images, lambda part: GivenItems(images=part, config=config), batch_size
         )
@@ -172,7 +175,10 @@ class Model:
         Returns:
           float32 [N, M].
         """
-        first, second = (np.asarray(side, np.float32) for side in (left, right))
+        try:
+            first, second = (np.asarray(side, np.float32) for side in (left, right))
+        except ValueError as error:
+            raise UserError(f"similarity takes embeddings: {error}.") from error
         if first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
             raise UserError(
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "

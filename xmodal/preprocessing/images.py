@@ -107,9 +107,7 @@ def decode_image(encoded: bytes) -> np.ndarray:
             raise ValueError(f"the JPEG image is cut short: {error}") from error
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as picture:
-            if picture.mode.startswith("I;16"):
-                return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
-            return np.asarray(picture.convert("RGB"))
+            return to_rgb(picture)
     except PIL.Image.DecompressionBombError as error:
         raise ValueError(f"too many pixels: {error}") from error
     except Exception as error:  # Damaged files make Pillow raise errors of every kind.
@@ -131,6 +129,13 @@ def decode_upright(encoded: bytes) -> np.ndarray:
             picture.info = header.info
             return np.asarray(PIL.ImageOps.exif_transpose(picture))
     return pixels
+
+
+def to_rgb(picture: PIL.Image.Image) -> np.ndarray:
+    """Returns the pixels of a picture of PIL, uint8 [H, W, 3]; of 16 bits the upper ones."""
+    if picture.mode.startswith("I;16"):
+        return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
+    return np.asarray(picture.convert("RGB"))
 
 
 def stand_upright(picture: PIL.Image.Image) -> PIL.Image.Image:

@@ -62,10 +62,11 @@ def from_images(place: str) -> Items:
         return Items(names, _reader(features), stamps=[_stamp(path)])
     # A list names files relative to itself.
     paths = [(path.parent / line).resolve() for line in _read_lines(path)]
-    missing = [p for p in paths if not p.is_file()]
+    missing = [p for p in paths if not _is_file(p)]
     if missing:
         raise UserError(
-            f"{place} lists {len(missing):,} files that are missing, first {missing[0]}."
+            f"{place} lists {len(missing):,} files that are missing, first "
+            f"{str(missing[0])[:200]}: a list has one path per line."
         )
     return _from_files(paths)
 
@@ -137,6 +138,13 @@ def _from_files(paths: Sequence[pathlib.Path]) -> Items:
 def _stamp(path: pathlib.Path) -> str:
     status = path.stat()
     return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _is_file(path: pathlib.Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # A line that is no path may be too long for one.
+        return False
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 
 import ml_collections
 from etils import epath
@@ -48,13 +49,14 @@ def where_to_look(run_dir: str, config: ml_collections.ConfigDict) -> str:
 
 
 def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
-    curves = f"  tensorboard --logdir {run_dir}"
+    folder = shlex.quote(run_dir)
+    curves = f"  tensorboard --logdir {folder}"
     image, text = config.model.get("image"), config.model.get("text")
     if not image or not text or image.encoder.name == "precomputed":
-        evaluate = f"  python -m xmodal.eval_main --run={run_dir}"
+        evaluate = f"  python -m xmodal.eval_main --run={folder}"
         return ["Look at the curves, or evaluate again:", curves, evaluate]
-    page = os.path.join(run_dir, "captions.html")
-    show = f"  python -m xmodal.show --models={run_dir} --output={page}"
+    page = shlex.quote(os.path.join(run_dir, "captions.html"))
+    show = f"  python -m xmodal.show --models={folder} --output={page}"
     return ["Look at the curves, or at captions and the pictures they find:", curves, show]
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from xmodal.config import UserError
 from xmodal.models.batch_norm import BatchNorm
+from xmodal.models.devices import Devices
 from xmodal.models.encoders import efficientnet
 from xmodal.models.encoders.mbconv import MBConv, Stage
 from xmodal.models.mode import Mode
@@ -109,3 +110,14 @@ def test_wrong_inputs_and_options_name_the_remedy(tower):
         tower("efficientnet", variant="b0", drop_connect=1.5)
     with pytest.raises(UserError, match="'base_blocks', 'blocks'"):
         efficientnet.drop_connect_rates(0.2, 1.0, "layers")
+
+
+def test_momentum_of_the_running_statistics():
+    settings = efficientnet.EfficientNetConfig(width=0.25, depth=0.25, momentum=0.9)
+    encoder = efficientnet.make_efficientnet(settings, Devices(1, "cpu"))
+    norm = encoder.norm()
+    x = np.full((2, 3), 5.0, np.float32)
+    fresh = norm.init(jax.random.key(0), x, Mode.EVALUATE)
+    _, moved = norm.apply(fresh, x, Mode.TRAIN, mutable="batch_stats")
+    np.testing.assert_allclose(moved["batch_stats"]["mean"], 0.5 + 0 * x[0], rtol=1e-6)
+    np.testing.assert_allclose(moved["batch_stats"]["var"], 0.9 + 0 * x[0], rtol=1e-6)

@@ -5,6 +5,7 @@ with the details of tensorflow/tpu, models/official/efficientnet.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 
@@ -134,6 +135,8 @@ class EfficientNetConfig(ImageConfig):
       depthwise: "convolution", "shifted", or "auto" for the faster one on this backend.
       drop_connect: probability of dropping a block's branch, reached at the last block.
       drop_connect_over: see `drop_connect_rates`.
+      momentum: share of the running statistics that a step of training keeps. Of 0.99, the first
+        values still weigh 30 % after 120 steps.
     """
 
     variant: str | None = setting(None, one_of=VARIANTS)
@@ -142,6 +145,7 @@ class EfficientNetConfig(ImageConfig):
     depthwise: str = setting("auto", one_of=depthwise_lib.NAMES)
     drop_connect: float = setting(0.2, at_least=0, below=1)
     drop_connect_over: str = setting("blocks", one_of=("blocks", "base_blocks"))
+    momentum: float = setting(0.99, at_least=0, below=1)
 
 
 def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> EfficientNet:
@@ -164,7 +168,9 @@ def make_efficientnet(config: EfficientNetConfig, devices: Devices) -> Efficient
         width=width or 1.0,
         depth=depth or 1.0,
         depthwise=depthwise_lib.choose(config.depthwise, devices.platform),
-        norm=make_norm(config.batch_norm, config.statistics, devices),
+        norm=functools.partial(
+            make_norm(config.batch_norm, config.statistics, devices), momentum=config.momentum
+        ),
         drop_connect=config.drop_connect,
         drop_connect_over=config.drop_connect_over,
         remat=config.remat,
