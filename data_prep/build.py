@@ -165,6 +165,8 @@ def main() -> None:
             named = args.config or message.startswith(title)
             sys.exit(f"Error: {message}" if named else f"Error: {title}: {message}")
         if not builder.info.splits:  # optional files that are not there
+            if args.config:
+                print(f"{args.dataset}/{config} is empty: the files that it needs are not there.")
             continue
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):

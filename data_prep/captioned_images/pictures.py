@@ -1,6 +1,9 @@
 """A picture with its captions, as the files of a user have it."""
 
+import ast
+import contextlib
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +19,7 @@ _SPLIT_NAMES = {
     **dict.fromkeys(("validation", "val", "valid", "dev", "eval"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
+_LIST = re.compile(r"""\s*\[\s*['"].*['"]\s*,?\s*\]\s*""", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +74,10 @@ def is_empty(value: Any) -> bool:
 def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
     """Yields the captions in the cells of a row: texts, or lists of texts.
 
-    A row may leave out some of several captions, but not all.
+    Text files have lists as JSON or as pandas writes them, `['a dog', 'a cat']`. A row may leave
+    out some of several captions, but not all.
     """
-    cells = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    cells = [each for value in values for each in _items(value)]
     filled = [cell for cell in cells if not is_empty(cell)]
     if not filled:
         yield LeftOut(where, "empty caption", is_record=False)
@@ -82,6 +87,17 @@ def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
             yield LeftOut(where, "caption is no text", detail, is_record=False)
         else:
             yield caption_of(cell.encode("utf-8", "surrogatepass"), where)
+
+
+def _items(value: Any) -> list[Any]:
+    """The items of a list, or the value alone."""
+    if isinstance(value, str) and _LIST.fullmatch(value):
+        for parse in (json.loads, ast.literal_eval):
+            with contextlib.suppress(ValueError, SyntaxError):
+                found = parse(value.strip())
+                if isinstance(found, list) and all(isinstance(each, str) for each in found):
+                    return found
+    return value if isinstance(value, list) else [value]
 
 
 def caption_of(line: bytes, where: str) -> str | LeftOut:

@@ -21,6 +21,9 @@ def test_all_configs_or_one_are_prepared(tmp_path, monkeypatch, capsys):
         data_dir = "somewhere"
         info = types.SimpleNamespace(metadata=None, splits=("test",))
 
+    class Empty(Prepared):
+        info = types.SimpleNamespace(metadata=None, splits=())
+
     def record(name, config, **folders):
         prepared.append((name, config, folders["data_dir"], folders["manual_dir"]))
         return Prepared()
@@ -34,6 +37,10 @@ def test_all_configs_or_one_are_prepared(tmp_path, monkeypatch, capsys):
     prepared.clear()
     _run(monkeypatch, "--dataset=flickr8k", "--config=features")
     assert prepared == [("flickr8k", "features", None, None)]
+    capsys.readouterr()
+    monkeypatch.setattr(build, "build", lambda *arguments, **options: Empty())
+    _run(monkeypatch, "--dataset=flickr8k", "--config=ratings")
+    assert "flickr8k/ratings is empty: the files that it needs" in capsys.readouterr().out
 
 
 def test_unknown_names_list_the_known_ones(monkeypatch, capsys):

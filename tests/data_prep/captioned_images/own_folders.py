@@ -81,6 +81,13 @@ def long_tsv(folder, numbers):
     write_csv(folder / "all.tsv", [["Image Path", "Caption"], *rows], delimiter="\t")
 
 
+def listed_csv(folder, numbers):
+    """Lists of captions, as pandas and as JSON writes them."""
+    write_images(folder, numbers)
+    lines = [[name(n), json.dumps(captions(n)) if n % 2 else str(captions(n))] for n in numbers]
+    write_csv(folder / "all.csv", [["file_name", "captions"], *lines])
+
+
 def excel_csv(folder, numbers):
     """Semicolons, a byte-order mark, an ending in capitals, paths of Windows."""
     write_images(folder, numbers)
@@ -160,6 +167,7 @@ def web_dataset(folder, numbers):
 LAYOUTS = (
     wide_csv,
     long_tsv,
+    listed_csv,
     excel_csv,
     json_lines,
     json_by_image,
