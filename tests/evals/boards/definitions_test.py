@@ -43,4 +43,3 @@ def test_a_dataset_without_an_entry_has_its_own_pairs():
     assert definition.name == "mine"
     assert definition.own
     assert not definition.thresholds
-    assert definition.correlations == ("sts", "sis", "sits")

@@ -338,7 +338,7 @@ def test_hashes_of_plausible_matches_change_with_their_rule(monkeypatch, change)
     assert hashes(small_labels())["pmrp"] != before
 
 
-def test_ratings_of_a_dataset_without_an_entry_are_compared():
+def test_ratings_of_own_pictures_are_compared():
     (board,) = by_name(small_labels(name="captioned_images")).values()
     assert list(board.graded) == ["sts", "sis", "sits"]
     (board,) = by_name(small_labels(name="captioned_images", ratings={})).values()

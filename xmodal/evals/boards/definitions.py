@@ -169,6 +169,13 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             variant=True,
         ),
     ),
+    "captioned_images": (
+        Definition(
+            "captioned_images",
+            "A caption and its own image, and captions of one image.",
+            correlations=_CXC_RATINGS,
+        ),
+    ),
     "flickr8k": (
         Definition(
             "flickr8k",
@@ -181,13 +188,6 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
 
 
 def definitions_of(dataset: str) -> dict[str, Definition]:
-    """Board name -> definition.
-
-    A dataset without an entry has one board of its own pairs, with the ratings that it may have.
-    """
-    own = Definition(
-        dataset,
-        "A caption and its own image, and captions of one image.",
-        correlations=_CXC_RATINGS,
-    )
+    """Board name -> definition; a dataset without an entry has one board of its own pairs."""
+    own = Definition(dataset, "A caption and its own image, and captions of one image.")
     return {each.name: each for each in DEFINITIONS.get(dataset, (own,))}
