@@ -53,6 +53,7 @@ def entries(folder):
     return sorted(pathlib.Path(folder).glob("*-cache"))
 
 
+@pytest.mark.slow
 def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
     together = [compile_in() for _ in range(2)]
     found = [finish() for finish in together]

@@ -108,6 +108,7 @@ def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
     assert second != first
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_run_and_itself_is_the_run(run_dir, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run_dir, copy)
@@ -120,6 +121,7 @@ def test_the_mean_of_a_run_and_itself_is_the_run(run_dir, tmp_path):
     assert "Scores are means of those of tiny_quick step 2 and tiny_quick step 2." in report
 
 
+@pytest.mark.slow
 def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
     """Moved, and beside a dataset whose captions gave other words, it has the same numbers."""
     evaluate(run=str(run_dir), split="validation", output=str(tmp_path / "before"))
@@ -162,6 +164,7 @@ def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
     assert metrics == read(tmp_path / "out/shapes/metrics.json")
 
 
+@pytest.mark.slow
 def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path):
     given = {"split": "validation", "output": str(tmp_path / "out"), "evaluators": ["words"]}
     evaluate(run=str(run_dir), **given)
@@ -281,6 +284,7 @@ def test_comparison_of_a_checkpoint(run_dir, tmp_path, capsys):
     assert not list((tmp_path / "second").rglob("comparison*"))
 
 
+@pytest.mark.slow
 def test_examples_of_a_checkpoint_and_of_its_embeddings(run_dir, config, tmp_path, capsys):
     given = {"split": "validation", "examples": 2, "evaluators": ["shapes"]}
     saved, output = str(tmp_path / "e.npz"), tmp_path / "out"
@@ -319,6 +323,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]
 
 
+@pytest.mark.slow
 def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, monkeypatch):
     """The last checkpoint appears while the follower waits; one was evaluated before."""
     growing, output = tmp_path / "run", tmp_path / "out"
@@ -350,6 +355,7 @@ def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
     assert list(steps) == [0, 2]
 
 
+@pytest.mark.slow
 def test_follow_waits_for_the_run_and_owns_a_folder(run_dir, tmp_path, monkeypatch):
     """The run starts while the follower waits; the training job has written its final results."""
     later, waited = tmp_path / "run", []

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 
@@ -20,6 +22,7 @@ print(model(tf.ones([3, 4])).shape, model.optimizer.__class__.__name__)
 """
 
 
+@pytest.mark.slow
 def test_keras_is_imported_when_it_is_used():
     found = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True

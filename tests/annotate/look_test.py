@@ -77,6 +77,7 @@ def test_a_hasty_enter_sends_no_untouched_slider(chromium, tmp_path):
             assert not sent
 
 
+@pytest.mark.slow
 def test_messages(chromium, tmp_path):
     study = make_study(tmp_path / "study", STUDIES["sts"], CAPTIONS, raters_per_item=1)
     with serving(study) as server:

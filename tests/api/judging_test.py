@@ -23,6 +23,7 @@ def embed_texts(texts):
     return [[text.count(letter) for letter in "abcdefghijkl"] for text in texts]
 
 
+@pytest.mark.slow
 def test_two_functions_are_judged_as_their_embeddings(few_shapes):
     sizes = []
 

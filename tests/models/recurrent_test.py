@@ -48,6 +48,7 @@ def value_and_gradients(module, params, x, weights):
     return jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(params, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, True)])
 @pytest.mark.parametrize(

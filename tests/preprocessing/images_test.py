@@ -133,6 +133,7 @@ def _augmented(picture, seeds, size, config):
     )
 
 
+@pytest.mark.slow
 def test_crops_are_within_the_ranges_of_the_recipe_and_fill_them(coordinates):
     config = AugmentConfig(color=False)
     pictures = _augmented(coordinates, range(600), 200, config).astype(float)

@@ -37,6 +37,7 @@ def assert_equal_arrays(one, other):
         np.testing.assert_array_equal(array, other[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", published.SIZES, ids=str)
 def test_outputs_equal_the_reference_implementation(size, tmp_path):
     torch = pytest.importorskip("torch")

@@ -126,6 +126,7 @@ def check_gradients(torch, folder, modules, functions, images, labels, source):
             assert parity.relative(gradient, expected) < 1e-4, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attention", "prefix", "classifier"),
     [

@@ -188,6 +188,7 @@ def test_vsrn_equals_torch(torch, tmp_path, is_flickr):
     assert_parity(torch, modules, functions, REGIONS, make_folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "text"),
     [("regions", "bigru"), ("regions", "bert"), ("grids", "bigru"), ("wsl", "bigru")],

@@ -80,6 +80,7 @@ def test_pcme_equals_torch(torch, tmp_path, form):
         assert found[side].vector.shape == (len(LENGTHS), 7, 8)
 
 
+@pytest.mark.slow
 def test_every_array_counts(torch, tmp_path):
     model, _, _ = pcme(torch)
     weights = model.state_dict()

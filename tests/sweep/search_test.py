@@ -176,6 +176,7 @@ def test_errors_that_would_come_again_end_the_sweep(
     assert states == [state] * tried + ["waiting"] * (5 - tried)
 
 
+@pytest.mark.slow
 def test_a_trial_that_another_process_runs_is_left_to_it(sweep, plan, trained, tmp_path):
     with folder_lock.hold(tmp_path / "claims/0000"):
         outcomes = sweep(2)
@@ -183,6 +184,7 @@ def test_a_trial_that_another_process_runs_is_left_to_it(sweep, plan, trained, t
     assert [each.state for each in outcomes] == ["waiting", "complete"]
 
 
+@pytest.mark.slow
 def test_another_sweep_is_refused_before_a_trial(sweep, plan, trained):
     sweep(1)
     with pytest.raises(UserError, match="has trials of another sweep"):

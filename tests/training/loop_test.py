@@ -159,6 +159,7 @@ def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):
     assert checkpoints.steps(str(tmp_path)) == [0]
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_one_sentence_and_leaves_the_last_checkpoint(
     config, tmp_path, change_batches
 ):
@@ -252,6 +253,7 @@ def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
     )
 
 
+@pytest.mark.slow
 def test_a_second_run_starts_with_the_words_of_the_first(whole, config, tmp_path):
     """Its own dataset gave another list of the same size."""
     folder = tmp_path / "tfds"

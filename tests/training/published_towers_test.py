@@ -165,6 +165,7 @@ def test_pooling_is_the_configs_or_the_folders(make_config):
     assert not np.array_equal(ranks["first"], ranks["mean"])
 
 
+@pytest.mark.slow
 def test_images_need_no_vocabulary(make_config, few_shapes):
     """Boards of images alone rest on the ids of the captions, but nothing is learned from them."""
     known = set(pathlib.Path(few_shapes).rglob("vocabulary-*.txt"))

@@ -195,6 +195,7 @@ def test_what_is_not_there_or_damaged_ends_in_two(tmp_path, monkeypatch, capsys)
     assert "(dataset_info.json) of flickr8k/images" in message
 
 
+@pytest.mark.slow
 def test_the_leaks_of_clue_are_known_and_others_are_not(
     real_data, tmp_path, validated, monkeypatch
 ):

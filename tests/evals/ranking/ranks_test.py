@@ -165,6 +165,7 @@ def test_duplicates_tie_exactly_in_real_numbers(similarity):
         assert found.ranks[0].tied.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [65, 1792])
 def test_block_size_and_devices_do_not_matter_in_real_numbers(width):
     generator = np.random.default_rng(1)

@@ -59,6 +59,7 @@ def test_equals_the_loop(tower, random_variables, remat):
     np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_training_moves_the_statistics_and_every_parameter(tower, random_variables):
     made = tower("convnet", **KEYWORDS)
     params, state = random_variables(made, {"image": IMAGES}, scale=0.4)

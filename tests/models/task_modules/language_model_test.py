@@ -34,6 +34,7 @@ def make(views, **config):
     return module, jax.tree.map(draw, shapes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [(CAPTIONS, None), (IMAGES, CAPTIONS)], ids=["text", "image"])
 def test_equals_torch_word_by_word(views):
     torch = pytest.importorskip("torch")
