@@ -42,7 +42,7 @@ def test_pages_of_a_rater(kind, chromium, tmp_path):
         for link, (size, scheme) in zip(
             links(study, server, len(LOOKS)).values(), LOOKS, strict=True
         ):
-            # Refuses errors on the console: what the content security policy blocks is one.
+            # Refuses errors on the console, such as content that the security policy blocks.
             with open_page(chromium, link, size=size, scheme=scheme) as page:
                 check(page)
                 follow(page, lambda: page.click("text=Start"))

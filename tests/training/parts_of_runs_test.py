@@ -1,4 +1,4 @@
-"""Parts built before the dataset was known and afterwards share what is equal."""
+"""Parts built before and after the dataset is known share the trace of equal parameters."""
 
 import jax
 import pytest

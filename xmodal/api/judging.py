@@ -71,7 +71,7 @@ def evaluate(
       **files: see `xmodal.evals.evaluate`.
 
     Raises:
-      UserError: an argument, a file or what a function returned cannot be used.
+      UserError: an argument, a file or the result of a function cannot be used.
     """
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}

@@ -1,7 +1,7 @@
 """Records by number to decoded, augmented and tokenized batches with ids."""
 
 from xmodal.console import quietly
-from xmodal.tensorflow_import import without_keras
+from xmodal.data.tensorflow_import import without_keras
 
 with quietly(), without_keras():
     import tensorflow as tf

@@ -53,9 +53,7 @@ def fold_chunked(
         columns=min(job.chunk_size, sizes[1]),
     )
     rows, columns = pad(rows, grid.rows), pad(columns, grid.columns)
-    row_states, column_states = _fold_tiles(
-        grid, rows.weights, columns.weights, params, rows, columns
-    )
+    row_states, column_states = _fold_tiles(grid, rows, columns, params)
     row_states = jax.tree.map(lambda x: x.swapaxes(0, 1), row_states)
     return (
         join(_merge_all(job, row_states), sizes[0]),
@@ -71,19 +69,8 @@ def _merge_all(job: Job, states: State) -> State:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fold_tiles(
-    grid: _Grid,
-    row_weights: Weights,
-    column_weights: Weights,
-    params: Any,
-    rows: Items,
-    columns: Items,
-) -> tuple[State, State]:
-    """Returns the states of the rows and of the columns of I x J tiles, [I, J, b] each.
-
-    `row_weights` and `column_weights` get the gradient; they are parts of `rows` and `columns`.
-    """
-    del row_weights, column_weights
+def _fold_tiles(grid: _Grid, rows: Items, columns: Items, params: Any) -> tuple[State, State]:
+    """Returns the states of the rows and of the columns of I x J tiles, [I, J, b] each."""
 
     def fold_rows(i: jax.Array) -> tuple[State, State]:
         row = take(rows, i, grid.rows)
@@ -97,11 +84,11 @@ def _fold_tiles(
 
 
 def _forward(grid: _Grid, *inputs: Any) -> tuple[tuple[State, State], Any]:
-    return _fold_tiles(grid, *inputs), inputs[2:]
+    return _fold_tiles(grid, *inputs), inputs
 
 
 def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple[Any, ...]:
-    params, rows, columns = saved
+    rows, columns, params = saved
 
     def visit_rows(carry: Any, visit: Any) -> tuple[Any, None]:
         (for_rows, *so_far), (i, of_tiles) = carry, visit
@@ -129,7 +116,13 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
     start = _zeros_like((rows.weights, columns.weights, params))
     numbers = jnp.arange(rows.ids.shape[0] // grid.rows)
     found, _ = jax.lax.scan(visit_rows, start, (numbers, cotangents))
-    return *found, None, None
+    return _gradient_of(found[0]), _gradient_of(found[1]), found[2]
+
+
+def _gradient_of(weights: Weights) -> Items:
+    """The gradient of items: None of their ids and of the marks of real ones."""
+    none: Any = None
+    return Items(*weights, ids=none, real=none)
 
 
 def _zeros_like(tree: Any) -> Any:
