@@ -39,7 +39,7 @@ def fold_chunked(
     """Returns name -> state of each row, and name -> state of each column.
 
     Args:
-      job: how tiles are folded; a tile has `chunk_size` rows and columns.
+      job: how tiles are folded; a tile has at most `chunk_size` rows and columns.
       rows: B items. Where `mesh` spreads them over devices, they stay there: a tile has all rows.
       columns: M items.
       params: arrays for `job.logits`.
@@ -49,8 +49,8 @@ def fold_chunked(
     is_spread = mesh is not None and mesh.size > 1
     grid = _Grid(
         job,
-        rows=sizes[0] if is_spread else min(job.chunk_size, sizes[0]),
-        columns=min(job.chunk_size, sizes[1]),
+        rows=sizes[0] if is_spread else _choose_size(sizes[0], job.chunk_size),
+        columns=_choose_size(sizes[1], job.chunk_size),
     )
     rows, columns = pad(rows, grid.rows), pad(columns, grid.columns)
     row_states, column_states = _fold_tiles(grid, rows, columns, params)
@@ -59,6 +59,14 @@ def fold_chunked(
         join(_merge_all(job, row_states), sizes[0]),
         join(_merge_all(job, column_states), sizes[1]),
     )
+
+
+def _choose_size(items: int, most: int) -> int:
+    """Returns the size of a tile: a divisor near `most`, where there is one; others are padded."""
+    if items <= most:
+        return items
+    divisors = (size for size in range(most, most // 2, -1) if items % size == 0)
+    return next(divisors, most)
 
 
 def _merge_all(job: Job, states: State) -> State:
@@ -91,11 +99,11 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
     rows, columns, params = saved
 
     def visit_rows(carry: Any, visit: Any) -> tuple[Any, None]:
-        (for_rows, *so_far), (i, of_tiles) = carry, visit
+        (*so_far, for_rows), (i, of_tiles) = carry, visit
         row = take(rows, i, grid.rows)
 
         def visit_tile(carry: Any, visit: Any) -> tuple[Any, None]:
-            (for_row, for_columns, for_params), (j, of_tile) = carry, visit
+            (for_columns, for_params, for_row), (j, of_tile) = carry, visit
             column = take(columns, j, grid.columns)
 
             def fold_tile(row_weights: Weights, column_weights: Weights, params: Any) -> Any:
@@ -106,17 +114,18 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
             _, pull_back = jax.vjp(fold_tile, row.weights, column.weights, params)
             found = pull_back(of_tile)
             for_row, for_params = jax.tree.map(jnp.add, (for_row, for_params), (found[0], found[2]))
-            return (for_row, add_at(for_columns, j, found[1]), for_params), None
+            return (add_at(for_columns, j, found[1]), for_params, for_row), None
 
-        start = (_zeros_like(row.weights), *so_far)
+        start = (*so_far, _zeros_like(row.weights))
         numbers = jnp.arange(columns.ids.shape[0] // grid.columns)
-        (for_row, *so_far), _ = jax.lax.scan(visit_tile, start, (numbers, of_tiles))
-        return (add_at(for_rows, i, for_row), *so_far), None
+        (*so_far, for_row), _ = jax.lax.scan(visit_tile, start, (numbers, of_tiles))
+        return (*so_far, add_at(for_rows, i, for_row)), None
 
-    start = _zeros_like((rows.weights, columns.weights, params))
+    # The rows last: in this order XLA adds to both gradients where the caller gets them.
+    start = _zeros_like((columns.weights, params, rows.weights))
     numbers = jnp.arange(rows.ids.shape[0] // grid.rows)
     found, _ = jax.lax.scan(visit_rows, start, (numbers, cotangents))
-    return _gradient_of(found[0]), _gradient_of(found[1]), found[2]
+    return _gradient_of(found[2]), _gradient_of(found[0]), found[1]
 
 
 def _gradient_of(weights: Weights) -> Items:

@@ -64,8 +64,8 @@ def fold(
       right_positive: float32 [M].
       terms: reductions by name.
       engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `choose_engine`.
-      chunk_size: rows and columns of a tile of the chunked engine, columns per block of the ring;
-        need not divide anything.
+      chunk_size: most rows and columns of a tile of the chunked engine, columns per block of the
+        ring; need not divide anything.
       mesh: device mesh over which the ring goes; the batch is a multiple of its devices.
 
     Returns:
