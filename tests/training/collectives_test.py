@@ -8,7 +8,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xmodal import mesh as mesh_lib
-from xmodal.training.collectives import Collectives, count_collectives, loop_lengths
+from xmodal.training.collectives import Collectives, count_collectives
+from xmodal.training.program import read_program
 
 
 def test_of_compiled_functions():
@@ -20,7 +21,7 @@ def test_of_compiled_functions():
         return jax.jit(function, out_shardings=out).lower(x).compile().as_text()
 
     def compiled(function, out):
-        return count_collectives(compile_text(function, out))
+        return count_collectives(read_program(compile_text(function, out)))
 
     assert compiled(lambda x: x * 2, rows) == {}
     copy = mesh_lib.replicated(mesh)
@@ -37,13 +38,15 @@ def test_of_compiled_functions():
         rotate, mesh=mesh, in_specs=PartitionSpec("data"), out_specs=PartitionSpec("data")
     )
     text = compile_text(ring, NamedSharding(mesh, PartitionSpec("data")))
-    assert loop_lengths(text) == (5,)
+    program = read_program(text)
+    assert program.loop_lengths() == (5,)
     # As a TPU compiler writes it.
-    silent = re.sub('"known_trip_count":{"n":"5"}', '"other":0', text)
-    assert silent != text
-    assert loop_lengths(silent) == (5,)
-    assert count_collectives(silent) == count_collectives(text)
-    found = count_collectives(text)
+    silent_text = re.sub('"known_trip_count":{"n":"5"}', '"other":0', text)
+    assert silent_text != text
+    silent = read_program(silent_text)
+    assert silent.loop_lengths() == (5,)
+    assert count_collectives(silent) == count_collectives(program)
+    found = count_collectives(program)
     # Five times the two rows of a device.
     assert found == {"collective-permute": Collectives(5, 5 * 2 * 6 * 4)}
 
@@ -58,7 +61,7 @@ ENTRY %main (p: f32[4,8]) -> f32[32,8] {
   %s = (f32[4,8], f32[4,8], u32[], u32[]) collective-permute-start(%p)
 }
 """
-    assert count_collectives(program) == {
+    assert count_collectives(read_program(program)) == {
         "all-gather": Collectives(2, 2 * 32 * 8 + 4 * 48),
         "all-reduce": Collectives(1, 36),
         "collective-permute": Collectives(1, 4 * 32),
@@ -67,4 +70,4 @@ ENTRY %main (p: f32[4,8]) -> f32[32,8] {
 
 def test_nothing_of_a_program_without_any():
     text = jax.jit(jnp.sin).lower(jnp.ones(3)).compile().as_text()
-    assert count_collectives(text) == {}
+    assert count_collectives(read_program(text)) == {}

@@ -77,6 +77,10 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     assert step["flops"] > 0
     # One gradient of all trained parameters, and sums.
     assert step["collectives"]["all-reduce"]["bytes"] >= 4 * trained
+    # The update reads and writes all trained parameters; the losses are in the traffic, too.
+    traffic = step["traffic"]
+    assert sum(traffic["update"].values()) >= 2 * 4 * trained
+    assert {"losses forward", "losses backward", "text/encoder forward"} <= set(traffic)
     # Thirty captions are spread over eight devices.
     assert set(found["programs"]) == {"training step", "embedding of 32 captions"}
 

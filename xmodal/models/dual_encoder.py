@@ -75,9 +75,10 @@ class DualEncoder:
           The embedding, and the new state of this tower alone.
         """
         tower = lookup("the towers of this model", side, self.towers)
-        return tower.apply(
-            params[side], model_state[side], inputs, train=train, frozen=frozen, key=key
-        )
+        with jax.named_scope(side):
+            return tower.apply(
+                params[side], model_state[side], inputs, train=train, frozen=frozen, key=key
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,9 @@ import dataclasses
 import jax
 
 from xmodal.training.accelerators import Accelerator
-from xmodal.training.collectives import Collectives, count_collectives, loop_lengths
+from xmodal.training.collectives import Collectives, count_collectives
+from xmodal.training.program import read_program
+from xmodal.training.traffic import count_traffic
 
 _GIB = 2**30
 
@@ -24,6 +26,8 @@ class Cost:
       moved_bytes: read and written by all operations; 0 where the compiler does not count them.
       collectives: by kind, those in a loop as often as it runs.
       loops: how often each loop runs, where the compiler knows.
+      traffic: bytes by part of the model and kind of operation, see `traffic.count_traffic`; those
+        in a loop as often as it runs.
       compiler_seconds: the compiler's own estimate of the time; None where it has none.
     """
 
@@ -34,6 +38,7 @@ class Cost:
     moved_bytes: float
     collectives: dict[str, Collectives]
     loops: tuple[int, ...]
+    traffic: dict[str, dict[str, float]]
     compiler_seconds: float | None
 
     @property
@@ -52,7 +57,7 @@ class Cost:
 def measure(compiled: jax.stages.Compiled) -> Cost:
     """Returns the cost of one call."""
     memory, counted = compiled.memory_analysis(), compiled.cost_analysis() or {}
-    program = compiled.as_text() or ""
+    program = read_program(compiled.as_text() or "")
     seconds = counted.get("optimal_seconds", 0.0)
     return Cost(
         argument_bytes=getattr(memory, "argument_size_in_bytes", 0),
@@ -64,7 +69,8 @@ def measure(compiled: jax.stages.Compiled) -> Cost:
         flops=float(counted.get("flops", 0.0)),
         moved_bytes=float(counted.get("bytes accessed", 0.0)),
         collectives=count_collectives(program),
-        loops=loop_lengths(program),
+        loops=program.loop_lengths(),
+        traffic=count_traffic(program),
         # Compilers for CPUs and GPUs give none, or a negative number.
         compiler_seconds=float(seconds) if seconds > 0 else None,
     )
@@ -81,7 +87,8 @@ def describe(compiled: jax.stages.Compiled) -> str:
     if memory is None:
         return "This backend gives no memory analysis."
     traffic = (compiled.cost_analysis() or {}).get("bytes accessed", 0.0)
-    loops = ", the body of a loop counted once" if loop_lengths(compiled.as_text() or "") else ""
+    has_loops = read_program(compiled.as_text() or "").loop_lengths()
+    loops = ", the body of a loop counted once" if has_loops else ""
     return (
         f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "
         f"{memory.temp_size_in_bytes / _GIB:.2f} GiB of temporaries, "

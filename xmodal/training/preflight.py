@@ -34,6 +34,7 @@ from xmodal.training.parts import Parts
 from xmodal.training.preflight_report import format_costs, to_json
 from xmodal.training.run import assemble_without_data
 from xmodal.training.state import TrainState
+from xmodal.training.traffic import format_traffic
 from xmodal.training.views import tower_inputs
 
 _STEPS = 2
@@ -98,6 +99,7 @@ def check(
     }
     _write(output, figures)
     logging.info("Per device and call:\n%s", format_costs(costs, capacity, accelerator))
+    logging.info("The %s, per device:\n%s", STEP, format_traffic(costs[STEP].traffic))
     for name, each in costs.items():
         memory.check_fits(each.peak_bytes, capacity, name, parts)
     if topology:

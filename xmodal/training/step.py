@@ -22,7 +22,8 @@ from xmodal.training.tree import Tree, flatten, frozen_parts, merge
 from xmodal.training.views import embed_views
 
 Batch = Mapping[str, jax.Array]
-Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]
+Scalars = dict[str, jax.Array]
+Step = Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Scalars]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +91,16 @@ def make_step(
 
     def step_function(
         state: TrainState, batch: Batch, step: jax.Array
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
+    ) -> tuple[TrainState, Scalars]:
         gradients, (model_state, scalars) = jax.grad(compute_loss, has_aux=True)(
             state.params, state.frozen, state.model_state, batch, state.step
         )
+        with jax.named_scope("update"):
+            return update(state, step, gradients, model_state, scalars)
+
+    def update(
+        state: TrainState, step: jax.Array, gradients: Tree, model_state: Tree, scalars: Scalars
+    ) -> tuple[TrainState, Scalars]:
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         norm = optax.global_norm(gradients)
         advanced = dataclasses.replace(
@@ -141,13 +148,14 @@ def _make_loss(
             frozen=_frozen_parts(params, frozen, model.towers),
             key=rngs.stream_key(seed, "towers", step),
         )
-        loss, task_states, scalars = compute_losses(
-            tasks, views, batch, everything, model_state,
-            similarity=model.similarity, seed=seed, step=step, mesh=mesh,
-        )  # fmt: skip
-        if l2 is not None:
-            penalty = l2.scale * sum_of_squares(params, l2.pattern)
-            loss, scalars["l2"] = loss + penalty, penalty
+        with jax.named_scope("losses"):
+            loss, task_states, scalars = compute_losses(
+                tasks, views, batch, everything, model_state,
+                similarity=model.similarity, seed=seed, step=step, mesh=mesh,
+            )  # fmt: skip
+            if l2 is not None:
+                penalty = l2.scale * sum_of_squares(params, l2.pattern)
+                loss, scalars["l2"] = loss + penalty, penalty
         if task_states:
             states["tasks"] = task_states
         return loss, (dict(model_state) | states, scalars | {"loss": loss})

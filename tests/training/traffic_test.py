@@ -1,0 +1,99 @@
+"""Bytes by part of the model: together XLA's own count, each part where it was traced."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.training.program import count_bytes, read_program
+from xmodal.training.traffic import KINDS, count_traffic, format_traffic
+
+SIZE, WIDTH = 96, 40
+
+
+def compile_step(loops):
+    def embed(x, kernel):
+        with jax.named_scope("image"), jax.named_scope("encoder"):
+            if not loops:
+                return jnp.tanh(x @ kernel)
+            return jax.lax.scan(lambda y, _: (jnp.tanh(y @ kernel), None), x, length=loops)[0]
+
+    def step(x, kernel):
+        def loss(kernel):
+            embedded = embed(x, kernel)
+            with jax.named_scope("losses"):
+                return jnp.sum(jax.nn.logsumexp(embedded @ embedded.T, axis=0))
+
+        gradient = jax.grad(loss)(kernel)
+        with jax.named_scope("update"):
+            return kernel - 0.1 * gradient
+
+    x, kernel = (np.zeros(shape, np.float32) for shape in ((SIZE, WIDTH), (WIDTH, WIDTH)))
+    return jax.jit(step).lower(x, kernel).compile()
+
+
+def total(traffic):
+    return sum(sum(kinds.values()) for kinds in traffic.values())
+
+
+def test_parts_add_up_to_the_compiler_s_count():
+    compiled = compile_step(loops=0)
+    traffic = count_traffic(read_program(compiled.as_text()))
+    assert total(traffic) == pytest.approx(compiled.cost_analysis()["bytes accessed"], rel=0.01)
+    assert {"image/encoder forward", "image/encoder backward", "update"} <= set(traffic)
+    assert all(tuple(kinds) == KINDS for kinds in traffic.values())
+    # It reads the inputs and the kernel, and writes the products.
+    needed = 4 * (SIZE * WIDTH + WIDTH * WIDTH + SIZE * WIDTH)
+    assert traffic["image/encoder forward"]["products"] >= needed
+    assert traffic["losses forward"]["products"] >= 4 * (SIZE * WIDTH + SIZE * SIZE)
+    assert traffic["update"]["products"] == 0 < traffic["update"]["other"]
+
+
+def test_a_loop_counts_as_often_as_it_runs():
+    few, many = (count_traffic(read_program(compile_step(n).as_text())) for n in (10, 30))
+    part = "image/encoder forward"
+    grown = sum(many[part].values()) - sum(few[part].values())
+    # Twenty times more: the state is read and written.
+    assert grown >= 20 * 4 * 2 * SIZE * WIDTH
+    assert many["losses forward"] == few["losses forward"]
+
+
+def test_sizes_hold_the_filling_of_tiles():
+    assert count_bytes("f32[16]{0:T(256)}") == [1024]
+    assert count_bytes("bf16[5,24]{1,0:T(8,128)(2,1)}") == [8 * 128 * 2]
+    # The first dimension is the minor one.
+    assert count_bytes("f32[24,5]{0,1:T(8,128)}") == [8 * 128 * 4]
+    assert count_bytes("(f32[2,3]{1,0}, pred[], s32[4])") == [24, 1, 16]
+
+
+def test_kinds_of_operations():
+    traffic = count_traffic(
+        read_program("""
+%fused (p: f32[8,8]) -> f32[8,8] {
+  %p = f32[8,8]{1,0} parameter(0)
+  ROOT %d = f32[8,8]{1,0} convolution(%p, %p), dim_labels=bf_io->bf
+}
+
+ENTRY %main (a: f32[8,8]) -> f32[8,8] {
+  %a = f32[8,8]{1,0} parameter(0)
+  %c = (f32[8,8]{1,0}, f32[8,8]{1,0}, u32[]) copy-start(%a), metadata={op_name="jit(f)/text/head/x"}
+  %e = f32[8,8]{1,0} copy-done(%c)
+  %f = f32[8,8]{1,0} fusion(%e), kind=kOutput, calls=%fused, metadata={op_name="jit(f)/jvp(text)/Side/head/dot"}
+  %g = f32[8,8]{1,0} all-reduce(%f), to_apply=%fused
+  ROOT %h = f32[8,8]{1,0} add(%g, %f), metadata={op_name="jit(f)/transpose(jvp(text))/Side/head/add"}
+}
+""")  # noqa: E501
+    )
+    size = 8 * 8 * 4
+    assert traffic == {
+        "text/head forward": dict.fromkeys(KINDS, 0) | {"copies": 2 * size, "products": 2 * size},
+        "text/head backward": dict.fromkeys(KINDS, 0) | {"other": 3 * size},
+        "not named": dict.fromkeys(KINDS, 0) | {"collectives": 2 * size},
+    }
+    assert next(iter(traffic)) == "text/head forward"
+    lines = format_traffic(traffic).splitlines()
+    assert lines[1].split() == ["text/head", "forward", "0.00", "0.00", "0.00", "0.00", "44%"]
+
+
+def test_a_program_without_text():
+    assert count_traffic(read_program("")) == {}
