@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_flags
 
 import xmodal
 from xmodal.config import UserError
-from xmodal.config_files import describe_configs, find_config_file
+from xmodal.config_files import describe_configs, find_config_file, let_stand
 from xmodal.console import interruptible, make_log_readable
 
 
@@ -119,10 +119,12 @@ def read_config() -> ConfigDict:
     """
     config = CONFIG.value
     try:
-        return config.lock()  # The flag keeps a file it could not open until the first use.
+        config.lock()  # The flag keeps a file it could not open until the first use.
     except OSError as error:
         message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
         raise UserError(f"--config: {message}") from error
+    let_stand(config, overridden_paths())
+    return config
 
 
 def call_config_file(name: str) -> Any:
@@ -148,6 +150,8 @@ def _parse_flags(argv: list[str]) -> list[str]:
         sys.exit(f"\nError: {error}")
     except flags.Error as error:
         text = str(error)
+        if isinstance(error, flags.UnrecognizedFlagError) and error.flagname.startswith("config."):
+            text = f"--{error.flagname} sets a value of --config, which is not given."
         # A config file refuses its argument by a ValueError, which comes with a whole stack trace.
         *trace, last = text.splitlines()
         if trace and last.strip().startswith("ValueError: "):

@@ -68,11 +68,18 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
       The same tree with `NamedSharding` leaves.
 
     Raises:
-      UserError: a path that no rule matches, or an unknown rule.
+      UserError: a path that no rule matches, a pattern that matches no path, or an unknown rule.
     """
+    paths = [_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    for pattern, _ in rules:
+        if not any(re.search(pattern, path) for path in paths):
+            raise UserError(
+                f"config.sharding pattern {pattern!r} matches nothing of the state, whose paths "
+                f"are like {paths[:3]}; correct or remove it."
+            )
 
     def choose(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        name = _name(path)
         for pattern, rule in rules:
             if re.search(pattern, name):
                 return lookup("config.sharding", rule, RULES)(mesh, leaf.shape)
@@ -83,6 +90,10 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
         )
 
     return jax.tree_util.tree_map_with_path(choose, tree)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def global_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:

@@ -1,10 +1,12 @@
 """One command trains on a folder of pictures; named towers take the place of the small ones."""
 
 import pytest
+from ml_collections import ConfigDict
 
 from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.config import UserError
+from xmodal.config_files import let_stand
 from xmodal.training import checkpoints, loop
 from xmodal.training.finished import finished_reports
 from xmodal.training.inheritance import inherit
@@ -86,3 +88,17 @@ def test_sides_without_weights_are_small():
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(UserError, match=r"config.data.manual_dir: .*nowhere does not exist"):
         loop.train(make_config(tmp_path / "nowhere"), str(tmp_path / "run"))
+
+
+def test_what_is_set_by_hand_stands():
+    config = own_data.get_config()
+    convnet = {"name": "convnet", "channels": (8, 16), "units": (1, 1)}
+    config.model.image.encoder, config.data.image.augment.area = ConfigDict(convnet), (0.9, 1.0)
+    let_stand(config, ["model.image.encoder", "data.image.augment.area", "data.no.such", "name"])
+    small = inherit(config)
+    assert small.model.image.encoder.to_dict() == convnet
+    assert small.data.image.augment.area == (0.9, 1.0)
+    # The rest comes as before.
+    assert small.model.image.head.name == "mean"
+    assert small.data.image.augment.erase == 0.3
+    assert small.model.text.encoder.name == "words"

@@ -3,6 +3,7 @@
 import errno
 import logging
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -36,6 +37,23 @@ def test_records_are_read_by_number_in_any_order(tiny_config):
         assert picked["captions"].values.tolist() == flat
         assert picked["caption_ids"].values.tolist() == [key for each in texts for key in each]
     assert source.get(["captions"], rows[:0])["captions"].lengths.shape == (0,)
+
+
+@pytest.mark.parametrize("damage", ["changed", "torn", "missing"])
+def test_a_damaged_file_is_named_with_its_remedy(tiny_config, tmp_path, damage):
+    folder = tmp_path / "data"
+    shutil.copytree(tiny_config["data_dir"], folder)
+    (file,) = folder.rglob("*train.array_record*")
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 4
+    content[middle : middle + 200] = bytes(200)
+    file.write_bytes(content if damage == "changed" else content[:middle])
+    if damage == "missing":
+        file.unlink()
+    source = sources.Source(parse(tiny_config | {"data_dir": str(folder)}), "train")
+    with pytest.raises(UserError, match="A record of .* train cannot be read: ") as raised:
+        source.read(np.arange(37))
+    assert f"remove {file.parent} and give the same command again" in str(raised.value)
 
 
 def test_columns_of_every_kind_are_the_same_from_both_files(tiny_config):

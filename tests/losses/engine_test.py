@@ -10,6 +10,8 @@ import pytest
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.losses import engine, terms
+from xmodal.training.collectives import Collectives, count_collectives
+from xmodal.training.program import read_program
 
 MARGIN = 0.7
 TERMS = {
@@ -209,13 +211,14 @@ def test_an_item_without_negatives_has_no_gradient(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "devices", "batches"),
+    ("name", "devices", "batches", "gathered"),
     [
-        ("ring", 8, 1.0),  # embeddings of a whole batch are more than any device holds
-        ("chunked", 1, 1.25),  # one number per item and tile; no copy of a gradient
+        ("ring", 8, 1.0, 0),  # embeddings of a whole batch are more than any device holds
+        ("chunked", 1, 1.25, 0),  # one number per item and tile; no copy of a gradient
+        ("chunked", 8, 2.5, 1.01),  # all columns, gathered once, and their gradient
     ],
 )
-def test_temporaries_of_a_gradient(name, devices, batches):
+def test_memory_and_traffic_of_a_gradient(name, devices, batches, gathered):
     size, dim = 2048, 256
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
     sharded, replicated = mesh_lib.batch_sharded(mesh), mesh_lib.replicated(mesh)
@@ -248,6 +251,11 @@ def test_temporaries_of_a_gradient(name, devices, batches):
     )
     compiled = jax.jit(jax.grad(total, argnums=(0, 1))).lower(*inputs).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < batches * 4 * size * dim
+    text = compiled.as_text()
+    assert f"[{size},{size}]" not in text
+    collectives = count_collectives(read_program(text))
+    nothing = Collectives(0, 0)
+    assert collectives.get("all-gather", nothing).bytes <= gathered * 4 * size * dim
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Files of checkpoints that are torn, missing or changed by a bit."""
 
 import logging
+import shutil
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ from checkpoints_test import make_saver, make_state, save
 
 from xmodal.config import UserError
 from xmodal.training import checkpoints
-from xmodal.training.damaged_checkpoints import set_damaged_aside
+from xmodal.training.damaged_checkpoints import newest_whole, set_damaged_aside
 from xmodal.training.file_hashes import HASHES
 
 
@@ -103,6 +104,23 @@ def test_a_checkpoint_that_was_not_hashed_is_read(tmp_path, caplog):
     assert checkpoints.steps(str(tmp_path)) == [3]
 
 
+@pytest.mark.parametrize("hashes", [None, "null", "{}"])
+def test_a_checkpoint_without_its_arrays_or_its_hashes(tmp_path, caplog, hashes):
+    save(tmp_path, [make_state(3), make_state(7)])
+    newest = tmp_path / "checkpoints/7"
+    if hashes is None:
+        (newest / HASHES).unlink()
+        shutil.rmtree(newest / "params")
+    else:
+        (newest / HASHES).write_text(hashes)
+    with caplog.at_level(logging.WARNING):
+        assert newest_whole(str(tmp_path)) == 3
+    assert "The checkpoint of step 7 is damaged: " in caplog.text
+    assert checkpoints.steps(str(tmp_path)) == [3, 7]
+    set_damaged_aside(str(tmp_path))
+    assert checkpoints.steps(str(tmp_path)) == [3]
+
+
 def test_what_cannot_be_replaced_ends_the_run(tmp_path):
     save(tmp_path, [make_state(3)])
     newest = tmp_path / "checkpoints/3"
@@ -120,6 +138,7 @@ def test_what_cannot_be_replaced_ends_the_run(tmp_path):
 
 def test_nothing_to_look_at(tmp_path):
     set_damaged_aside(str(tmp_path))
+    assert newest_whole(str(tmp_path)) is None
     assert not list(tmp_path.iterdir())
     make_saver(tmp_path).close()
     before = sorted(tmp_path.rglob("*"))

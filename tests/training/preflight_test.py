@@ -1,5 +1,6 @@
 """A run tried out before its start: figures, and every mistake by its own message."""
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -15,7 +16,7 @@ import tiny_encoder as tiny
 
 from configs import base, cxc
 from xmodal.config import UserError
-from xmodal.training import checkpoints, loop, preflight
+from xmodal.training import checkpoints, loop, preflight, start
 
 TINY = "tiny_captions"
 ROOT = pathlib.Path(__file__).parents[2]
@@ -39,7 +40,7 @@ def config(tiny_data_dir):
 
 @pytest.mark.slow
 def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
-    run, output = tmp_path / "run", tmp_path / "cost.json"
+    run, output = tmp_path / "run", tmp_path / "new/cost.json"
     with caplog.at_level(logging.INFO):
         preflight.check(config, str(run), output=str(output))
     assert not run.exists()
@@ -149,12 +150,36 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
         preflight.check(config, str(tmp_path / "run"))
 
 
+def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
+    config.optimizer.learning_rate, config.non_finite = 1e30, "skip"
+    # The first step is finite, but its parameters are of no use to the evaluation.
+    with caplog.at_level(logging.INFO), pytest.raises(UserError, match="the model diverged"):
+        preflight.check(config, str(tmp_path / "run"))
+    assert "step 1  loss or gradient is not finite: left out" in caplog.text
+
+
+def test_an_output_that_is_a_folder(config, tmp_path):
+    with pytest.raises(UserError, match=r"--output=.* is a folder; name a file, such as .*/costs"):
+        preflight.check(config, str(tmp_path / "run"), output=str(tmp_path))
+
+
 @pytest.mark.slow
-def test_a_checkpoint_that_does_not_fit(config, tmp_path):
+def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path, caplog):
     run = str(tmp_path / "run")
     loop.train(config, run)
-    config.model.text.projection.width = 9
+    config.total_steps = 5
+    for step, message in ((6, "is at step 6, beyond config.total_steps=5"), (3, "")):
+        parts = loop.prepare(config, run, ("total_steps", "optimizer"))[0]
+        with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
+            start.check_start(parts, run, parts.state_shapes, step)
     config.total_steps = 7
+    (tmp_path / "run/checkpoints/6/params").rename(tmp_path / "elsewhere")
+    with caplog.at_level(logging.INFO):
+        preflight.check(config, run)
+    assert "The checkpoint of step 6 is damaged" in caplog.text
+    assert any(message.startswith("step 3  loss") for message in caplog.messages)
+    (tmp_path / "elsewhere").rename(tmp_path / "run/checkpoints/6/params")
+    config.model.text.projection.width = 9
     with pytest.raises(UserError, match=r"model.text.projection.width"):
         preflight.check(config, run)
 

@@ -110,8 +110,19 @@ class Source:
         check_columns(self._config, self.columns, needs)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N]."""
-        return np.array(self._records.__getitems__(rows.tolist()), dtype=object)
+        """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N].
+
+        Raises:
+          UserError: a file of the prepared dataset is missing, torn or changed.
+        """
+        try:
+            return np.array(self._records.__getitems__(rows.tolist()), dtype=object)
+        except RuntimeError as error:  # All that the library says.
+            raise UserError(
+                f"A record of {self._config.dataset} {self._split} cannot be read: "
+                f"{str(error).splitlines()[0]}. Its files are damaged: remove {self.folder} and "
+                "give the same command again, which prepares the dataset anew."
+            ) from error
 
     def get(
         self, names: Iterable[str], rows: np.ndarray | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xmodal.losses.blocks import Items, Job, Weights, fold_block, merge
 from xmodal.losses.terms import State
@@ -46,12 +46,12 @@ def fold_chunked(
       mesh: device mesh, or None.
     """
     sizes = rows.ids.shape[0], columns.ids.shape[0]
-    is_spread = mesh is not None and mesh.size > 1
-    grid = _Grid(
-        job,
-        rows=sizes[0] if is_spread else _choose_size(sizes[0], job.chunk_size),
-        columns=_choose_size(sizes[1], job.chunk_size),
-    )
+    height, width = (_choose_size(size, job.chunk_size) for size in sizes)
+    if mesh is not None and mesh.size > 1:
+        height = sizes[0]
+        # Once: a tile cut from columns on all devices would be gathered in every visit.
+        columns = jax.lax.with_sharding_constraint(columns, NamedSharding(mesh, PartitionSpec()))
+    grid = _Grid(job, height, width)
     rows, columns = pad(rows, grid.rows), pad(columns, grid.columns)
     row_states, column_states = _fold_tiles(grid, rows, columns, params)
     row_states = jax.tree.map(lambda x: x.swapaxes(0, 1), row_states)

@@ -131,12 +131,20 @@ def restore_latest(run_dir: str, state: TrainState) -> TrainState:
       UserError: the checkpoint's arrays have other names or shapes than `state`.
     """
     saved = steps(run_dir)
-    if not saved:
-        return state
-    logging.info("Resuming %s from step %d.", run_dir, saved[-1])
-    restored = restore_items(run_dir, saved[-1], state, ITEMS)
-    step = jax.device_put(jax.numpy.int32(saved[-1]), state.step.sharding)
-    return dataclasses.replace(restored, step=step)
+    return restore_step(run_dir, saved[-1], state) if saved else state
+
+
+def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
+    """Returns the state saved at a step, laid out like `state`.
+
+    Raises:
+      UserError: see `restore_items`.
+    """
+    logging.info("Resuming %s from step %d.", run_dir, step)
+    restored = restore_items(run_dir, step, state, ITEMS)
+    return dataclasses.replace(
+        restored, step=jax.device_put(jax.numpy.int32(step), state.step.sharding)
+    )
 
 
 def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> TrainState:

@@ -1,5 +1,7 @@
 """Checkpoints that were torn or changed on the disk: the run goes on from the newest whole one."""
 
+from collections.abc import Sequence
+
 from absl import logging
 from etils import epath
 
@@ -26,21 +28,25 @@ def set_damaged_aside(run_dir: str) -> None:
     processes.first_does(f"check the checkpoints of {run_dir}", lambda: _set_aside(run_dir))
 
 
-def _set_aside(run_dir: str) -> None:
-    saved = checkpoints.steps(run_dir)
-    frozen = checkpoints.frozen_folder(run_dir)
-    if saved and frozen.exists() and (damage := _damage(frozen)):
-        raise UserError(
-            f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
-            "copy them from a backup, or start anew with another --workdir."
-        )
+def newest_whole(run_dir: str) -> int | None:
+    """Returns the step that a run would go on from; None without a checkpoint. Changes nothing.
+
+    Raises:
+      UserError: see `set_damaged_aside`.
+    """
+    saved = _saved(run_dir)
     while saved and (damage := _damage_of_step(run_dir, saved[-1])):
         step = saved.pop()
-        if not saved:
-            raise UserError(
-                f"No checkpoint of {run_dir} can be read; of step {step}: {damage}. Copy one from "
-                "a backup, or start anew with another --workdir."
-            )
+        _refuse_the_last(run_dir, saved, step, damage)
+        logging.warning("The checkpoint of step %d is damaged: %s.", step, damage)
+    return saved[-1] if saved else None
+
+
+def _set_aside(run_dir: str) -> None:
+    saved = _saved(run_dir)
+    while saved and (damage := _damage_of_step(run_dir, saved[-1])):
+        step = saved.pop()
+        _refuse_the_last(run_dir, saved, step, damage)
         aside = buckets.absolute(run_dir) / _DAMAGED / str(step)
         aside.parent.mkdir(exist_ok=True)
         if aside.exists():
@@ -52,10 +58,32 @@ def _set_aside(run_dir: str) -> None:
         )  # fmt: skip
 
 
+def _saved(run_dir: str) -> list[int]:
+    """Steps of all checkpoints; the frozen parameters that they share are whole."""
+    saved = checkpoints.steps(run_dir)
+    frozen = checkpoints.frozen_folder(run_dir)
+    if saved and frozen.exists() and (damage := _damage(frozen)):
+        raise UserError(
+            f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
+            "copy them from a backup, or start anew with another --workdir."
+        )
+    return saved
+
+
+def _refuse_the_last(run_dir: str, others: Sequence[int], step: int, damage: str) -> None:
+    if not others:
+        raise UserError(
+            f"No checkpoint of {run_dir} can be read; of step {step}: {damage}. Copy one from "
+            "a backup, or start anew with another --workdir."
+        )
+
+
 def _damage_of_step(run_dir: str, step: int) -> str:
     folder = checkpoints.step_folder(run_dir, step)
     if (folder / HASHES).exists():
         return find_damage(folder)
+    if not (folder / "params").exists():
+        return f"{folder / 'params'} is missing"
     # Of a run of before: that libraries find nothing wrong is the most that can be said.
     items = [folder / item for item in checkpoints.ITEMS if (folder / item).exists()]
     return next(filter(None, map(_damage, items)), "")

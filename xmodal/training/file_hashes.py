@@ -32,6 +32,8 @@ def find_damage(folder: epath.Path) -> str:
     try:
         hashes: dict[str, str] = json.loads(path.read_text())
     except ValueError:
+        hashes = {}
+    if not hashes:
         return f"{path} is torn"
     files = _files(folder)
     for name, expected in hashes.items():

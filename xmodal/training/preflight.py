@@ -28,6 +28,7 @@ from xmodal.training import (
     memory,
     start,
 )
+from xmodal.training.damaged_checkpoints import newest_whole
 from xmodal.training.evaluation import RunEvaluation, make_embedder
 from xmodal.training.inheritance import inherit
 from xmodal.training.parts import Parts
@@ -67,18 +68,17 @@ def check(
         check_writable(run_dir)
         folder_lock.check_free(run_dir)
         if output:
-            check_writable(str(epath.Path(output).parent))
+            _check_output(epath.Path(output))
     if topology:
         mesh = mesh_lib.make_mesh(accelerators.slice_devices(topology))
         parts, missing = _assemble_slice(config, run_dir, mesh, allow_changes)
     else:
         parts, missing = loop.prepare(config, run_dir, allow_changes)[0], ""
-    if not missing:
         evaluation = RunEvaluation(parts)
     shapes = parts.state_shapes
     if topology:
         logging.info("%s", start.describe(parts))
-        start.check_start(parts, run_dir, shapes)
+        start.check_start(parts, run_dir, shapes, newest_whole(run_dir))
     programs = compile_all(parts, shapes)
     costs = {name: cost.measure(program) for name, program in programs.items()}
     device = parts.mesh.devices.flat[0]
@@ -112,15 +112,25 @@ def check(
     logging.info("All checks passed; nothing was written to %s.", run_dir)
 
 
+def _check_output(file: epath.Path) -> None:
+    check_writable(file.parent)
+    if file.is_dir():
+        raise UserError(f"--output={file} is a folder; name a file, such as {file}/costs.json.")
+
+
 def _assemble_slice(
     config: ml_collections.ConfigDict, run_dir: str, mesh: Mesh, allow_changes: Collection[str]
 ) -> tuple[Parts, str]:
     """Returns the parts of a run on devices that are not here, and the reason for no data."""
     try:
-        return loop.prepare(config, run_dir, allow_changes, mesh)[0], ""
+        parts = loop.prepare(config, run_dir, allow_changes, mesh)[0]
     except data.DatasetMissingError as error:
-        parts = assemble_without_data(inherit(config, run_dir), mesh)
+        return assemble_without_data(inherit(config, run_dir), mesh), str(error)
+    try:
+        RunEvaluation(parts)
+    except data.DatasetMissingError as error:
         return parts, str(error)
+    return parts, ""
 
 
 def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compiled]:
@@ -166,7 +176,7 @@ def _try_out(
     parts: Parts, run_dir: str, evaluation: RunEvaluation, step_program: jax.stages.Compiled
 ) -> dict[str, Any]:
     """Makes two steps and an evaluation, as the run would."""
-    state = start.starting_state(parts, run_dir)
+    state = start.starting_state(parts, run_dir, newest_whole(run_dir))
     first = int(state.step)
     features = frozen_features.open_or_compute(parts, state, compute=False)
     if len(features) < len(parts.settings.frozen_features.sides):
@@ -182,7 +192,9 @@ def _try_out(
         losses.append(float(scalars["train/loss"]))
         seconds.append(time.monotonic() - started)
         finite = all(math.isfinite(float(value)) for value in scalars.values())
-        if not finite:
+        if not finite and parts.settings.non_finite == "skip":
+            logging.warning("step %d  loss or gradient is not finite: left out", step)
+        elif not finite:
             raise UserError(
                 f"Loss or gradient of step {step} is not finite (loss {losses[-1]}): lower "
                 "config.optimizer.learning_rate, set config.optimizer.clip_norm, or look at the "
@@ -201,5 +213,6 @@ def _count(tree: Any) -> int:
 
 def _write(output: str, figures: dict[str, Any]) -> None:
     if output and processes.index() == 0:
+        epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
         with replacing(output) as file:
             file.write(f"{json.dumps(figures, indent=2)}\n".encode())

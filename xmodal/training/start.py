@@ -14,11 +14,16 @@ from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, partition
 
 
-def starting_state(parts: Parts, run_dir: str) -> TrainState:
+def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> TrainState:
     """Returns the newest state of the run, else one with the weights of `config.init_from`.
 
     The order: the run's own newest checkpoint; published towers; published word vectors; another
     run's weights for the paths that `config.init_from.include` takes; random values.
+
+    Args:
+      parts: of the run.
+      run_dir: the run's folder.
+      step: of the run's own checkpoint to take; None for the newest.
 
     Raises:
       UserError: the checkpoint, the towers or the other run do not fit the config.
@@ -26,13 +31,9 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
     settings = parts.settings
     shapes = parts.state_shapes
     logging.info("%s", describe(parts))
-    if saved := checkpoints.steps(run_dir):
-        if saved[-1] > settings.total_steps:
-            raise UserError(
-                f"{run_dir} is at step {saved[-1]}, beyond config.total_steps="
-                f"{settings.total_steps}; raise it, or start anew with another --workdir."
-            )
-        return checkpoints.restore_latest(run_dir, shapes)
+    saved = _saved_step(settings, run_dir, step)
+    if saved is not None:
+        return checkpoints.restore_step(run_dir, saved, shapes)
     source = settings.init_from
     towers = from_towers.load_towers(shapes, source)
     if towers.params:
@@ -54,19 +55,21 @@ def starting_state(parts: Parts, run_dir: str) -> TrainState:
     return state
 
 
-def check_start(parts: Parts, run_dir: str, shapes: TrainState) -> None:
+def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None = None) -> None:
     """Checks the checkpoint or the weights that a run starts from; places nothing on a device.
 
     Args:
       parts: of the run.
       run_dir: the run's folder.
       shapes: of its state.
+      step: see `starting_state`.
 
     Raises:
       UserError: see `starting_state`.
     """
-    if saved := checkpoints.steps(run_dir):
-        checkpoints.check_fits(run_dir, saved[-1], shapes, checkpoints.ITEMS)
+    saved = _saved_step(parts.settings, run_dir, step)
+    if saved is not None:
+        checkpoints.check_fits(run_dir, saved, shapes, checkpoints.ITEMS)
         return
     source = parts.settings.init_from
     towers = from_towers.load_towers(shapes, source)
@@ -74,6 +77,20 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState) -> None:
         logging.info("%s", from_towers.describe(shapes, towers, source))
     if source.run:
         from_run.check_weights(shapes, source)
+
+
+def _saved_step(settings: RunConfig, run_dir: str, step: int | None) -> int | None:
+    """The step of the run's checkpoint to go on from: the newest, if none is asked for."""
+    saved = checkpoints.steps(run_dir)
+    if not saved:
+        return None
+    step = saved[-1] if step is None else step
+    if step > settings.total_steps:
+        raise UserError(
+            f"{run_dir} is at step {step}, beyond config.total_steps={settings.total_steps}; "
+            "raise it, or start anew with another --workdir."
+        )
+    return step
 
 
 def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[str]) -> None:
