@@ -39,6 +39,40 @@ def test_control_c_ends_a_command_with_one_line():
     assert "Traceback" not in ended.stderr
 
 
+THREADS = """
+import asyncio
+
+from xmodal import console
+
+class Broken:
+    def __init__(self, error):
+        self.error = error
+
+    def __del__(self):
+        raise self.error
+
+def main():
+    loop = asyncio.new_event_loop()
+    task = loop.create_future()
+    task.set_exception(ValueError("one write of many"))
+    loop.close()
+    del task
+    Broken(RuntimeError("Event loop is closed"))
+    Broken(RuntimeError("something else"))
+
+console.run(main)
+"""
+
+
+def test_threads_of_a_library_say_nothing_of_an_error_that_was_raised():
+    ended = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert "never retrieved" not in ended.stderr
+    assert "Event loop is closed" not in ended.stderr
+    assert ended.stderr.count("Traceback") == 1
+    assert "RuntimeError: something else" in ended.stderr
+
+
 IMPORT = """
 import os
 

@@ -66,6 +66,7 @@ def make_log_readable() -> None:
     handler.addFilter(_is_for_users)
     handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
     handler.python_handler.setStream(_AboveBars())
+    sys.unraisablehook = _report
 
 
 class _AboveBars(io.TextIOBase):
@@ -79,9 +80,15 @@ class _AboveBars(io.TextIOBase):
         sys.stderr.flush()
 
 
+def _report(unraisable: "sys.UnraisableHookArgs") -> None:
+    # Where one write of a checkpoint fails, TensorStore's threads tell a loop that ended with it.
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
+
+
 def _is_for_users(record: log.LogRecord) -> bool:
     # Libraries speak of every file they touch, and log an error before they raise it.
     record.prefix = "" if record.levelno <= log.INFO else f"{record.levelname}: "
     if record.levelno <= log.INFO:
         return record.pathname.startswith(_OWN)
-    return not any(name in record.pathname for name in ("orbax", "tensorflow_datasets"))
+    return not any(name in record.pathname for name in ("asyncio", "orbax", "tensorflow_datasets"))
