@@ -6,8 +6,8 @@ A run of an image and a text tower is killed and terminated, part of it inside s
 evaluations; its newest checkpoint is damaged, its disk fills up, a batch is poisoned, and a second
 writer comes. Every start goes on from the newest whole checkpoint. At the end every bit of its
 parameters, optimizer state and metrics is that of a run that nothing disturbed, and every step saw
-the same batch. A second, short run changes the number of devices at every start; there
-rounding may differ. Takes about ten minutes on two idle cores. Prints one line of JSON per run: the counts.
+the same batch. A second, short run changes the number of devices at every start; there rounding may
+differ. Takes about ten minutes on two idle cores. Prints one line of JSON per run: the counts.
 """
 
 import argparse
