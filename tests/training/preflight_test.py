@@ -165,7 +165,8 @@ def test_an_output_that_is_a_folder(config, tmp_path):
 
 @pytest.mark.slow
 def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path, caplog):
-    run = str(tmp_path / "run")
+    run, output = str(tmp_path / "run"), tmp_path / "cost.json"
+    config.optimizer.name = "adam"
     loop.train(config, run)
     config.total_steps = 5
     for step, message in ((6, "is at step 6, beyond config.total_steps=5"), (3, "")):
@@ -175,8 +176,13 @@ def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path
     config.total_steps = 7
     (tmp_path / "run/checkpoints/6/params").rename(tmp_path / "elsewhere")
     with caplog.at_level(logging.INFO):
-        preflight.check(config, run)
+        preflight.check(config, run, output=str(output))
     assert "The checkpoint of step 6 is damaged" in caplog.text
+    found = json.loads(output.read_text())
+    embedding = found["programs"]["embedding of 32 captions"]
+    # Both moments of Adam stay on the device while the run evaluates.
+    assert embedding["resident_bytes"] >= 2 * 4 * found["parameters"]["trained"]
+    assert found["programs"]["training step"]["resident_bytes"] == 0
     assert any(message.startswith("step 3  loss") for message in caplog.messages)
     (tmp_path / "elsewhere").rename(tmp_path / "run/checkpoints/6/params")
     config.model.text.projection.width = 9

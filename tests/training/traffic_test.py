@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xmodal.training.program import count_bytes, read_program
+from xmodal.training.program import read_program
 from xmodal.training.traffic import KINDS, count_traffic, format_traffic
 
 SIZE, WIDTH = 96, 40
@@ -56,14 +56,6 @@ def test_a_loop_counts_as_often_as_it_runs():
     # Twenty times more: the state is read and written.
     assert grown >= 20 * 4 * 2 * SIZE * WIDTH
     assert many["losses forward"] == few["losses forward"]
-
-
-def test_sizes_hold_the_filling_of_tiles():
-    assert count_bytes("f32[16]{0:T(256)}") == [1024]
-    assert count_bytes("bf16[5,24]{1,0:T(8,128)(2,1)}") == [8 * 128 * 2]
-    # The first dimension is the minor one.
-    assert count_bytes("f32[24,5]{0,1:T(8,128)}") == [8 * 128 * 4]
-    assert count_bytes("(f32[2,3]{1,0}, pred[], s32[4])") == [24, 1, 16]
 
 
 def test_kinds_of_operations():

@@ -22,6 +22,7 @@ class Cost:
       argument_bytes: of state, parameters and batch.
       temporary_bytes: of intermediate values.
       output_bytes: of results that do not reuse the memory of arguments.
+      resident_bytes: of arrays that stay on the device meanwhile, and are no arguments.
       flops: 0 where the compiler does not count them.
       moved_bytes: read and written by all operations; 0 where the compiler does not count them.
       collectives: by kind, those in a loop as often as it runs.
@@ -34,6 +35,7 @@ class Cost:
     argument_bytes: int
     temporary_bytes: int
     output_bytes: int
+    resident_bytes: int
     flops: float
     moved_bytes: float
     collectives: dict[str, Collectives]
@@ -43,8 +45,8 @@ class Cost:
 
     @property
     def peak_bytes(self) -> int:
-        """Arguments, temporaries and results together."""
-        return self.argument_bytes + self.temporary_bytes + self.output_bytes
+        """All that is on the device at a time."""
+        return self.argument_bytes + self.temporary_bytes + self.output_bytes + self.resident_bytes
 
     def estimate_seconds(self, accelerator: Accelerator | None) -> float | None:
         """Returns the compiler's estimate, else the time that products or traffic take at least."""
@@ -54,8 +56,8 @@ class Cost:
         return max(products, self.moved_bytes / (accelerator.bandwidth * 1e9)) or None
 
 
-def measure(compiled: jax.stages.Compiled) -> Cost:
-    """Returns the cost of one call."""
+def measure(compiled: jax.stages.Compiled, resident_bytes: int = 0) -> Cost:
+    """Returns the cost of one call; `resident_bytes` as in `Cost`."""
     memory, counted = compiled.memory_analysis(), compiled.cost_analysis() or {}
     program = read_program(compiled.as_text() or "")
     seconds = counted.get("optimal_seconds", 0.0)
@@ -66,6 +68,7 @@ def measure(compiled: jax.stages.Compiled) -> Cost:
             getattr(memory, "output_size_in_bytes", 0) - getattr(memory, "alias_size_in_bytes", 0),
             0,
         ),
+        resident_bytes=resident_bytes,
         flops=float(counted.get("flops", 0.0)),
         moved_bytes=float(counted.get("bytes accessed", 0.0)),
         collectives=count_collectives(program),

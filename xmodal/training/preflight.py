@@ -80,7 +80,12 @@ def check(
         logging.info("%s", start.describe(parts))
         start.check_start(parts, run_dir, shapes, newest_whole(run_dir))
     programs = compile_all(parts, shapes)
-    costs = {name: cost.measure(program) for name, program in programs.items()}
+    # While it evaluates, the run keeps the state of the optimizer on the devices.
+    kept = _bytes_per_device(shapes.opt_state)
+    costs = {
+        name: cost.measure(program, 0 if name == STEP else kept)
+        for name, program in programs.items()
+    }
     device = parts.mesh.devices.flat[0]
     capacity, accelerator = accelerators.capacity(device), accelerators.find(device)
     figures = {
@@ -205,6 +210,13 @@ def _try_out(
     for name, value in itertools.islice(metrics.items(), 1):
         logging.info("evaluation of %d numbers: %s %.4g, ...", len(metrics), name, value)
     return {"losses": losses, "step_seconds": seconds, "metrics": metrics}
+
+
+def _bytes_per_device(tree: Any) -> int:
+    return sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )
 
 
 def _count(tree: Any) -> int:

@@ -24,6 +24,8 @@ def format_costs(
     rows = [["", *costs]]
     rows.append(["arguments", *(_size(c.argument_bytes) for c in costs.values())])
     rows.append(["temporaries", *(_size(c.temporary_bytes) for c in costs.values())])
+    if any(c.resident_bytes for c in costs.values()):
+        rows.append(["optimizer's state", *(_size(c.resident_bytes) for c in costs.values())])
     rows.append(["peak", *(_peak(c.peak_bytes, capacity) for c in costs.values())])
     rows.append(["FLOPs", *(_scaled(c.flops) for c in costs.values())])
     rows.append(["bytes moved", *(_scaled(c.moved_bytes, "B") for c in costs.values())])
