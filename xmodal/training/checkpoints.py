@@ -125,11 +125,7 @@ class Checkpoints:
 
 
 def restore_latest(run_dir: str, state: TrainState) -> TrainState:
-    """Returns the newest saved state laid out like `state`, or `state` itself if none is.
-
-    Raises:
-      UserError: the checkpoint's arrays have other names or shapes than `state`.
-    """
+    """Returns the newest saved state, see `restore_step`; `state` itself if none is saved."""
     saved = steps(run_dir)
     return restore_step(run_dir, saved[-1], state) if saved else state
 
