@@ -43,14 +43,14 @@ def test_records_are_read_by_number_in_any_order(tiny_config):
 def test_a_damaged_file_is_named_with_its_remedy(tiny_config, tmp_path, damage):
     folder = tmp_path / "data"
     shutil.copytree(tiny_config["data_dir"], folder)
-    (file,) = folder.rglob("*train.array_record*")
+    source = sources.Source(parse(tiny_config | {"data_dir": str(folder)}), "train")
+    (file,) = source.folder.glob("*train.array_record*")
     content = bytearray(file.read_bytes())
     middle = len(content) // 4
     content[middle : middle + 200] = bytes(200)
     file.write_bytes(content if damage == "changed" else content[:middle])
     if damage == "missing":
         file.unlink()
-    source = sources.Source(parse(tiny_config | {"data_dir": str(folder)}), "train")
     with pytest.raises(UserError, match="A record of .* train cannot be read: ") as raised:
         source.read(np.arange(37))
     assert f"remove {file.parent} and give the same command again" in str(raised.value)
