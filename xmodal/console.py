@@ -66,7 +66,7 @@ def make_log_readable() -> None:
     handler.addFilter(_is_for_users)
     handler.setFormatter(log.Formatter("%(asctime)s %(prefix)s%(message)s", "%H:%M:%S"))
     handler.python_handler.setStream(_AboveBars())
-    sys.unraisablehook = _report
+    sys.unraisablehook = _report_unraisable
 
 
 class _AboveBars(io.TextIOBase):
@@ -80,7 +80,7 @@ class _AboveBars(io.TextIOBase):
         sys.stderr.flush()
 
 
-def _report(unraisable: "sys.UnraisableHookArgs") -> None:
+def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
     # Where one write of a checkpoint fails, TensorStore's threads tell a loop that ended with it.
     if str(unraisable.exc_value) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xmodal.training.preflight_report import format_traffic
 from xmodal.training.program import read_program
-from xmodal.training.traffic import KINDS, count_traffic, format_traffic
+from xmodal.training.traffic import KINDS, count_traffic
 
 SIZE, WIDTH = 96, 40
 
@@ -85,6 +86,24 @@ ENTRY %main (a: f32[8,8]) -> f32[8,8] {
     assert next(iter(traffic)) == "text/head forward"
     lines = format_traffic(traffic).splitlines()
     assert lines[1].split() == ["text/head", "forward", "0.00", "0.00", "0.00", "0.00", "44%"]
+
+
+def test_a_computation_with_two_callers_counts_twice():
+    traffic = count_traffic(
+        read_program("""
+%shared (p: f32[8,8]) -> f32[8,8] {
+  %p = f32[8,8]{1,0} parameter(0)
+  ROOT %n = f32[8,8]{1,0} negate(%p)
+}
+
+ENTRY %main (a: f32[8,8]) -> f32[8,8] {
+  %a = f32[8,8]{1,0} parameter(0)
+  %b = f32[8,8]{1,0} call(%a), to_apply=%shared
+  ROOT %c = f32[8,8]{1,0} call(%b), to_apply=%shared
+}
+""")
+    )
+    assert total(traffic) == 2 * 2 * 8 * 8 * 4
 
 
 def test_a_program_without_text():

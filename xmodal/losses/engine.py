@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xmodal.config import UserError, suggest
+from xmodal.config import UserError, lookup
 from xmodal.losses.blocks import Items, Job, fold_block
 from xmodal.losses.chunked import fold_chunked
 from xmodal.losses.ring import fold_ring
@@ -76,11 +76,7 @@ def fold(
     """
     sizes = left_ids.shape[0], right_ids.shape[0]
     engine = choose_engine(engine, *sizes, devices=1 if mesh is None else mesh.size)
-    if engine not in ENGINES:
-        raise UserError(
-            f"Unknown name {engine!r} in {_WHERE}; {suggest([engine], [*ENGINES, 'auto:512'])}"
-        )
-    run = ENGINES[engine]
+    run = lookup(f"{_WHERE}, which may be auto:MEGABYTES, too", engine, ENGINES)
     rows = Items(left, left_positive, left_ids, jnp.ones(left_ids.shape, bool))
     columns = Items(right, right_positive, right_ids, jnp.ones(right_ids.shape, bool))
     job = Job(logits, terms, chunk_size)

@@ -5,7 +5,7 @@ import re
 
 from xmodal.training.program import Operation, Program, count_bytes
 
-_KINDS = (
+KINDS = (
     "all-gather",
     "all-reduce",
     "all-to-all",
@@ -34,7 +34,7 @@ def count_collectives(program: Program) -> dict[str, Collectives]:
     Those in a loop count as often as it runs, where the compiler knows the number, else once.
     """
     runs = program.count_runs()
-    found = {kind: Collectives(0, 0) for kind in _KINDS}
+    found = {kind: Collectives(0, 0) for kind in KINDS}
     for name, operations in program.computations.items():
         for operation in operations:
             kind = operation.opcode.removesuffix("-start")

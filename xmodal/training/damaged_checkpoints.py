@@ -1,7 +1,5 @@
 """Checkpoints that were torn or changed on the disk: the run goes on from the newest whole one."""
 
-from collections.abc import Sequence
-
 from absl import logging
 from etils import epath
 
@@ -34,19 +32,15 @@ def newest_whole(run_dir: str) -> int | None:
     Raises:
       UserError: see `set_damaged_aside`.
     """
-    saved = _saved(run_dir)
-    while saved and (damage := _damage_of_step(run_dir, saved[-1])):
-        step = saved.pop()
-        _refuse_the_last(run_dir, saved, step, damage)
+    damaged, whole = _find(run_dir)
+    for step, damage in damaged.items():
         logging.warning("The checkpoint of step %d is damaged: %s.", step, damage)
-    return saved[-1] if saved else None
+    return whole
 
 
 def _set_aside(run_dir: str) -> None:
-    saved = _saved(run_dir)
-    while saved and (damage := _damage_of_step(run_dir, saved[-1])):
-        step = saved.pop()
-        _refuse_the_last(run_dir, saved, step, damage)
+    damaged, whole = _find(run_dir)
+    for step, damage in damaged.items():
         aside = buckets.absolute(run_dir) / _DAMAGED / str(step)
         aside.parent.mkdir(exist_ok=True)
         if aside.exists():
@@ -54,28 +48,29 @@ def _set_aside(run_dir: str) -> None:
         checkpoints.step_folder(run_dir, step).rename(aside)
         logging.error(
             "THE CHECKPOINT OF STEP %d IS DAMAGED: %s. It is now %s; the run goes back to step %d "
-            "and makes the steps since then again.", step, damage, aside, saved[-1],
+            "and makes the steps since then again.", step, damage, aside, whole,
         )  # fmt: skip
 
 
-def _saved(run_dir: str) -> list[int]:
-    """Steps of all checkpoints; the frozen parameters that they share are whole."""
+def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
+    """The damage of every checkpoint behind the newest whole one, the newest first; its step."""
+    frozen, damaged = checkpoints.frozen_folder(run_dir), dict[int, str]()
     saved = checkpoints.steps(run_dir)
-    frozen = checkpoints.frozen_folder(run_dir)
     if saved and frozen.exists() and (damage := _damage(frozen)):
         raise UserError(
             f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
             "copy them from a backup, or start anew with another --workdir."
         )
-    return saved
-
-
-def _refuse_the_last(run_dir: str, others: Sequence[int], step: int, damage: str) -> None:
-    if not others:
+    for step in reversed(saved):
+        if not (damage := _damage_of_step(run_dir, step)):
+            return damaged, step
+        damaged[step] = damage
+    if damaged:
         raise UserError(
-            f"No checkpoint of {run_dir} can be read; of step {step}: {damage}. Copy one from "
-            "a backup, or start anew with another --workdir."
+            f"No checkpoint of {run_dir} can be read; of step {saved[0]}: {damaged[saved[0]]}. "
+            "Copy one from a backup, or start anew with another --workdir."
         )
+    return damaged, None
 
 
 def _damage_of_step(run_dir: str, step: int) -> str:

@@ -32,10 +32,9 @@ from xmodal.training.damaged_checkpoints import newest_whole
 from xmodal.training.evaluation import RunEvaluation, make_embedder
 from xmodal.training.inheritance import inherit
 from xmodal.training.parts import Parts
-from xmodal.training.preflight_report import format_costs, to_json
+from xmodal.training.preflight_report import format_costs, format_traffic, to_json
 from xmodal.training.run import assemble_without_data
 from xmodal.training.state import TrainState
-from xmodal.training.traffic import format_traffic
 from xmodal.training.views import tower_inputs
 
 _STEPS = 2

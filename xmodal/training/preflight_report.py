@@ -7,6 +7,7 @@ from typing import Any
 
 from xmodal.training.accelerators import Accelerator
 from xmodal.training.cost import Cost
+from xmodal.training.traffic import KINDS
 
 _WIDTH = 30
 
@@ -38,6 +39,20 @@ def format_costs(
     return "\n".join(
         f"  {name:<20}" + "".join(f"{cell:>{_WIDTH}}" for cell in cells) for name, *cells in rows
     )
+
+
+def format_traffic(traffic: Mapping[str, Mapping[str, float]]) -> str:
+    """Returns a table, a line per part, in GB; parts with less than 1 % together in the last."""
+    whole = sum(sum(kinds.values()) for kinds in traffic.values())
+    large = {part: kinds for part, kinds in traffic.items() if sum(kinds.values()) >= whole / 100}
+    rest = [kinds for part, kinds in traffic.items() if part not in large]
+    if rest:
+        large["all others"] = {kind: sum(kinds[kind] for kinds in rest) for kind in KINDS}
+    lines = [f"  {'GB moved by':<26}" + "".join(f"{kind:>13}" for kind in KINDS) + f"{'share':>8}"]
+    for part, kinds in large.items():
+        cells = "".join(f"{kinds[kind] / 1e9:>13,.2f}" for kind in KINDS)
+        lines.append(f"  {part:<26}{cells}{sum(kinds.values()) / max(whole, 1):>8.0%}")
+    return "\n".join(lines)
 
 
 def to_json(cost: Cost, accelerator: Accelerator | None) -> dict[str, Any]:

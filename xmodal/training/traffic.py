@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
+from xmodal.training import collectives
 from xmodal.training.program import Operation, Program, count_bytes
 
 _FREE = {
@@ -11,8 +12,7 @@ _FREE = {
     "opt-barrier", "parameter", "partition-id", "replica-id", "tuple", "while",
 }  # fmt: skip
 _PRODUCTS = {"convolution", "dot", "ragged-dot"}
-_COPIES = ("copy", "slice", "dynamic-slice", "transpose", "reshape", "dynamic-update-slice")
-_COLLECTIVES = ("all-", "collective-", "ragged-all-", "reduce-scatter")
+_COPIES = {"copy", "slice", "dynamic-slice", "transpose", "reshape", "dynamic-update-slice"}
 _PATH = re.compile(r'op_name="([^"]*)"')
 _SCOPES = re.compile(r"[\w.]+")
 # Scopes of `DualEncoder.embed` and the training step, and the modules of a tower.
@@ -42,29 +42,13 @@ def count_traffic(program: Program) -> dict[str, dict[str, float]]:
     return {part: totals[part] for part in order}
 
 
-def format_traffic(traffic: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns a table, a line per part, in GB; parts with less than 1 % together in the last."""
-    whole = sum(sum(kinds.values()) for kinds in traffic.values())
-    large = {part: kinds for part, kinds in traffic.items() if sum(kinds.values()) >= whole / 100}
-    rest = [kinds for part, kinds in traffic.items() if part not in large]
-    if rest:
-        large["all others"] = {kind: sum(kinds[kind] for kinds in rest) for kind in KINDS}
-    lines = [f"  {'GB moved by':<26}" + "".join(f"{kind:>13}" for kind in KINDS) + f"{'share':>8}"]
-    for part, kinds in large.items():
-        cells = "".join(f"{kinds[kind] / 1e9:>13,.2f}" for kind in KINDS)
-        lines.append(f"  {part:<26}{cells}{sum(kinds.values()) / max(whole, 1):>8.0%}")
-    return "\n".join(lines)
-
-
 def _computations(program: Program) -> list[str]:
     """Names of those whose operations are run one by one: not those of fusions and reductions."""
-    found, new = [], [program.entry]
-    while new:
-        name = new.pop()
-        found.append(name)
+    found = [program.entry]
+    for name in found:  # It grows meanwhile.
         for operation in program.computations.get(name, ()):
             if operation.opcode in ("while", "conditional", "call"):
-                new += [called for called in operation.called if called not in found]
+                found += set(operation.called).difference(found)
     return found
 
 
@@ -78,12 +62,13 @@ def _moved_bytes(operation: Operation, sizes: Mapping[str, int]) -> int:
 
 
 def _kind(program: Program, operation: Operation) -> str:
-    if operation.opcode.startswith(_COLLECTIVES):
+    opcode = operation.opcode.removesuffix("-start")
+    if opcode in collectives.KINDS:
         return "collectives"
-    if operation.opcode.removesuffix("-start") in _COPIES:
+    if opcode in _COPIES:
         return "copies"
     inside = (each.opcode for name in operation.called for each in program.computations[name])
-    return "products" if _PRODUCTS & {operation.opcode, *inside} else "other"
+    return "products" if _PRODUCTS & {opcode, *inside} else "other"
 
 
 def _part(operation: Operation) -> str:
