@@ -13,8 +13,9 @@ from ml_collections import ConfigDict, config_flags
 
 import xmodal
 from xmodal.config import UserError
-from xmodal.config_files import describe_configs, find_config_file, let_stand
+from xmodal.config_files import describe_configs, find_config_file
 from xmodal.console import interruptible, make_log_readable
+from xmodal.scratch import keep_overrides
 
 
 class _Literal(flags.ArgumentParser[Any]):
@@ -123,7 +124,7 @@ def read_config() -> ConfigDict:
     except OSError as error:
         message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
         raise UserError(f"--config: {message}") from error
-    let_stand(config, overridden_paths())
+    keep_overrides(config, overridden_paths())
     return config
 
 

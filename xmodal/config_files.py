@@ -4,9 +4,6 @@ import ast
 import importlib.util
 import os
 import pathlib
-from collections.abc import Iterable
-
-from ml_collections import ConfigDict
 
 from xmodal.config import UserError, suggest
 
@@ -45,23 +42,6 @@ def describe_configs() -> dict[str, str]:
         name: (ast.get_docstring(ast.parse(_read(path))) or "").split("\n")[0]
         for name, path in _files().items()
     }
-
-
-def let_stand(config: ConfigDict, paths: Iterable[str]) -> None:
-    """Removes from `config.scratch` what was set by hand: it is laid over the rest of the config.
-
-    Args:
-      config: the root; see `xmodal.training.inheritance` for `scratch`.
-      paths: of values or whole sections, `model.image.encoder`.
-    """
-    for path in paths:
-        *parents, last = path.split(".")
-        for section in (config.get("scratch") or {}).values():
-            for name in parents:
-                section = section.get(name) if isinstance(section, ConfigDict) else None
-            if isinstance(section, ConfigDict) and last in section:
-                with section.unlocked():
-                    del section[last]
 
 
 def _files() -> dict[str, str]:

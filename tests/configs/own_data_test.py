@@ -6,7 +6,7 @@ from ml_collections import ConfigDict
 from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.config import UserError
-from xmodal.config_files import let_stand
+from xmodal.scratch import keep_overrides
 from xmodal.training import checkpoints, loop
 from xmodal.training.finished import finished_reports
 from xmodal.training.inheritance import inherit
@@ -90,11 +90,13 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path):
         loop.train(make_config(tmp_path / "nowhere"), str(tmp_path / "run"))
 
 
-def test_what_is_set_by_hand_stands():
+def test_overrides_stand():
     config = own_data.get_config()
     convnet = {"name": "convnet", "channels": (8, 16), "units": (1, 1)}
     config.model.image.encoder, config.data.image.augment.area = ConfigDict(convnet), (0.9, 1.0)
-    let_stand(config, ["model.image.encoder", "data.image.augment.area", "data.no.such", "name"])
+    keep_overrides(
+        config, ["model.image.encoder", "data.image.augment.area", "data.no.such", "name"]
+    )
     small = inherit(config)
     assert small.model.image.encoder.to_dict() == convnet
     assert small.data.image.augment.area == (0.9, 1.0)

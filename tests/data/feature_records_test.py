@@ -106,6 +106,24 @@ def test_incomplete_features_are_refused(tmp_path, name):
         data.open_features(str(folder))
 
 
+@pytest.mark.parametrize("damage", ["changed", "torn"])
+def test_a_file_that_is_damaged_after_it_was_opened_is_named(tmp_path, damage):
+    folder = tmp_path / "f"
+    # Several blocks of 64 kB, so that a quarter of the file is no padding.
+    arrays = (np.full((50, 64), i) for i in range(40))
+    data.write_features(str(folder), "text_features", {}, arrays)
+    features = data.open_features(str(folder))
+    file = folder / "features.array_record"
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 4
+    content[middle : middle + 200] = bytes(200)
+    file.write_bytes(content if damage == "changed" else content[:middle])
+    with pytest.raises(
+        UserError, match=f"A record of {folder} cannot be read: .* delete the folder"
+    ):
+        features.read(np.arange(40), length=3)
+
+
 @pytest.fixture
 def config(tiny_config):
     return tiny_config | {"config": "regions", "image": {"max_regions": 4}}

@@ -53,7 +53,7 @@ def test_a_damaged_file_is_named_with_its_remedy(tiny_config, tmp_path, damage):
         file.unlink()
     with pytest.raises(UserError, match="A record of .* train cannot be read: ") as raised:
         source.read(np.arange(37))
-    assert f"remove {file.parent} and give the same command again" in str(raised.value)
+    assert f"delete {file.parent} to have the dataset prepared again" in str(raised.value)
 
 
 def test_columns_of_every_kind_are_the_same_from_both_files(tiny_config):

@@ -26,6 +26,7 @@ from array_record.python import array_record_data_source, array_record_module
 
 from xmodal.config import UserError
 from xmodal.data.columns import pad_rows
+from xmodal.data.records import read_records
 
 IMAGE_FEATURES, TEXT_FEATURES = "image_features", "text_features"
 DTYPE = np.dtype(ml_dtypes.bfloat16)
@@ -69,8 +70,16 @@ class FeatureReader:
 
         Returns:
           Features bfloat16 [..., T, W], zero behind the end of an item, and a mask bool [..., T].
+
+        Raises:
+          UserError: the file is missing, torn or changed.
         """
-        records = self._source.__getitems__(items.ravel().tolist())
+        records = read_records(
+            self._source,
+            items.ravel(),
+            what=f"A record of {self.folder}",
+            remedy="delete the folder to have the features computed again.",
+        )
         arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
         features, mask = pad_rows(arrays, length)
         return (

@@ -17,6 +17,7 @@ from xmodal.config import UserError, lookup
 from xmodal.data import column_cache
 from xmodal.data import columns as columns_lib
 from xmodal.data.config import DataConfig, parse
+from xmodal.data.records import read_records
 from xmodal.progress import progress
 
 UNKNOWN_HASH = "unknown"
@@ -115,14 +116,13 @@ class Source:
         Raises:
           UserError: a file of the prepared dataset is missing, torn or changed.
         """
-        try:
-            return np.array(self._records.__getitems__(rows.tolist()), dtype=object)
-        except RuntimeError as error:  # All that the library says.
-            raise UserError(
-                f"A record of {self._config.dataset} {self._split} cannot be read: "
-                f"{str(error).splitlines()[0]}. Its files are damaged: remove {self.folder} and "
-                "give the same command again, which prepares the dataset anew."
-            ) from error
+        records = read_records(
+            self._records,
+            rows,
+            what=f"A record of {self._config.dataset} {self._split}",
+            remedy=f"delete {self.folder} to have the dataset prepared again.",
+        )
+        return np.array(records, dtype=object)
 
     def get(
         self, names: Iterable[str], rows: np.ndarray | None = None

@@ -12,8 +12,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from xmodal.config import UserError
-from xmodal.config_files import let_stand
 from xmodal.evals.reports.files import format_json, write_files
+from xmodal.scratch import keep_overrides
 from xmodal.sweep.distributions import Choice, Distribution
 from xmodal.sweep.space import Space, draw, to_section
 
@@ -125,7 +125,7 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
             section, place = inner, f"{place}.{name}"
         with section.unlocked(), section.ignore_type():
             section[last] = ConfigDict(value) if isinstance(value, Mapping) else value
-    let_stand(config, values)
+    keep_overrides(config, values)
     return config
 
 

@@ -16,6 +16,7 @@ from etils import epath
 from xmodal.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import SIDES, read_model
+from xmodal.scratch import pop_scratch
 from xmodal.training import checkpoints, from_towers, from_word_vectors
 from xmodal.training.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.training.section_check import check_sections
@@ -76,10 +77,7 @@ def inherit(
 
 def _fill_scratch(config: ml_collections.ConfigDict) -> None:
     """Sets what `config.scratch` has for the sides whose weights `init_from` does not name."""
-    sections = config.get("scratch") or {}
-    if "scratch" in config:
-        with config.unlocked():
-            del config.scratch
+    sections = pop_scratch(config)
     source = read(InitConfig, "config.init_from", config.get("init_from", {}))
     if unknown := sorted(set(sections) - set(SIDES)):
         raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}")
