@@ -150,16 +150,17 @@ class Products:
         on_cpu = jax.default_backend() == "cpu"
         block = _CPU_PAIRS if on_cpu else max(self.tile_shape)
         blocks = max(1, _PAIRS_AT_A_TIME // block)
-        scores = np.empty(len(rows), np.float32)
+        found: list[Any] = []
         for start in range(0, len(rows), blocks * block):
             at = slice(start, start + blocks * block)
             left, right = (
                 gallery.take(np.resize(positions[at], (blocks, block)))
                 for gallery, positions in ((self._queries, rows), (self._items, columns))
             )
-            found = _compute_diagonals(self._score, left, right)
-            scores[at] = np.asarray(found).ravel()[: len(scores[at])]
-        return scores
+            found.append(_compute_diagonals(self._score, left, right))
+            # The host copies the next items while the device computes, and no further ahead.
+            found[:-1] = [np.asarray(scores) for scores in found[:-1]]
+        return np.concatenate([np.asarray(scores).ravel() for scores in found])[: len(rows)]
 
     def check_finite(self, asked: str = "") -> None:
         """See `Scores.check_finite`; products that are lost to rounding are refused, too."""
