@@ -47,12 +47,14 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
     """TFDS warns of every config that is not prepared."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
+    # Not `set_verbosity`, which would leave a level where none was set.
+    logger = logging.get_absl_logger()
+    level = logger.level
+    logger.setLevel("ERROR")
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        logger.setLevel(level)
 
 
 def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:

@@ -41,7 +41,7 @@ def config(tiny_data_dir):
 @pytest.mark.slow
 def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     run, output = tmp_path / "run", tmp_path / "new/cost.json"
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="absl"):
         preflight.check(config, str(run), output=str(output))
     assert not run.exists()
     assert caplog.messages[-1] == f"All checks passed; nothing was written to {run}."
@@ -86,7 +86,7 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     assert set(found["programs"]) == {"training step", "embedding of 32 captions"}
 
     # A run that is there is gone on with.
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="absl"):
         config.total_steps = 7
         preflight.check(config, str(run))
     assert any(message.startswith("step 6  loss") for message in caplog.messages)
@@ -153,7 +153,7 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
 def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
     config.optimizer.learning_rate, config.non_finite = 1e30, "skip"
     # The first step is finite, but its parameters are of no use to the evaluation.
-    with caplog.at_level(logging.INFO), pytest.raises(UserError, match="the model diverged"):
+    with caplog.at_level(logging.INFO, logger="absl"), pytest.raises(UserError, match="the model diverged"):
         preflight.check(config, str(tmp_path / "run"))
     assert "step 1  loss or gradient is not finite: left out" in caplog.text
 
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path
             start.check_start(parts, run, parts.state_shapes, step)
     config.total_steps = 7
     (tmp_path / "run/checkpoints/6/params").rename(tmp_path / "elsewhere")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="absl"):
         preflight.check(config, run, output=str(output))
     assert "The checkpoint of step 6 is damaged" in caplog.text
     found = json.loads(output.read_text())
