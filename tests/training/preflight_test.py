@@ -153,7 +153,10 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
 def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
     config.optimizer.learning_rate, config.non_finite = 1e30, "skip"
     # The first step is finite, but its parameters are of no use to the evaluation.
-    with caplog.at_level(logging.INFO, logger="absl"), pytest.raises(UserError, match="the model diverged"):
+    with (
+        caplog.at_level(logging.INFO, logger="absl"),
+        pytest.raises(UserError, match="the model diverged"),
+    ):
         preflight.check(config, str(tmp_path / "run"))
     assert "step 1  loss or gradient is not finite: left out" in caplog.text
 
