@@ -100,8 +100,8 @@ ELSEWHERE = {name if ":" in name else f"{name}:quick" for name in PAPERS}
 ELSEWHERE |= {"pcme:quick_finetuned", "vsepp:quick_finetuned"}
 # These have towers and losses of others that are trained; that they build is enough.
 ELSEWHERE |= {
-    "quickstart:i2t", "quickstart:t2t", "cxc_image_text:quick", "cmcm_clue:quick,story",
-    "order:quick", "vse0:quick", "vete:gru,covariance,quick",
+    "quickstart:i2t", "quickstart:t2t", "cc_pretrain:quick", "cxc_image_text:quick",
+    "cmcm_clue:quick,story", "order:quick", "vse0:quick", "vete:gru,covariance,quick",
 }  # fmt: skip
 ON_SHAPES = [
     (name, argument)

@@ -63,37 +63,44 @@ def read_state(folder, step):
     return arrays
 
 
+def flatten(arrays, item):
+    """All numbers of an item of a checkpoint."""
+    chosen = [np.ravel(arrays[path]) for path in sorted(arrays) if path.startswith(item)]
+    return np.concatenate([np.zeros(0), *chosen])
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_stages")
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes, tmp_path):
-    losses = {}
-    for count in (8, 1):
-        losses[count] = train_on(count, name, few_shapes, tmp_path / str(count))
-        metrics = json.loads((tmp_path / str(count) / "test/metrics.json").read_text())
-        for tag in PAPERS[name]:
-            assert np.isfinite(metrics[tag]), tag
-        if name == "vete":
-            report = (tmp_path / str(count) / "test/sts/report.md").read_text()
-            assert "Different sentences that are training captions: " in report
-    assert len(losses[1]) == STEPS
-    np.testing.assert_allclose(losses[8], losses[1], rtol=1e-3)
+    losses = train_on(8, name, few_shapes, tmp_path / "whole")
+    assert len(losses) == STEPS
+    metrics = json.loads((tmp_path / "whole/test/metrics.json").read_text())
+    for tag in PAPERS[name]:
+        assert np.isfinite(metrics[tag]), tag
+    if name == "vete":
+        report = (tmp_path / "whole/test/sts/report.md").read_text()
+        assert "Different sentences that are training captions: " in report
 
-    # A copy as of step 2 goes on: bit for bit the same run.
-    shutil.copytree(tmp_path / "1", tmp_path / "resumed")
+    # A copy as of step 2 goes on, on one device; `stress_test` compares bits on the same ones.
+    shutil.copytree(tmp_path / "whole", tmp_path / "resumed")
     shutil.rmtree(tmp_path / "resumed/checkpoints" / str(STEPS))
     shutil.rmtree(tmp_path / "resumed/test")
     (tmp_path / "resumed/finished.json").unlink()
     assert checkpoints.steps(str(tmp_path / "resumed"))[-1] == 2
-    assert train_on(1, name, few_shapes, tmp_path / "resumed") == losses[1][2:]
-    whole, resumed = (read_state(tmp_path / run, STEPS) for run in ("1", "resumed"))
+    resumed_losses = train_on(1, name, few_shapes, tmp_path / "resumed")
+    np.testing.assert_allclose(resumed_losses, losses[2:], rtol=1e-3)
+    before = read_state(tmp_path / "whole", 2)
+    whole, resumed = (read_state(tmp_path / run, STEPS) for run in ("whole", "resumed"))
+    assert resumed.keys() == whole.keys()
     assert any("opt_state" in path for path in whole)
+    # Not array by array: rounding turns first updates whose gradient is nearly zero.
+    for item in ("params", "opt_state/moments", "model_state"):
+        start, expected, found = (flatten(each, item) for each in (before, whole, resumed))
+        assert np.linalg.norm(found - expected) <= 0.05 * np.linalg.norm(expected - start), item
     factors = [float(x) for path, x in whole.items() if path.endswith("factor")]
     assert len(factors) == (get_config(name, few_shapes).optimizer.plateau is not None)
     assert all(factor < 1 for factor in factors)
-    assert resumed.keys() == whole.keys()
-    for path, value in resumed.items():
-        np.testing.assert_array_equal(value, whole[path], err_msg=path)
 
 
 def train_on(devices, name, few_shapes, folder):

@@ -82,7 +82,6 @@ def test_checkpoints_move_between_processes_and_devices(image_config, start, rea
             f"--config.evals.shapes.every={LONG // 2}",
             "--config.evals.shapes.batch_size=24",
             "--config.log_every=1",
-            "--config.model.image.encoder={'name': 'convnet', 'channels': (4, 8), 'units': (0, 1)}",
             # A constant rate, so that a longer run learns the same; no division by tiny gradients.
             "--config.optimizer.schedule={'name': 'constant', 'warmup_steps': 2}",
             "--config.optimizer.name=sgd",
