@@ -106,7 +106,11 @@ def change(config, where, value):
         ("tasks.t2t.loss.name", "sofmax", "'sofmax' in config.tasks.t2t.loss.name; .*'softmax'"),
         ("tasks.t2t.weight", -1.0, "config.tasks.t2t.weight is -1.0; it has to be more than 0"),
         ("tasks.t2t.loss.options.form", "print", "'print' in .*form; known: .*'with_positive'"),
-        ("tasks.t2t.loss.options.engine", "rings", "'rings' in .*engine; .*mean 'ring'"),
+        (
+            "tasks.t2t.loss.options.engine",
+            "rings",
+            "'rings' in .*engine, .*auto:MEGABYTES.*mean 'ring'",
+        ),
         ("tasks.t2t.loss.reads", ["text/table"], "'text/table' in config.tasks.t2t.loss.reads"),
         ("tasks.t2t.loss.inputs", ["relation"], r"columns \['relation'\].*config.data.labels"),
         ("data.captions_per_image", 1, "caption_1, but config.data.captions_per_image=1"),
