@@ -246,7 +246,7 @@ def test_no_collective_runs_while_tiles_are_counted(monkeypatch):
 
     for module, name in (
         (products_module, "_compute"),
-        (counting, "_count_question"),
+        (counting, "_count_questions"),
         (counting, "_merge"),
         (counting, "_strike"),
     ):
@@ -269,10 +269,10 @@ def test_one_compilation_for_all_tiles_and_calls():
     generator = np.random.default_rng(2)
     queries, items = whole_numbers(generator, 150, 3), whole_numbers(generator, 140, 3)
     questions = [Question(random_labels(generator, 150, 140))]
-    counting._count_question.clear_cache()
+    counting._count_questions.clear_cache()
     for _ in range(3):
         ranks.compute_ranks(products(queries, items, block_size=64), questions)
-    assert counting._count_question._cache_size() == 1
+    assert counting._count_questions._cache_size() == 1
 
 
 ONE = Ragged.from_pairs(np.array([0]), np.array([1]), 3)
