@@ -69,9 +69,6 @@ def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float
     return float(precision[hits].mean())
 
 
-_CODES_PER_CHUNK = 100_000  # cells of the counting tables at a time: they stay in the cache
-
-
 def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray:
     """Returns the rated pairs of every bootstrap sample, int32 [S, Q // 2].
 
@@ -175,16 +172,12 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
     """
     if drawn.shape[1] < 2:
         return np.full(len(drawn), np.nan)
-    x_codes = np.unique(x, return_inverse=True)[1]
-    y_codes = np.unique(y, return_inverse=True)[1]
-    chunk = max(1, _CODES_PER_CHUNK // len(x))
+    x_codes, y_codes = (np.unique(values, return_inverse=True)[1] for values in (x, y))
     result = np.empty(len(drawn))
-    for start in range(0, len(drawn), chunk):
-        pairs = drawn[start : start + chunk]
+    for number, pairs in enumerate(drawn):
         a, b = _centered_ranks(x_codes[pairs]), _centered_ranks(y_codes[pairs])
-        variances = (a * a).sum(1).astype(np.float64) * (b * b).sum(1)
-        with np.errstate(invalid="ignore"):  # 0 / 0 of a constant side
-            result[start : start + chunk] = (a * b).sum(1) / np.sqrt(variances)
+        variances = float((a * a).sum()) * float((b * b).sum())
+        result[number] = (a * b).sum() / np.sqrt(variances) if variances else np.nan
     unknown = np.isnan(x) | np.isnan(y)
     if unknown.any():  # the codes take NaN for the highest value
         result[unknown[drawn].any(1)] = np.nan
@@ -192,12 +185,9 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
 
 
 def _centered_ranks(codes: np.ndarray) -> np.ndarray:
-    """Twice the average ranks of [S, n] order codes in each row, minus their mean: int64."""
-    samples, n = codes.shape
-    width = int(codes.max()) + 1
-    cells = codes + width * np.arange(samples)[:, None]
-    counts = np.bincount(cells.ravel(), minlength=samples * width).reshape(samples, width)
+    """Twice the average ranks of order codes [n], minus their mean: int64."""
+    counts = np.bincount(codes)
     # Places of one code run from last - count + 1 to last: twice their middle is its double rank,
     # and the mean of all double ranks is n + 1.
-    last = np.cumsum(counts, axis=1)
-    return (2 * last - counts).ravel()[cells] - n
+    last = np.cumsum(counts)
+    return 2 * last[codes] - counts[codes] - len(codes)
