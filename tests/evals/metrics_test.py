@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from xmodal.evals import metrics
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.metrics import (
     compute_map_at_r,
