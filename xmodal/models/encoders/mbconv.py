@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.models.encoders import depthwise as depthwise_lib
+from xmodal.models.encoders import packing
 from xmodal.models.mode import Mode
 
 # A depthwise kernel is [k, k, C, 1], so its fan-out is k * k, as in the original.
@@ -63,7 +64,7 @@ class MBConv(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
-        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]."""
+        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]; packed maps, see `packing`, stay so."""
         x, expanded = inputs, inputs.shape[-1] * self.stage.expand
         if self.stage.expand > 1:
             x = self._pointwise(x, expanded, "expand", bias=self.norm is None)
@@ -79,21 +80,23 @@ class MBConv(nn.Module):
         x = self._normalize(x, "project", mode)
         if self.stride > 1 or inputs.shape[-1] != self.channels:
             return x
-        per_example = nn.Dropout(self.drop_connect, broadcast_dims=(1, 2, 3), deterministic=False)
+        within = (1, 2, x.ndim - 1)
+        per_example = nn.Dropout(self.drop_connect, broadcast_dims=within, deterministic=False)
         return inputs + per_example(x)
 
     def _convolve_depthwise(self, x: jax.Array) -> jax.Array:
         size, channels = self.stage.kernel, x.shape[-1]
         kernel = self.param("depthwise", CONV_INIT, (size, size, channels, 1))
-        x = self.depthwise(x, kernel.astype(self.dtype), self.stride)
+        kernel = jnp.tile(kernel, (1, 1, packing.count_images(x), 1)).astype(self.dtype)
+        x = packing.convolve(lambda joined: self.depthwise(joined, kernel, self.stride), x)
         if self.norm is None:
             x += self.param("depthwise_bias", nn.initializers.zeros, (channels,)).astype(x.dtype)
         return x
 
     def _pointwise(self, x: jax.Array, channels: int, name: str, bias: bool = True) -> jax.Array:
-        return nn.Conv(
-            channels, (1, 1), use_bias=bias, kernel_init=CONV_INIT, dtype=self.dtype, name=name
-        )(x)
+        if not bias:
+            return packing.Conv(channels, 1, CONV_INIT, self.dtype, name=name)(x)
+        return nn.Conv(channels, (1, 1), kernel_init=CONV_INIT, dtype=self.dtype, name=name)(x)
 
     def _normalize(self, x: jax.Array, name: str, mode: Mode) -> jax.Array:
         return x if self.norm is None else self.norm(name=f"{name}_norm")(x, mode)

@@ -1,0 +1,100 @@
+"""Images side by side in the channels, for the first stages of a network on TPUs.
+
+A TPU keeps arrays in tiles of 128 numbers of the minor dimension, channels or images, and moves
+whole tiles. With 24, 48, 144 or 192 channels and 64 images, a quarter to a half of each tile is
+filling. P images in P * C channels fill the tiles. A packed map is [N / P, H, W, P, C]: elementwise
+operations, normalizations and means over a map treat P as one more dimension of the batch, and
+convolutions read P * C channels, with a kernel that is repeated or block-diagonal. Its zeros change
+no value; they cost products, which is why the later stages, with few filling and many products, are
+not packed.
+"""
+
+import math
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+
+def choose(images: int | None, platform: str) -> int:
+    """Returns the images to pack; by None 4 on TPUs, where 4 * 32 channels fill a tile."""
+    return images or (4 if platform == "tpu" else 1)
+
+
+def fit(images: int, batch: int, devices: int) -> int:
+    """Returns the largest divisor of `images` with which every device packs its own images."""
+    rows, rest = divmod(batch, devices)
+    return 1 if rest else math.gcd(images, rows)
+
+
+def pack(x: jax.Array, images: int) -> jax.Array:
+    """[N, H, W, C] -> [N / P, H, W, P, C], P consecutive images in each; as it is for one image."""
+    if images == 1:
+        return x
+    return jnp.moveaxis(x.reshape(-1, images, *x.shape[1:]), 1, 3)
+
+
+def unpack(x: jax.Array) -> jax.Array:
+    """[N / P, H, W, P, C] -> [N, H, W, C]; maps that are not packed stay as they are."""
+    if x.ndim == 4:
+        return x
+    return jnp.moveaxis(x, 3, 1).reshape(-1, *x.shape[1:3], x.shape[-1])
+
+
+def convolve(convolution: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """Applies a convolution of [N / P, H, W, P * C] to a map [N / P, H, W, P, C]."""
+    y = convolution(x.reshape(*x.shape[:3], -1))
+    return y.reshape(*y.shape[:3], *x.shape[3:-1], -1)
+
+
+def count_images(x: jax.Array) -> int:
+    """Returns P; 1 for a map that is not packed."""
+    return math.prod(x.shape[3:-1])
+
+
+class Conv(nn.Module):
+    """`nn.Conv` with SAME padding and without bias, also of packed maps.
+
+    Attributes:
+      features: output channels of an image.
+      size: of the kernel, in both directions.
+      kernel_init: of the kernel, which is that of one image.
+      dtype: compute dtype.
+      stride: in both directions.
+    """
+
+    features: int
+    size: int
+    kernel_init: nn.initializers.Initializer
+    dtype: DTypeLike
+    stride: int = 1
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[N, H, W, (P,) I] -> [N, ceil(H / s), ceil(W / s), (P,) features]."""
+        shape = (self.size, self.size, x.shape[-1], self.features)
+        kernel = self.param("kernel", self.kernel_init, shape)
+        # In float32, in which the gradients of the blocks are added, too.
+        kernel = _block_diagonal(kernel, count_images(x)).astype(self.dtype)
+        return convolve(
+            lambda joined: jax.lax.conv_general_dilated(
+                joined,
+                kernel,
+                window_strides=(self.stride, self.stride),
+                padding="SAME",
+                dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            ),
+            x.astype(self.dtype),
+        )
+
+
+def _block_diagonal(kernel: jax.Array, blocks: int) -> jax.Array:
+    """[k, k, I, O] -> [k, k, P * I, P * O], 0 between different images."""
+    if blocks == 1:
+        return kernel
+    diagonal = jnp.eye(blocks, dtype=kernel.dtype)[:, None, :, None]
+    both = diagonal * kernel[:, :, None, :, None, :]
+    rows, columns, inputs, outputs = kernel.shape
+    return both.reshape(rows, columns, blocks * inputs, blocks * outputs)
