@@ -17,7 +17,7 @@ def test_consecutive_images_share_the_channels():
     x = _normal(6, 4, 5, 3)
     packed = packing.pack(x, 2)
     assert packed.shape == (3, 4, 5, 2, 3)
-    assert packing.count_images(packed) == 2 and packing.count_images(x) == 1
+    assert [packing.count_images(each) for each in (packed, x)] == [2, 1]
     np.testing.assert_array_equal(packed[1, :, :, 1], x[3])
     np.testing.assert_array_equal(packing.unpack(packed), x)
     assert packing.pack(x, 1) is x is packing.unpack(x)
@@ -33,7 +33,7 @@ def test_every_device_packs_its_own_images(images, batch, devices, fitting):
 
 def test_only_tpus_pack_unless_it_is_said():
     assert [packing.choose(None, name) for name in ("tpu", "gpu", "cpu")] == [4, 1, 1]
-    assert packing.choose(2, "cpu") == 2 and packing.choose(1, "tpu") == 1
+    assert [packing.choose(2, "cpu"), packing.choose(1, "tpu")] == [2, 1]
 
 
 @pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (3, 2)])

@@ -64,7 +64,7 @@ class MBConv(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
-        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]; packed maps, see `packing`, stay so."""
+        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]; packed maps (`packing`) stay so."""
         x, expanded = inputs, inputs.shape[-1] * self.stage.expand
         if self.stage.expand > 1:
             x = self._pointwise(x, expanded, "expand", bias=self.norm is None)
