@@ -64,7 +64,6 @@ class BatchNorm(nn.Module):
     unbiased: bool = False
     scale_init: nn.initializers.Initializer = nn.initializers.ones
 
-    @nn.compact
     def __call__(self, x: jax.Array, mode: Mode, counted: jax.Array | None = None) -> jax.Array:
         """Normalizes x [B, ..., C] per channel, in the dtype of x.
 
@@ -73,6 +72,29 @@ class BatchNorm(nn.Module):
           mode: see `policy`.
           counted: bool [B, ...], the rows that the statistics of the batch are taken over; None
             for all.
+        """
+        factor, shift = self.coefficients(x, mode, counted)
+        parts = x.reshape(factor.shape[0], -1, *x.shape[1:]).astype(jnp.float32)
+        return (parts * factor + shift).astype(x.dtype).reshape(x.shape)
+
+    def item_coefficients(self, x: jax.Array, mode: Mode) -> tuple[jax.Array, jax.Array]:
+        """Returns those by which `x * factor + shift` normalizes x [B, H, W, ..., C].
+
+        They are those of an item each, float32 [B, 1, 1, ..., C].
+        """
+        factor, shift = self.coefficients(x, mode)
+        parts = factor.shape[0]
+        spread = (parts, x.shape[0] // parts, 1, 1, *x.shape[3:])
+        shape = (x.shape[0], 1, 1, *x.shape[3:])
+        return tuple(jnp.broadcast_to(each, spread).reshape(shape) for each in (factor, shift))
+
+    @nn.compact
+    def coefficients(
+        self, x: jax.Array, mode: Mode, counted: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns factor and shift, float32 [G, 1, ..., 1, C], of the G parts of x; see `__call__`.
+
+        They have a dimension more than x. G is `groups`, or 1 for the running statistics.
         """
         channels = x.shape[-1]
         scale = jnp.ones(())
@@ -84,7 +106,8 @@ class BatchNorm(nn.Module):
         if mode not in POLICIES[self.policy]:
             factor = scale * jax.lax.rsqrt(running_var.value + self.epsilon)
             shift = bias - running_mean.value * factor
-            return (x.astype(jnp.float32) * factor + shift).astype(x.dtype)
+            shape = (*[1] * x.ndim, channels)
+            return factor.reshape(shape), shift.reshape(shape)
         if x.shape[0] % self.groups:
             raise ValueError(
                 f"a batch of {x.shape[0]} does not split into {self.groups} equal groups for "
@@ -105,5 +128,4 @@ class BatchNorm(nn.Module):
             batch = jnp.mean(batch, axis=tuple(range(groups.ndim - 1)))
             running.value = self.momentum * running.value + (1 - self.momentum) * batch
         factor = scale * jax.lax.rsqrt(var + self.epsilon)
-        shift = bias - mean * factor
-        return (groups * factor + shift).astype(x.dtype).reshape(x.shape)
+        return factor, bias - mean * factor

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from xmodal.models.encoders import depthwise as depthwise_lib
-from xmodal.models.encoders import packing
+from xmodal.models.encoders import gating, packing
 from xmodal.models.mode import Mode
 
 # A depthwise kernel is [k, k, C, 1], so its fan-out is k * k, as in the original.
@@ -48,7 +48,7 @@ class MBConv(nn.Module):
         into which it was folded, which have biases instead.
       activation: after all convolutions but the last.
       dtype: compute dtype.
-      squeeze_excite: whether the channels are gated by their mean.
+      squeeze_excite: whether the channels are gated by their mean; needs `norm`.
       drop_connect: probability of dropping the branch of an example in this pass.
     """
 
@@ -70,12 +70,10 @@ class MBConv(nn.Module):
             x = self._pointwise(x, expanded, "expand", bias=self.norm is None)
             x = self.activation(self._normalize(x, "expand", mode))
         x = self._convolve_depthwise(x)
-        x = self.activation(self._normalize(x, "depthwise", mode))
         if self.squeeze_excite:
-            gate = jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32).astype(self.dtype)
-            gate = self._pointwise(gate, max(1, inputs.shape[-1] // 4), "squeeze")
-            gate = self._pointwise(self.activation(gate), expanded, "excite")
-            x = x * jax.nn.sigmoid(gate)
+            x = self._gate(x, max(1, inputs.shape[-1] // 4), mode)
+        else:
+            x = self.activation(self._normalize(x, "depthwise", mode))
         x = self._pointwise(x, self.channels, "project", bias=self.norm is None)
         x = self._normalize(x, "project", mode)
         if self.stride > 1 or inputs.shape[-1] != self.channels:
@@ -92,6 +90,14 @@ class MBConv(nn.Module):
         if self.norm is None:
             x += self.param("depthwise_bias", nn.initializers.zeros, (channels,)).astype(x.dtype)
         return x
+
+    def _gate(self, x: jax.Array, squeezed: int, mode: Mode) -> jax.Array:
+        """Normalizes, activates and gates the output of the depthwise convolution."""
+        factor, shift = self.norm(name="depthwise_norm").item_coefficients(x, mode)
+        gates = gating.mean(self.activation, x, factor, shift).astype(self.dtype)
+        gates = self._pointwise(gates, squeezed, "squeeze")
+        gates = self._pointwise(self.activation(gates), x.shape[-1], "excite")
+        return gating.gate(self.activation, x, factor, shift, jax.nn.sigmoid(gates))
 
     def _pointwise(self, x: jax.Array, channels: int, name: str, bias: bool = True) -> jax.Array:
         if not bias:

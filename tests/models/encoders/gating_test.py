@@ -1,0 +1,47 @@
+"""Values and gradients of plain autodiff, of the same formulas."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xmodal.models.encoders import gating
+
+
+def _gate(mean, gate, activation):
+    """A block's middle, with the gates a function of the means."""
+
+    def gated(x, factor, shift, weights):
+        gates = jax.nn.sigmoid(mean(activation, x, factor, shift).astype(x.dtype) * weights)
+        return gate(activation, x, factor, shift, gates)
+
+    return gated
+
+
+def _plain_mean(activation, x, factor, shift):
+    normalized = (x.astype(jnp.float32) * factor + shift).astype(x.dtype)
+    return jnp.mean(activation(normalized), axis=(1, 2), keepdims=True, dtype=jnp.float32)
+
+
+def _plain_gate(activation, x, factor, shift, gates):
+    return activation((x.astype(jnp.float32) * factor + shift).astype(x.dtype)) * gates
+
+
+@pytest.mark.parametrize("inner", [(6,), (2, 6)], ids=["images", "packed"])
+@pytest.mark.parametrize("activation", [jax.nn.silu, jax.nn.relu6])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.03)])
+def test_equals_plain_autodiff(dtype, tolerance, activation, inner):
+    rng = np.random.default_rng(0)
+    of_items = (4, 1, 1, *inner)
+    x, cotangent = (jnp.asarray(rng.normal(size=(4, 5, 3, *inner)), dtype) for _ in range(2))
+    factor, shift = (jnp.asarray(rng.normal(size=of_items), jnp.float32) for _ in range(2))
+    weights = jnp.asarray(rng.normal(size=of_items), dtype)
+    inputs = (x, factor, shift, weights)
+    value, pull = jax.vjp(_gate(gating.mean, gating.gate, activation), *inputs)
+    expected, pull_plain = jax.vjp(_gate(_plain_mean, _plain_gate, activation), *inputs)
+    for ours, plain in zip(
+        (value, *pull(cotangent)), (expected, *pull_plain(cotangent)), strict=True
+    ):
+        assert ours.dtype == plain.dtype
+        ours, plain = (np.asarray(each, np.float64) for each in (ours, plain))
+        assert np.max(np.abs(ours - plain)) <= tolerance * np.max(np.abs(plain))
