@@ -22,7 +22,7 @@ _SIDES = ("image", "text")
 _FREE = frozenset(
     (
         "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over", "drop_varies",
-        "dropout", "dtype", "init", "init_scale", "lower_depth", "remat", "samples", "seed",
+        "dropout", "dtype", "init", "init_scale", "lower_depth", "pack", "remat", "samples", "seed",
         "statistics", "unroll",
     )
 )  # fmt: skip
