@@ -73,8 +73,8 @@ class BatchNorm(nn.Module):
           counted: bool [B, ...], the rows that the statistics of the batch are taken over; None
             for all.
         """
-        factor, shift = self.coefficients(x, mode, counted)
-        parts = x.reshape(factor.shape[0], -1, *x.shape[1:]).astype(jnp.float32)
+        parts = self._split(x, mode)
+        factor, shift = self._coefficients(parts, mode, counted)
         return (parts * factor + shift).astype(x.dtype).reshape(x.shape)
 
     def item_coefficients(self, x: jax.Array, mode: Mode) -> tuple[jax.Array, jax.Array]:
@@ -82,21 +82,28 @@ class BatchNorm(nn.Module):
 
         They are those of an item each, float32 [B, 1, 1, ..., C].
         """
-        factor, shift = self.coefficients(x, mode)
-        parts = factor.shape[0]
-        spread = (parts, x.shape[0] // parts, 1, 1, *x.shape[3:])
+        parts = self._split(x, mode)
+        factor, shift = self._coefficients(parts, mode)
+        spread = (*parts.shape[:2], 1, 1, *x.shape[3:])
         shape = (x.shape[0], 1, 1, *x.shape[3:])
         return tuple(jnp.broadcast_to(each, spread).reshape(shape) for each in (factor, shift))
 
-    @nn.compact
-    def coefficients(
-        self, x: jax.Array, mode: Mode, counted: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Returns factor and shift, float32 [G, 1, ..., 1, C], of the G parts of x; see `__call__`.
+    def _split(self, x: jax.Array, mode: Mode) -> jax.Array:
+        """Returns x as float32 [G, B/G, ..., C]; G is 1 where the running statistics are used."""
+        groups = self.groups if mode in POLICIES[self.policy] else 1
+        if x.shape[0] % groups:
+            raise ValueError(
+                f"a batch of {x.shape[0]} does not split into {groups} equal groups for "
+                "statistics='per_device'; change the batch size or use statistics='global'"
+            )
+        return x.reshape(groups, -1, *x.shape[1:]).astype(jnp.float32)
 
-        They have a dimension more than x. G is `groups`, or 1 for the running statistics.
-        """
-        channels = x.shape[-1]
+    @nn.compact
+    def _coefficients(
+        self, parts: jax.Array, mode: Mode, counted: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns factor and shift of `_split`'s parts, float32 [G, 1, ..., 1, C]."""
+        channels = parts.shape[-1]
         scale = jnp.ones(())
         if self.use_scale:
             scale = self.param("scale", self.scale_init, (channels,))
@@ -106,26 +113,20 @@ class BatchNorm(nn.Module):
         if mode not in POLICIES[self.policy]:
             factor = scale * jax.lax.rsqrt(running_var.value + self.epsilon)
             shift = bias - running_mean.value * factor
-            shape = (*[1] * x.ndim, channels)
+            shape = (*[1] * (parts.ndim - 1), channels)
             return factor.reshape(shape), shift.reshape(shape)
-        if x.shape[0] % self.groups:
-            raise ValueError(
-                f"a batch of {x.shape[0]} does not split into {self.groups} equal groups for "
-                "statistics='per_device'; change the batch size or use statistics='global'"
-            )
-        groups = x.reshape(self.groups, -1, *x.shape[1:]).astype(jnp.float32)  # [G, B/G, ..., C]
-        axes = tuple(range(1, groups.ndim - 1))
-        where, count = None, x.size // channels // self.groups
+        axes = tuple(range(1, parts.ndim - 1))
+        where, count = None, parts.size // channels // self.groups
         if counted is not None:
-            where = counted.reshape(*groups.shape[:-1], 1)
+            where = counted.reshape(*parts.shape[:-1], 1)
             count = jnp.sum(where, axis=axes, keepdims=True)
-        # Mean and mean square come from one pass over x.
-        mean = jnp.mean(groups, axis=axes, keepdims=True, where=where)
-        mean_square = jnp.mean(jnp.square(groups), axis=axes, keepdims=True, where=where)
+        # Mean and mean square come from one pass over the values.
+        mean = jnp.mean(parts, axis=axes, keepdims=True, where=where)
+        mean_square = jnp.mean(jnp.square(parts), axis=axes, keepdims=True, where=where)
         var = jnp.maximum(mean_square - jnp.square(mean), 0.0)
         correction = count / jnp.maximum(count - 1, 1) if self.unbiased else 1.0
         for running, batch in ((running_mean, mean), (running_var, var * correction)):
-            batch = jnp.mean(batch, axis=tuple(range(groups.ndim - 1)))
+            batch = jnp.mean(batch, axis=tuple(range(parts.ndim - 1)))
             running.value = self.momentum * running.value + (1 - self.momentum) * batch
         factor = scale * jax.lax.rsqrt(var + self.epsilon)
         return factor, bias - mean * factor
