@@ -78,9 +78,10 @@ class BatchNorm(nn.Module):
         return (parts * factor + shift).astype(x.dtype).reshape(x.shape)
 
     def item_coefficients(self, x: jax.Array, mode: Mode) -> tuple[jax.Array, jax.Array]:
-        """Returns those by which `x * factor + shift` normalizes x [B, H, W, ..., C].
+        """Returns factor and shift of every item, so that `x * factor + shift` is normalized.
 
-        They are those of an item each, float32 [B, 1, 1, ..., C].
+        Both are float32 [B, 1, 1, ..., C] for x [B, H, W, ..., C]; items of one group have equal
+        ones.
         """
         parts = self._split(x, mode)
         factor, shift = self._coefficients(parts, mode)
@@ -89,7 +90,7 @@ class BatchNorm(nn.Module):
         return tuple(jnp.broadcast_to(each, spread).reshape(shape) for each in (factor, shift))
 
     def _split(self, x: jax.Array, mode: Mode) -> jax.Array:
-        """Returns x as float32 [G, B/G, ..., C]; G is 1 where the running statistics are used."""
+        """Returns x in float32 as [G, B/G, ..., C]; G is 1 for the running statistics."""
         groups = self.groups if mode in POLICIES[self.policy] else 1
         if x.shape[0] % groups:
             raise ValueError(
@@ -102,7 +103,7 @@ class BatchNorm(nn.Module):
     def _coefficients(
         self, parts: jax.Array, mode: Mode, counted: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Returns factor and shift of `_split`'s parts, float32 [G, 1, ..., 1, C]."""
+        """Returns factor and shift of the parts [G, B/G, ..., C], float32 [G, 1, ..., 1, C]."""
         channels = parts.shape[-1]
         scale = jnp.ones(())
         if self.use_scale:

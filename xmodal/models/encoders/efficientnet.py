@@ -33,7 +33,7 @@ STAGES = (
     Stage(kernel=3, blocks=1, channels=320, expand=6, stride=1),
 )
 HEAD_CHANNELS = 1280
-# Stage and block that still read a map of a fourth of the resolution: those before move the most.
+# Stage and block behind which maps are not packed: the last that reads a fourth of the resolution.
 LAST_PACKED = (3, 0)
 
 # Width and depth; the published resolutions are 224, 240, 260, 300, 380, 456, 528 and 600.
@@ -85,9 +85,9 @@ class EfficientNet(ImageEncoder):
       drop_connect: probability of dropping a block's branch, reached at the last block.
       drop_connect_over: see `drop_connect_rates`.
       remat: recompute every block in the backward pass.
-      pack: images that share the channels in the first stages, see `packing`; fewer where those of
-        a device are no multiple of it.
-      devices: that the batch is split over.
+      pack: number of images packed in the first stages, see `packing`; a divisor of it where the
+        images of a device are no multiple.
+      devices: number of devices that the batch is split over.
     """
 
     width: float
@@ -146,8 +146,8 @@ class EfficientNetConfig(ImageConfig):
       drop_connect_over: see `drop_connect_rates`.
       momentum: share of the running statistics that a step of training keeps. Of 0.99, the first
         values still weigh 30 % after 120 steps.
-      pack: images that share the channels in the first stages, see `packing`, which changes the
-        traffic and no value; None for 4 on TPUs and 1 elsewhere.
+      pack: number of images packed into the channels of the first stages, see `packing`: saves
+        traffic and changes no value; None for 4 on TPUs and 1 elsewhere.
     """
 
     variant: str | None = setting(None, one_of=VARIANTS)

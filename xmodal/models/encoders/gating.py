@@ -1,10 +1,10 @@
-"""Normalization, activation and squeeze-excite gate, with the sums of their gradients in one pass.
+"""Normalization, activation and squeeze-excite gate, whose gradient takes one pass over the map.
 
-The gate of a channel depends on the mean of its activations, so plain autodiff reads the map once
-for the gradient of the gate, and again, when that has become the gradient of the mean, for the sums
-that normalization needs. Here these sums are taken per item and channel before the two gradients
-are added: both are multiples of sums that do not wait for the gate. One pass writes the gradient of
-the map and all sums.
+The gate of a channel depends on the mean of its activations. Plain autodiff reads the map once for
+the gradient of the gate, and once more, when that has become the gradient of the mean, for the sums
+over the map that normalization needs. Both gradients are multiples of sums that do not depend on
+the gate, and are taken here per item and channel: those of the mean in the forward pass, those of
+the gated map in the pass that also writes its gradient.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 Activation = Callable[[jax.Array], jax.Array]
-# Factor, shift and gates are those of an item: [N, 1, 1, ..., C] for a map [N, H, W, ..., C].
+# Factor, shift and gates are per item, [N, 1, 1, ..., C], for a map [N, H, W, ..., C].
 _sum = partial(jnp.sum, axis=(1, 2), keepdims=True)
 _mean = partial(jnp.mean, axis=(1, 2), keepdims=True)
 

@@ -1,12 +1,12 @@
-"""Images side by side in the channels, for the first stages of a network on TPUs.
+"""Several images side by side in the channels, for the first stages of a network on TPUs.
 
-A TPU keeps arrays in tiles of 128 numbers of the minor dimension, channels or images, and moves
-whole tiles. With 24, 48, 144 or 192 channels and 64 images, a quarter to a half of each tile is
-filling. P images in P * C channels fill the tiles. A packed map is [N / P, H, W, P, C]: elementwise
-operations, normalizations and means over a map treat P as one more dimension of the batch, and
-convolutions read P * C channels, with a kernel that is repeated or block-diagonal. Its zeros change
-no value; they cost products, which is why the later stages, with few filling and many products, are
-not packed.
+A TPU stores arrays in tiles of 128 numbers along the minor dimension, channels or images, and moves
+whole tiles. With 24, 48, 144 or 192 channels and 64 images, a quarter to a half of every tile is
+padding. P images in P * C channels fill the tiles. A packed map is [N / P, H, W, P, C]: elementwise
+operations, normalization and means over a map treat P as one more batch dimension; convolutions
+see P * C channels, with a kernel that is repeated (depthwise) or block-diagonal. The zeros of the
+kernel change no value, but they are multiplied, so later stages, which have little padding and many
+products, are not packed.
 """
 
 import math
@@ -19,25 +19,25 @@ from jax.typing import DTypeLike
 
 
 def choose(images: int | None, platform: str) -> int:
-    """Returns the images to pack; by None 4 on TPUs, where 4 * 32 channels fill a tile."""
+    """Returns the number of images to pack; None is 4 on TPUs, where 4 * 32 fill a tile, else 1."""
     return images or (4 if platform == "tpu" else 1)
 
 
 def fit(images: int, batch: int, devices: int) -> int:
-    """Returns the largest divisor of `images` with which every device packs its own images."""
+    """Returns the largest divisor of `images` at which no pack has images of two devices."""
     rows, rest = divmod(batch, devices)
     return 1 if rest else math.gcd(images, rows)
 
 
 def pack(x: jax.Array, images: int) -> jax.Array:
-    """[N, H, W, C] -> [N / P, H, W, P, C], P consecutive images in each; as it is for one image."""
+    """[N, H, W, C] -> [N / P, H, W, P, C], P consecutive images in each; unchanged for P = 1."""
     if images == 1:
         return x
     return jnp.moveaxis(x.reshape(-1, images, *x.shape[1:]), 1, 3)
 
 
 def unpack(x: jax.Array) -> jax.Array:
-    """[N / P, H, W, P, C] -> [N, H, W, C]; maps that are not packed stay as they are."""
+    """[N / P, H, W, P, C] -> [N, H, W, C]; a map that is not packed is returned unchanged."""
     if x.ndim == 4:
         return x
     return jnp.moveaxis(x, 3, 1).reshape(-1, *x.shape[1:3], x.shape[-1])
@@ -55,12 +55,12 @@ def count_images(x: jax.Array) -> int:
 
 
 class Conv(nn.Module):
-    """`nn.Conv` with SAME padding and without bias, also of packed maps.
+    """`nn.Conv` with SAME padding and no bias, of maps that may be packed.
 
     Attributes:
-      features: output channels of an image.
+      features: output channels of one image.
       size: of the kernel, in both directions.
-      kernel_init: of the kernel, which is that of one image.
+      kernel_init: initializer of the kernel of one image, which is the parameter.
       dtype: compute dtype.
       stride: in both directions.
     """
@@ -76,7 +76,7 @@ class Conv(nn.Module):
         """[N, H, W, (P,) I] -> [N, ceil(H / s), ceil(W / s), (P,) features]."""
         shape = (self.size, self.size, x.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
-        # In float32, in which the gradients of the blocks are added, too.
+        # Before the cast, so that the gradients of the blocks are added in float32.
         kernel = _block_diagonal(kernel, count_images(x)).astype(self.dtype)
         return convolve(
             lambda joined: jax.lax.conv_general_dilated(
