@@ -72,7 +72,8 @@ def main(argv: list[str]) -> None:
     with quietly():
         from xmodal.training import loop, preflight  # This takes seconds.
 
-    use_compilation_cache()
+    if not TOPOLOGY.value:  # Functions for devices that are not here cannot be read back.
+        use_compilation_cache()
     with processes.connected({"config": config.to_dict(), "--workdir": workdir}):
         logging.info("Workdir: %s", workdir)
         if DRY_RUN.value:

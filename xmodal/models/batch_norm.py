@@ -87,7 +87,8 @@ class BatchNorm(nn.Module):
         factor, shift = self._coefficients(parts, mode)
         spread = (*parts.shape[:2], 1, 1, *x.shape[3:])
         shape = (x.shape[0], 1, 1, *x.shape[3:])
-        return tuple(jnp.broadcast_to(each, spread).reshape(shape) for each in (factor, shift))
+        factor, shift = (jnp.broadcast_to(each, spread) for each in (factor, shift))
+        return factor.reshape(shape), shift.reshape(shape)
 
     def _split(self, x: jax.Array, mode: Mode) -> jax.Array:
         """Returns x in float32 as [G, B/G, ..., C]; G is 1 for the running statistics."""

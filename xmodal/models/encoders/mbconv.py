@@ -71,7 +71,9 @@ class MBConv(nn.Module):
             x = self.activation(self._normalize(x, "expand", mode))
         x = self._convolve_depthwise(x)
         if self.squeeze_excite:
-            x = self._gate(x, max(1, inputs.shape[-1] // 4), mode)
+            assert self.norm is not None, "a gated block has normalizations"
+            factor, shift = self.norm(name="depthwise_norm").item_coefficients(x, mode)
+            x = self._gate(x, factor, shift, max(1, inputs.shape[-1] // 4))
         else:
             x = self.activation(self._normalize(x, "depthwise", mode))
         x = self._pointwise(x, self.channels, "project", bias=self.norm is None)
@@ -91,9 +93,8 @@ class MBConv(nn.Module):
             x += self.param("depthwise_bias", nn.initializers.zeros, (channels,)).astype(x.dtype)
         return x
 
-    def _gate(self, x: jax.Array, squeezed: int, mode: Mode) -> jax.Array:
+    def _gate(self, x: jax.Array, factor: jax.Array, shift: jax.Array, squeezed: int) -> jax.Array:
         """Normalizes, activates and gates the output of the depthwise convolution."""
-        factor, shift = self.norm(name="depthwise_norm").item_coefficients(x, mode)
         gates = gating.mean(self.activation, x, factor, shift).astype(self.dtype)
         gates = self._pointwise(gates, squeezed, "squeeze")
         gates = self._pointwise(self.activation(gates), x.shape[-1], "excite")
