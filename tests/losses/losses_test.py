@@ -94,21 +94,41 @@ def test_equals_the_slow_loop(make_pairs, make_context, name, options, similarit
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=2e-4, atol=1e-5)
 
 
+LEARNED = {"name": "cosine", "learned_temperature": True}
+# Family -> loss, options, similarity.
 FOLDED = {
-    "softmax": ({}, {"name": "cosine", "temperature": 0.1, "learned_temperature": True}),
-    "sigmoid": (
+    "softmax": ("softmax", {}, LEARNED | {"temperature": 0.1}),
+    "decoupled": ("softmax", {"form": "printed"}, LEARNED),
+    "sigmoid": ("sigmoid", {}, LEARNED | {"bias": -1.0, "learned_bias": True}),
+    "soft_contrastive": (
+        "soft_contrastive",
         {},
-        {"name": "cosine", "learned_temperature": True, "bias": -1.0, "learned_bias": True},
+        {"name": "match_probability", "match_scale": 5, "match_shift": 5},
     ),
-    "soft_contrastive": ({}, {"name": "match_probability", "match_scale": 5, "match_shift": 5}),
-    "triplet": ({"mining": "semi_hard"}, {"name": "cosine", "learned_temperature": True}),
-    "distance_triplet": ({}, {"name": "euclidean", "learned_temperature": True}),
+    "hinge_sum": ("triplet", {"mining": "all"}, LEARNED),
+    "hinge_hardest": ("triplet", {"mining": "hardest"}, LEARNED),
+    "hinge_semi_hard": ("triplet", {"mining": "semi_hard"}, LEARNED),
+    "max_cosine": ("triplet", {"mining": "hardest"}, {"name": "max_cosine"}),
+    "distance_triplet": (
+        "distance_triplet",
+        {},
+        {"name": "euclidean", "learned_temperature": True},
+    ),
 }
 
 
-@pytest.mark.parametrize("name", sorted(FOLDED))
-def test_a_ring_of_devices_equals_the_dense_engine(make_pairs, make_context, name):
-    options, similarity = FOLDED[name]
+@pytest.mark.parametrize(
+    ("engine", "devices"),
+    [
+        ("chunked", 1),
+        ("ring", 8),
+        *(pytest.param("ring", number, marks=pytest.mark.slow) for number in (1, 2, 4)),
+        *(pytest.param("chunked", number, marks=pytest.mark.slow) for number in (2, 8)),
+    ],
+)
+@pytest.mark.parametrize("family", FOLDED)
+def test_an_engine_equals_dense(make_pairs, make_context, family, engine, devices):
+    name, options, similarity = FOLDED[family]
     views = make_views(make_pairs, similarity["name"], 16)
     ids = np.arange(16, dtype=np.int32) // 2 * np.array([1, 3] * 8, np.int32)
     params = make_context(ids, similarity).similarity.init()
@@ -123,13 +143,13 @@ def test_a_ring_of_devices_equals_the_dense_engine(make_pairs, make_context, nam
 
     margin = jnp.float32(0.4)  # A schedule gives an array.
     expected = jax.jit(compute)(views, ids, params, margin)
-    mesh = mesh_lib.make_mesh()
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
     sharded = jax.device_put((views, ids), mesh_lib.batch_sharded(mesh))
     whole = jax.device_put((params, margin), mesh_lib.replicated(mesh))
-    found = jax.jit(lambda *inputs: compute(*inputs, engine="ring", mesh=mesh))(*sharded, *whole)
+    found = jax.jit(lambda *inputs: compute(*inputs, engine=engine, mesh=mesh))(*sharded, *whole)
     for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         scale = max(np.abs(wanted).max(), 1)
-        np.testing.assert_allclose(got, wanted, rtol=5e-4, atol=2e-6 * scale)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize("name", sorted(SHUFFLED))

@@ -6,7 +6,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from checkpoints_test import make_saver, make_state, save
+import tiny_encoder as tiny
+from checkpoints_test import BEST, make_saver, make_state, save
 
 from xmodal.config import UserError
 from xmodal.training import checkpoints
@@ -61,8 +62,8 @@ def test_any_damage_of_any_file_sends_the_run_back(run, caplog, damage):
     for path in found:
         if path.parent == newest and path.name in HARMLESS:
             continue
-        if path == newest / HASHES and damage in ("remove", "flip"):
-            continue  # Without hashes the arrays are read; another digit is any other file's.
+        if path == newest / HASHES and damage == "flip":
+            continue  # Another digit is any other file's.
         content = path.read_bytes()
         DAMAGES[damage](path)
         caplog.clear()
@@ -94,7 +95,8 @@ def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
 
 def test_a_checkpoint_that_was_not_hashed_is_read(tmp_path, caplog):
     save(tmp_path, [make_state(3), make_state(7)])
-    (tmp_path / "checkpoints/7" / HASHES).unlink()
+    for step in (3, 7):  # A run of before.
+        (tmp_path / "checkpoints" / str(step) / HASHES).unlink()
     set_damaged_aside(str(tmp_path))
     assert checkpoints.steps(str(tmp_path)) == [3, 7]
     tear(largest(tmp_path / "checkpoints/7/params"))
@@ -119,6 +121,27 @@ def test_a_checkpoint_without_its_arrays_or_its_hashes(tmp_path, caplog, hashes)
     assert checkpoints.steps(str(tmp_path)) == [3, 7]
     set_damaged_aside(str(tmp_path))
     assert checkpoints.steps(str(tmp_path)) == [3]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "damage"), [("params", flip), ("metrics", empty), ("metrics", shutil.rmtree)]
+)
+def test_the_best_checkpoint_and_the_metrics_of_all_are_whole(tmp_path, caplog, damaged, damage):
+    config = tiny.make_config()
+    config.select.metric, config.select.mode = BEST, "max"
+    checkpoints.save_config(str(tmp_path), config)
+    metrics = {3: {BEST: 3.0}, 5: {BEST: 9.0}, 7: {BEST: 1.0}}
+    save(tmp_path, map(make_state, metrics), metrics)
+    assert checkpoints.best_step(str(tmp_path)) == 5
+    folder = tmp_path / "checkpoints/5" / damaged
+    damage(folder if damage is shutil.rmtree else largest(folder))
+    assert newest_whole(str(tmp_path)) == 7
+    with caplog.at_level(logging.ERROR):
+        set_damaged_aside(str(tmp_path))
+    assert "THE CHECKPOINT OF STEP 5 IS DAMAGED" in caplog.text
+    assert "another step may be the best" in caplog.text
+    assert checkpoints.steps(str(tmp_path)) == [3, 7]
+    assert checkpoints.best_step(str(tmp_path)) == 3
 
 
 def test_what_cannot_be_replaced_ends_the_run(tmp_path):

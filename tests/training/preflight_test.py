@@ -166,6 +166,14 @@ def test_an_output_that_is_a_folder(config, tmp_path):
         preflight.check(config, str(tmp_path / "run"), output=str(tmp_path))
 
 
+def test_figures_that_are_not_finite_are_null(tmp_path):
+    preflight._write(str(tmp_path / "new/cost.json"), {"losses": [1.5, float("nan")], "to": None})
+    assert json.loads((tmp_path / "new/cost.json").read_text()) == {
+        "losses": [1.5, None],
+        "to": None,
+    }
+
+
 @pytest.mark.slow
 def test_a_checkpoint_that_is_damaged_and_one_that_does_not_fit(config, tmp_path, caplog):
     run, output = str(tmp_path / "run"), tmp_path / "cost.json"

@@ -50,6 +50,15 @@ def test_parts_add_up_to_the_compiler_s_count():
     assert traffic["update"]["products"] == 0 < traffic["update"]["other"]
 
 
+def test_an_operation_called_transpose_is_no_gradient():
+    def embed(x):
+        with jax.named_scope("image"), jax.named_scope("encoder"):
+            return x.T
+
+    compiled = jax.jit(embed).lower(np.zeros((SIZE, WIDTH), np.float32)).compile()
+    assert list(count_traffic(read_program(compiled.as_text()))) == ["image/encoder forward"]
+
+
 def test_a_loop_counts_as_often_as_it_runs():
     few, many = (count_traffic(read_program(compile_step(n).as_text())) for n in (10, 30))
     part = "image/encoder forward"

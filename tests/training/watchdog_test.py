@@ -16,6 +16,14 @@ with Watchdog(2.0) as watchdog:
         watchdog.note(f"step {step}")
         processes.gather(f"make step {step}", "")
 """
+START = """
+from xmodal.training.watchdog import Watchdog
+
+with Watchdog(0.5) as watchdog:
+    time.sleep(2.0 if index == 1 else 1.0)
+    processes.gather("compile", "")
+print("compiled")
+"""
 MOVE = """
 from xmodal.training.watchdog import Watchdog
 
@@ -42,6 +50,11 @@ def test_processes_that_move_on_are_left_alone(run_two):  # noqa: F811
     codes, said = run_two("{}", MOVE)
     assert codes == [0, 0], said
     assert all("trained step " in each for each in said)
+
+
+def test_there_is_no_limit_before_the_first_action(run_two):  # noqa: F811
+    codes, said = run_two("{}", START)
+    assert codes == [0, 0], said
 
 
 @pytest.mark.parametrize(("number", "limit"), [(1, 0.01), (2, 0.0)])

@@ -33,20 +33,26 @@ class Accelerator:
     bandwidth: float
 
 
-# Kind of a device, as JAX names it, by its start: the longest one counts. Figures of the makers.
+# Kind of a device, as JAX names it. Figures of the makers.
 ACCELERATORS = {
     "TPU v2": Accelerator(8, 22.5, 350),
     "TPU v3": Accelerator(16, 61.5, 450),
     "TPU v4": Accelerator(32, 275, 1228),
     "TPU v5": Accelerator(95, 459, 2765),
+    "TPU v5p": Accelerator(95, 459, 2765),
     "TPU v5 lite": Accelerator(16, 197, 819),
     "TPU v6 lite": Accelerator(32, 918, 1640),
-    "Tesla V100": Accelerator(16, 125, 900),
+    "Tesla V100-SXM2-16GB": Accelerator(16, 125, 900),
+    "Tesla V100-SXM2-32GB": Accelerator(32, 125, 900),
+    "Tesla V100-PCIE-16GB": Accelerator(16, 112, 900),
+    "Tesla V100-PCIE-32GB": Accelerator(32, 112, 900),
     "Tesla T4": Accelerator(16, 65, 320),
     "NVIDIA L4": Accelerator(24, 121, 300),
-    "NVIDIA A100": Accelerator(40, 312, 1555),
+    "NVIDIA A100-SXM4-40GB": Accelerator(40, 312, 1555),
+    "NVIDIA A100-PCIE-40GB": Accelerator(40, 312, 1555),
     "NVIDIA A100-SXM4-80GB": Accelerator(80, 312, 2039),
-    "NVIDIA H100": Accelerator(80, 989, 3350),
+    "NVIDIA A100 80GB PCIe": Accelerator(80, 312, 1935),
+    "NVIDIA H100 80GB HBM3": Accelerator(80, 989, 3350),
     "NVIDIA H100 PCIe": Accelerator(80, 756, 2000),
     "NVIDIA H200": Accelerator(141, 989, 4800),
 }
@@ -54,8 +60,7 @@ ACCELERATORS = {
 
 def find(device: jax.Device) -> Accelerator | None:
     """Returns the figures of a device; None where they are not known."""
-    starts = [kind for kind in ACCELERATORS if device.device_kind.startswith(kind)]
-    return ACCELERATORS[max(starts, key=len)] if starts else None
+    return ACCELERATORS.get(device.device_kind)
 
 
 def capacity(device: Any) -> int | None:

@@ -22,7 +22,8 @@ def check_arrays(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tre
     """
     if not source.exists():
         raise UserError(
-            f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} arrays."
+            f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} arrays of it. Copy "
+            "it from a backup, or use a new --workdir."
         )
     found = _shapes(checkpointer.metadata(source).item_metadata.tree)
     expected = _shapes(tree)

@@ -8,7 +8,6 @@
     RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
                                     files.json, their hashes
     RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
-
 A folder has its final name only when everything in it is on disk (Orbax's own commit).
 """
 
@@ -34,6 +33,7 @@ from xmodal.config import UserError, read
 from xmodal.training.checkpoint_shapes import check_arrays
 from xmodal.training.file_hashes import find_damage, save_hashes
 from xmodal.training.folder_lock import LOCK
+from xmodal.training.json_files import read_json
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
@@ -310,7 +310,7 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
         if (folder / LOCK).exists():
             remedy = "Its run has not come to its first step; repeat the command that started it."
         raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
-    config = ml_collections.ConfigDict(json.loads(path.read_text()))
+    config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
     if (folder / VOCABULARY).exists():
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
     elif config.data.text is not None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+from absl import logging
 from etils import epath
 from jax.sharding import Mesh
 
@@ -54,6 +55,10 @@ class Compute:
 def read_starts(run_dir: str) -> list[Compute]:
     """Returns the devices and batches of a run, the earliest first."""
     path = epath.Path(run_dir) / _FILE
-    found = json.loads(path.read_text()) if path.exists() else []
+    try:
+        found = json.loads(path.read_text()) if path.exists() else []
+    except ValueError:  # Only the model card reads it: no reason to stop a run.
+        logging.warning("%s is damaged: devices and batches of earlier starts are lost.", path)
+        found = []
     # Runs of older versions have the last start alone, without its step.
     return [Compute(**each) for each in found] if isinstance(found, list) else []

@@ -1,4 +1,7 @@
-"""Checkpoints that were torn or changed on the disk: the run goes on from the newest whole one."""
+"""Checkpoints that were torn or changed on the disk: the run goes on from the newest whole one.
+
+The run also needs its best checkpoint, and the metrics of all.
+"""
 
 from absl import logging
 from etils import epath
@@ -12,10 +15,11 @@ _DAMAGED = "damaged"
 
 
 def set_damaged_aside(run_dir: str) -> None:
-    """Moves damaged checkpoints out of the way until the newest is whole; all processes call it.
+    """Moves damaged checkpoints out of the way; all processes call it.
 
-    The run then goes on from that one, and makes the lost steps again. Every file of it is read
-    once more than needed.
+    Afterwards the newest and the best checkpoint are whole, and the metrics of all. The run goes on
+    from the newest one, and makes the lost steps again. Every file of the two is read once more
+    than needed.
 
     Args:
       run_dir: the run's folder, which this run alone writes.
@@ -41,20 +45,40 @@ def newest_whole(run_dir: str) -> int | None:
 def _set_aside(run_dir: str) -> None:
     damaged, whole = _find(run_dir)
     for step, damage in damaged.items():
-        aside = buckets.absolute(run_dir) / _DAMAGED / str(step)
-        aside.parent.mkdir(exist_ok=True)
-        if aside.exists():
-            aside.rmtree()
-        checkpoints.step_folder(run_dir, step).rename(aside)
-        logging.error(
-            "THE CHECKPOINT OF STEP %d IS DAMAGED: %s. It is now %s; the run goes back to step %d "
-            "and makes the steps since then again.", step, damage, aside, whole,
-        )  # fmt: skip
+        _move_aside(run_dir, step, damage, whole)
+    while (best := _best_step(run_dir)) not in (None, whole):
+        if not (damage := _damage_of_step(run_dir, best)):
+            break
+        _move_aside(run_dir, best, damage, whole)
+
+
+def _move_aside(run_dir: str, step: int, damage: str, whole: int | None) -> None:
+    aside = buckets.absolute(run_dir) / _DAMAGED / str(step)
+    aside.parent.mkdir(exist_ok=True)
+    if aside.exists():
+        aside.rmtree()
+    checkpoints.step_folder(run_dir, step).rename(aside)
+    lost = "its metrics count no more, and another step may be the best"
+    if whole is not None and step > whole:
+        lost = f"the run goes back to step {whole} and makes the steps since then again"
+    logging.error(
+        "THE CHECKPOINT OF STEP %d IS DAMAGED: %s. It is now %s; %s.", step, damage, aside, lost
+    )
+
+
+def _best_step(run_dir: str) -> int | None:
+    try:
+        return checkpoints.best_step(run_dir)
+    except UserError:  # None was evaluated.
+        return None
 
 
 def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
-    """The damage of every checkpoint behind the newest whole one, the newest first; its step."""
-    frozen, damaged = checkpoints.frozen_folder(run_dir), dict[int, str]()
+    """The damage of checkpoints by step, the newest first, and the step of the newest whole one.
+
+    Of those before that one, only the metrics are compared.
+    """
+    frozen, damaged, whole = checkpoints.frozen_folder(run_dir), dict[int, str](), None
     saved = checkpoints.steps(run_dir)
     if saved and frozen.exists() and (damage := _damage(frozen)):
         raise UserError(
@@ -62,21 +86,27 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
             "copy them from a backup, or start anew with another --workdir."
         )
     for step in reversed(saved):
-        if not (damage := _damage_of_step(run_dir, step)):
-            return damaged, step
-        damaged[step] = damage
-    if damaged:
+        if damage := _damage_of_step(run_dir, step, "" if whole is None else "metrics/"):
+            damaged[step] = damage
+        elif whole is None:
+            whole = step
+    if saved and whole is None:
         raise UserError(
             f"No checkpoint of {run_dir} can be read; of step {saved[0]}: {damaged[saved[0]]}. "
             "Copy one from a backup, or start anew with another --workdir."
         )
-    return damaged, None
+    return damaged, whole
 
 
-def _damage_of_step(run_dir: str, step: int) -> str:
+def _damage_of_step(run_dir: str, step: int, below: str = "") -> str:
     folder = checkpoints.step_folder(run_dir, step)
     if (folder / HASHES).exists():
-        return find_damage(folder)
+        return find_damage(folder, below)
+    earlier = (each for each in checkpoints.steps(run_dir) if each < step)
+    if any((checkpoints.step_folder(run_dir, each) / HASHES).exists() for each in earlier):
+        return f"{folder / HASHES} is missing"
+    if below:
+        return ""
     if not (folder / "params").exists():
         return f"{folder / 'params'} is missing"
     # Of a run of before: that libraries find nothing wrong is the most that can be said.

@@ -21,10 +21,14 @@ def save_hashes(folder: epath.Path) -> None:
         file.write(f"{json.dumps(hashes, indent=1)}\n".encode())
 
 
-def find_damage(folder: epath.Path) -> str:
+def find_damage(folder: epath.Path, below: str = "") -> str:
     """Returns the first file that is not as it was hashed, in words; "" where all are.
 
     A folder without hashes, of a run of before, passes.
+
+    Args:
+      folder: with `files.json`.
+      below: folder in it, the only one to compare: "metrics/".
     """
     path = folder / HASHES
     if not path.exists():
@@ -37,6 +41,8 @@ def find_damage(folder: epath.Path) -> str:
         return f"{path} is torn"
     files = _files(folder)
     for name, expected in hashes.items():
+        if not name.startswith(below):
+            continue
         if name not in files:
             return f"{folder / name} is missing"
         if _hash(files[name]) != expected:

@@ -74,10 +74,16 @@ def train(
         folder_lock.check_free(run_dir)
     parts, records = prepare(config, run_dir, allow_changes)
     evaluation = RunEvaluation(parts)
-    with folder_lock.hold(run_dir) as check_lock, disk_errors(run_dir, _NO_ROOM):
-        if not _train(parts, run_dir, records, evaluation, check_lock):
+    with (
+        folder_lock.hold(run_dir) as check_lock,
+        disk_errors(run_dir, _NO_ROOM),
+        Watchdog(parts.settings.hang_timeout) as watchdog,
+    ):
+        if not _train(parts, run_dir, records, evaluation, check_lock, watchdog):
             return False
+        watchdog.note("final evaluation")
         evaluations = evaluation.run_final(run_dir)
+        watchdog.note("model card")
         write_card(run_dir, parts, records, evaluations)
         if not evaluation.follows_files:
             mark_finished(config, run_dir)
@@ -121,6 +127,7 @@ def _train(
     records: Records,
     evaluation: RunEvaluation,
     check_lock: Callable[[], None],
+    watchdog: Watchdog,
 ) -> bool:
     """Makes the updates that are left; False where a signal stopped it before the last one."""
     settings = parts.settings
@@ -146,7 +153,6 @@ def _train(
         contextlib.closing(writer),
         contextlib.closing(reporter),
         stop_signal() as stop_requested,
-        Watchdog(settings.hang_timeout) as watchdog,
     ):
         try:
             for step in range(first_step, settings.total_steps + 1):
@@ -183,6 +189,7 @@ def _train(
         if saver.best_step == 0 < settings.total_steps:
             metric = settings.select.metric
             logging.warning("%s was best at step 0: training has not helped.", metric)
+        watchdog.note("write of the last checkpoint")
     return True
 
 

@@ -1,11 +1,16 @@
 """Programs that do not fit in the memory of a device, said with remedies."""
 
 import dataclasses
+import inspect
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 
 from xmodal.config import UserError
+from xmodal.losses import LOSSES
+from xmodal.losses.engine import choose_engine
 from xmodal.models import ENCODERS
 from xmodal.training.parts import Parts
 from xmodal.training.tree import flatten
@@ -68,27 +73,37 @@ def remedies(parts: Parts) -> list[str]:
         is_trained = any(path.startswith(f"{side}/encoder/") for path in flatten(parts.trained))
         if "remat" in known and not encoder.get("remat") and is_trained:
             found.append(f"--config.model.{side}.encoder.remat=True recomputes its blocks.")
-    if steps := _more_parts(settings.accumulation_steps, settings.batch_size // parts.mesh.size):
-        found.append(
-            f"--config.accumulation_steps={steps} (now {settings.accumulation_steps}) embeds a "
-            "batch in parts, with all its negatives; batch normalization takes the statistics of "
-            "a part."
-        )
     if parts.mesh.size > 1 and not any(rule == "fsdp" for _, rule in settings.sharding):
         found.append(
             "--config.sharding=\"[('.*', 'fsdp')]\" splits parameters and optimizer state over the "
             "devices."
         )
     for name, task in settings.tasks.items():
-        dense = task["loss"].get("options", {}).get("engine") == "dense"
-        if dense and settings.batch_size >= _MANY_PAIRS:
+        if settings.batch_size >= _MANY_PAIRS and _engine(task["loss"], parts) == "dense":
+            other = "ring" if parts.mesh.size > 1 else "chunked"
             found.append(
-                f"--config.tasks.{name}.loss.options.engine=ring holds no scores of all pairs."
+                f"--config.tasks.{name}.loss.options.engine={other} holds no scores of all pairs."
             )
-    smaller = settings.batch_size // 2 // parts.mesh.size * parts.mesh.size
-    if smaller:
+    if steps := _more_parts(settings.accumulation_steps, settings.batch_size // parts.mesh.size):
+        found.append(
+            f"--config.accumulation_steps={steps} (now {settings.accumulation_steps}) embeds a "
+            "batch in parts, with all its negatives; batch normalization takes the statistics of "
+            "a part."
+        )
+    multiple = parts.mesh.size * settings.accumulation_steps
+    if smaller := settings.batch_size // 2 // multiple * multiple:
         found.append(f"--config.batch_size={smaller} (now {settings.batch_size}), or more devices.")
     return found or ["a smaller model, or a device with more memory."]
+
+
+def _engine(loss: Mapping[str, Any], parts: Parts) -> str | None:
+    """Returns the engine that a task's loss runs on; None where it has none."""
+    arguments = inspect.signature(LOSSES[loss["name"]].function).parameters
+    if "engine" not in arguments:
+        return None
+    named = loss.get("options", {}).get("engine", arguments["engine"].default)
+    size = parts.settings.batch_size
+    return choose_engine(named, size, size, devices=parts.mesh.size)
 
 
 def _more_parts(steps: int, items: int) -> int | None:

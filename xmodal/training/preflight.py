@@ -18,6 +18,7 @@ from xmodal import data, processes
 from xmodal import mesh as mesh_lib
 from xmodal.atomic import replacing
 from xmodal.config import UserError
+from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
 from xmodal.training import (
     accelerators,
@@ -224,6 +225,15 @@ def _count(tree: Any) -> int:
 
 def _write(output: str, figures: dict[str, Any]) -> None:
     if output and processes.index() == 0:
-        epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
-        with replacing(output) as file:
-            file.write(f"{json.dumps(figures, indent=2)}\n".encode())
+        text = json.dumps(_without_nan(figures), indent=2, allow_nan=False)
+        with disk_errors(output, "Free some space, or give another --output."):
+            epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
+            with replacing(output) as file:
+                file.write(f"{text}\n".encode())
+
+
+def _without_nan(values: Any) -> Any:
+    """The tree with None for numbers that are not finite, which JSON does not have."""
+    return jax.tree.map(
+        lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, values
+    )

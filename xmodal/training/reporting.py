@@ -15,6 +15,7 @@ from etils import epath
 from jax.experimental import multihost_utils
 from tqdm import tqdm
 
+from xmodal.config import UserError
 from xmodal.training.sections import SelectConfig
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_SKIPPED = 10
 
 
-class NonFiniteLossError(RuntimeError):
+class NonFiniteLossError(UserError):
     """Loss or gradient became NaN or infinite."""
 
     def __init__(self, step: int, evidence: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from etils import epath
 from xmodal import data
 from xmodal.atomic import replacing
 from xmodal.config import UserError
+from xmodal.training.json_files import read_json
 from xmodal.training.run import RunConfig
 
 Records = dict[str, Any]
@@ -71,7 +72,8 @@ def save_records(run_dir: str, records: Records) -> None:
 def load_records(run_dir: str) -> Records:
     """Returns what `save_records` wrote; empty for a run without them."""
     path = _path(run_dir)
-    return json.loads(path.read_text()) if path.exists() else {}
+    remedy = "copy it from a backup, or start anew with another --workdir."
+    return read_json(path, remedy) if path.exists() else {}
 
 
 def training_hashes(run_dir: str) -> dict[str, str]:

@@ -80,4 +80,5 @@ def _part(operation: Operation) -> str:
         return first or "not named"
     inner = [each for each in scopes[scopes.index(first) :] if each in _INNER]
     name = "/".join([first, *inner[:1]])
-    return f"{name} {'backward' if 'transpose' in scopes else 'forward'}"
+    # `transpose(jvp(...))` is a gradient, a last `transpose` the operation of that name.
+    return f"{name} {'backward' if path and 'transpose(' in path[1] else 'forward'}"

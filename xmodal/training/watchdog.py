@@ -25,7 +25,8 @@ class Watchdog:
     """Watches that a run moves on; does nothing in a run of one process.
 
     A thread publishes the current action of this process, and ends it when that does not change for
-    too long: no exception reaches a main thread that waits in a collective.
+    too long: no exception reaches a main thread that waits in a collective. There is no limit until
+    the first action is noted: compiling a large step may take longer than any step.
     """
 
     def __init__(self, limit: float) -> None:
@@ -35,14 +36,13 @@ class Watchdog:
           limit: seconds without a change; 0 for no watch.
         """
         self._limit = limit if processes.count() > 1 else 0.0
-        self._doing, self._since = "start", time.monotonic()
+        self._doing, self._since = "start", float("inf")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> "Watchdog":
         """Begins the watch."""
         if self._limit:
-            self.note("start")
             self._thread.start()
         return self
 
@@ -63,7 +63,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._ended.wait(min(_TELL_SECONDS, self._limit / 10)):
-            doing, waited = self._doing, time.monotonic() - self._since
+            doing, waited = self._doing, max(time.monotonic() - self._since, 0.0)
             with contextlib.suppress(jax.errors.JaxRuntimeError):  # the coordinator may hang
                 processes.tell(f"{doing}, for {waited:.0f} s")
             if waited > self._limit:

@@ -1,0 +1,24 @@
+"""JSON files of a run's folder."""
+
+import json
+from typing import Any
+
+from etils import epath
+
+from xmodal.config import UserError
+
+
+def read_json(path: epath.Path, remedy: str) -> Any:
+    """Returns the content of a file.
+
+    Args:
+      path: of the file.
+      remedy: what to do where it is damaged, as the end of the error.
+
+    Raises:
+      UserError: the file is torn or changed.
+    """
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise UserError(f"{path} is damaged, it is no JSON ({error}): {remedy}") from error
