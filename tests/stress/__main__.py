@@ -7,7 +7,7 @@ evaluations; its newest checkpoint is damaged, its disk fills up, a batch is poi
 writer comes. Every start goes on from the newest whole checkpoint. At the end every bit of its
 parameters, optimizer state and metrics is that of a run that nothing disturbed, and every step saw
 the same batch. A second, short run changes the number of devices at every start; there rounding may
-differ. Takes about ten minutes on two idle cores. Prints one line of JSON per run: the counts.
+differ. Takes about half an hour on two cores. Prints one line of JSON per run: the counts.
 """
 
 import argparse

@@ -148,6 +148,9 @@ def check_equal(run, whole, *, exactly=True):
         assert metrics[0] == metrics[1]
     else:
         assert metrics[0].keys() == metrics[1].keys()
+        for tag, value in metrics[1].items():
+            # Percent and ranks of a few hundred queries, some of which rounding turns.
+            np.testing.assert_allclose(metrics[0][tag], value, rtol=0.1, atol=2, err_msg=tag)
     for step in set(run.saved_steps()) & set(whole.saved_steps()):
         left, right = (checkpoints.load_metrics(str(each.folder), step) for each in (run, whole))
         assert left == right or not exactly, step

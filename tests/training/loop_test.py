@@ -73,6 +73,23 @@ def test_the_loss_falls(whole):
 
 
 @pytest.mark.slow
+def test_a_last_step_that_was_saved_without_metrics_is_evaluated(config, tmp_path):
+    config = config.copy_and_resolve_references()
+    config.optimizer.schedule = {"name": "constant"}
+    config.total_steps, config.checkpoint.every, config.evals[TINY].every = 6, 3, 20
+    loop.train(config, str(tmp_path))
+    before = checkpoints.read_tree(str(tmp_path), 3, "params")
+    assert checkpoints.load_metrics(str(tmp_path), 3) == {}
+    for left in ("checkpoints/6", "test"):
+        shutil.rmtree(tmp_path / left)
+    config.total_steps = 3
+    loop.train(config, str(tmp_path))
+    assert checkpoints.load_metrics(str(tmp_path), 3)[config.select.metric] > 0
+    after = checkpoints.read_tree(str(tmp_path), 3, "params")
+    jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
+@pytest.mark.slow
 def test_a_hang_is_watched_for_until_the_end(config, tmp_path, monkeypatch):
     noted = []
 

@@ -8,6 +8,7 @@
     RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
                                     files.json, their hashes
     RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
+
 A folder has its final name only when everything in it is on disk (Orbax's own commit).
 """
 
@@ -56,7 +57,7 @@ class Checkpoints:
           config: how many checkpoints are kept.
           select: the metric of the best one, which is kept besides.
         """
-        self._frozen = frozen_folder(run_dir)
+        self._run_dir, self._frozen = run_dir, frozen_folder(run_dir)
         keep = preservation_policy.AnyPreservationPolicy(
             [
                 preservation_policy.LatestN(config.keep_last),
@@ -80,16 +81,22 @@ class Checkpoints:
         """Whether this step is neither saved nor being saved."""
         return step not in self._manager.all_steps()
 
+    def lacks_metrics(self, step: int) -> bool:
+        """Whether this step is not saved, or was saved by a stop before it was evaluated."""
+        return not load_metrics(self._run_dir, step)
+
     @property
     def best_step(self) -> int | None:
         """The step that is best by `config.select` so far."""
         return self._manager.best_step()
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing the state under its step; a step already there is left alone."""
+        """Starts writing the state under its step; one already there is left, but for metrics."""
         step = int(state.step)
         if not self.lacks(step):
-            return
+            if not metrics or not self.lacks_metrics(step):
+                return
+            self._manager.delete(step)
         if state.frozen and not self._manager.all_steps():
             # By force: a start that was killed before its first checkpoint may have left others.
             with ocp.StandardCheckpointer() as checkpointer:
@@ -250,9 +257,8 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
       step: one of `steps(run_dir)`; None for items that all steps share, such as `frozen`.
       item: its name.
     """
-    folder = _folder(run_dir) / str(step) / item
-    if step is None:
-        folder = buckets.absolute(run_dir) / item
+    parent = buckets.absolute(run_dir) if step is None else step_folder(run_dir, step)
+    folder = parent / item
     return read_arrays(folder) if folder.exists() else {}
 
 
@@ -314,13 +320,8 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     if (folder / VOCABULARY).exists():
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
     elif config.data.text is not None:
-        logging.log_first_n(
-            logging.WARNING,
-            "%s has no %s, as runs of before: its words are those of its dataset as it is now.",
-            1,
-            run_dir,
-            VOCABULARY,
-        )
+        text = "%s has no %s, as runs of before: its words are those of its dataset as it is now."
+        logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)
     return config
 
 

@@ -157,7 +157,8 @@ def _train(
         try:
             for step in range(first_step, settings.total_steps + 1):
                 save = is_due(step, settings.checkpoint.every, settings.total_steps)
-                if (evaluation.is_due(step) or save) and saver.lacks(step):
+                is_new = save and saver.lacks(step)
+                if is_new or (evaluation.is_due(step) and saver.lacks_metrics(step)):
                     watchdog.note(f"evaluation and checkpoint of step {step}")
                     with reporter.paused():
                         views = Views(writer, settings.tensorboard, step)
