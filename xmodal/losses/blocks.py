@@ -48,7 +48,7 @@ class Job:
     Attributes:
       logits: (prepared rows, prepared columns, params) -> float32 [N, M].
       terms: reductions by name.
-      chunk_size: columns per block.
+      chunk_size: most rows and columns of a tile; columns of a block of the ring.
     """
 
     logits: Callable[[Prepared, Prepared, Any], jax.Array]

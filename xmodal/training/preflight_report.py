@@ -87,7 +87,8 @@ def _scaled(value: float, unit: str = "") -> str:
         return "unknown"
     for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
-            return f"{value / size:.3g} {prefix}{unit}"
+            number = value / size
+            return f"{number:{'.3g' if number < 999.5 else ',.0f'}} {prefix}{unit}"
     return f"{value:.3g} {unit}".strip()
 
 

@@ -15,6 +15,7 @@ from etils import epath
 from jax.experimental import multihost_utils
 from tqdm import tqdm
 
+from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.training.sections import SelectConfig
 
@@ -56,7 +57,8 @@ class NonFiniteLossError(UserError):
         if jax.process_index() == 0:
             path = epath.Path(run_dir) / "skipped.jsonl"
             before = path.read_text() if path.exists() else ""
-            path.write_text(f"{before}{json.dumps(evidence)}\n")
+            with replacing(path) as file:
+                file.write(f"{before}{json.dumps(evidence)}\n".encode())
 
     def _gather(self) -> dict[str, Any]:
         own = np.asarray(self.evidence["image_ids"], np.int32)
