@@ -25,7 +25,15 @@ def test_consecutive_images_share_the_channels():
 
 @pytest.mark.parametrize(
     ("images", "batch", "devices", "fitting"),
-    [(4, 2048, 32, 4), (4, 64, 32, 2), (4, 96, 32, 1), (4, 6, 1, 2), (4, 40, 32, 1), (4, 1, 8, 1)],
+    [
+        (4, 2048, 32, 4),
+        (4, 64, 32, 2),
+        (4, 96, 32, 1),
+        (4, 6, 1, 2),
+        (4, 40, 32, 1),
+        (4, 1, 8, 1),
+        (4, jax.export.symbolic_shape("items")[0], 1, 1),
+    ],
 )
 def test_every_device_packs_its_own_images(images, batch, devices, fitting):
     assert packing.fit(images, batch, devices) == fitting

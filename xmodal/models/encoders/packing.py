@@ -24,7 +24,12 @@ def choose(images: int | None, platform: str) -> int:
 
 
 def fit(images: int, batch: int, devices: int) -> int:
-    """Returns the largest divisor of `images` at which no pack has images of two devices."""
+    """Returns the largest divisor of `images` at which no pack has images of two devices.
+
+    It is 1 for a function that is exported for batches of any size.
+    """
+    if images == 1 or not isinstance(batch, int):
+        return 1
     rows, rest = divmod(batch, devices)
     return 1 if rest else math.gcd(images, rows)
 
