@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 from xmodal.evals.boards.positives import Ragged
 from xmodal.mesh import BATCH_AXIS, to_host
 
-# Of the items of a tile, whose number is a multiple of 64.
+# Parts in which the items of a tile are counted; a tile has a multiple of 64 items.
 _SLABS = 8
 
 
