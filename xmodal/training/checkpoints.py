@@ -13,7 +13,6 @@ A folder has its final name only when everything in it is on disk (Orbax's own c
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -379,7 +378,7 @@ def check_step(run_dir: str, step: int) -> None:
 def load_metrics(run_dir: str, step: int) -> dict[str, float]:
     """Returns the metrics of a checkpoint; empty where it was not evaluated."""
     path = _folder(run_dir) / str(step) / "metrics" / "metrics"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return read_json(path, "give another step, or remove this one.") if path.exists() else {}
 
 
 def frozen_folder(run_dir: str) -> epath.Path:
