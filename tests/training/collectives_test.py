@@ -68,6 +68,39 @@ ENTRY %main (p: f32[4,8]) -> f32[32,8] {
     }
 
 
+def test_pieces_of_one_collective_count_once():
+    # As for TPU v5e: the gather goes on within the fusions that do not need its result. Two
+    # permutations on one channel are two.
+    program = """
+%start (p: f32[4,8]) -> f32[32,8] {
+  %g = f32[32,8]{1,0} all-gather(%p), channel_id=3, dimensions={0}
+  ROOT %s = (f32[4,8], f32[32,8]) custom-call(%g), custom_call_target="AsyncCollectiveStart"
+}
+
+%meanwhile (p: f32[4,8], q: f32[8,8]) -> f32[8,8] {
+  %g.1 = f32[32,8]{1,0} all-gather(%p), channel_id=3, dimensions={0}
+  ROOT %c = f32[8,8]{1,0} convolution(%q, %q), dim_labels=bf_io->bf
+}
+
+%other (p: f32[4,8]) -> f32[4,8] {
+  ROOT %r = f32[4,8]{1,0} all-reduce(%p), channel_id=4, to_apply=%add
+}
+
+ENTRY %main (p: f32[4,8]) -> f32[32,8] {
+  %a = (f32[4,8], f32[32,8]) fusion(%p), kind=kCustom, calls=%start
+  %b = f32[8,8]{1,0} fusion(%p, %q), kind=kOutput, calls=%meanwhile
+  %c = f32[4,8]{1,0} fusion(%p), kind=kCustom, calls=%other
+  %d = f32[4,8]{1,0} collective-permute(%p), channel_id=1, source_target_pairs={{0,1}}
+  %e = f32[4,8]{1,0} collective-permute(%d), channel_id=1, source_target_pairs={{0,1}}
+}
+"""
+    assert count_collectives(read_program(program)) == {
+        "all-gather": Collectives(1, 4 * 32 * 8),
+        "all-reduce": Collectives(1, 4 * 4 * 8),
+        "collective-permute": Collectives(2, 2 * 4 * 4 * 8),
+    }
+
+
 def test_nothing_of_a_program_without_any():
     text = jax.jit(jnp.sin).lower(jnp.ones(3)).compile().as_text()
     assert count_collectives(read_program(text)) == {}

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xmodal.training.accelerators import slice_devices
 from xmodal.training.preflight_report import format_traffic
 from xmodal.training.program import read_program
-from xmodal.training.traffic import KINDS, count_traffic
+from xmodal.training.traffic import KINDS, correct_count, count_traffic
 
 SIZE, WIDTH = 96, 40
 
@@ -113,6 +114,56 @@ ENTRY %main (a: f32[8,8]) -> f32[8,8] {
 """)
     )
     assert total(traffic) == 2 * 2 * 8 * 8 * 4
+
+
+def test_arrays_on_the_chip_are_no_traffic():
+    program = read_program("""
+ENTRY %main (a: f32[8,128], w: f32[32,128]) -> f32[8,128] {
+  %a = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %w = f32[32,128]{1,0:T(8,128)} parameter(1)
+  %c = (f32[8,128]{1,0:T(8,128)S(1)}, f32[8,128]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a)
+  %d = f32[8,128]{1,0:T(8,128)S(1)} copy-done(%c)
+  %s = ((f32[32,128]{1,0:T(8,128)}), f32[16,128]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%w), slice={[0:16], [0:128]}
+  %e = f32[16,128]{1,0:T(8,128)S(1)} slice-done(%s)
+  %f = f32[8,128]{1,0:T(8,128)S(1)} add(%d, %a)
+  %h = f32[8,128]{1,0:T(8,128)S(5)} copy(%f)
+  ROOT %g = f32[8,128]{1,0:T(8,128)} add(%f, %e)
+}
+""")  # noqa: E501
+    row = 4 * 128
+    # The first copy and the slice are read, %a once more, %h (to the host) and %g are written.
+    assert count_traffic(program) == {
+        "not named": dict.fromkeys(KINDS, 0)
+        | {"copies": (8 + 16 + 8) * row, "other": (8 + 8) * row}
+    }
+    # XLA counts three operations with all that they read and write, and no first half of a pair.
+    counted = (24 + 16 + 32) * row
+    assert correct_count(program, counted) == (8 + 16 + 8 + 8 + 8) * row
+    assert correct_count(program, counted + 8 * row) == (8 + 16 + 8 + 8 + 8) * row  # %f read twice
+    assert correct_count(program, counted - 8 * row) == (8 + 16 + 8 + 8) * row  # a slice is read
+
+
+@pytest.mark.slow
+def test_a_tpu_that_keeps_activations_on_the_chip():
+    pytest.importorskip("libtpu")
+    device = slice_devices("v5e:2x2")[0]
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    kernels = [jax.ShapeDtypeStruct((1024, 1024), jnp.bfloat16, sharding=sharding)] * 4
+    x = jax.ShapeDtypeStruct((2048, 1024), jnp.bfloat16, sharding=sharding)
+
+    def loss(kernels, x):
+        for kernel in kernels:
+            x = jnp.tanh(x @ kernel)
+        return jnp.sum(x)
+
+    compiled = jax.jit(jax.grad(loss)).lower(kernels, x).compile()
+    program = read_program(compiled.as_text())
+    counted = compiled.cost_analysis()["bytes accessed"]
+    found = correct_count(program, counted)
+    # The kernels, their gradients and the input; all activations stay on the chip.
+    assert found == pytest.approx(2 * (2 * 4 * 1024 * 1024 + 2048 * 1024), rel=0.01)
+    assert found < counted / 2
+    assert found == total(count_traffic(program))
 
 
 def test_a_program_without_text():

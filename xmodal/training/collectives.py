@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Iterator
 
 from xmodal.training.program import Operation, Program, count_bytes
 
@@ -13,6 +14,9 @@ KINDS = (
     "ragged-all-to-all",
     "reduce-scatter",
 )
+
+
+_CHANNEL = re.compile(r"channel_id=(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,16 +39,29 @@ def count_collectives(program: Program) -> dict[str, Collectives]:
     """
     runs = program.count_runs()
     found = {kind: Collectives(0, 0) for kind in KINDS}
+    for name, operation in _started(program):
+        kind = operation.opcode.removesuffix("-start")
+        before = found[kind]
+        found[kind] = Collectives(
+            before.count + runs[name], before.bytes + runs[name] * _result_bytes(operation)
+        )
+    return {kind: each for kind, each in found.items() if each.count}
+
+
+def _started(program: Program) -> Iterator[tuple[str, Operation]]:
+    """Yields every collective once, with the name of its computation."""
+    fused = program.fused_computations()
+    in_fusions: set[str] = set()
     for name, operations in program.computations.items():
         for operation in operations:
-            kind = operation.opcode.removesuffix("-start")
-            if kind in found:
-                before = found[kind]
-                found[kind] = Collectives(
-                    before.count + runs[name],
-                    before.bytes + runs[name] * _result_bytes(operation),
-                )
-    return {kind: each for kind, each in found.items() if each.count}
+            if operation.opcode.removesuffix("-start") not in KINDS:
+                continue
+            # A TPU goes on with a collective, on its channel, in each fusion that runs meanwhile.
+            if name in fused and (channel := _CHANNEL.search(operation.text)):
+                if channel[1] in in_fusions:
+                    continue
+                in_fusions.add(channel[1])
+            yield name, operation
 
 
 def _result_bytes(operation: Operation) -> int:

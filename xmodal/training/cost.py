@@ -7,7 +7,7 @@ import jax
 from xmodal.training.accelerators import Accelerator
 from xmodal.training.collectives import Collectives, count_collectives
 from xmodal.training.program import read_program
-from xmodal.training.traffic import count_traffic
+from xmodal.training.traffic import correct_count, count_traffic
 
 _GIB = 2**30
 
@@ -24,7 +24,8 @@ class Cost:
       output_bytes: of results that do not reuse the memory of arguments.
       resident_bytes: of arrays that stay on the device meanwhile, and are no arguments.
       flops: 0 where the compiler does not count them.
-      moved_bytes: read and written by all operations; 0 where the compiler does not count them.
+      moved_bytes: read from and written to main memory (HBM) by all operations; 0 where the
+        compiler does not count them.
       collectives: by kind, those in a loop as often as it runs.
       loops: how often each loop runs, where the compiler knows.
       traffic: bytes by part of the model and kind of operation, see `traffic.count_traffic`; those
@@ -70,7 +71,7 @@ def measure(compiled: jax.stages.Compiled, resident_bytes: int = 0) -> Cost:
         ),
         resident_bytes=resident_bytes,
         flops=float(counted.get("flops", 0.0)),
-        moved_bytes=float(counted.get("bytes accessed", 0.0)),
+        moved_bytes=correct_count(program, float(counted.get("bytes accessed", 0.0))),
         collectives=count_collectives(program),
         loops=program.loop_lengths(),
         traffic=count_traffic(program),
@@ -90,8 +91,11 @@ def describe(compiled: jax.stages.Compiled) -> str:
     if memory is None:
         return "This backend gives no memory analysis."
     traffic = (compiled.cost_analysis() or {}).get("bytes accessed", 0.0)
-    # Reading the whole program would take seconds of every start of a large model.
-    loops = ", the body of a loop counted once" if " while(" in (compiled.as_text() or "") else ""
+    text = compiled.as_text() or ""
+    # Reading the whole program takes seconds for a large model, so only where it is needed.
+    if "S(1)" in text:
+        traffic = correct_count(read_program(text), traffic)
+    loops = ", the body of a loop counted once" if " while(" in text else ""
     return (
         f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "
         f"{memory.temp_size_in_bytes / _GIB:.2f} GiB of temporaries, "

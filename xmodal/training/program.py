@@ -10,7 +10,12 @@ _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 # `%name = shape opcode(operands), attributes`; a shape may be a tuple, and has a layout behind it.
 _OPERATION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
 _NAME = re.compile(r"%([\w.\-]+)")
-_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](?:\{([\d,]*)(?::T\(([\d,]+)\))?)?")
+# Data type, dimensions, and in braces their order, the tile and the memory space.
+_ARRAY = re.compile(
+    r"\b([a-z]\w*)\[([\d,]*)\](?:\{([\d,]*)(?::T\(([\d,]+)\)(?:[^}]*?S\((\d+)\))?)?)?"
+)
+# Memory spaces of TPUs on the chip itself (VMEM, CMEM, SMEM); 0 is HBM, 5 the host's memory.
+_ON_CHIP = {"1", "2", "3", "4"}
 _CALLED = re.compile(
     r"(?:body|condition|calls|to_apply|branch_computations)=\{?(%[\w.\-]+(?:, %[\w.\-]+)*)"
 )
@@ -78,6 +83,12 @@ class Program:
         ]
         return bounds[0] if len(bounds) == 1 else None
 
+    def fused_computations(self) -> set[str]:
+        """Returns the names of those that are the inside of one operation."""
+        operations = (each for name in self.computations for each in self.computations[name])
+        fusions = (each for each in operations if each.opcode == "fusion")
+        return {name for fusion in fusions for name in fusion.called}
+
     def count_runs(self) -> dict[str, int]:
         """Returns how often each computation runs; a loop of unknown length counts once."""
         callers: dict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -109,11 +120,15 @@ def read_program(text: str) -> Program:
     return Program(computations, entry)
 
 
-def count_bytes(shape: str) -> list[int]:
-    """Returns the bytes of every array of a shape, with the filling of its tiles."""
+def count_bytes(shape: str, *, on_chip: bool = True) -> list[int]:
+    """Returns the bytes of every array of a shape, with the filling of its tiles.
+
+    Arrays that a TPU keeps on the chip itself are left out unless `on_chip`.
+    """
     return [
         _count_numbers(dimensions, order, tile) * _bits(dtype) // 8
-        for dtype, dimensions, order, tile in _ARRAY.findall(shape)
+        for dtype, dimensions, order, tile, space in _ARRAY.findall(shape)
+        if on_chip or space not in _ON_CHIP
     ]
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from xmodal.training import collectives
 from xmodal.training.program import Operation, Program, count_bytes
@@ -13,6 +13,8 @@ _FREE = {
 }  # fmt: skip
 _PRODUCTS = {"convolution", "dot", "ragged-dot"}
 _COPIES = {"copy", "slice", "dynamic-slice", "transpose", "reshape", "dynamic-update-slice"}
+# `((source), result, context)`, the shape of an asynchronous slice.
+_SLICE = re.compile(r"\(\((.*?)\), (\w+\[[^\]]*\](?:\{[^}]*\})?)")
 _PATH = re.compile(r'op_name="([^"]*)"')
 _SCOPES = re.compile(r"[\w.]+")
 # Scopes of `DualEncoder.embed` and the training step, and the modules of a tower.
@@ -22,7 +24,7 @@ KINDS = ("products", "other", "copies", "collectives")
 
 
 def count_traffic(program: Program) -> dict[str, dict[str, float]]:
-    """Returns bytes read and written, by part of the model and by kind of operation.
+    """Returns bytes of main memory (HBM) moved, by part of the model and by kind of operation.
 
     Parts are `image/encoder`, `text/head` and the like, each forward and backward, `losses` and
     `update`. Kinds are those of `KINDS`; `other` are elementwise operations and reductions that
@@ -32,14 +34,31 @@ def count_traffic(program: Program) -> dict[str, dict[str, float]]:
     runs = program.count_runs()
     totals: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(KINDS, 0.0))
     for name in _computations(program):
-        operations = program.computations.get(name, [])
-        sizes = {each.name: sum(count_bytes(each.shape)) for each in operations}
-        for operation in operations:
-            if moved := _moved_bytes(operation, sizes):
-                kind = _kind(program, operation)
-                totals[_part(operation)][kind] += runs[name] * moved
+        for operation, moved in _moved_bytes(program.computations.get(name, [])):
+            totals[_part(operation)][_kind(program, operation)] += runs[name] * moved
     order = sorted(totals, key=lambda part: -sum(totals[part].values()))
     return {part: totals[part] for part in order}
+
+
+def correct_count(program: Program, counted: float) -> float:
+    """Returns the bytes of main memory (HBM) that one call moves; XLA `counted` all bytes.
+
+    XLA counts operands and results also where a TPU keeps them on the chip, as often as a fusion
+    uses them, and leaves out the asynchronous copies that bring them there and back. What remains
+    of its count without them still has repeated reads, and the sum of `count_traffic` has whole
+    operands where a slice is read: the smaller one is returned. The body of a loop counts once.
+    """
+    kept = copied = moved = 0
+    for name in _computations(program):
+        operations = program.computations.get(name, [])
+        everywhere = dict(_moved_bytes(operations, on_chip=True))
+        for operation, in_memory in _moved_bytes(operations):
+            moved += in_memory
+            if _is_copy_start(operation):
+                copied += in_memory
+            else:
+                kept += everywhere[operation] - in_memory
+    return min(counted - kept + copied, moved) if kept else counted
 
 
 def _computations(program: Program) -> list[str]:
@@ -52,13 +71,40 @@ def _computations(program: Program) -> list[str]:
     return found
 
 
-def _moved_bytes(operation: Operation, sizes: Mapping[str, int]) -> int:
-    if operation.opcode in _FREE or operation.opcode.endswith("-done"):
+def _moved_bytes(
+    operations: Sequence[Operation], *, on_chip: bool = False
+) -> list[tuple[Operation, int]]:
+    """Returns the bytes of operands and results of each operation that does something."""
+    # Scalars of this type are the handles of asynchronous pairs.
+    shapes = {each.name: each.shape.replace("u32[]", "") for each in operations}
+    sizes = {name: sum(count_bytes(shape, on_chip=on_chip)) for name, shape in shapes.items()}
+    found = []
+    for operation in operations:
+        opcode = operation.opcode
+        if opcode in _FREE or opcode.endswith("-done"):
+            continue
+        moved = sizes[operation.name]
+        if opcode == "slice-start":
+            moved = _slice_bytes(operation)
+        # The result of other first halves of a pair holds the operands, too.
+        elif not opcode.endswith("-start") or opcode == "all-reduce-start":
+            moved += sum(sizes.get(name, 0) for name in operation.operands)
+        found.append((operation, moved))
+    return found
+
+
+def _slice_bytes(operation: Operation) -> int:
+    """Bytes of a slice at each of its ends that is in main memory."""
+    ends = _SLICE.match(operation.shape)
+    if ends is None:
         return 0
-    operands = sum(sizes.get(name, 0) for name in operation.operands)
-    if operation.opcode.endswith("-start"):  # Its result holds the operands, too.
-        return 2 * operands
-    return operands + sizes[operation.name]
+    in_memory = sum(bool(count_bytes(end, on_chip=False)) for end in ends.groups())
+    return in_memory * sum(count_bytes(ends[2]))
+
+
+def _is_copy_start(operation: Operation) -> bool:
+    opcode = operation.opcode
+    return opcode.endswith("-start") and opcode.removesuffix("-start") in _COPIES
 
 
 def _kind(program: Program, operation: Operation) -> str:
