@@ -14,6 +14,7 @@ from tests.api.tiny_dual_encoder import make_texts, save_run
 from tests.integration.two_processes_test import free_port
 from xmodal.api.model import Model
 from xmodal.search import __main__ as command
+from xmodal.training import folder_lock
 
 
 @pytest.fixture
@@ -90,6 +91,38 @@ def test_parts_of_another_build_are_refused(files, build, monkeypatch):
         build("index", "--step=5")
     with pytest.raises(SystemExit, match="--part_size=0; it has to be at least 1"):
         build("other", "--part_size=0")
+
+
+def test_a_second_build_into_the_folder_is_refused(files, build):
+    with (
+        folder_lock.hold(files / "index.parts"),
+        pytest.raises(SystemExit, match=r"index\.parts is being written by process \d+ on"),
+    ):
+        build("index")
+    assert not (files / "index").exists()
+    build("index")
+
+
+def test_damaged_files_are_named(files, build, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "embed_texts", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build("index")
+    part = files / "index.parts/image-00001.npy"
+    whole = part.read_bytes()
+    for torn in (b"", whole[: len(whole) // 2], whole.replace(b"(8,", b"(7,")):
+        part.write_bytes(torn)
+        with pytest.raises(SystemExit, match=r"image-00001\.npy is damaged: .* Remove it and"):
+            build("index")
+    part.unlink()
+    card = (files / "index.parts/parts.json").read_bytes()
+    (files / "index.parts/parts.json").write_bytes(card[:20])
+    with pytest.raises(SystemExit, match=r"parts\.json is damaged .* remove .*index\.parts and"):
+        build("index")
+    (files / "index.parts/parts.json").write_bytes(card)
+    build("index")
+    build("whole")
+    assert _read(files / "index") == _read(files / "whole")
 
 
 # A process that kills itself where it embeds its second part.

@@ -57,6 +57,7 @@ def _build_together(args: argparse.Namespace) -> None:
     from xmodal.api.loading import load
     from xmodal.pretrained.folder import check_new
     from xmodal.search.parts import EmbeddedParts
+    from xmodal.training import folder_lock
 
     check_new(args.output)
     given = _given_items(args)
@@ -65,7 +66,6 @@ def _build_together(args: argparse.Namespace) -> None:
     if not items:
         raise UserError("There is nothing to index: the dataset has no items of the model's sides.")
     parts = EmbeddedParts(args.output, model, items, args.part_size)
-    parts.embed()
 
     def write() -> None:
         galleries = {
@@ -79,7 +79,9 @@ def _build_together(args: argparse.Namespace) -> None:
             print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
         print(f"index in {args.output}")
 
-    processes.first_does("write the index", write)
+    with folder_lock.hold(parts.folder):
+        parts.embed()
+        processes.first_does("write the index", write)
 
 
 def _given_items(args: argparse.Namespace) -> dict[str, "Items"]:

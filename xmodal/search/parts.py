@@ -44,6 +44,9 @@ class EmbeddedParts:
       model: embeds, on the devices of its process.
       items: by kind, "image" and "caption".
       size: items of a part.
+
+    Attributes:
+      folder: of the parts; the caller holds its lock.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class EmbeddedParts:
         """Finds the parts."""
         if size < 1:
             raise UserError(f"--part_size={size}; it has to be at least 1.")
-        self._folder = epath.Path(f"{os.fspath(output).rstrip('/')}.parts")
+        self.folder = epath.Path(f"{os.fspath(output).rstrip('/')}.parts")
         self._model, self._items, self._size = model, items, size
         self._parts = list(self._find())
 
@@ -64,10 +67,10 @@ class EmbeddedParts:
         """
         card = self._card()
         processes.first_does("begin the parts", lambda: self._begin(card))
-        if processes.index() > 0 and _read(self._folder / _CARD) != card:
+        if processes.index() > 0 and _read(self.folder / _CARD) != card:
             raise UserError(
                 f"Process {processes.index()} does not see the items, the weights or the folder "
-                f"{self._folder} of process 0; all processes need the same."
+                f"{self.folder} of process 0; all processes need the same."
             )
         for number, part in enumerate(self._parts):
             if number % processes.count() == processes.index() and not part.path.exists():
@@ -75,28 +78,31 @@ class EmbeddedParts:
         processes.gather("embed its parts", "done")
 
     def vectors(self, kind: str) -> np.ndarray:
-        """Returns the embeddings of all items of a kind, in their order."""
-        parts = [part for part in self._parts if part.kind == kind]
-        return np.concatenate([np.load(part.path, allow_pickle=False) for part in parts])
+        """Returns the embeddings of all items of a kind, in their order.
+
+        Raises:
+          UserError: a part is damaged.
+        """
+        return np.concatenate([_load(part) for part in self._parts if part.kind == kind])
 
     def remove(self) -> None:
         """Removes the files."""
-        self._folder.rmtree()
+        self.folder.rmtree()
 
     def _begin(self, card: Mapping[str, Any]) -> None:
-        path = self._folder / _CARD
+        path = self.folder / _CARD
         if path.exists():
             found = _read(path)
             different = [key for key in card if found is None or found.get(key) != card[key]]
             if different:
                 raise UserError(
-                    f"{self._folder} holds the parts of a build with other {', '.join(different)}: "
+                    f"{self.folder} holds the parts of a build with other {', '.join(different)}: "
                     "remove it, or give another --output."
                 )
             done = sum(part.path.exists() for part in self._parts)
             print(f"{done:,} of {len(self._parts):,} parts were embedded before", flush=True)
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(json.dumps(card, indent=2).encode())
 
@@ -110,7 +116,7 @@ class EmbeddedParts:
         for kind, items in self._items.items():
             for number, start in enumerate(range(0, len(items.names), self._size)):
                 stop = min(start + self._size, len(items.names))
-                yield _Part(self._folder / f"{kind}-{number:05d}.npy", kind, start, stop)
+                yield _Part(self.folder / f"{kind}-{number:05d}.npy", kind, start, stop)
 
     def _card(self) -> dict[str, Any]:
         """The hashes that decide on the content of the parts."""
@@ -123,5 +129,29 @@ class EmbeddedParts:
         return card
 
 
+def _load(part: _Part) -> np.ndarray:
+    try:
+        vectors = np.load(part.path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise _damaged(part, str(error)) from error
+    if len(vectors) != part.stop - part.start:
+        raise _damaged(part, f"{len(vectors)} rows of {part.stop - part.start}")
+    return vectors
+
+
+def _damaged(part: _Part, reason: str) -> UserError:
+    return UserError(
+        f"{part.path} is damaged: {reason}. Remove it and start the command again; the other parts "
+        "stay."
+    )
+
+
 def _read(path: epath.Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise UserError(
+            f"{path} is damaged ({error}); remove {path.parent} and start again."
+        ) from error

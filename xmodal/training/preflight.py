@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -64,49 +64,23 @@ def check(
       UserError: anything that would end the run at its start, memory that does not suffice, or a
         loss that is not finite.
     """
-    if processes.index() == 0:
-        check_writable(run_dir)
-        folder_lock.check_free(run_dir)
-        if output:
-            _check_output(epath.Path(output))
+    _check_folders(run_dir, output)
     if topology:
         mesh = mesh_lib.make_mesh(accelerators.slice_devices(topology))
         parts, missing = _assemble_slice(config, run_dir, mesh, allow_changes)
+        logging.info("%s", start.describe(parts))
+        start.check_start(parts, run_dir, parts.state_shapes, newest_whole(run_dir))
     else:
         parts, missing = loop.prepare(config, run_dir, allow_changes)[0], ""
         evaluation = RunEvaluation(parts)
-    shapes = parts.state_shapes
-    if topology:
-        logging.info("%s", start.describe(parts))
-        start.check_start(parts, run_dir, shapes, newest_whole(run_dir))
-    programs = compile_all(parts, shapes)
-    # While it evaluates, the run keeps the state of the optimizer on the devices.
-    kept = _bytes_per_device(shapes.opt_state)
-    costs = {
-        name: cost.measure(program, 0 if name == STEP else kept)
-        for name, program in programs.items()
-    }
-    device = parts.mesh.devices.flat[0]
-    capacity, accelerator = accelerators.capacity(device), accelerators.find(device)
-    figures = {
-        "config": parts.settings.name,
-        "topology": topology or None,
-        "device": device.device_kind,
-        "devices": parts.mesh.size,
-        "batch_size": parts.settings.batch_size,
-        "parameters": {
-            "trained": _count(shapes.params),
-            "frozen": _count(shapes.frozen),
-        },
-        "capacity_bytes": capacity,
-        "programs": {name: to_json(each, accelerator) for name, each in costs.items()},
-        "not_checked": missing or None,
-    }
+    programs = compile_all(parts, parts.state_shapes)
+    costs = _measure_all(parts, programs)
+    figures = _collect(parts, costs)
+    figures |= {"topology": topology or None, "not_checked": missing or None}
     _write(output, figures)
-    logging.info("Per device and call:\n%s", format_costs(costs, capacity, accelerator))
-    logging.info("The %s, per device:\n%s", STEP, format_traffic(costs[STEP].traffic))
+    _log(parts, costs)
     for name, each in costs.items():
-        memory.check_fits(each.peak_bytes, capacity, name, parts)
+        memory.check_fits(each.peak_bytes, figures["capacity_bytes"], name, parts)
     if topology:
         if missing:
             logging.warning("Not checked: %s", missing)
@@ -115,6 +89,14 @@ def check(
     figures["run"] = _try_out(parts, run_dir, evaluation, programs[STEP])
     _write(output, figures)
     logging.info("All checks passed; nothing was written to %s.", run_dir)
+
+
+def _check_folders(run_dir: str, output: str) -> None:
+    if processes.index() == 0:
+        check_writable(run_dir)
+        folder_lock.check_free(run_dir)
+        if output:
+            _check_output(epath.Path(output))
 
 
 def _check_output(file: epath.Path) -> None:
@@ -164,6 +146,37 @@ def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compile
         lowered = embedder.lower(side, state.all_params(), state.model_state, columns)
         programs[name] = memory.compile_program(lowered, name, parts)
     return programs
+
+
+def _measure_all(parts: Parts, programs: Mapping[str, jax.stages.Compiled]) -> dict[str, cost.Cost]:
+    # While it evaluates, the run keeps the state of the optimizer on the devices.
+    kept = _bytes_per_device(parts.state_shapes.opt_state)
+    return {
+        name: cost.measure(program, 0 if name == STEP else kept)
+        for name, program in programs.items()
+    }
+
+
+def _collect(parts: Parts, costs: Mapping[str, cost.Cost]) -> dict[str, Any]:
+    """Returns the figures for `--output`."""
+    device, shapes = parts.mesh.devices.flat[0], parts.state_shapes
+    accelerator = accelerators.find(device)
+    return {
+        "config": parts.settings.name,
+        "device": device.device_kind,
+        "devices": parts.mesh.size,
+        "batch_size": parts.settings.batch_size,
+        "parameters": {"trained": _count(shapes.params), "frozen": _count(shapes.frozen)},
+        "capacity_bytes": accelerators.capacity(device),
+        "programs": {name: to_json(each, accelerator) for name, each in costs.items()},
+    }
+
+
+def _log(parts: Parts, costs: Mapping[str, cost.Cost]) -> None:
+    device = parts.mesh.devices.flat[0]
+    table = format_costs(costs, accelerators.capacity(device), accelerators.find(device))
+    logging.info("Per device and call:\n%s", table)
+    logging.info("The %s, per device:\n%s", STEP, format_traffic(costs[STEP].traffic))
 
 
 def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
