@@ -36,7 +36,8 @@ def check_arrays(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tre
         raise UserError(
             f"{source} does not fit the model; {len(wrong)} arrays differ, among them\n  "
             + "\n  ".join(wrong[:5])
-            + "\nUse the config the checkpoint was made with, or a new --workdir."
+            + "\nUse the config the checkpoint was made with; or a new --workdir, where "
+            "--config.init_from.run takes the weights of this run."
         )
 
 
