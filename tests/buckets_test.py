@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from xmodal import buckets
-from xmodal.training import checkpoints
+from xmodal.training import run_folder
 
 
 @pytest.mark.parametrize("place", ["gs://bucket/runs/one", "s3://bucket/one"])
@@ -13,8 +13,8 @@ def test_paths_on_a_bucket_are_absolute(place):
     assert buckets.is_on_bucket(place)
     assert str(buckets.absolute(place)) == place
     # Checkpoints once went to a folder `gs:` in the current one.
-    assert str(checkpoints.frozen_folder(place)) == f"{place}/frozen"
-    assert str(checkpoints.step_folder(place, 3)) == f"{place}/checkpoints/3"
+    assert str(run_folder.frozen_folder(place)) == f"{place}/frozen"
+    assert str(run_folder.step_folder(place, 3)) == f"{place}/checkpoints/3"
 
 
 def test_other_paths_start_in_the_current_folder(tmp_path, monkeypatch):

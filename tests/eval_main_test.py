@@ -19,7 +19,7 @@ from xmodal.evals import judge, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
-from xmodal.training import checkpoints, folder_lock, following, run, start
+from xmodal.training import checkpoints, folder_lock, following, run, run_folder, start
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.file_evaluation import judge_embeddings
 
@@ -51,7 +51,7 @@ def run_dir(config, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("run"))
     parts = run.build(config, mesh_lib.make_mesh())
     state = start.starting_state(parts, folder)
-    checkpoints.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
+    run_folder.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
     saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
     evaluation = RunEvaluation(parts)
     assert [step for step in range(5) if evaluation.is_due(step)] == [0, 2, 4]
@@ -138,10 +138,10 @@ def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
     assert read(tmp_path / "after/metrics.json") == read(tmp_path / "before/metrics.json")
     # No dataset at all.
     shutil.rmtree(other)
-    config = checkpoints.load_run(str(moved))
+    config = run_folder.load_run(str(moved))
     texts = ["a red circle", "two blue squares"]
     (found,) = data.text_batches(config.data, texts, 2)
-    (expected,) = data.text_batches(checkpoints.load_run(str(run_dir)).data, texts, 2)
+    (expected,) = data.text_batches(run_folder.load_run(str(run_dir)).data, texts, 2)
     np.testing.assert_array_equal(found["text_ids"], expected["text_ids"])
     assert run.build(config, mesh_lib.make_mesh()).model.towers.keys() == {"text"}
 
@@ -156,7 +156,7 @@ def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
     saved = arrays.load_embeddings(path)
     assert saved.similarity == "dot"
     assert saved.sides == {"text"}
-    split = data.eval_split(checkpoints.load_run(run_dir).data.to_dict(), split="validation")
+    split = data.eval_split(run_folder.load_run(run_dir).data.to_dict(), split="validation")
     np.testing.assert_array_equal(saved.caption_ids, split.caption_ids)
     (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 100}}).values()
     evaluator = make_evaluator("shapes", options, split, ["text"])

@@ -146,7 +146,7 @@ def evaluate_run() -> None:
     import jax
 
     from xmodal import mesh as mesh_lib
-    from xmodal.training import checkpoints, folder_lock, run
+    from xmodal.training import folder_lock, run, run_folder
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.finished import FINAL
     from xmodal.training.following import follow, wait_for_run
@@ -158,9 +158,9 @@ def evaluate_run() -> None:
         config = wait_for_run(folder, timeout=TIMEOUT.value)
         step, place = None, "follow"
     else:
-        config = checkpoints.load_run(folder)
+        config = run_folder.load_run(folder)
         # Resolved once: a run that trains may save a later checkpoint at any time.
-        step = checkpoints.resolve_step(folder, STEP.value)
+        step = run_folder.resolve_step(folder, STEP.value)
         # RUN/test has the run's own results, which are those of its best checkpoint.
         place = "" if STEP.value == "best" else f"step_{step}"
     output = OUTPUT.value or os.path.join(folder, place, SPLIT.value or FINAL)
@@ -217,7 +217,7 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
 
 def evaluate_ensemble() -> None:
     """Evaluates the mean of the scores of several runs."""
-    from xmodal.training import checkpoints
+    from xmodal.training import run_folder
     from xmodal.training.ensemble import judge_ensemble, judged
     from xmodal.training.results import print_pages
 
@@ -229,7 +229,7 @@ def evaluate_ensemble() -> None:
     folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
     if len(set(folders)) < 2:
         raise UserError(f"--run={RUN.value} names one run; give it alone, or several by commas.")
-    configs = [checkpoints.load_run(folder) for folder in folders]
+    configs = [run_folder.load_run(folder) for folder in folders]
     _check_output(OUTPUT.value, judged(folders, configs))
     if ANNOTATIONS.value:
         for config in configs:

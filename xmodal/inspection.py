@@ -28,7 +28,7 @@ from xmodal.page import Page
 from xmodal.search.formats import as_page
 from xmodal.search.index import Gallery, Hit, Index
 from xmodal.tensorboard.similarities import draw_similarities
-from xmodal.training import checkpoints, run
+from xmodal.training import checkpoints, run, run_folder
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.file_evaluation import open_evaluators
 
@@ -84,9 +84,9 @@ def inspect(
 def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str) -> "Inspection":
     from xmodal.api.loading import load
 
-    config = checkpoints.load_run(folder)
+    config = run_folder.load_run(folder)
     name = _choose(config, evaluator)
-    chosen = checkpoints.resolve_step(folder, str(step))
+    chosen = run_folder.resolve_step(folder, str(step))
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=[name], trains=False)
     weights = checkpoints.restore_model(folder, chosen, parts.shapes, parts.mesh)

@@ -108,13 +108,13 @@ def main() -> None:
     from xmodal import data
     from xmodal.api.loading import load
     from xmodal.evals.reports.files import check_writable, write_files
-    from xmodal.training import checkpoints
+    from xmodal.training import run_folder
 
     try:
         folder, name = os.path.split(args.output)
         check_writable(folder or ".")
         names = [each for each in args.models.split(",") if each]
-        config = checkpoints.load_run(names[0])
+        config = run_folder.load_run(names[0])
         split = data.eval_split(config.data.to_dict(), split=args.split)
         page = make_page([load(each) for each in names], split, args.count, args.seed)
         write_files(folder or ".", {name: page.to_html()})

@@ -8,7 +8,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.api.model import Model
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import split
@@ -95,5 +95,5 @@ def save_run(folder, image=None):
         state = TrainState(np.int32(step), trained, frozen, model_state, {"count": np.int32(0)})
         saver.save(jax.tree.map(np.asarray, state), {"m": score})
     saver.close()
-    checkpoints.save_config(folder, ConfigDict(config), WORDS)
+    run_folder.save_config(folder, ConfigDict(config), WORDS)
     return folder

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from tests.integration.papers_test import PAPERS
 from xmodal import binary, main
 from xmodal import mesh as mesh_lib
-from xmodal.training import checkpoints, loop, run, schedules, state
+from xmodal.training import loop, run, run_folder, schedules, state
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.
@@ -329,7 +329,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     if config.optimizer.schedule.name == "cosine":
         config.optimizer.schedule.warmup_steps = min(config.optimizer.schedule.warmup_steps, 1)
     loop.train(config, str(tmp_path))
-    assert checkpoints.steps(str(tmp_path)) == [0, 2]
+    assert run_folder.steps(str(tmp_path)) == [0, 2]
     metrics = json.loads((tmp_path / "test/metrics.json").read_text())
     assert config.select.metric in metrics
     # Every evaluator has its numbers.

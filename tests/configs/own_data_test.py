@@ -7,7 +7,7 @@ from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.config import UserError
 from xmodal.scratch import keep_overrides
-from xmodal.training import checkpoints, loop
+from xmodal.training import loop, run_folder
 from xmodal.training.finished import finished_reports
 from xmodal.training.inheritance import inherit
 from xmodal.training.run_records import load_records
@@ -55,7 +55,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
 def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     config, run_dir = captions_alone(make_config(folder)), str(tmp_path / "run")
     assert loop.train(config, run_dir)
-    before, saved = load_records(run_dir), checkpoints.load_run(run_dir)
+    before, saved = load_records(run_dir), run_folder.load_run(run_dir)
     steps_per_epoch = before["examples"] // 16
     assert saved.batch_size == 16
     assert saved.total_steps == 3 * steps_per_epoch

@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xmodal import mesh as mesh_lib
-from xmodal.training import checkpoints, loop, reporting
+from xmodal.training import loop, reporting, run_folder
 
 STEPS = 4
 # Config -> a metric of each of its evaluators.
@@ -87,7 +87,7 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
     shutil.rmtree(tmp_path / "resumed/checkpoints" / str(STEPS))
     shutil.rmtree(tmp_path / "resumed/test")
     (tmp_path / "resumed/finished.json").unlink()
-    assert checkpoints.steps(str(tmp_path / "resumed"))[-1] == 2
+    assert run_folder.steps(str(tmp_path / "resumed"))[-1] == 2
     resumed_losses = train_on(1, name, few_shapes, tmp_path / "resumed")
     np.testing.assert_allclose(resumed_losses, losses[2:], rtol=1e-3)
     before = read_state(tmp_path / "whole", 2)

@@ -5,7 +5,7 @@ import pytest
 
 from configs import pcme, vsepp
 from tests.integration.papers_test import read_state, stop_at_step_2
-from xmodal.training import checkpoints, loop
+from xmodal.training import loop, run_folder
 
 pytestmark = pytest.mark.usefixtures("fast_compilation")
 
@@ -60,7 +60,7 @@ def test_the_second_stage_starts_from_the_first_s_weights_and_resumes(
     with monkeypatch.context() as patch:
         patch.setattr(loop, "stop_signal", stop_at_step_2)
         train("stopped")
-    assert checkpoints.steps(str(tmp_path / "stopped"))[-1] == 2
+    assert run_folder.steps(str(tmp_path / "stopped"))[-1] == 2
     resumed = read_state(train("stopped"), 4)
     assert resumed.keys() == last.keys()
     for path, value in resumed.items():

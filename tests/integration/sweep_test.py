@@ -9,7 +9,7 @@ import pytest
 from tests.sweep import bag
 from xmodal.sweep.plan import Plan
 from xmodal.sweep.record import Record
-from xmodal.training import checkpoints
+from xmodal.training import run_folder
 
 optuna = pytest.importorskip("optuna")
 
@@ -41,7 +41,7 @@ def test_a_killed_sweep_goes_on_in_two_processes(few_shapes, start, tmp_path):
         )
 
     def saved(name):
-        return checkpoints.steps(str(folder / "trials" / name))
+        return run_folder.steps(str(folder / "trials" / name))
 
     process = begin()
     while max(saved("0001"), default=0) < EVERY:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from tests.stress.runs import disturb
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 MOMENTS = ("anywhere", "save", "evaluation")
@@ -152,7 +152,7 @@ def check_equal(run, whole, *, exactly=True):
             # Percent and ranks of a few hundred queries, some of which rounding turns.
             np.testing.assert_allclose(metrics[0][tag], value, rtol=0.1, atol=2, err_msg=tag)
     for step in set(run.saved_steps()) & set(whole.saved_steps()):
-        left, right = (checkpoints.load_metrics(str(each.folder), step) for each in (run, whole))
+        left, right = (run_folder.load_metrics(str(each.folder), step) for each in (run, whole))
         assert left == right or not exactly, step
     run.counts["arrays compared"] = compared
 

@@ -13,7 +13,7 @@ from xmodal.disk_errors import DiskError
 from xmodal.sweep import search
 from xmodal.sweep.distributions import Choice, LogUniform
 from xmodal.sweep.record import Record
-from xmodal.training import checkpoints, folder_lock, loop, reporting
+from xmodal.training import folder_lock, loop, reporting, run_folder
 
 pytest.importorskip("optuna")
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -51,7 +51,7 @@ def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
     assert [each.state for each in outcomes] == ["complete"] * 2
     for each in outcomes:
         folder = tmp_path / "trials" / each.trial.name
-        config = checkpoints.load_run(str(folder))
+        config = run_folder.load_run(str(folder))
         assert config.optimizer.learning_rate == each.trial.values["optimizer.learning_rate"]
         metrics = json.loads((folder / "test/metrics.json").read_text())
         assert each.metrics["shapes/t2t/recall@10"] == metrics["shapes/t2t/recall@10"]
@@ -64,12 +64,12 @@ def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
     assert trained == ["0000", "0001", "0002"]
     best = max(outcomes, key=lambda each: each.score)
     for each in outcomes:
-        saved = checkpoints.steps(str(tmp_path / "trials" / each.trial.name))
+        saved = run_folder.steps(str(tmp_path / "trials" / each.trial.name))
         assert bool(saved) == (each is best)
         if saved:
             run_dir = str(tmp_path / "trials" / each.trial.name)
-            step = checkpoints.best_step(run_dir)
-            assert checkpoints.load_metrics(run_dir, step)[SELECT] == each.score
+            step = run_folder.best_step(run_dir)
+            assert run_folder.load_metrics(run_dir, step)[SELECT] == each.score
     assert (tmp_path / "report.md").read_text() in capsys.readouterr().out
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 4
     assert (tmp_path / "scores.png").read_bytes().startswith(b"\x89PNG")
@@ -100,7 +100,7 @@ def test_a_stopped_sweep_goes_on_in_the_middle_of_a_run(
         assert not search.search(plan, folder, draws=2, retry_failed=False, keep_all=True)
     record = Record(folder, plan)
     assert [each.state for each in record.outcomes(plan.trials(2))] == ["complete", "running"]
-    assert checkpoints.steps(str(folder / "trials/0001"))[-1] == 2
+    assert run_folder.steps(str(folder / "trials/0001"))[-1] == 2
     assert "1 complete, 1 running" in (folder / "report.md").read_text()
 
     del trained[:]
@@ -204,7 +204,7 @@ def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
     assert len({each.trial.values["optimizer.learning_rate"] for each in outcomes}) == 1
     assert "| 8 (0000) | 16 (0001) |" in " ".join((tmp_path / "report.md").read_text().split())
     # The best trial of each value keeps its weights.
-    assert all(checkpoints.steps(str(tmp_path / f"trials/{name}")) for name in ("0000", "0001"))
+    assert all(run_folder.steps(str(tmp_path / f"trials/{name}")) for name in ("0000", "0001"))
 
 
 @pytest.mark.parametrize(

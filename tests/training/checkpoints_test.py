@@ -11,7 +11,7 @@ import tiny_encoder as tiny
 from configs import cxc
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, read
-from xmodal.training import checkpoints, optimizer, state
+from xmodal.training import checkpoints, optimizer, run_folder, state
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 
 BEST = "shapes/mean_recall@10"
@@ -68,11 +68,11 @@ def test_the_last_few_and_the_best_are_kept(tmp_path):
     metrics = {step: {BEST: score, "shapes/t2t/recall@1": 99.0} for step, score in scores.items()}
     for mode, best in (("max", 1), ("min", 2), ("last", 4)):
         save(tmp_path / mode, map(make_state, range(6)), metrics, keep_last=2, mode=mode)
-        assert checkpoints.steps(str(tmp_path / mode)) == sorted({best, 4, 5})
+        assert run_folder.steps(str(tmp_path / mode)) == sorted({best, 4, 5})
         config = tiny.make_config()
         config.select.metric, config.select.mode = BEST, mode
-        checkpoints.save_config(str(tmp_path / mode), config)
-        assert checkpoints.best_step(str(tmp_path / mode)) == best
+        run_folder.save_config(str(tmp_path / mode), config)
+        assert run_folder.best_step(str(tmp_path / mode)) == best
     saver = make_saver(tmp_path / "last", mode="last")
     assert saver.best_step == 4  # 5 was not evaluated
     saver.close()
@@ -111,7 +111,7 @@ def test_saving_a_replicated_state_compiles_nothing(tmp_path):
 def test_a_run_without_checkpoints_starts_with_what_it_has(tmp_path):
     fresh = make_state(0)
     assert checkpoints.restore_latest(str(tmp_path), fresh) is fresh
-    assert checkpoints.steps(str(tmp_path)) == []
+    assert run_folder.steps(str(tmp_path)) == []
 
 
 def test_another_model_names_the_arrays_that_differ(tmp_path):
@@ -173,65 +173,13 @@ def test_the_model_is_read_with_its_frozen_parameters(tmp_path, caplog):
         checkpoints.restore_model(str(tmp_path), 3, parts.shapes)
 
 
-@pytest.fixture(scope="module")
-def three_steps(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    config = tiny.make_config()
-    config.select.metric = BEST
-    checkpoints.save_config(str(folder), config)
-    metrics = {0: {BEST: 50.0}, 4: {BEST: 50.0}, 6: {BEST: 20.0}}
-    save(folder, map(make_state, (0, 4, 6)), metrics)
-    return str(folder)
-
-
-@pytest.mark.parametrize(("asked", "step"), [("latest", 6), ("best", 4), (0, 0), ("6", 6)])
-def test_steps_by_name_and_number(three_steps, asked, step):
-    assert checkpoints.resolve_step(three_steps, asked) == step
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (5, r"no checkpoint of step 5; it has \[0, 4, 6\]"),
-        ("last", r"Step 'last' of .*: give one of \[0, 4, 6\], latest or best"),
-        ("-1", r"Step '-1' of .*: give one of \[0, 4, 6\]"),
-    ],
-)
-def test_unknown_steps_list_what_is_there(three_steps, asked, message):
-    with pytest.raises(UserError, match=message):
-        checkpoints.resolve_step(three_steps, asked)
-
-
-def test_folders_without_checkpoints(tmp_path):
-    with pytest.raises(UserError, match="is no run of xmodal.main: .*config.json is missing"):
-        checkpoints.resolve_step(str(tmp_path), "latest")
-    # Killed while it compiled.
-    (tmp_path / "writer.json").write_text("{}")
-    with pytest.raises(UserError, match=r"is missing. Its run has not come to its first step"):
-        checkpoints.resolve_step(str(tmp_path), "latest")
-    checkpoints.save_config(str(tmp_path), tiny.make_config())
-    with pytest.raises(UserError, match="has no checkpoint yet"):
-        checkpoints.resolve_step(str(tmp_path), "latest")
-    save(tmp_path, [make_state(0)])
-    with pytest.raises(UserError, match="No checkpoint of .* carries .*; use --step=latest"):
-        checkpoints.resolve_step(str(tmp_path), "best")
-
-
-def test_the_config_comes_back(tmp_path):
-    config = tiny.make_config(seed=7)
-    checkpoints.save_config(str(tmp_path), config)
-    loaded = checkpoints.load_run(str(tmp_path))
-    assert loaded.to_json() == config.to_json()
-    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
-
-
 def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path):
     good = make_state(4)
     save(tmp_path, [good])
     half = tmp_path / "checkpoints/8.orbax-checkpoint-tmp"
     shutil.copytree(tmp_path / "checkpoints/4/params", half / "params.orbax-checkpoint-tmp")
-    assert checkpoints.steps(str(tmp_path)) == [4]
-    assert checkpoints.resolve_step(str(tmp_path), "latest") == 4
+    assert run_folder.steps(str(tmp_path)) == [4]
+    assert run_folder.resolve_step(str(tmp_path), "latest") == 4
     tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), good)
     # The run comes to step 8 once more.
     again = dataclasses.replace(make_state(8), frozen=good.frozen)
@@ -245,13 +193,3 @@ def test_a_step_already_saved_is_left_alone(tmp_path):
     save(tmp_path, [first])
     save(tmp_path, [dataclasses.replace(make_state(3), step=first.step)])
     tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), first)
-
-
-def test_a_step_that_only_other_evaluators_judged_is_not_the_best(tmp_path):
-    config = tiny.make_config()
-    config.select.metric = BEST
-    checkpoints.save_config(str(tmp_path), config)
-    metrics = {0: {BEST: 1.0, "sts/pearson": 5.0}, 1: {"sts/pearson": 9.0}}
-    save(tmp_path, map(make_state, range(4)), metrics, keep_last=1)
-    assert checkpoints.steps(str(tmp_path)) == [0, 3]
-    assert checkpoints.best_step(str(tmp_path)) == 0

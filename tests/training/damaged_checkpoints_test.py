@@ -10,7 +10,7 @@ import tiny_encoder as tiny
 from checkpoints_test import BEST, make_saver, make_state, save
 
 from xmodal.config import UserError
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 from xmodal.training.damaged_checkpoints import newest_whole, set_damaged_aside
 from xmodal.training.file_hashes import HASHES
 
@@ -71,11 +71,11 @@ def test_any_damage_of_any_file_sends_the_run_back(run, caplog, damage):
             set_damaged_aside(str(run))
         assert "THE CHECKPOINT OF STEP 7 IS DAMAGED" in caplog.text, path
         assert "the run goes back to step 3" in caplog.text
-        assert checkpoints.steps(str(run)) == [3]
+        assert run_folder.steps(str(run)) == [3]
         aside.rename(newest)
         path.write_bytes(content)
     set_damaged_aside(str(run))
-    assert checkpoints.steps(str(run)) == [3, 7]
+    assert run_folder.steps(str(run)) == [3, 7]
 
 
 def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
@@ -90,7 +90,7 @@ def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
     save(tmp_path, [make_state(7)])
     tear(largest(tmp_path / "checkpoints/7/opt_state"))
     set_damaged_aside(str(tmp_path))
-    assert checkpoints.steps(str(tmp_path)) == [3]
+    assert run_folder.steps(str(tmp_path)) == [3]
 
 
 def test_a_checkpoint_that_was_not_hashed_is_read(tmp_path, caplog):
@@ -98,12 +98,12 @@ def test_a_checkpoint_that_was_not_hashed_is_read(tmp_path, caplog):
     for step in (3, 7):  # A run of before.
         (tmp_path / "checkpoints" / str(step) / HASHES).unlink()
     set_damaged_aside(str(tmp_path))
-    assert checkpoints.steps(str(tmp_path)) == [3, 7]
+    assert run_folder.steps(str(tmp_path)) == [3, 7]
     tear(largest(tmp_path / "checkpoints/7/params"))
     with caplog.at_level(logging.ERROR):
         set_damaged_aside(str(tmp_path))
     assert "checkpoints/7/params cannot be read" in caplog.text
-    assert checkpoints.steps(str(tmp_path)) == [3]
+    assert run_folder.steps(str(tmp_path)) == [3]
 
 
 @pytest.mark.parametrize("hashes", [None, "null", "{}"])
@@ -118,9 +118,9 @@ def test_a_checkpoint_without_its_arrays_or_its_hashes(tmp_path, caplog, hashes)
     with caplog.at_level(logging.WARNING):
         assert newest_whole(str(tmp_path)) == 3
     assert "The checkpoint of step 7 is damaged: " in caplog.text
-    assert checkpoints.steps(str(tmp_path)) == [3, 7]
+    assert run_folder.steps(str(tmp_path)) == [3, 7]
     set_damaged_aside(str(tmp_path))
-    assert checkpoints.steps(str(tmp_path)) == [3]
+    assert run_folder.steps(str(tmp_path)) == [3]
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_a_checkpoint_without_its_arrays_or_its_hashes(tmp_path, caplog, hashes)
 def test_the_best_checkpoint_and_the_metrics_of_all_are_whole(tmp_path, caplog, damaged, damage):
     config = tiny.make_config()
     config.select.metric, config.select.mode = BEST, "max"
-    checkpoints.save_config(str(tmp_path), config)
+    run_folder.save_config(str(tmp_path), config)
     metrics = {3: {BEST: 3.0}, 5: {BEST: 9.0}, 7: {BEST: 1.0}}
     save(tmp_path, map(make_state, metrics), metrics)
-    assert checkpoints.best_step(str(tmp_path)) == 5
+    assert run_folder.best_step(str(tmp_path)) == 5
     folder = tmp_path / "checkpoints/5" / damaged
     damage(folder if damage is shutil.rmtree else largest(folder))
     assert newest_whole(str(tmp_path)) == 7
@@ -140,8 +140,8 @@ def test_the_best_checkpoint_and_the_metrics_of_all_are_whole(tmp_path, caplog, 
         set_damaged_aside(str(tmp_path))
     assert "THE CHECKPOINT OF STEP 5 IS DAMAGED" in caplog.text
     assert "another step may be the best" in caplog.text
-    assert checkpoints.steps(str(tmp_path)) == [3, 7]
-    assert checkpoints.best_step(str(tmp_path)) == 3
+    assert run_folder.steps(str(tmp_path)) == [3, 7]
+    assert run_folder.best_step(str(tmp_path)) == 3
 
 
 def test_what_cannot_be_replaced_ends_the_run(tmp_path):

@@ -9,7 +9,7 @@ import tiny_encoder as tiny
 
 from configs import cxc
 from xmodal.config import UserError
-from xmodal.training import checkpoints, from_run
+from xmodal.training import checkpoints, from_run, run_folder
 from xmodal.training.sections import CheckpointConfig, InitConfig, SelectConfig
 from xmodal.training.tree import flatten
 
@@ -44,7 +44,7 @@ def source(tmp_path_factory):
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
     saver.save(state)
     saver.close()
-    checkpoints.save_config(folder, tiny.make_config())
+    run_folder.save_config(folder, tiny.make_config())
     return folder, state
 
 

@@ -15,7 +15,7 @@ from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.training import checkpoints, frozen_features, loop, preflight, run, start
+from xmodal.training import checkpoints, frozen_features, loop, preflight, run, run_folder, start
 from xmodal.training.evaluation import RunEvaluation
 
 TINY = "tiny_captions"
@@ -132,7 +132,7 @@ def test_the_losses_are_those_without_stored_features(
     assert metrics[0].keys() == metrics[1].keys()
     monkeypatch.setattr(data, "open_features", lambda *args: pytest.fail("not needed"))
     stored = str(tmp_path / "stored")
-    parts = run.build(checkpoints.load_run(stored), mesh_lib.make_mesh())
+    parts = run.build(run_folder.load_run(stored), mesh_lib.make_mesh())
     weights = checkpoints.restore_model(stored, TOTAL_STEPS, parts.shapes, parts.mesh)
     (again,) = RunEvaluation(parts, trains=False).judge(*weights, name="again")
     assert {tag: metrics[0][tag] for tag in again.tagged} == again.tagged
@@ -269,7 +269,7 @@ def test_a_continued_run_reads_the_same_features(config, tmp_path, monkeypatch):
         patch.setattr(loop, "make_batches", dying)
         with pytest.raises(KeyboardInterrupt):
             loop.train(config, str(tmp_path / "run"))
-    assert checkpoints.steps(str(tmp_path / "run")) == [0, 5]
+    assert run_folder.steps(str(tmp_path / "run")) == [0, 5]
     rest = train(config, tmp_path / "run")
     assert rest == {step: whole[step] for step in range(5, TOTAL_STEPS)}
     assert len(folders(config)) == 1

@@ -15,7 +15,7 @@ from xmodal.config import UserError
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.report import Report
-from xmodal.training import checkpoints, run
+from xmodal.training import checkpoints, run, run_folder
 from xmodal.training.inheritance import inherit
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.tree import flatten
@@ -217,7 +217,7 @@ def other_run(tmp_path_factory):
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
     saver.save(tiny.start(parts, seed=1))
     saver.close()
-    checkpoints.save_config(folder, config, WORDS)
+    run_folder.save_config(folder, config, WORDS)
     return folder
 
 

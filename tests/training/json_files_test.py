@@ -6,16 +6,16 @@ import pytest
 import tiny_encoder as tiny
 
 from xmodal.config import UserError
-from xmodal.training import checkpoints, compute, run_records
+from xmodal.training import compute, run_folder, run_records
 
 
 @pytest.mark.parametrize("content", ["", '{"select"'])
 def test_a_torn_file_is_named_with_its_remedy(tmp_path, content, caplog):
-    checkpoints.save_config(str(tmp_path), tiny.make_config())
+    run_folder.save_config(str(tmp_path), tiny.make_config())
     for name in ("config.json", "records.json", "compute.json"):
         (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=r"config.json is damaged, .*copy it from a backup"):
-        checkpoints.load_run(str(tmp_path))
+        run_folder.load_run(str(tmp_path))
     with pytest.raises(UserError, match=r"records.json is damaged, .*another --workdir"):
         run_records.load_records(str(tmp_path))
     with caplog.at_level(logging.WARNING):

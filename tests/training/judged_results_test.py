@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from configs import quickstart
-from xmodal.training import checkpoints
+from xmodal.training import run_folder
 from xmodal.training.results import Judged
 
 
@@ -13,7 +13,7 @@ from xmodal.training.results import Judged
 def run_dir(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    checkpoints.save_config(str(folder), quickstart.get_config("t2t"), ["[PAD]", "[UNK]", "red"])
+    run_folder.save_config(str(folder), quickstart.get_config("t2t"), ["[PAD]", "[UNK]", "red"])
     return folder
 
 
@@ -31,7 +31,7 @@ def run_dir(tmp_path):
 )
 def test_other_training_data_make_another_model(run_dir, tmp_path, changes, is_same):
     moved = shutil.copytree(run_dir, tmp_path / "moved")
-    before, config = (checkpoints.load_run(str(folder)) for folder in (run_dir, moved))
+    before, config = (run_folder.load_run(str(folder)) for folder in (run_dir, moved))
     assert config.data.text.vocabulary != before.data.text.vocabulary
     with config.unlocked():
         config.data.update_from_flattened_dict(changes)
@@ -39,14 +39,14 @@ def test_other_training_data_make_another_model(run_dir, tmp_path, changes, is_s
 
 
 def test_other_words_make_another_model(run_dir):
-    before = Judged.of_config(checkpoints.load_run(str(run_dir)))
+    before = Judged.of_config(run_folder.load_run(str(run_dir)))
     with (run_dir / "vocab.txt").open("a") as file:
         file.write("another\n")
-    assert Judged.of_config(checkpoints.load_run(str(run_dir))) != before
+    assert Judged.of_config(run_folder.load_run(str(run_dir))) != before
 
 
 def test_other_records_make_another_model_and_another_place_does_not(run_dir):
-    config = checkpoints.load_run(str(run_dir))
+    config = run_folder.load_run(str(run_dir))
     records = {"a train": "12"}, {"b train": "12"}, {"a train": "34"}
     first, moved, changed = (Judged.of_config(config, each) for each in records)
     assert first == moved

@@ -27,6 +27,7 @@ from xmodal.training import (
     preflight,
     reporting,
     run,
+    run_folder,
     run_records,
     start,
 )
@@ -79,12 +80,12 @@ def test_a_last_step_that_was_saved_without_metrics_is_evaluated(config, tmp_pat
     config.total_steps, config.checkpoint.every, config.evals[TINY].every = 6, 3, 20
     loop.train(config, str(tmp_path))
     before = checkpoints.read_tree(str(tmp_path), 3, "params")
-    assert checkpoints.load_metrics(str(tmp_path), 3) == {}
+    assert run_folder.load_metrics(str(tmp_path), 3) == {}
     for left in ("checkpoints/6", "test"):
         shutil.rmtree(tmp_path / left)
     config.total_steps = 3
     loop.train(config, str(tmp_path))
-    assert checkpoints.load_metrics(str(tmp_path), 3)[config.select.metric] > 0
+    assert run_folder.load_metrics(str(tmp_path), 3)[config.select.metric] > 0
     after = checkpoints.read_tree(str(tmp_path), 3, "params")
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
@@ -159,7 +160,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
     assert not loop.train(config, str(tmp_path))
     assert signal.getsignal(number) is handler
     # The step of the signal is finished first.
-    assert checkpoints.steps(str(tmp_path))[-1] == last + 1
+    assert run_folder.steps(str(tmp_path))[-1] == last + 1
     assert not (tmp_path / "test").exists()
 
     drawn = []
@@ -194,7 +195,7 @@ def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):
             loop.train(config, str(tmp_path))
     finally:
         signal.signal(signal.SIGINT, before)
-    assert checkpoints.steps(str(tmp_path)) == [0]
+    assert run_folder.steps(str(tmp_path)) == [0]
 
 
 @pytest.mark.slow
@@ -203,7 +204,7 @@ def test_a_full_disk_ends_in_one_sentence_and_leaves_the_last_checkpoint(
 ):
     def fill(step, batch):
         if step == 22:  # the checkpoint of step 20 is written
-            while checkpoints.steps(str(tmp_path)) != [0, 20]:
+            while run_folder.steps(str(tmp_path)) != [0, 20]:
                 time.sleep(0.01)
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
         return batch
@@ -248,7 +249,7 @@ def test_a_run_that_was_taken_over_writes_nothing_more(config, tmp_path, change_
     change_batches(take_over)
     with pytest.raises(UserError, match="was taken over by process"):
         loop.train(config, str(tmp_path))
-    assert checkpoints.steps(str(tmp_path)) == [0]
+    assert run_folder.steps(str(tmp_path)) == [0]
 
 
 def test_training_a_finished_run_again_changes_nothing(whole, config):
@@ -280,7 +281,7 @@ def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
     loop.train(config, str(folder), allow_changes=["optimizer"])
     assert drawn == [TOTAL_STEPS]
     assert (folder / f"config-{TOTAL_STEPS}.json").read_bytes() == before
-    saved = checkpoints.load_run(str(folder))
+    saved = run_folder.load_run(str(folder))
     assert (saved.optimizer.learning_rate, saved.log_every) == (0.02, 7)
     # The run's own words stay in its folder.
     assert saved.data.text.vocabulary == str(folder / "vocab.txt")
@@ -332,7 +333,7 @@ def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     assert evidence["step"] == 1
     assert evidence["image_ids"] == ids[1]
     assert evidence["last_finite_scalars"]["step"] == 0
-    assert checkpoints.steps(str(tmp_path)) == [0, 1]
+    assert run_folder.steps(str(tmp_path)) == [0, 1]
     state = load_state(config, tmp_path)
     assert int(state.step) == 1
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))

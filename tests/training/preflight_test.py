@@ -16,7 +16,7 @@ import tiny_encoder as tiny
 
 from configs import base, cxc
 from xmodal.config import UserError
-from xmodal.training import checkpoints, loop, preflight, start
+from xmodal.training import checkpoints, loop, preflight, run_folder, start
 
 TINY = "tiny_captions"
 ROOT = pathlib.Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
         config.total_steps = 7
         preflight.check(config, str(run))
     assert any(message.startswith("step 6  loss") for message in caplog.messages)
-    assert checkpoints.steps(str(run))[-1] == 6
+    assert run_folder.steps(str(run))[-1] == 6
 
 
 # Path -> value of the config, and the message.

@@ -8,7 +8,7 @@ import tiny_encoder as tiny
 
 from configs import cmcm_clue, cxc
 from xmodal.config import UserError
-from xmodal.training import checkpoints, run
+from xmodal.training import checkpoints, run, run_folder
 from xmodal.training.inheritance import inherit
 from xmodal.training.run_changes import check_changes, check_metric, differences
 from xmodal.training.sections import CheckpointConfig, SelectConfig
@@ -31,7 +31,7 @@ def run_dir(tmp_path_factory):
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(), SelectConfig("m"))
     saver.save(dataclasses.replace(state, step=state.step + 5))
     saver.close()
-    checkpoints.save_config(folder, make_config(), WORDS)
+    run_folder.save_config(folder, make_config(), WORDS)
     return folder
 
 
@@ -153,10 +153,10 @@ def test_only_the_config_that_was_in_use_is_kept(run_dir, tmp_path):
     first = (folder / "config.json").read_text()
     for rate in (0.1, 0.2):
         config = changed({"optimizer.learning_rate": rate})
-        checkpoints.save_config(str(folder), config, WORDS)
-        checkpoints.save_config(str(folder), config, WORDS)
+        run_folder.save_config(str(folder), config, WORDS)
+        run_folder.save_config(str(folder), config, WORDS)
     assert (folder / "config-5.json").read_text() == first
-    assert checkpoints.load_run(str(folder)).optimizer.learning_rate == 0.2
+    assert run_folder.load_run(str(folder)).optimizer.learning_rate == 0.2
     assert sorted(path.name for path in folder.glob("*.*")) == [
         "config-5.json", "config.json", "vocab.txt"
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 from xmodal.training.inheritance import inherit
 from xmodal.training.tree import Tree, merge, unflatten
 
@@ -60,10 +60,10 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     """
     folder = epath.Path(source)
     if (folder / "config.json").exists():
-        number = checkpoints.resolve_step(os.fspath(source), step)
-        metrics = checkpoints.load_metrics(os.fspath(source), number)
+        number = run_folder.resolve_step(os.fspath(source), step)
+        metrics = run_folder.load_metrics(os.fspath(source), number)
         origin = {"kind": "run", "step": number, "metrics": metrics}
-        config, weights = checkpoints.load_run(os.fspath(source)), _run_weights(source, number)
+        config, weights = run_folder.load_run(os.fspath(source)), _run_weights(source, number)
     elif (folder / "model.json").exists():
         origin, config = {"kind": "model"}, _model_config(source)
         weights = _tower_weights({side: folder / side for side in SIDES})

@@ -23,7 +23,7 @@ from xmodal.disk_errors import DiskError
 from xmodal.sweep.plan import Plan, Trial
 from xmodal.sweep.record import Outcome, Record
 from xmodal.sweep.results import best_first, best_trials, format_values
-from xmodal.training import checkpoints, folder_lock, loop
+from xmodal.training import folder_lock, loop, run_folder
 from xmodal.training.finished import FINAL, finished_reports
 
 LOG = "log.txt"
@@ -108,7 +108,7 @@ def _run(run_dir: pathlib.Path, plan: Plan, record: Record, trial: Trial) -> Out
         with _output_to(run_dir / LOG):
             if not _train(plan, trial, run_dir):
                 return record.outcomes([trial])[0]
-            score = checkpoints.load_metrics(str(run_dir), checkpoints.best_step(str(run_dir)))
+            score = run_folder.load_metrics(str(run_dir), run_folder.best_step(str(run_dir)))
         metrics = json.loads((run_dir / FINAL / "metrics.json").read_text())
         seconds = time.monotonic() - started
         numbers = {tag: x for tag, x in metrics.items() if tag != "step" and x is not None}

@@ -1,24 +1,14 @@
 """Checkpoints of a run: async and atomic, the last few and the best one kept.
 
-    RUN_DIR/config.json             the config the run was started with
-    RUN_DIR/config-STEP.json        the config until that step, where it was changed there
-    RUN_DIR/vocab.txt               the vocabulary, of a run with texts
-    RUN_DIR/records.json            the hashes of the splits it reads, see run_records
-    RUN_DIR/frozen/                 parameters that never change, written once
-    RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
-                                    files.json, their hashes
-    RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
-
-A folder has its final name only when everything in it is on disk (Orbax's own commit).
+Where they are is in `run_folder`. A folder has its final name only when everything in it is on disk
+(Orbax's own commit).
 """
 
 import dataclasses
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
-import ml_collections
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
@@ -28,17 +18,14 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xmodal import buckets, processes
 from xmodal import mesh as mesh_lib
-from xmodal.atomic import replacing
-from xmodal.config import UserError, read
+from xmodal.config import UserError
+from xmodal.training import run_folder
 from xmodal.training.checkpoint_shapes import check_arrays
 from xmodal.training.file_hashes import find_damage, save_hashes
-from xmodal.training.folder_lock import LOCK
-from xmodal.training.json_files import read_json
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 
-VOCABULARY = "vocab.txt"
 ITEMS = ("params", "model_state", "opt_state")
 _TEMPORARY = ".orbax-checkpoint-tmp"
 # Orbax warns of a file that it does not write for single items.
@@ -56,7 +43,7 @@ class Checkpoints:
           config: how many checkpoints are kept.
           select: the metric of the best one, which is kept besides.
         """
-        self._run_dir, self._frozen = run_dir, frozen_folder(run_dir)
+        self._run_dir, self._frozen = run_dir, run_folder.frozen_folder(run_dir)
         keep = preservation_policy.AnyPreservationPolicy(
             [
                 preservation_policy.LatestN(config.keep_last),
@@ -65,7 +52,7 @@ class Checkpoints:
                 ),
             ]
         )
-        self._checkpoints, self._writing = _folder(run_dir), -1
+        self._checkpoints, self._writing = run_folder.checkpoints_folder(run_dir), -1
         self._manager = ocp.CheckpointManager(
             self._checkpoints,
             options=ocp.CheckpointManagerOptions(
@@ -82,7 +69,7 @@ class Checkpoints:
 
     def lacks_metrics(self, step: int) -> bool:
         """Whether this step is not saved, or was saved by a stop before it was evaluated."""
-        return not load_metrics(self._run_dir, step)
+        return not run_folder.load_metrics(self._run_dir, step)
 
     @property
     def best_step(self) -> int | None:
@@ -132,7 +119,7 @@ class Checkpoints:
 
 def restore_latest(run_dir: str, state: TrainState) -> TrainState:
     """Returns the newest saved state, see `restore_step`; `state` itself if none is saved."""
-    saved = steps(run_dir)
+    saved = run_folder.steps(run_dir)
     return restore_step(run_dir, saved[-1], state) if saved else state
 
 
@@ -154,7 +141,7 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: one of `steps(run_dir)`.
+      step: a saved one.
       state: says names, shapes and where on the mesh each array goes.
       items: some of `ITEMS`.
 
@@ -174,9 +161,9 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
 
 
 def _check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
-    folders = [_folder(run_dir) / str(step)]
+    folders = [run_folder.step_folder(run_dir, step)]
     if "params" in items:
-        folders.append(frozen_folder(run_dir))
+        folders.append(run_folder.frozen_folder(run_dir))
     for folder in folders:
         if damage := find_damage(folder):
             raise UserError(
@@ -189,14 +176,14 @@ def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: one of `steps(run_dir)`.
+      step: a saved one.
       state: arrays or shapes.
       items: some of `ITEMS`.
 
     Raises:
       UserError: names the first differences.
     """
-    check_step(run_dir, step)
+    run_folder.check_step(run_dir, step)
     sources = _sources(run_dir, step, items)
     with ocp.StandardCheckpointer() as checkpointer:
         for name, tree in _non_empty(state, tuple(sources)).items():
@@ -204,9 +191,9 @@ def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...
 
 
 def _sources(run_dir: str, step: int, items: tuple[str, ...]) -> dict[str, epath.Path]:
-    sources = {name: _folder(run_dir) / str(step) / name for name in items}
+    sources = {name: run_folder.step_folder(run_dir, step) / name for name in items}
     if "params" in items:
-        sources["frozen"] = frozen_folder(run_dir)
+        sources["frozen"] = run_folder.frozen_folder(run_dir)
     return sources
 
 
@@ -217,7 +204,7 @@ def restore_model(
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: one of `steps(run_dir)`.
+      step: a saved one.
       shapes: of `(params, model_state)`, built from the run's config.
       mesh: every device gets a copy; None is the default device.
 
@@ -232,7 +219,7 @@ def restore_model(
         lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding), shapes
     )
     frozen_paths: set[str] = set()
-    folder = frozen_folder(run_dir)
+    folder = run_folder.frozen_folder(run_dir)
     if folder.exists():
         with ocp.StandardCheckpointer() as checkpointer:
             frozen_paths = set(flatten(checkpointer.metadata(folder).item_metadata.tree))
@@ -253,10 +240,10 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: one of `steps(run_dir)`; None for items that all steps share, such as `frozen`.
+      step: a saved one; None for items that all steps share, such as `frozen`.
       item: its name.
     """
-    parent = buckets.absolute(run_dir) if step is None else step_folder(run_dir, step)
+    parent = buckets.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
     folder = parent / item
     return read_arrays(folder) if folder.exists() else {}
 
@@ -267,132 +254,6 @@ def read_arrays(folder: epath.Path) -> Tree:
         tree = checkpointer.metadata(folder).item_metadata.tree
         host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
         return checkpointer.restore(folder, host)
-
-
-def save_config(
-    run_dir: str, config: ml_collections.ConfigDict, vocabulary: Sequence[str] | None = None
-) -> None:
-    """Writes `RUN_DIR/config.json` on process 0; keeps another one as `config-STEP.json`.
-
-    Args:
-      run_dir: the run's folder.
-      config: with everything filled in.
-      vocabulary: of the texts, written to `RUN_DIR/vocab.txt`, which the saved config names.
-    """
-    if jax.process_index() > 0:
-        return
-    folder = epath.Path(run_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    if vocabulary is not None:
-        config = config.copy_and_resolve_references()
-        config.data.text.vocabulary = VOCABULARY
-        _replace(folder / VOCABULARY, "".join(f"{token}\n" for token in vocabulary))
-    path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
-    if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
-        kept = folder / f"config-{saved[-1]}.json"
-        # Of several changes at one step, only the first ended a config that had been in use.
-        if not kept.exists():
-            _replace(kept, path.read_text())
-    # Last: who finds it finds the vocabulary, too.
-    _replace(path, text)
-
-
-def _replace(path: epath.Path, text: str) -> None:
-    with replacing(path) as file:
-        file.write(text.encode())
-
-
-def load_run(run_dir: str) -> ml_collections.ConfigDict:
-    """Returns the config of a run; it names the vocabulary in the run's folder.
-
-    Raises:
-      UserError: the folder is no run.
-    """
-    folder = epath.Path(run_dir)
-    path = folder / "config.json"
-    if not path.exists():
-        remedy = "Give the folder that was printed as the run's workdir."
-        if (folder / LOCK).exists():
-            remedy = "Its run has not come to its first step; repeat the command that started it."
-        raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
-    config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
-    if (folder / VOCABULARY).exists():
-        config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
-    elif config.data.text is not None:
-        text = "%s has no %s, as runs of before: its words are those of its dataset as it is now."
-        logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)
-    return config
-
-
-def steps(run_dir: str) -> list[int]:
-    """Steps whose checkpoints are complete, ascending; empty when there are none yet."""
-    folder = _folder(run_dir)
-    return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
-
-
-def best_step(run_dir: str) -> int:
-    """Returns the step that is best by `config.select`, the later of equals.
-
-    Raises:
-      UserError: no checkpoint was evaluated.
-    """
-    select = read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
-    scores = {step: select.score(load_metrics(run_dir, step)) for step in steps(run_dir)}
-    best = max(scores, key=lambda step: (scores[step], step), default=None)
-    if best is None or scores[best] == float("-inf"):
-        raise UserError(f"No checkpoint of {run_dir} carries {select.metric!r}; use --step=latest.")
-    return best
-
-
-def resolve_step(run_dir: str, step: int | str) -> int:
-    """Turns `latest`, `best` or a number (also as text) into a step that the run has saved.
-
-    Raises:
-      UserError: the run has no such checkpoint, or none at all.
-    """
-    saved = steps(run_dir)
-    if not saved:
-        load_run(run_dir)
-        raise UserError(f"{run_dir} has no checkpoint yet.")
-    if step == "latest":
-        return saved[-1]
-    if step == "best":
-        return best_step(run_dir)
-    if not str(step).isdigit():
-        raise UserError(f"Step {step!r} of {run_dir}: give one of {saved}, latest or best.")
-    check_step(run_dir, int(step))
-    return int(step)
-
-
-def check_step(run_dir: str, step: int) -> None:
-    """Refuses a step that is not saved.
-
-    Raises:
-      UserError: lists the steps there are.
-    """
-    saved = steps(run_dir)
-    if step not in saved:
-        raise UserError(f"{run_dir} has no checkpoint of step {step}; it has {saved}.")
-
-
-def load_metrics(run_dir: str, step: int) -> dict[str, float]:
-    """Returns the metrics of a checkpoint; empty where it was not evaluated."""
-    path = _folder(run_dir) / str(step) / "metrics" / "metrics"
-    return read_json(path, "give another step, or remove this one.") if path.exists() else {}
-
-
-def frozen_folder(run_dir: str) -> epath.Path:
-    """Returns the folder of parameters that never change."""
-    return buckets.absolute(run_dir) / "frozen"
-
-
-def step_folder(run_dir: str, step: int) -> epath.Path:
-    """Returns the folder of one checkpoint."""
-    return _folder(run_dir) / str(step)
-
-
-def _folder(run_dir: str) -> epath.Path:
-    return buckets.absolute(run_dir) / "checkpoints"
 
 
 def _non_empty(state: TrainState, names: tuple[str, ...]) -> dict[str, Any]:

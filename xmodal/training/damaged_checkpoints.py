@@ -8,7 +8,7 @@ from etils import epath
 
 from xmodal import buckets, processes
 from xmodal.config import UserError
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 from xmodal.training.file_hashes import HASHES, find_damage
 
 _DAMAGED = "damaged"
@@ -57,7 +57,7 @@ def _move_aside(run_dir: str, step: int, damage: str, whole: int | None) -> None
     aside.parent.mkdir(exist_ok=True)
     if aside.exists():
         aside.rmtree()
-    checkpoints.step_folder(run_dir, step).rename(aside)
+    run_folder.step_folder(run_dir, step).rename(aside)
     lost = "its metrics count no more, and another step may be the best"
     if whole is not None and step > whole:
         lost = f"the run goes back to step {whole} and makes the steps since then again"
@@ -68,7 +68,7 @@ def _move_aside(run_dir: str, step: int, damage: str, whole: int | None) -> None
 
 def _best_step(run_dir: str) -> int | None:
     try:
-        return checkpoints.best_step(run_dir)
+        return run_folder.best_step(run_dir)
     except UserError:  # None was evaluated.
         return None
 
@@ -78,8 +78,8 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
 
     Of those before that one, only the metrics are compared.
     """
-    frozen, damaged, whole = checkpoints.frozen_folder(run_dir), dict[int, str](), None
-    saved = checkpoints.steps(run_dir)
+    frozen, damaged, whole = run_folder.frozen_folder(run_dir), dict[int, str](), None
+    saved = run_folder.steps(run_dir)
     if saved and frozen.exists() and (damage := _damage(frozen)):
         raise UserError(
             f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
@@ -99,11 +99,11 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
 
 
 def _damage_of_step(run_dir: str, step: int, below: str = "") -> str:
-    folder = checkpoints.step_folder(run_dir, step)
+    folder = run_folder.step_folder(run_dir, step)
     if (folder / HASHES).exists():
         return find_damage(folder, below)
-    earlier = (each for each in checkpoints.steps(run_dir) if each < step)
-    if any((checkpoints.step_folder(run_dir, each) / HASHES).exists() for each in earlier):
+    earlier = (each for each in run_folder.steps(run_dir) if each < step)
+    if any((run_folder.step_folder(run_dir, each) / HASHES).exists() for each in earlier):
         return f"{folder / HASHES} is missing"
     if below:
         return ""

@@ -9,7 +9,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, lookup
 from xmodal.evals import Evaluation
 from xmodal.tensorboard.views import Views
-from xmodal.training import checkpoints, run
+from xmodal.training import checkpoints, run, run_folder
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.results import Judged, event_writer, write_all, write_model
 from xmodal.training.run_records import training_hashes
@@ -42,7 +42,7 @@ def judge_ensemble(
       UserError: a run has no such checkpoint or evaluator, or their scores cannot be averaged.
     """
     mesh = mesh_lib.make_mesh()
-    steps = [checkpoints.resolve_step(folder, step) for folder in folders]
+    steps = [run_folder.resolve_step(folder, step) for folder in folders]
     members = []
     for folder, config, chosen in zip(folders, configs, steps, strict=True):
         parts = run.build(config, mesh)

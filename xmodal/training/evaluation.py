@@ -29,7 +29,7 @@ from xmodal.evals.results import evaluator_tag
 from xmodal.losses.similarity import make_similarity
 from xmodal.tensorboard.views import TensorBoardConfig, View, Views
 from xmodal.tensorboard.writer import make_writer
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.finished import FINAL
 from xmodal.training.parts import Parts
@@ -130,7 +130,7 @@ class RunEvaluation:
     def run_final(self, run_dir: str) -> list[Evaluation]:
         """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
         output = os.path.join(run_dir, FINAL)
-        return self.judge_checkpoints(run_dir, [checkpoints.best_step(run_dir)], output)
+        return self.judge_checkpoints(run_dir, [run_folder.best_step(run_dir)], output)
 
     def judge_checkpoints(
         self,
@@ -167,7 +167,7 @@ class RunEvaluation:
         others = self.load_others(compare, split)
         records = training_hashes(run_dir)
         # As it is stored, with the words that it learned; the config in use may not name them yet.
-        write_model(output, Judged.of_config(checkpoints.load_run(run_dir), records))
+        write_model(output, Judged.of_config(run_folder.load_run(run_dir), records))
         evaluations: list[Evaluation] = []
         opened = event_writer(output, self._parts.config.to_dict())
         if follows:  # Its curves go on, and the run that it follows has a row of settings.
@@ -179,7 +179,7 @@ class RunEvaluation:
                         run_dir, step, self._parts.shapes, self._parts.mesh
                     )
                 except (FileNotFoundError, ValueError):
-                    if step in checkpoints.steps(run_dir):
+                    if step in run_folder.steps(run_dir):
                         raise
                     # A run keeps its last few checkpoints only.
                     logging.warning("Checkpoint %d was replaced while it was read.", step)

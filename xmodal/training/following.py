@@ -8,7 +8,7 @@ from absl import logging
 from etils import epath
 
 from xmodal.config import UserError
-from xmodal.training import checkpoints
+from xmodal.training import run_folder
 
 POLL_SECONDS = 5.0
 
@@ -26,7 +26,7 @@ def wait_for_run(run_dir: str, *, timeout: float) -> ml_collections.ConfigDict:
         if time.monotonic() - started >= timeout:
             raise UserError(f"The run {run_dir} did not start within {timeout:.0f} s (--timeout).")
         time.sleep(min(POLL_SECONDS, timeout))
-    return checkpoints.load_run(run_dir)
+    return run_folder.load_run(run_dir)
 
 
 def follow(run_dir: str, output: str, *, timeout: float, anew: bool = False) -> Iterator[int]:
@@ -46,8 +46,8 @@ def follow(run_dir: str, output: str, *, timeout: float, anew: bool = False) -> 
     done = set() if anew else {int(path.stem) for path in finished}
     waiting_since = time.monotonic()
     # The config is read anew, since a run may be made longer.
-    while (last := int(checkpoints.load_run(run_dir).total_steps)) not in done:
-        waiting = [step for step in checkpoints.steps(run_dir) if step not in done]
+    while (last := int(run_folder.load_run(run_dir).total_steps)) not in done:
+        waiting = [step for step in run_folder.steps(run_dir) if step not in done]
         if waiting:
             yield waiting[0]
             done.add(waiting[0])

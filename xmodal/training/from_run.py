@@ -13,7 +13,7 @@ from etils import epath
 
 from xmodal import buckets
 from xmodal.config import UserError
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 from xmodal.training.optimizer import with_moments
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
@@ -37,7 +37,7 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
         the other run does not have, or has in another shape.
     """
     run, include = source.run, source.include
-    step = checkpoints.resolve_step(run, source.step)
+    step = run_folder.resolve_step(run, source.step)
     saved = _read(run, step, "params") | _read(run, None, "frozen")
     params = _take(state.params, saved, include, run)
     frozen = _take(state.frozen, saved, include, run)
@@ -50,7 +50,7 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
         logging.warning(
             "%s learned nothing before step 0; config.init_from.step chooses another checkpoint, "
             "of %s.",
-            *(run, checkpoints.steps(run)),
+            *(run, run_folder.steps(run)),
         )
     state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
     if source.optimizer:
@@ -76,7 +76,7 @@ def check_weights(shapes: TrainState, source: InitConfig) -> None:
     Raises:
       UserError: see `take_weights`.
     """
-    step = checkpoints.resolve_step(source.run, source.step)
+    step = run_folder.resolve_step(source.run, source.step)
     saved: dict[str, Any] = {}
     for folder in (_folder(source.run, step, "params"), _folder(source.run, None, "frozen")):
         if folder.exists():
@@ -97,7 +97,7 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
     Raises:
       UserError: there is no such run or checkpoint.
     """
-    step = checkpoints.resolve_step(source.run, source.step)
+    step = run_folder.resolve_step(source.run, source.step)
     taken: list[str] = []
     others: list[str] = []
     for folder in (_folder(source.run, step, "params"), _folder(source.run, None, "frozen")):

@@ -17,7 +17,7 @@ from xmodal.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.scratch import pop_scratch
-from xmodal.training import checkpoints, from_towers, from_word_vectors
+from xmodal.training import from_towers, from_word_vectors, run_folder
 from xmodal.training.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.training.section_check import check_sections
 from xmodal.training.sections import InitConfig
@@ -41,7 +41,7 @@ def inherit(
         return config  # Reading the config says so.
     check_sections(config)
     _fill_scratch(config)
-    if run_dir and checkpoints.steps(run_dir):
+    if run_dir and run_folder.steps(run_dir):
         origins = [own_origin(run_dir)]
     else:
         source = read(InitConfig, "config.init_from", config.get("init_from", {}))

@@ -22,7 +22,15 @@ from xmodal.evals.reports.files import check_writable
 from xmodal.evals.reports.summary import select_curves
 from xmodal.tensorboard.views import Views
 from xmodal.tensorboard.writer import make_writer
-from xmodal.training import checkpoints, cost, folder_lock, frozen_features, memory, reporting
+from xmodal.training import (
+    checkpoints,
+    cost,
+    folder_lock,
+    frozen_features,
+    memory,
+    reporting,
+    run_folder,
+)
 from xmodal.training.compute import Compute
 from xmodal.training.damaged_checkpoints import set_damaged_aside
 from xmodal.training.evaluation import RunEvaluation
@@ -200,7 +208,7 @@ def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) 
     vocabulary = None if text is None else data.load_vocabulary(parts.settings.data)
     # Before the config, for which an evaluation beside the run waits.
     save_records(run_dir, records)
-    checkpoints.save_config(run_dir, parts.config, vocabulary)
+    run_folder.save_config(run_dir, parts.config, vocabulary)
     compute.save(run_dir)
 
 

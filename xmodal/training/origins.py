@@ -14,7 +14,7 @@ from xmodal.models.table import Row
 from xmodal.preprocessing import TextConfig
 from xmodal.pretrained.folder import check_weights, read_description
 from xmodal.pretrained.model_folder import read_model
-from xmodal.training import checkpoints, from_run
+from xmodal.training import from_run, run_folder
 from xmodal.training.sections import InitConfig
 
 _SIDES = ("image", "text")
@@ -125,7 +125,7 @@ def run_origin(source: InitConfig) -> Origin:
       UserError: there is no such run or checkpoint.
     """
     taken, others = from_run.split_paths(source)
-    config = checkpoints.load_run(source.run)
+    config = run_folder.load_run(source.run)
     parts: list[Part] = []
     for side in _SIDES:
         section = config.model.get(side)
@@ -164,7 +164,7 @@ def run_origin(source: InitConfig) -> Origin:
 
 def own_origin(run_dir: str) -> Origin:
     """Returns the settings that a run was started with; `run_changes` compares them."""
-    config = checkpoints.load_run(run_dir).to_dict()
+    config = run_folder.load_run(run_dir).to_dict()
     parts = []
     for side in _SIDES:
         for name, keywords in (config["model"].get(side) or {}).items():

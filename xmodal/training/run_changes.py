@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from xmodal.config import UserError
-from xmodal.training import checkpoints
+from xmodal.training import run_folder
 from xmodal.training.run import RunConfig, read_settings
 from xmodal.training.schedules import read_schedule
 
@@ -42,9 +42,9 @@ def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = 
     Raises:
       UserError: lists every path that differs with its two values; or an allowed path is unknown.
     """
-    if not checkpoints.steps(run_dir):
+    if not run_folder.steps(run_dir):
         return []
-    before = read_settings(checkpoints.load_run(run_dir))
+    before = read_settings(run_folder.load_run(run_dir))
     check_paths(allowed, [*_flat(before), *_flat(settings)])
     changed = differences(before, settings)
     lasting = [path for path in changed if re.match(_IDS, path)]
@@ -67,10 +67,10 @@ def check_metric(run_dir: str, settings: RunConfig) -> None:
     Raises:
       UserError: names the metric, and what to do.
     """
-    saved, select = checkpoints.steps(run_dir), settings.select
+    saved, select = run_folder.steps(run_dir), settings.select
     if not saved or saved[-1] < settings.total_steps or not select.metric:
         return
-    if not any(select.metric in checkpoints.load_metrics(run_dir, step) for step in saved):
+    if not any(select.metric in run_folder.load_metrics(run_dir, step) for step in saved):
         raise UserError(
             f"config.select.metric={select.metric!r} is carried by no checkpoint of {run_dir}, "
             "which is at its last step; set the former one, or train on by config.total_steps."

@@ -7,7 +7,7 @@ import numpy as np
 from absl import logging
 
 from xmodal.config import UserError
-from xmodal.training import checkpoints, from_run, from_towers, from_word_vectors
+from xmodal.training import checkpoints, from_run, from_towers, from_word_vectors, run_folder
 from xmodal.training.parts import Parts
 from xmodal.training.run import RunConfig
 from xmodal.training.state import TrainState, create_state
@@ -81,7 +81,7 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None
 
 def _saved_step(settings: RunConfig, run_dir: str, step: int | None) -> int | None:
     """The step of the run's checkpoint to go on from: the newest, if none is asked for."""
-    saved = checkpoints.steps(run_dir)
+    saved = run_folder.steps(run_dir)
     if not saved:
         return None
     step = saved[-1] if step is None else step

@@ -1,0 +1,156 @@
+"""The folder of a run: its config, and what there is of checkpoints.
+
+RUN_DIR/config.json             the config the run was started with
+RUN_DIR/config-STEP.json        the config until that step, where it was changed there
+RUN_DIR/vocab.txt               the vocabulary, of a run with texts
+RUN_DIR/records.json            the hashes of the splits it reads, see run_records
+RUN_DIR/frozen/                 parameters that never change, written once, see checkpoints
+RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
+                                files.json, their hashes
+RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
+"""
+
+import os
+from collections.abc import Sequence
+
+import jax
+import ml_collections
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+
+from xmodal import buckets
+from xmodal.atomic import replacing
+from xmodal.config import UserError, read
+from xmodal.training.folder_lock import LOCK
+from xmodal.training.json_files import read_json
+from xmodal.training.sections import SelectConfig
+
+VOCABULARY = "vocab.txt"
+
+
+def save_config(
+    run_dir: str, config: ml_collections.ConfigDict, vocabulary: Sequence[str] | None = None
+) -> None:
+    """Writes `RUN_DIR/config.json` on process 0; keeps another one as `config-STEP.json`.
+
+    Args:
+      run_dir: the run's folder.
+      config: with everything filled in.
+      vocabulary: of the texts, written to `RUN_DIR/vocab.txt`, which the saved config names.
+    """
+    if jax.process_index() > 0:
+        return
+    folder = epath.Path(run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    if vocabulary is not None:
+        config = config.copy_and_resolve_references()
+        config.data.text.vocabulary = VOCABULARY
+        _replace(folder / VOCABULARY, "".join(f"{token}\n" for token in vocabulary))
+    path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
+    if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
+        kept = folder / f"config-{saved[-1]}.json"
+        # Of several changes at one step, only the first ended a config that had been in use.
+        if not kept.exists():
+            _replace(kept, path.read_text())
+    # Last: who finds it finds the vocabulary, too.
+    _replace(path, text)
+
+
+def _replace(path: epath.Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def load_run(run_dir: str) -> ml_collections.ConfigDict:
+    """Returns the config of a run; it names the vocabulary in the run's folder.
+
+    Raises:
+      UserError: the folder is no run.
+    """
+    folder = epath.Path(run_dir)
+    path = folder / "config.json"
+    if not path.exists():
+        remedy = "Give the folder that was printed as the run's workdir."
+        if (folder / LOCK).exists():
+            remedy = "Its run has not come to its first step; repeat the command that started it."
+        raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
+    config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
+    if (folder / VOCABULARY).exists():
+        config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
+    elif config.data.text is not None:
+        text = "%s has no %s, as runs of before: its words are those of its dataset as it is now."
+        logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)
+    return config
+
+
+def steps(run_dir: str) -> list[int]:
+    """Steps whose checkpoints are complete, ascending; empty when there are none yet."""
+    folder = checkpoints_folder(run_dir)
+    return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
+
+
+def best_step(run_dir: str) -> int:
+    """Returns the step that is best by `config.select`, the later of equals.
+
+    Raises:
+      UserError: no checkpoint was evaluated.
+    """
+    select = read(SelectConfig, "config.select", load_run(run_dir).select.to_dict())
+    scores = {step: select.score(load_metrics(run_dir, step)) for step in steps(run_dir)}
+    best = max(scores, key=lambda step: (scores[step], step), default=None)
+    if best is None or scores[best] == float("-inf"):
+        raise UserError(f"No checkpoint of {run_dir} carries {select.metric!r}; use --step=latest.")
+    return best
+
+
+def resolve_step(run_dir: str, step: int | str) -> int:
+    """Turns `latest`, `best` or a number (also as text) into a step that the run has saved.
+
+    Raises:
+      UserError: the run has no such checkpoint, or none at all.
+    """
+    saved = steps(run_dir)
+    if not saved:
+        load_run(run_dir)
+        raise UserError(f"{run_dir} has no checkpoint yet.")
+    if step == "latest":
+        return saved[-1]
+    if step == "best":
+        return best_step(run_dir)
+    if not str(step).isdigit():
+        raise UserError(f"Step {step!r} of {run_dir}: give one of {saved}, latest or best.")
+    check_step(run_dir, int(step))
+    return int(step)
+
+
+def check_step(run_dir: str, step: int) -> None:
+    """Refuses a step that is not saved.
+
+    Raises:
+      UserError: lists the steps there are.
+    """
+    saved = steps(run_dir)
+    if step not in saved:
+        raise UserError(f"{run_dir} has no checkpoint of step {step}; it has {saved}.")
+
+
+def load_metrics(run_dir: str, step: int) -> dict[str, float]:
+    """Returns the metrics of a checkpoint; empty where it was not evaluated."""
+    path = step_folder(run_dir, step) / "metrics" / "metrics"
+    return read_json(path, "give another step, or remove this one.") if path.exists() else {}
+
+
+def frozen_folder(run_dir: str) -> epath.Path:
+    """Returns the folder of parameters that never change."""
+    return buckets.absolute(run_dir) / "frozen"
+
+
+def step_folder(run_dir: str, step: int) -> epath.Path:
+    """Returns the folder of one checkpoint."""
+    return checkpoints_folder(run_dir) / str(step)
+
+
+def checkpoints_folder(run_dir: str) -> epath.Path:
+    """Returns the folder of all checkpoints."""
+    return buckets.absolute(run_dir) / "checkpoints"
