@@ -95,3 +95,29 @@ def test_lines_of_an_import_show_only_if_it_fails():
     assert failed.returncode == 1
     assert failed.stderr.startswith("a line of CUDA\n")
     assert failed.stderr.endswith("No module named 'no_module'\n")
+
+
+INTERRUPTED = """
+import os
+import signal
+
+from xmodal import console
+
+class Swallowing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+def main():
+    with console.quietly():
+        Swallowing()  # As a callback of a library: an exception in it is only printed.
+        print("imported", flush=True)
+    print("went on")
+
+console.run(main)
+"""
+
+
+def test_control_c_within_an_import_ends_a_command():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (130, "imported\n")
+    assert ended.stderr == "\nInterrupted.\n"

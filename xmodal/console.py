@@ -5,8 +5,10 @@ import io
 import logging as log
 import os
 import pathlib
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 
 from absl import flags, logging
@@ -35,14 +37,31 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Keeps off the console what TensorFlow and CUDA print at their import, unless it fails.
+def delaying_interrupts() -> Iterator[None]:
+    """Lets a Ctrl-C wait for the end: a callback of a library may swallow it within an import."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    pressed = []
+    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
 
-    TF_CPP_MIN_LOG_LEVEL does not reach all of these lines.
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """For imports: keeps off the console what TensorFlow and CUDA print, unless they fail.
+
+    TF_CPP_MIN_LOG_LEVEL does not reach all of these lines. A Ctrl-C waits for the end.
     """
     sys.stderr.flush()
     console = os.dup(2)
-    with tempfile.TemporaryFile() as file:
+    with delaying_interrupts(), tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
             yield
