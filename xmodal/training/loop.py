@@ -262,7 +262,7 @@ def compile_step(
     batch = abstract_batch(parts, features)
     number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))
     lowered = jit_step(step, state, parts.mesh).lower(state, batch, number)
-    compiled = memory.compile_program(lowered, "training step", parts)
+    compiled = memory.compile_program(lowered, memory.STEP, parts)
     logging.info("Compiled in %.0f s. %s", time.monotonic() - started, cost.describe(compiled))
     return compiled
 

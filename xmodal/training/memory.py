@@ -12,12 +12,15 @@ from xmodal.config import UserError
 from xmodal.losses import LOSSES
 from xmodal.losses.engine import choose_engine
 from xmodal.models import ENCODERS
+from xmodal.training.cost import Cost
 from xmodal.training.parts import Parts
 from xmodal.training.tree import flatten
 
+STEP = "training step"
 _GIB = 2**30
 # Batches from which the scores of all pairs are worth being kept apart.
 _MANY_PAIRS = 4096
+_SMALLER = "a smaller model, or devices with more memory."
 
 
 def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax.stages.Compiled:
@@ -25,7 +28,7 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
 
     Args:
       lowered: for the devices of `parts`.
-      what: it is, as a noun: "training step".
+      what: `STEP`, or the name of another program, which embeds.
       parts: of the run.
 
     Raises:
@@ -41,11 +44,11 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
         raise UserError(_sentence(what, needs, parts)) from error
 
 
-def check_fits(peak: int, capacity: int | None, what: str, parts: Parts) -> None:
+def check_fits(cost: Cost, capacity: int | None, what: str, parts: Parts) -> None:
     """Refuses a program that needs more memory than a device has.
 
     Args:
-      peak: bytes that it needs on one device.
+      cost: of the program.
       capacity: bytes of a device; None where they are not known.
       what: see `compile_program`.
       parts: of the run.
@@ -53,18 +56,44 @@ def check_fits(peak: int, capacity: int | None, what: str, parts: Parts) -> None
     Raises:
       UserError: says both, and what to change.
     """
-    if capacity is not None and peak > capacity:
-        needs = f"needs {peak / _GIB:,.2f} GiB of {capacity / _GIB:,.2f} GiB"
-        raise UserError(_sentence(what, needs, parts))
+    if capacity is None or cost.peak_bytes <= capacity:
+        return
+    needs = f"needs {cost.peak_bytes / _GIB:,.2f} GiB of {capacity / _GIB:,.2f} GiB"
+    if too_large := cost.argument_bytes > capacity:
+        needs += f", {cost.argument_bytes / _GIB:,.2f} GiB of them before it computes anything,"
+    raise UserError(_sentence(what, needs, parts, state_fits=not too_large))
 
 
-def _sentence(what: str, needs: str, parts: Parts) -> str:
+def _sentence(what: str, needs: str, parts: Parts, *, state_fits: bool = True) -> str:
     device = parts.mesh.devices.flat[0].device_kind
-    changes = "".join(f"\n  {change}" for change in remedies(parts))
+    if what != STEP:
+        found = embedding_remedies(parts)
+    else:
+        found = step_remedies(parts) if state_fits else state_remedies(parts)
+    changes = "".join(f"\n  {change}" for change in found)
     return f"The {what} does not fit: it {needs} per device ({device}). To change:{changes}"
 
 
-def remedies(parts: Parts) -> list[str]:
+def embedding_remedies(parts: Parts) -> list[str]:
+    """Returns changes of the config that save memory where an evaluation embeds."""
+    sizes = {name: options["batch_size"] for name, options in parts.settings.evals.items()}
+    largest = max(sizes.values(), default=1)
+    found = [
+        f"--config.evals.{name}.batch_size={size // 2} (now {size})."
+        for name, size in sizes.items()
+        if size == largest > 1
+    ]
+    return [*found, *_sharding_remedies(parts)] or [_SMALLER]
+
+
+def state_remedies(parts: Parts) -> list[str]:
+    """Returns changes of the config that help where the state alone, or a batch, is too large."""
+    found = _sharding_remedies(parts) or ["more devices, with --config.sharding as 'fsdp'."]
+    frozen = "--config.freeze leaves the parameters that it matches without optimizer state."
+    return [*found, frozen, *_batch_remedies(parts), _SMALLER]
+
+
+def step_remedies(parts: Parts) -> list[str]:
     """Returns changes of the config that save memory, those that change no number first."""
     settings, found = parts.settings, []
     for side in parts.model.towers:
@@ -73,11 +102,7 @@ def remedies(parts: Parts) -> list[str]:
         is_trained = any(path.startswith(f"{side}/encoder/") for path in flatten(parts.trained))
         if "remat" in known and not encoder.get("remat") and is_trained:
             found.append(f"--config.model.{side}.encoder.remat=True recomputes its blocks.")
-    if parts.mesh.size > 1 and not any(rule == "fsdp" for _, rule in settings.sharding):
-        found.append(
-            "--config.sharding=\"[('.*', 'fsdp')]\" splits parameters and optimizer state over the "
-            "devices."
-        )
+    found += _sharding_remedies(parts)
     for name, task in settings.tasks.items():
         if settings.batch_size >= _MANY_PAIRS and _engine(task["loss"], parts) == "dense":
             other = "ring" if parts.mesh.size > 1 else "chunked"
@@ -90,10 +115,23 @@ def remedies(parts: Parts) -> list[str]:
             "batch in parts, with all its negatives; batch normalization takes the statistics of "
             "a part."
         )
-    multiple = parts.mesh.size * settings.accumulation_steps
-    if smaller := settings.batch_size // 2 // multiple * multiple:
-        found.append(f"--config.batch_size={smaller} (now {settings.batch_size}), or more devices.")
-    return found or ["a smaller model, or a device with more memory."]
+    return [*found, *_batch_remedies(parts)] or [_SMALLER]
+
+
+def _sharding_remedies(parts: Parts) -> list[str]:
+    if parts.mesh.size == 1 or any(rule == "fsdp" for _, rule in parts.settings.sharding):
+        return []
+    return [
+        "--config.sharding=\"[('.*', 'fsdp')]\" splits parameters and optimizer state over the "
+        "devices."
+    ]
+
+
+def _batch_remedies(parts: Parts) -> list[str]:
+    size = parts.settings.batch_size
+    multiple = parts.mesh.size * parts.settings.accumulation_steps
+    smaller = size // 2 // multiple * multiple
+    return [f"--config.batch_size={smaller} (now {size}), or more devices."] if smaller else []
 
 
 def _engine(loss: Mapping[str, Any], parts: Parts) -> str | None:

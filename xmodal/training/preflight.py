@@ -32,6 +32,7 @@ from xmodal.training import (
 from xmodal.training.damaged_checkpoints import newest_whole
 from xmodal.training.evaluation import RunEvaluation, make_embedder
 from xmodal.training.inheritance import inherit
+from xmodal.training.memory import STEP
 from xmodal.training.parts import Parts
 from xmodal.training.preflight_report import format_costs, format_traffic, to_json
 from xmodal.training.run import assemble_without_data
@@ -39,7 +40,6 @@ from xmodal.training.state import TrainState
 from xmodal.training.views import tower_inputs
 
 _STEPS = 2
-STEP = "training step"
 
 
 def check(
@@ -80,7 +80,7 @@ def check(
     _write(output, figures)
     _log(parts, costs)
     for name, each in costs.items():
-        memory.check_fits(each.peak_bytes, figures["capacity_bytes"], name, parts)
+        memory.check_fits(each, figures["capacity_bytes"], name, parts)
     if topology:
         if missing:
             logging.warning("Not checked: %s", missing)
