@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 
 from xmodal.config import UserError
@@ -52,6 +53,9 @@ def _reason(error: BaseException | None) -> tuple[str, str]:
         seen.add(id(error))
         if isinstance(error, OSError) and error.errno in _FULL + _CLOSED:
             return os.strerror(error.errno), str(error.filename or "")
+        # NumPy does not say why it could not write the rest.
+        if isinstance(error, OSError) and re.match(r"\d+ requested and \d+ written", str(error)):
+            return os.strerror(errno.ENOSPC), ""
         # Libraries in C++ give the system's words alone.
         for number in (*_FULL, errno.EROFS):
             if os.strerror(number) in str(error):

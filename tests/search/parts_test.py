@@ -1,6 +1,7 @@
 """A build that is killed goes on, alone or in two processes, and gives the index of one go."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -101,6 +102,24 @@ def test_a_second_build_into_the_folder_is_refused(files, build):
         build("index")
     assert not (files / "index").exists()
     build("index")
+
+
+@pytest.mark.parametrize("size", [10, 200, 1000])
+def test_a_full_disk_is_a_sentence(files, build, size):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(
+            SystemExit, match=r"annot (be written: File|write to)"
+        ):
+            build("index", "--part_size=16")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    build("index", "--part_size=16")
+    build("whole")
+    one, other = (xmodal.Index.open(files / name) for name in ("index", "whole"))
+    for kind, gallery in one.galleries.items():
+        np.testing.assert_allclose(gallery.vectors, other.galleries[kind].vectors, atol=1e-6)
 
 
 def test_damaged_files_are_named(files, build, monkeypatch):

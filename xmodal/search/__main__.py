@@ -55,8 +55,9 @@ def _build(args: argparse.Namespace) -> None:
 def _build_together(args: argparse.Namespace) -> None:
     from xmodal import processes
     from xmodal.api.loading import load
+    from xmodal.disk_errors import disk_errors
     from xmodal.pretrained.folder import check_new
-    from xmodal.search.parts import EmbeddedParts
+    from xmodal.search.parts import NO_ROOM, EmbeddedParts
     from xmodal.training import folder_lock
 
     check_new(args.output)
@@ -73,7 +74,8 @@ def _build_together(args: argparse.Namespace) -> None:
             for kind, each in items.items()
         }
         index = Index.of_galleries(model, galleries, method=args.method, recall=args.recall)
-        index.save(args.output)
+        with disk_errors(args.output, NO_ROOM):
+            index.save(args.output)
         parts.remove()
         for kind, gallery in index.galleries.items():
             print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")

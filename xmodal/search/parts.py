@@ -18,10 +18,12 @@ from xmodal import processes
 from xmodal.api.model import Model
 from xmodal.atomic import replacing
 from xmodal.config import UserError
+from xmodal.disk_errors import disk_errors
 from xmodal.search.index import embed
 from xmodal.search.items import Items
 
 _CARD = "parts.json"
+NO_ROOM = "Free some space and repeat the command; the parts that are written stay."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,14 +104,13 @@ class EmbeddedParts:
             done = sum(part.path.exists() for part in self._parts)
             print(f"{done:,} of {len(self._parts):,} parts were embedded before", flush=True)
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
+        with disk_errors(self.folder, NO_ROOM), replacing(path) as file:
             file.write(json.dumps(card, indent=2).encode())
 
     def _embed(self, part: _Part) -> None:
         inputs = self._items[part.kind].read(part.start, part.stop)
         vectors = embed(self._model, part.kind, inputs)
-        with replacing(part.path) as file:
+        with disk_errors(self.folder, NO_ROOM), replacing(part.path) as file:
             np.save(file, vectors)
 
     def _find(self) -> Iterator[_Part]:
