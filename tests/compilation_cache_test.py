@@ -65,10 +65,9 @@ def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
     assert hits == len(written)
     assert entries(folder) == written
 
-    # A process that was killed while it wrote leaves a part without a time stamp.
+    # A process that was killed while it wrote, or a full disk, leaves a part without a time stamp.
     written[0].write_bytes(written[0].read_bytes()[:10])
     written[0].with_name(written[0].name.removesuffix("-cache") + "-atime").unlink()
-    os.utime(written[0], (0, 0))
     assert compile_in()()[1] == hits - 1
     assert compile_in()()[1] == hits
 

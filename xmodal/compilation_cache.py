@@ -5,7 +5,6 @@ import hashlib
 import os
 import pathlib
 import platform
-import time
 from typing import Any
 
 import jax
@@ -37,11 +36,15 @@ def use_compilation_cache() -> None:
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:
-    """Removes entries of processes that were killed while they wrote; JAX would keep them."""
+    """Removes entries that were not written to their end, by a kill or on a full disk.
+
+    JAX would keep them, and warn at every start. Of another process that is just writing one, the
+    next start compiles it again.
+    """
     for entry in folder.glob("*-cache"):
         stamp = entry.with_name(entry.name.removesuffix("-cache") + "-atime")
         with contextlib.suppress(FileNotFoundError):  # Another process may remove it, too.
-            if not stamp.exists() and time.time() - entry.stat().st_mtime > 60:
+            if not stamp.exists():
                 entry.unlink()
 
 

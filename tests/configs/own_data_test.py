@@ -7,7 +7,7 @@ from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.config import UserError
 from xmodal.scratch import keep_overrides
-from xmodal.training import loop, run_folder
+from xmodal.training import loop, preflight, run_folder
 from xmodal.training.finished import finished_reports
 from xmodal.training.inheritance import inherit
 from xmodal.training.run_records import load_records
@@ -49,6 +49,17 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     report = (run_dir / "test" / "own" / "report.md").read_text()
     assert "A caption and its own image" in report
     assert list(run_dir.glob("**/events*"))
+    # Another run starts from its texts alone, with another image encoder at random.
+    other = make_config(folder)
+    other.init_from.run, other.init_from.include = str(run_dir), ["text/"]
+    filled = inherit(other)
+    assert filled.model.image.encoder.name == "efficientnet"
+    saved = run_folder.load_run(str(run_dir)).model.text.encoder
+    assert filled.model.text.encoder.vocab_size == saved.vocab_size > 0
+    assert filled.data.text.vocabulary == str(run_dir / "vocab.txt")
+    other.init_from.include = ["nope/"]
+    with pytest.raises(UserError, match="'nope/' matches no parameter"):
+        preflight.check(other, str(tmp_path / "other"))
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import shlex
 
 from configs import own_data, quickstart
-from xmodal.training.finished import where_to_look
+from xmodal.training.finished import finished_reports, mark_finished, where_to_look
 
 
 def test_commands_can_be_pasted():
@@ -19,3 +19,18 @@ def test_commands_can_be_pasted():
     config.model.image = None
     lines = where_to_look(folder, config).splitlines()
     assert shlex.split(lines[-1])[2:] == ["xmodal.eval_main", f"--run={folder}"]
+
+
+def test_a_torn_mark_is_none(tmp_path):
+    config = quickstart.get_config()
+    mark_finished(config, str(tmp_path))
+    reports = [tmp_path / f"test/{name}/report.md" for name in config.evals]
+    for report in reports:
+        report.parent.mkdir(parents=True)
+        report.write_text("")
+    assert [str(each) for each in finished_reports(config, str(tmp_path))] == list(
+        map(str, reports)
+    )
+    for content in ("", '{"config_ha', "[]", "{}"):
+        (tmp_path / "finished.json").write_text(content)
+        assert finished_reports(config, str(tmp_path)) == []

@@ -9,7 +9,7 @@ from xmodal.config import UserError
 from xmodal.training import compute, run_folder, run_records
 
 
-@pytest.mark.parametrize("content", ["", '{"select"'])
+@pytest.mark.parametrize("content", ["", '{"select"', "[1, 2]"])
 def test_a_torn_file_is_named_with_its_remedy(tmp_path, content, caplog):
     run_folder.save_config(str(tmp_path), tiny.make_config())
     for name in ("config.json", "records.json", "compute.json"):

@@ -127,8 +127,12 @@ def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
     assert {step: scalars["train/loss"] for step, scalars in written.items()} == {2: 1.0, 6: 4.0}
     for step in range(7, 17):
         reporter.record(step, losses(math.nan), IDS)
-    with pytest.raises(reporting.NonFiniteLossError, match="step 16"):
-        reporter.record(17, losses(1.0), IDS)
+    message = r"10 steps in a row is not finite, the last is step 16; .*skipped\.jsonl"
+    with pytest.raises(reporting.NonFiniteLossError, match=message) as failure:
+        reporter.record(17, losses(math.nan), IDS)
+    assert "'skip'" not in str(failure.value)
+    lines = [json.loads(line) for line in (tmp_path / "skipped.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines[4:]] == list(range(7, 18))
 
 
 def test_a_failed_state_is_not_evaluated():

@@ -57,8 +57,8 @@ def read_starts(run_dir: str) -> list[Compute]:
     path = epath.Path(run_dir) / _FILE
     try:
         found = json.loads(path.read_text()) if path.exists() else []
-    except ValueError:  # Only the model card reads it: no reason to stop a run.
+        # Runs of older versions have the last start alone, without its step.
+        return [Compute(**each) for each in found] if isinstance(found, list) else []
+    except (ValueError, TypeError):  # Only the model card reads it: no reason to stop a run.
         logging.warning("%s is damaged: devices and batches of earlier starts are lost.", path)
-        found = []
-    # Runs of older versions have the last start alone, without its step.
-    return [Compute(**each) for each in found] if isinstance(found, list) else []
+        return []

@@ -25,8 +25,7 @@ def mark_finished(config: ml_collections.ConfigDict, run_dir: str) -> None:
 
 def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[epath.Path]:
     """Returns the reports of a run that was finished under the same config; none for others."""
-    mark = epath.Path(run_dir) / _MARK
-    if not mark.exists() or json.loads(mark.read_text()).get("config_hash") != _hash(config):
+    if _read_mark(epath.Path(run_dir) / _MARK) != {"config_hash": _hash(config)}:
         return []
     reports = [epath.Path(run_dir) / FINAL / name / "report.md" for name in sorted(config.evals)]
     return reports if all(report.exists() for report in reports) else []
@@ -58,6 +57,13 @@ def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
     page = shlex.quote(os.path.join(run_dir, "captions.html"))
     show = f"  python -m xmodal.show --models={folder} --output={page}"
     return ["Look at the curves, or at captions and the pictures they find:", curves, show]
+
+
+def _read_mark(path: epath.Path) -> object:
+    try:
+        return json.loads(path.read_text()) if path.exists() else None
+    except ValueError:  # Torn: the run looks for itself whether it is finished.
+        return None
 
 
 def _hash(config: ml_collections.ConfigDict) -> str:

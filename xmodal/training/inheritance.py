@@ -40,7 +40,7 @@ def inherit(
     if "model" not in config or "data" not in config:
         return config  # Reading the config says so.
     check_sections(config)
-    _fill_scratch(config)
+    scratch = _pop_scratch(config)
     if run_dir and run_folder.steps(run_dir):
         origins = [own_origin(run_dir)]
     else:
@@ -66,8 +66,10 @@ def inherit(
                 "a name or path) to have the values of the weights, or start from other weights."
             )
     for side in SIDES:
-        section = config.model.get(side)
-        if section and section.get("encoder") and section.encoder.get("name") == "":
+        if _has_no_name(config, side) and side in scratch:  # The run brought nothing of this side.
+            with config.unlocked():
+                config.update(scratch[side])
+        if _has_no_name(config, side):
             raise UserError(
                 f"config.model.{side}.encoder has no name: name the folder of a tower in "
                 f"config.init_from.towers.{side}, or an encoder."
@@ -75,18 +77,28 @@ def inherit(
     return config
 
 
-def _fill_scratch(config: ml_collections.ConfigDict) -> None:
-    """Sets what `config.scratch` has for the sides whose weights `init_from` does not name."""
+def _pop_scratch(config: ml_collections.ConfigDict) -> Mapping[str, Any]:
+    """Takes `config.scratch` out, and sets the sides whose weights `init_from` does not name.
+
+    Returns:
+      The sections by side, all of them where a run is named, whose weights may be of one side.
+    """
     sections = pop_scratch(config)
     source = read(InitConfig, "config.init_from", config.get("init_from", {}))
     if unknown := sorted(set(sections) - set(SIDES)):
         raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}")
     if source.run:
-        return
+        return sections
     named = from_towers.named_folders(source)
     for side in sections.keys() - named.keys():
         with config.unlocked():
             config.update(sections[side])
+    return {}
+
+
+def _has_no_name(config: ml_collections.ConfigDict, side: str) -> bool:
+    section = config.model.get(side)
+    return bool(section and section.get("encoder") and section.encoder.get("name") == "")
 
 
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:

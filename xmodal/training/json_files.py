@@ -8,8 +8,8 @@ from etils import epath
 from xmodal.config import UserError
 
 
-def read_json(path: epath.Path, remedy: str) -> Any:
-    """Returns the content of a file.
+def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
+    """Returns the object in a file.
 
     Args:
       path: of the file.
@@ -19,6 +19,9 @@ def read_json(path: epath.Path, remedy: str) -> Any:
       UserError: the file is torn or changed.
     """
     try:
-        return json.loads(path.read_text())
+        found = json.loads(path.read_text())
     except ValueError as error:
         raise UserError(f"{path} is damaged, it is no JSON ({error}): {remedy}") from error
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is damaged, it holds a {type(found).__name__}: {remedy}")
+    return found

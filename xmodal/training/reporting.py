@@ -30,12 +30,18 @@ _MOST_SKIPPED = 10
 class NonFiniteLossError(UserError):
     """Loss or gradient became NaN or infinite."""
 
-    def __init__(self, step: int, evidence: Mapping[str, Any]) -> None:
+    def __init__(self, step: int, evidence: Mapping[str, Any], *, skipped: int = 0) -> None:
+        """Takes the step, what is known of it, and the steps in a row that were skipped before."""
+        remedy = "Lower config.optimizer.learning_rate or set config.optimizer.clip_norm"
         super().__init__(
-            f"Loss or gradient of step {step} is not finite. The state before that step is saved "
-            "as the run's last checkpoint, the batch's ids and the last finite scalars in "
-            "failure.json. Lower config.optimizer.learning_rate or set config.optimizer.clip_norm; "
-            "config.non_finite='skip' leaves such a batch out."
+            f"Loss or gradient of {skipped + 1} steps in a row is not finite, the last is step "
+            f"{step}; their batches were left out, and their ids are in skipped.jsonl and "
+            f"failure.json. The parameters themselves may have diverged before. {remedy}, in a new "
+            "--workdir, or remove the last checkpoints to go back to an earlier one."
+            if skipped
+            else f"Loss or gradient of step {step} is not finite. The state before that step is "
+            "saved as the run's last checkpoint, the batch's ids and the last finite scalars in "
+            f"failure.json. {remedy}; config.non_finite='skip' leaves such a batch out."
         )
         self.step = step
         self.evidence = dict(evidence)
@@ -103,7 +109,7 @@ class Reporter:
           every: steps between reports.
           first_step: that this process makes.
           flops_per_step: of one device, as the compiler counts them; 0 if unknown.
-          skip: is called with a step that is not finite, unless it is one of many in a row; None
+          skip: is called with every step that is not finite; many in a row raise. None
             raises at the first one.
         """
         self._writer = writer
@@ -156,8 +162,15 @@ class Reporter:
           NonFiniteLossError: the step before had a non-finite loss or gradient.
         """
         pending, self._pending = self._pending, (step, scalars, image_ids.tolist())
-        if pending is not None:
+        if pending is None:
+            return
+        try:
             self._read(*pending)
+        except NonFiniteLossError:
+            if self._skip is not None:  # The state has passed this step, too.
+                with contextlib.suppress(NonFiniteLossError):
+                    self._flush()
+            raise
 
     def log_evaluation(
         self,
@@ -194,11 +207,12 @@ class Reporter:
                 "scalars": {name: repr(value) for name, value in values.items()},
                 "last_finite_scalars": self._last_finite,
             }
+            failure = NonFiniteLossError(step, evidence, skipped=self._skipped)
             self._skipped += 1
-            failure = NonFiniteLossError(step, evidence)
+            if self._skip is not None:
+                self._skip(failure)
             if self._skip is None or self._skipped >= _MOST_SKIPPED:
                 raise failure
-            self._skip(failure)
         else:
             self._skipped, self._last_finite = 0, {"step": step} | values
             self._window.scalars.append(values)

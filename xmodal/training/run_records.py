@@ -10,6 +10,7 @@ from etils import epath
 from xmodal import data
 from xmodal.atomic import replacing
 from xmodal.config import UserError
+from xmodal.training import run_folder
 from xmodal.training.json_files import read_json
 from xmodal.training.run import RunConfig
 
@@ -36,6 +37,9 @@ def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = Fa
         "examples": data.num_train_examples(settings.data, settings.train_split),
     }
     before = load_records(run_dir)
+    if not before and run_folder.steps(run_dir):
+        text = "%s has lost its records.json: whether it goes on with the same data is not known."
+        logging.warning(text, run_dir)
     if not before or _are_equal(before, found):
         return found
     described = f"{_describe(before)} -> {_describe(found)}"
