@@ -39,6 +39,8 @@ def test_options_that_a_function_takes(options):
         ({"size": 3, "score": 4}, r"\['score'\] in config.x; known: "),
         ({"rate": 0.5}, r"config.x lacks \['size'\]; known: "),
         ({"size": 0}, "config.x.size is 0; it has to be at least 1"),
+        ({"size": "-4"}, "config.x.size is -4; it has to be at least 1"),
+        ({"size": "4th"}, "config.x.size is '4th'; it has to be a whole number"),
         ({"size": 1.5}, "config.x.size is 1.5; it has to be a whole number"),
         ({"size": 1, "rate": 1}, "config.x.rate is 1.0; it has to be less than 1"),
         ({"size": 1, "rate": "high"}, "config.x.rate is 'high'; it has to be a number or None"),

@@ -288,7 +288,7 @@ def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
             continue
         if isinstance(value, (Mapping, each)):
             return read(each, where, value)
-    if int in kinds and isinstance(value, str) and value.isdecimal():
+    if int in kinds and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         value = int(value)  # set on the command line in place of a length such as "3 epochs"
     for each in kinds:
         if _fits(each, value):

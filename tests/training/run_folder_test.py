@@ -3,6 +3,7 @@
 import pytest
 import tiny_encoder as tiny
 from checkpoints_test import BEST, make_state, save
+from ml_collections import ConfigDict
 
 from xmodal.config import UserError
 from xmodal.training import run_folder
@@ -68,3 +69,17 @@ def test_a_step_that_only_other_evaluators_judged_is_not_the_best(tmp_path):
     save(tmp_path, map(make_state, range(4)), metrics, keep_last=1)
     assert run_folder.steps(str(tmp_path)) == [0, 3]
     assert run_folder.best_step(str(tmp_path)) == 0
+
+
+def test_lost_files_of_a_run_are_named(tmp_path):
+    config = ConfigDict({"data": {"image": None, "text": {"vocabulary": ""}}})
+    run_folder.save_config(str(tmp_path), config, ["[PAD]", "[UNK]", "red"])
+    save(tmp_path, [make_state(0)])
+    (tmp_path / "vocab.txt").rename(tmp_path / "kept.txt")
+    with pytest.raises(UserError, match=r"vocab.txt is missing, the words .* from a backup"):
+        run_folder.load_run(str(tmp_path))
+    (tmp_path / "kept.txt").rename(tmp_path / "vocab.txt")
+    assert run_folder.load_run(str(tmp_path)).data.text.vocabulary == str(tmp_path / "vocab.txt")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(UserError, match=r"config.json is missing. Its checkpoints are there; copy"):
+        run_folder.load_run(str(tmp_path))

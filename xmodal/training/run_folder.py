@@ -72,12 +72,19 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     path = folder / "config.json"
     if not path.exists():
         remedy = "Give the folder that was printed as the run's workdir."
-        if (folder / LOCK).exists():
+        if steps(run_dir):
+            remedy = "Its checkpoints are there; copy the file from a backup."
+        elif (folder / LOCK).exists():
             remedy = "Its run has not come to its first step; repeat the command that started it."
         raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
     config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
     if (folder / VOCABULARY).exists():
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
+    elif config.data.text is not None and config.data.text.get("vocabulary") == VOCABULARY:
+        raise UserError(
+            f"{folder / VOCABULARY} is missing, the words that the run was trained on: copy it "
+            "from a backup."
+        )
     elif config.data.text is not None:
         text = "%s has no %s, as runs of before: its words are those of its dataset as it is now."
         logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)

@@ -324,8 +324,8 @@ def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -
 
 
 def _in_epochs(value: Any) -> bool:
-    # Any single word before "epochs": "three epochs" is refused rather than passed on.
-    return isinstance(value, str) and re.fullmatch(r"\S+ epochs?", value) is not None
+    # "three epochs" and "3 epocs" are refused rather than passed on.
+    return isinstance(value, str) and re.fullmatch(r"\S+ epochs?|[\d.]+ e\w+", value) is not None
 
 
 def _is_number(value: Any) -> bool:
