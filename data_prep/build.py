@@ -100,12 +100,19 @@ def _beam_options(flags: str | None) -> Any:
     if flags is None:
         return None
     try:
-        from apache_beam.options.pipeline_options import PipelineOptions
+        from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+        from apache_beam.runners.runner import create_runner
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "a build on Beam's workers needs apache-beam: pip install -e '.[beam]'"
         ) from error
-    return PipelineOptions(flags=[f"--{flag}" for flag in flags.split(",") if flag])
+    options = PipelineOptions(flags=[f"--{flag}" for flag in flags.split(",") if flag])
+    if runner := options.view_as(StandardOptions).runner:
+        try:
+            create_runner(runner)
+        except (ValueError, ImportError, AttributeError) as error:
+            raise UnexpectedFilesError(f"--beam_pipeline_options={flags}: {error}") from error
+    return options
 
 
 @contextlib.contextmanager

@@ -136,6 +136,12 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         except FileNotFoundError as error:
             wanted = inspect.cleandoc(self.MANUAL_DOWNLOAD_INSTRUCTIONS or "")
             raise FileNotFoundError(f"{error}\n\n{wanted}".strip()) from error
+        in_parts = [isinstance(records, PartedRecords) for records in splits.values()]
+        if isinstance(self._workers, BeamWorkers) and splits and not any(in_parts):
+            raise UnexpectedFilesError(
+                f"--beam_pipeline_options is for datasets that lie in shards; these in {folder} "
+                "are read by one process, without it"
+            )
         return {split: self._generator(split, records) for split, records in splits.items()}
 
     def _generator(self, split: str, records: Iterable[Record | LeftOut]) -> Any:

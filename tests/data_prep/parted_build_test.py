@@ -239,3 +239,21 @@ def test_a_killed_worker_ends_the_build_and_the_next_one_is_whole(shards, start,
     web_records.assert_equal(again, own_folders.prepare(shards))
     (prepared,) = (path.name for path in folder.glob("own/*/captioned_images/images/*"))
     assert prepared == "1.0.0"
+
+
+@needs_beam
+def test_a_table_is_not_built_on_workers(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    own_folders.named_lines(folder, list(range(60)))
+    folders = {"data_dir": str(tmp_path), "manual_dir": str(folder)}
+    with pytest.raises(UnexpectedFilesError, match="lie in shards; these in .* by one process"):
+        build("captioned_images", "images", **folders, beam_pipeline_options=_IN_MEMORY)
+    assert build("captioned_images", "images", **folders).info.splits
+
+
+@needs_beam
+def test_an_unknown_runner_is_named_with_the_known_ones(shards, tmp_path):
+    folders = {"data_dir": str(tmp_path), "manual_dir": str(shards)}
+    with pytest.raises(UnexpectedFilesError, match="NoRunner: Unexpected .*FlinkRunner"):
+        build("captioned_images", "images", **folders, beam_pipeline_options="runner=NoRunner")
