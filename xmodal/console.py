@@ -1,11 +1,11 @@
 """What commands print: a readable log, without the lines of libraries."""
 
+import _thread
 import contextlib
 import io
 import logging as log
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 import threading
@@ -37,31 +37,14 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def delaying_interrupts() -> Iterator[None]:
-    """Lets a Ctrl-C wait for the end: a callback of a library may swallow it within an import."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    pressed = []
-    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if pressed:
-        raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """For imports: keeps off the console what TensorFlow and CUDA print, unless they fail.
+    """Keeps off the console what TensorFlow and CUDA print at their import, unless it fails.
 
-    TF_CPP_MIN_LOG_LEVEL does not reach all of these lines. A Ctrl-C waits for the end.
+    TF_CPP_MIN_LOG_LEVEL does not reach all of these lines.
     """
     sys.stderr.flush()
     console = os.dup(2)
-    with delaying_interrupts(), tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
             yield
@@ -100,6 +83,10 @@ class _AboveBars(io.TextIOBase):
 
 
 def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    if unraisable.exc_type is KeyboardInterrupt:
+        # A callback of a library swallowed the Ctrl-C, such as JAX's at a garbage collection.
+        threading.Timer(0.1, _thread.interrupt_main).start()
+        return
     # Where one write of a checkpoint fails, TensorStore's threads tell a loop that ended with it.
     if str(unraisable.exc_value) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)

@@ -117,7 +117,8 @@ def check_equal(settings: Mapping[str, Any]) -> None:
     """
     if count() == 1:
         return
-    text = json.dumps({"version of the code": _hash_code()} | dict(_flat(settings)))
+    flat = {"version of the code": _hash_code()} | dict(_flat(settings))
+    text = json.dumps(flat, sort_keys=True)  # Flags may come from a set.
     _set(f"settings/{index()}", text)
     digests = gather("compare the settings", hashlib.sha256(text.encode()).hexdigest())
     different = [number for number, each in enumerate(digests) if each != digests[0]]

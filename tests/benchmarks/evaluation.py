@@ -1,6 +1,6 @@
 """The evaluation suite beside the bare products it needs and the tools people use instead.
 
-    python -m tests.benchmarks.evaluation [--scale=4] [--peers=false] [--annotations=FOLDER]
+    python -m tests.benchmarks.evaluation --annotations=FOLDER [--scale=4] [--peers=false]
 
 Every rival runs in a process of its own, which makes its embeddings, warms up on the same shapes
 and then waits; timed runs take turns. Prints one line of JSON per figure: medians of seconds, and

@@ -7,7 +7,7 @@ import jax
 from xmodal.training.accelerators import Accelerator
 from xmodal.training.collectives import Collectives, count_collectives
 from xmodal.training.program import read_program
-from xmodal.training.traffic import correct_count, count_traffic
+from xmodal.training.traffic import count_moved, count_traffic
 
 _GIB = 2**30
 
@@ -71,7 +71,7 @@ def measure(compiled: jax.stages.Compiled, resident_bytes: int = 0) -> Cost:
         ),
         resident_bytes=resident_bytes,
         flops=float(counted.get("flops", 0.0)),
-        moved_bytes=correct_count(program, float(counted.get("bytes accessed", 0.0))),
+        moved_bytes=count_moved(program, float(counted.get("bytes accessed", 0.0))),
         collectives=count_collectives(program),
         loops=program.loop_lengths(),
         traffic=count_traffic(program),
@@ -94,7 +94,7 @@ def describe(compiled: jax.stages.Compiled) -> str:
     text = compiled.as_text() or ""
     # Reading the whole program takes seconds for a large model, so only where it is needed.
     if "S(1)" in text:
-        traffic = correct_count(read_program(text), traffic)
+        traffic = count_moved(read_program(text), traffic)
     loops = ", the body of a loop counted once" if " while(" in text else ""
     return (
         f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "

@@ -257,7 +257,9 @@ def compile_step(
         accumulation_steps=parts.settings.accumulation_steps,
         skip_non_finite=parts.settings.non_finite == "skip",
     )
-    logging.info("Compiling the training step; later starts read it from the cache.")
+    is_kept = getattr(jax.config, "jax_compilation_cache_dir", None)
+    later = "; later starts read it from the cache" if is_kept else ""
+    logging.info("Compiling the training step%s.", later)
     started = time.monotonic()
     batch = abstract_batch(parts, features)
     number = jax.ShapeDtypeStruct((), np.int32, sharding=mesh_lib.replicated(parts.mesh))

@@ -40,25 +40,21 @@ def count_traffic(program: Program) -> dict[str, dict[str, float]]:
     return {part: totals[part] for part in order}
 
 
-def correct_count(program: Program, counted: float) -> float:
-    """Returns the bytes of main memory (HBM) that one call moves; XLA `counted` all bytes.
+def count_moved(program: Program, counted: float) -> float:
+    """Returns the bytes of main memory (HBM) that one call moves, the body of a loop once.
 
-    XLA counts operands and results also where a TPU keeps them on the chip, as often as a fusion
-    uses them, and leaves out the asynchronous copies that bring them there and back. What remains
-    of its count without them still has repeated reads, and the sum of `count_traffic` has whole
-    operands where a slice is read: the smaller one is returned. The body of a loop counts once.
+    This is what XLA `counted`, unless a TPU keeps arrays on the chip: XLA counts those as well, as
+    often as a fusion uses them, and leaves out the asynchronous copies that bring them there and
+    back. Then it is the sum of operands and results in main memory, as in `count_traffic`.
     """
-    kept = copied = moved = 0
+    keeps, moved = False, 0
     for name in _computations(program):
         operations = program.computations.get(name, [])
-        everywhere = dict(_moved_bytes(operations, on_chip=True))
-        for operation, in_memory in _moved_bytes(operations):
-            moved += in_memory
-            if _is_copy_start(operation):
-                copied += in_memory
-            else:
-                kept += everywhere[operation] - in_memory
-    return min(counted - kept + copied, moved) if kept else counted
+        everywhere = sum(size for _, size in _moved_bytes(operations, on_chip=True))
+        in_memory = sum(size for _, size in _moved_bytes(operations))
+        keeps |= everywhere > in_memory
+        moved += in_memory
+    return moved if keeps else counted
 
 
 def _computations(program: Program) -> list[str]:
@@ -67,7 +63,7 @@ def _computations(program: Program) -> list[str]:
     for name in found:  # It grows meanwhile.
         for operation in program.computations.get(name, ()):
             if operation.opcode in ("while", "conditional", "call"):
-                found += set(operation.called).difference(found)
+                found += [each for each in dict.fromkeys(operation.called) if each not in found]
     return found
 
 
@@ -75,7 +71,7 @@ def _moved_bytes(
     operations: Sequence[Operation], *, on_chip: bool = False
 ) -> list[tuple[Operation, int]]:
     """Returns the bytes of operands and results of each operation that does something."""
-    # Scalars of this type are the handles of asynchronous pairs.
+    # Handles of asynchronous pairs are scalars of this type (or of s32, in the result of a slice).
     shapes = {each.name: each.shape.replace("u32[]", "") for each in operations}
     sizes = {name: sum(count_bytes(shape, on_chip=on_chip)) for name, shape in shapes.items()}
     found = []
@@ -100,11 +96,6 @@ def _slice_bytes(operation: Operation) -> int:
         return 0
     in_memory = sum(bool(count_bytes(end, on_chip=False)) for end in ends.groups())
     return in_memory * sum(count_bytes(ends[2]))
-
-
-def _is_copy_start(operation: Operation) -> bool:
-    opcode = operation.opcode
-    return opcode.endswith("-start") and opcode.removesuffix("-start") in _COPIES
 
 
 def _kind(program: Program, operation: Operation) -> str:
