@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from absl import logging
 
-from xmodal.training import checkpoints
+from xmodal.training import checkpoints, run_folder
 from xmodal.training.damaged_checkpoints import set_damaged_aside
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
@@ -61,6 +61,12 @@ def write_file(path: pathlib.Path, state: TrainState) -> None:
         os.fsync(file.fileno())
 
 
+def restore(run_dir: str, like: TrainState) -> None:
+    """The newest checkpoint, on the device."""
+    newest = run_folder.steps(run_dir)[-1]
+    jax.block_until_ready(checkpoints.restore_step(run_dir, newest, like))
+
+
 def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser()
@@ -89,11 +95,7 @@ def main() -> None:
             found = {"wait": wait, "save": save}
             found["raw_write"] = timed(lambda: write_file(folder / "raw", state))
             found["check"] = timed(lambda: set_damaged_aside(str(folder / "run")))
-            found["restore"] = timed(
-                lambda: jax.block_until_ready(
-                    checkpoints.restore_latest(str(folder / "run"), state)
-                )
-            )
+            found["restore"] = timed(lambda: restore(str(folder / "run"), state))
             for name in names:
                 seconds[name].append(found[name])
         saver.close()

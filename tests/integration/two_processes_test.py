@@ -69,6 +69,37 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     for folder in ("two", "two/test"):
         assert len(list((tmp_path / folder).glob("events.out.tfevents.*"))) == 1
 
+    def evaluate_together():
+        variables = together | {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}"}
+        arguments = (f"--run={tmp_path / 'two'}", f"--output={tmp_path / 'judged'}")
+        pair = [
+            # Sets have another order in every process.
+            start(
+                *arguments,
+                module="xmodal.eval_main",
+                JAX_PROCESS_ID=str(index),
+                PYTHONHASHSEED=str(index),
+                **variables,
+            )
+            for index in range(2)
+        ]
+        outputs = [process.communicate(timeout=300)[0] for process in pair]
+        return [process.returncode for process in pair], "\n".join(outputs)
+
+    codes, output = evaluate_together()
+    assert codes == [0, 0], output
+    judged = json.loads((tmp_path / "judged/shapes/metrics.json").read_text())
+    shared = judged.keys() & found.keys()
+    assert {"shapes/t2t/recall@1", "shapes/sts/spearman"} <= shared
+    assert {tag: judged[tag] for tag in shared} == pytest.approx(
+        {tag: found[tag] for tag in shared}, abs=1e-3
+    )
+    for path in (tmp_path / "two/checkpoints").glob("*/params/**/d/*"):
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    codes, output = evaluate_together()
+    assert codes == [1, 1], output
+    assert "is damaged: " in output
+
 
 @pytest.mark.slow
 def test_checkpoints_move_between_processes_and_devices(image_config, start, read_arrays, tmp_path):

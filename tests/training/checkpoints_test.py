@@ -63,6 +63,11 @@ def save(folder, states, metrics=None, **options):
     saver.close()
 
 
+def restore_latest(folder, like):
+    saved = run_folder.steps(folder)
+    return checkpoints.restore_step(folder, saved[-1], like) if saved else like
+
+
 def test_the_last_few_and_the_best_are_kept(tmp_path):
     scores = {0: 20.0, 1: 40.0, 2: 10.0, 4: 30.0}
     metrics = {step: {BEST: score, "shapes/t2t/recall@1": 99.0} for step, score in scores.items()}
@@ -85,7 +90,7 @@ def test_every_bit_comes_back_on_any_number_of_devices(tmp_path, devices):
     assert kernel.addressable_shards[0].data.shape == (64, 512)
     save(tmp_path, [saved])
     target = make_state(0, devices, rules=FSDP)
-    restored = checkpoints.restore_latest(str(tmp_path), target)
+    restored = restore_latest(str(tmp_path), target)
     tiny.assert_identical(restored, saved)
     assert jax.tree.structure(restored) == jax.tree.structure(saved)
     shardings = jax.tree.map(lambda new, wanted: new.sharding == wanted.sharding, restored, target)
@@ -110,19 +115,19 @@ def test_saving_a_replicated_state_compiles_nothing(tmp_path):
 
 def test_a_run_without_checkpoints_starts_with_what_it_has(tmp_path):
     fresh = make_state(0)
-    assert checkpoints.restore_latest(str(tmp_path), fresh) is fresh
+    assert restore_latest(str(tmp_path), fresh) is fresh
     assert run_folder.steps(str(tmp_path)) == []
 
 
 def test_another_model_names_the_arrays_that_differ(tmp_path):
     save(tmp_path, [make_state(0)])
     with pytest.raises(UserError, match="does not fit the model; 1 arrays differ") as error:
-        checkpoints.restore_latest(str(tmp_path), make_state(0, rows=504))
+        restore_latest(str(tmp_path), make_state(0, rows=504))
     assert "text/projection/kernel: model (504, 512), checkpoint (512, 512)" in str(error.value)
     other = make_state(0)
     other.params["text"]["head"] = other.params["text"].pop("projection")
     with pytest.raises(UserError, match="head/bias: model .3,., checkpoint none"):
-        checkpoints.restore_latest(str(tmp_path), other)
+        restore_latest(str(tmp_path), other)
 
 
 def test_frozen_parameters_are_written_once(tmp_path):
@@ -134,7 +139,7 @@ def test_frozen_parameters_are_written_once(tmp_path):
     saver.close()
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "frozen").rglob("*")} == written
     assert not (tmp_path / "checkpoints/1/frozen").exists()
-    restored = checkpoints.restore_latest(str(tmp_path), make_state(5))
+    restored = restore_latest(str(tmp_path), make_state(5))
     tiny.assert_identical(restored.frozen, first.frozen)
 
 
@@ -144,7 +149,7 @@ def test_frozen_parameters_of_a_start_that_failed_are_replaced(tmp_path):
     shutil.rmtree(tmp_path / "checkpoints/0")
     again = make_state(9)
     save(tmp_path, [again])
-    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(1)), again)
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(1)), again)
 
 
 def test_the_model_is_read_with_its_frozen_parameters(tmp_path, caplog):
@@ -180,16 +185,16 @@ def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path):
     shutil.copytree(tmp_path / "checkpoints/4/params", half / "params.orbax-checkpoint-tmp")
     assert run_folder.steps(str(tmp_path)) == [4]
     assert run_folder.resolve_step(str(tmp_path), "latest") == 4
-    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), good)
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(0)), good)
     # The run comes to step 8 once more.
     again = dataclasses.replace(make_state(8), frozen=good.frozen)
     save(tmp_path, [again])
     assert not half.exists()
-    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), again)
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(0)), again)
 
 
 def test_a_step_already_saved_is_left_alone(tmp_path):
     first = make_state(2)
     save(tmp_path, [first])
     save(tmp_path, [dataclasses.replace(make_state(3), step=first.step)])
-    tiny.assert_identical(checkpoints.restore_latest(str(tmp_path), make_state(0)), first)
+    tiny.assert_identical(restore_latest(str(tmp_path), make_state(0)), first)

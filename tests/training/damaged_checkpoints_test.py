@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 import tiny_encoder as tiny
-from checkpoints_test import BEST, make_saver, make_state, save
+from checkpoints_test import BEST, make_saver, make_state, restore_latest, save
 
 from xmodal.config import UserError
-from xmodal.training import checkpoints, run_folder
+from xmodal.training import run_folder
 from xmodal.training.damaged_checkpoints import newest_whole, set_damaged_aside
 from xmodal.training.file_hashes import HASHES
 
@@ -82,9 +82,9 @@ def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
     save(tmp_path, [make_state(3), make_state(7)])
     flip(largest(tmp_path / "checkpoints/7/params"))
     with pytest.raises(UserError, match="of step 7 is damaged: .* has other bytes than were writt"):
-        checkpoints.restore_latest(str(tmp_path), make_state(0))
+        restore_latest(str(tmp_path), make_state(0))
     set_damaged_aside(str(tmp_path))
-    restored = checkpoints.restore_latest(str(tmp_path), make_state(0))
+    restored = restore_latest(str(tmp_path), make_state(0))
     jax.tree.map(np.testing.assert_array_equal, restored, make_state(3))
     # The step is made and saved again, and damaged again.
     save(tmp_path, [make_state(7)])
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_was_not_hashed_is_read(tmp_path, caplog):
     assert run_folder.steps(str(tmp_path)) == [3]
 
 
-@pytest.mark.parametrize("hashes", [None, "null", "{}"])
+@pytest.mark.parametrize("hashes", [None, "null", "{}", "[1]"])
 def test_a_checkpoint_without_its_arrays_or_its_hashes(tmp_path, caplog, hashes):
     save(tmp_path, [make_state(3), make_state(7)])
     newest = tmp_path / "checkpoints/7"
@@ -142,6 +142,18 @@ def test_the_best_checkpoint_and_the_metrics_of_all_are_whole(tmp_path, caplog, 
     assert "another step may be the best" in caplog.text
     assert run_folder.steps(str(tmp_path)) == [3, 7]
     assert run_folder.best_step(str(tmp_path)) == 3
+
+
+def test_frozen_parameters_without_hashes_are_damaged_where_checkpoints_have_some(tmp_path):
+    save(tmp_path, [make_state(3)])
+    (tmp_path / "frozen" / HASHES).unlink()
+    with pytest.raises(
+        UserError, match=r"frozen parameters of .* damaged: .*files.json is missing"
+    ):
+        set_damaged_aside(str(tmp_path))
+    (tmp_path / "checkpoints/3" / HASHES).unlink()  # A run of before.
+    set_damaged_aside(str(tmp_path))
+    assert run_folder.steps(str(tmp_path)) == [3]
 
 
 def test_what_cannot_be_replaced_ends_the_run(tmp_path):

@@ -1,6 +1,7 @@
 """Starting from another run's weights; both runs have the tiny multitask model."""
 
 import dataclasses
+import shutil
 
 import jax
 import numpy as np
@@ -64,6 +65,17 @@ def test_all_weights_come_and_nothing_else(source):
     assert int(state.step) == 0
     same = jax.tree.map(lambda new, old: new.sharding == old.sharding, state, fresh)
     assert all(jax.tree.leaves(same))
+
+
+def test_damaged_weights_are_refused(source, tmp_path):
+    folder = shutil.copytree(source[0], tmp_path / "run")
+    path = max(folder.glob("checkpoints/30/params/**/d/*"), key=lambda each: each.stat().st_size)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    for optimizer in (False, True):
+        with pytest.raises(UserError, match=r"step 30 is damaged: .* other bytes than were"):
+            from_run.take_weights(make_state(seed=2), settings((str(folder),), optimizer=optimizer))
 
 
 @pytest.mark.parametrize(

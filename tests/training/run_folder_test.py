@@ -1,5 +1,7 @@
 """The folder of a run: its config and its checkpoints by name and number."""
 
+import json
+
 import pytest
 import tiny_encoder as tiny
 from checkpoints_test import BEST, make_state, save
@@ -80,6 +82,12 @@ def test_lost_files_of_a_run_are_named(tmp_path):
         run_folder.load_run(str(tmp_path))
     (tmp_path / "kept.txt").rename(tmp_path / "vocab.txt")
     assert run_folder.load_run(str(tmp_path)).data.text.vocabulary == str(tmp_path / "vocab.txt")
+    hashes = {"vocabulary": run_folder.hash_vocabulary(["[PAD]", "[UNK]", "red"])}
+    (tmp_path / "records.json").write_text(json.dumps(hashes))
+    run_folder.load_run(str(tmp_path))
+    (tmp_path / "vocab.txt").write_text("[PAD]\nred\n[UNK]\n")
+    with pytest.raises(UserError, match=r"vocab.txt has other words than the run was trained on"):
+        run_folder.load_run(str(tmp_path))
     (tmp_path / "config.json").unlink()
     with pytest.raises(UserError, match=r"config.json is missing. Its checkpoints are there; copy"):
         run_folder.load_run(str(tmp_path))

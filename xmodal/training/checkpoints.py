@@ -5,6 +5,7 @@ Where they are is in `run_folder`. A folder has its final name only when everyth
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 
 ITEMS = ("params", "model_state", "opt_state")
+_CHECKS = itertools.count()  # Meetings of processes have names of their own.
 _TEMPORARY = ".orbax-checkpoint-tmp"
 # Orbax warns of a file that it does not write for single items.
 logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))
@@ -117,18 +119,14 @@ class Checkpoints:
                     folder.rmtree(missing_ok=True)
 
 
-def restore_latest(run_dir: str, state: TrainState) -> TrainState:
-    """Returns the newest saved state, see `restore_step`; `state` itself if none is saved."""
-    saved = run_folder.steps(run_dir)
-    return restore_step(run_dir, saved[-1], state) if saved else state
-
-
 def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
     """Returns the state saved at a step, laid out like `state`.
 
     Raises:
       UserError: see `restore_items`.
     """
+    run_folder.check_step(run_dir, step)
+    check_whole(run_dir, step)
     logging.info("Resuming %s from step %d.", run_dir, step)
     restored = restore_items(run_dir, step, state, ITEMS)
     return dataclasses.replace(
@@ -150,8 +148,6 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
     """
     check_fits(run_dir, step, state, items)
     sources = _sources(run_dir, step, items)
-    if processes.count() == 1:
-        _check_whole(run_dir, step, items)
     with ocp.StandardCheckpointer() as checkpointer:
         restored = {}
         for name, tree in _non_empty(state, tuple(sources)).items():
@@ -160,15 +156,21 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
     return dataclasses.replace(state, **restored)
 
 
-def _check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
-    folders = [run_folder.step_folder(run_dir, step)]
-    if "params" in items:
-        folders.append(run_folder.frozen_folder(run_dir))
-    for folder in folders:
-        if damage := find_damage(folder):
-            raise UserError(
-                f"The checkpoint of step {step} is damaged: {damage}. Give another step."
-            )
+def check_whole(run_dir: str, step: int) -> None:
+    """Compares the files of a checkpoint with their hashes; every process calls it.
+
+    Raises:
+      UserError: a file is damaged or missing.
+    """
+
+    def check() -> None:
+        for folder in (run_folder.step_folder(run_dir, step), run_folder.frozen_folder(run_dir)):
+            if damage := find_damage(folder):
+                raise UserError(
+                    f"The checkpoint of step {step} is damaged: {damage}. Give another step."
+                )
+
+    processes.first_does(f"check the checkpoint ({next(_CHECKS)})", check)
 
 
 def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> None:
@@ -231,6 +233,8 @@ def restore_model(
         model_state=model_state,
         opt_state=(),
     )
+    run_folder.check_step(run_dir, step)
+    check_whole(run_dir, step)
     state = restore_items(run_dir, step, state, ("params", "model_state"))
     return merge(state.params, state.frozen), state.model_state
 

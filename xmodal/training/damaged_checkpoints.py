@@ -3,6 +3,8 @@
 The run also needs its best checkpoint, and the metrics of all.
 """
 
+from collections.abc import Sequence
+
 from absl import logging
 from etils import epath
 
@@ -80,7 +82,7 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
     """
     frozen, damaged, whole = run_folder.frozen_folder(run_dir), dict[int, str](), None
     saved = run_folder.steps(run_dir)
-    if saved and frozen.exists() and (damage := _damage(frozen)):
+    if saved and frozen.exists() and (damage := _damage_of_frozen(frozen, run_dir, saved)):
         raise UserError(
             f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
             "copy them from a backup, or start anew with another --workdir."
@@ -96,6 +98,13 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
             "Copy one from a backup, or start anew with another --workdir."
         )
     return damaged, whole
+
+
+def _damage_of_frozen(frozen: epath.Path, run_dir: str, saved: Sequence[int]) -> str:
+    hashed = [(run_folder.step_folder(run_dir, step) / HASHES).exists() for step in saved]
+    if all(hashed) and not (frozen / HASHES).exists():
+        return f"{frozen / HASHES} is missing"
+    return _damage(frozen)
 
 
 def _damage_of_step(run_dir: str, step: int, below: str = "") -> str:

@@ -24,7 +24,7 @@ def save_hashes(folder: epath.Path) -> None:
 def find_damage(folder: epath.Path, below: str = "") -> str:
     """Returns the first file that is not as it was hashed, in words; "" where all are.
 
-    A folder without hashes, of a run of before, passes.
+    A folder without hashes, of a run of before, passes; so does one that does not exist.
 
     Args:
       folder: with `files.json`.
@@ -37,7 +37,7 @@ def find_damage(folder: epath.Path, below: str = "") -> str:
         hashes: dict[str, str] = json.loads(path.read_text())
     except ValueError:
         hashes = {}
-    if not hashes:
+    if not isinstance(hashes, dict) or not hashes:
         return f"{path} is torn"
     files = _files(folder)
     for name, expected in hashes.items():

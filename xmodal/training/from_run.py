@@ -38,6 +38,7 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     """
     run, include = source.run, source.include
     step = run_folder.resolve_step(run, source.step)
+    checkpoints.check_whole(run, step)
     saved = _read(run, step, "params") | _read(run, None, "frozen")
     params = _take(state.params, saved, include, run)
     frozen = _take(state.frozen, saved, include, run)

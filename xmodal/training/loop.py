@@ -177,8 +177,9 @@ def _train(
                         saver.save(state, metrics)
                         reporter.log_evaluation(step, metrics, settings.select, saver.best_step)
                 if stop_requested(step):
-                    check_lock()
-                    saver.save(state)
+                    with reporter.paused():  # The last step is read, too.
+                        check_lock()
+                        saver.save(state)
                     logging.warning("Stopped and saved at step %d; the same command goes on.", step)
                     return False
                 if step == settings.total_steps:
@@ -206,6 +207,8 @@ def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) 
     """Writes the facts of a start that later starts and readers of the run need."""
     text = parts.settings.data.text
     vocabulary = None if text is None else data.load_vocabulary(parts.settings.data)
+    if vocabulary is not None:
+        records = records | {"vocabulary": run_folder.hash_vocabulary(vocabulary)}
     # Before the config, for which an evaluation beside the run waits.
     save_records(run_dir, records)
     run_folder.save_config(run_dir, parts.config, vocabulary)

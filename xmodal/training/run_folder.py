@@ -10,6 +10,7 @@ RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics wher
 RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
 """
 
+import hashlib
 import os
 from collections.abc import Sequence
 
@@ -46,7 +47,7 @@ def save_config(
     if vocabulary is not None:
         config = config.copy_and_resolve_references()
         config.data.text.vocabulary = VOCABULARY
-        _replace(folder / VOCABULARY, "".join(f"{token}\n" for token in vocabulary))
+        _replace(folder / VOCABULARY, _as_text(vocabulary))
     path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
     if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
         kept = folder / f"config-{saved[-1]}.json"
@@ -55,6 +56,15 @@ def save_config(
             _replace(kept, path.read_text())
     # Last: who finds it finds the vocabulary, too.
     _replace(path, text)
+
+
+def hash_vocabulary(vocabulary: Sequence[str]) -> str:
+    """Returns the hash of the file of a vocabulary, which `records.json` keeps."""
+    return hashlib.sha256(_as_text(vocabulary).encode()).hexdigest()
+
+
+def _as_text(vocabulary: Sequence[str]) -> str:
+    return "".join(f"{token}\n" for token in vocabulary)
 
 
 def _replace(path: epath.Path, text: str) -> None:
@@ -79,6 +89,7 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
         raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
     config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
     if (folder / VOCABULARY).exists():
+        _check_vocabulary(folder)
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
     elif config.data.text is not None and config.data.text.get("vocabulary") == VOCABULARY:
         raise UserError(
@@ -89,6 +100,16 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
         text = "%s has no %s, as runs of before: its words are those of its dataset as it is now."
         logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)
     return config
+
+
+def _check_vocabulary(folder: epath.Path) -> None:
+    records, path = folder / "records.json", folder / VOCABULARY
+    known = read_json(records, "copy it from a backup.") if records.exists() else {}
+    expected = known.get("vocabulary")  # Runs of before have none.
+    if expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+        raise UserError(
+            f"{path} has other words than the run was trained on: copy it from a backup."
+        )
 
 
 def steps(run_dir: str) -> list[int]:
