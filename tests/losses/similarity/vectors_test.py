@@ -45,3 +45,18 @@ def test_zero_stays_zero_and_nan_is_seen():
     gradient = jax.grad(lambda v: jnp.sum(vectors.unit_length(v)))(x[:2])
     assert np.all(gradient[0] == 0)
     assert np.all(np.isfinite(gradient[1]))
+
+
+def test_the_gradient_is_that_of_the_plain_quotient():
+    rng = np.random.default_rng(3)
+    x, weights = rng.normal(size=(2, 5, 3, 7)).astype(np.float32)
+    x *= np.float32(10.0) ** rng.integers(-6, 6, size=(5, 3, 1))
+
+    def total(unit_length):
+        return lambda v: jnp.sum(unit_length(v) * weights)
+
+    found = jax.grad(total(vectors.unit_length))(x)
+    expected = jax.grad(total(lambda v: v / jnp.linalg.norm(v, axis=-1, keepdims=True)))(x)
+    # In units of each vector's largest slope, which are powers of ten apart.
+    largest = np.abs(expected).max(axis=-1, keepdims=True)
+    np.testing.assert_allclose(found / largest, expected / largest, atol=1e-5)

@@ -38,21 +38,40 @@ def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
     return vectors[:, None] if vectors.ndim == 2 else vectors
 
 
+@jax.custom_vjp
 def unit_length(vectors: jax.Array) -> jax.Array:
     """Returns vectors [..., D] divided by their length, from about 1e-37 to 1e38.
 
     A zero vector stays zero and has a zero gradient; a NaN or an infinity gives NaN. Numbers below
     the smallest normal one (1.2e-38) count as zero where the processor rounds them so.
     """
+    return _divide_by_length(vectors)[0]
+
+
+def _divide_by_length(vectors: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     # The squares of very long and very short vectors leave the range of float32. A power of two
-    # brings them back without touching a bit of the mantissa. The result does not depend on the
-    # scale, so the scale needs no gradient.
-    largest = jnp.max(jnp.abs(jax.lax.stop_gradient(vectors)), axis=-1, keepdims=True)
+    # brings them back without touching a bit of the mantissa.
+    largest = jnp.max(jnp.abs(vectors), axis=-1, keepdims=True)
     _, exponent = jnp.frexp(largest)
     scale = jnp.ldexp(jnp.ones_like(largest), -jnp.clip(exponent, -126, 126))
-    vectors = vectors * jnp.where(largest == 0, 0.0, scale)
+    scale = jnp.where(largest == 0, 0.0, scale)
+    vectors = vectors * scale
     squares = jnp.sum(jnp.square(vectors), axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(squares + 1e-12)
+    inverse = jax.lax.rsqrt(squares + 1e-12)
+    unit = vectors * inverse
+    return unit, (unit, inverse * scale)
+
+
+def _gradient_of_length(
+    saved: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array]:
+    # In terms of the result, so that nothing else as large is kept: half of the memory of autodiff.
+    unit, inverse = saved
+    along = jnp.sum(unit * gradient, axis=-1, keepdims=True)
+    return (inverse * (gradient - unit * along),)
+
+
+unit_length.defvjp(_divide_by_length, _gradient_of_length)
 
 
 def with_squares(vectors: jax.Array) -> dict[str, jax.Array]:
