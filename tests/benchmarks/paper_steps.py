@@ -1,14 +1,17 @@
 """The training steps of the CxC paper's models beside the same ones in torch.
 
     python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5] [--no-compiled]
+    python -m tests.benchmarks.paper_steps --dtype=bfloat16 --batch_size=256    # on a GPU
 
 `efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
 layers that the paper trains, two captions per image; `stored`: the same step on stored features of
-BERT, which torch has no counterpart of: its rival computes BERT, too. All in float32, with dropped
-connections, L2, clipping and Adam as the paper has them. torch's models are transformers'
-(channels-last on the image side), eager and by `torch.compile`, which takes a C++ compiler.
+BERT, which torch has no counterpart of: its rival computes BERT, too. With dropped connections, L2,
+clipping and Adam as the paper has them; the parameters are float32, the encoders compute in
+--dtype (torch's by autocast). torch's models are transformers' (channels-last on the image side),
+eager and by `torch.compile`, which takes a C++ compiler. Both sides run on a GPU where JAX sees
+one, which takes a torch with CUDA, too.
 The sides take turns in processes of their own. Prints one line of JSON per figure and rival:
-medians of seconds and of CPU seconds.
+medians of seconds and of CPU seconds; the goals are those on CPUs.
 """
 
 import argparse
@@ -32,11 +35,12 @@ CAPTIONS, WORDS, WIDTH, HEADS = 2, 30522, 768, 8
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A figure, its sizes, and whether torch compiles it."""
+    """A figure, its sizes, the type of the encoders' numbers, and whether torch compiles it."""
 
     figure: str
     batch_size: int
     length: int
+    dtype: str = "float32"
     compiled: bool = False
 
     def batch(self) -> dict[str, np.ndarray]:
@@ -63,13 +67,13 @@ def step_ours(task: Task) -> Iterator[int]:
     if task.figure == "efficientnet_b4":
         config = cxc_multitask.get_config()
         config.model.text = config.data.text = None
-        config.model.image.encoder.dtype = "float32"
+        config.model.image.encoder.dtype = task.dtype
         config.data.image.size = task.length
         config.tasks = {"i2i": base.task("image", "image", "softmax")}
         config.freeze = ()
     else:
         config = cxc_text_text.get_config()
-        config.model.text.encoder.dtype = config.model.text.head.dtype = "float32"
+        config.model.text.encoder.dtype = config.model.text.head.dtype = task.dtype
         config.data.text.max_length = task.length
         if task.figure == "stored":
             config.frozen_features.sides = ("text",)
@@ -92,18 +96,22 @@ def step_torch(task: Task) -> Iterator[int | str]:
     import torch
 
     yield 0
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
     make = make_images if task.figure == "efficientnet_b4" else make_texts
-    modules, penalized, embed = make(torch, task)
+    with torch.device(kind):
+        modules, penalized, embed = make(torch, task)
     if task.compiled:
         embed = torch.compile(embed)
     trained = [p for module in modules for p in module.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=1e-4)
-    batch = {name: torch.from_numpy(column) for name, column in task.batch().items()}
-    labels = torch.arange(task.batch_size)
+    batch = {name: torch.from_numpy(column).to(kind) for name, column in task.batch().items()}
+    labels = torch.arange(task.batch_size, device=kind)
 
     def step() -> None:
         optimizer.zero_grad()
-        left, right = embed(batch)
+        with torch.autocast(kind, torch.bfloat16, enabled=task.dtype == "bfloat16"):
+            left, right = embed(batch)
+        left, right = left.float(), right.float()
         scores = left @ right.T
         entropy = torch.nn.functional.cross_entropy
         loss = (entropy(scores, labels) + entropy(scores.T, labels)) / 2
@@ -195,16 +203,18 @@ def make_texts(torch: Any, task: Task) -> tuple[list, list, Callable]:
     return [bert, first, blocks], [], embed
 
 
-def measure(figure: str, rounds: int, rivals: dict[str, Rival], ours: Rival) -> None:
+def measure(task: Task, rounds: int, rivals: dict[str, Rival], ours: Rival) -> None:
     """Prints a line per rival; all take turns."""
+    figure = task.figure
     for _ in range(rounds):
         for rival in (ours, *rivals.values()):
             if not isinstance(rival.parameters, str):
                 rival.step()
-    batch_size, length, goal = FIGURES[figure]
+    _, length, goal = FIGURES[figure]
     for name, rival in rivals.items():
         line: dict[str, Any] = {"figure": figure, "rival": name}
-        line |= {"batch_size": batch_size, "length": length, "parameters": ours.parameters}
+        line |= {"batch_size": task.batch_size, "length": length, "dtype": task.dtype}
+        line |= {"parameters": ours.parameters}
         if isinstance(rival.parameters, str):
             print(json.dumps(line | {"skipped": rival.parameters}), flush=True)
             continue
@@ -222,15 +232,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--figure", choices=FIGURES)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch_size", type=int, help="in place of that of the figure")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()
+    # torch works on the same GPU.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     for figure in [args.figure] if args.figure else FIGURES:
-        task = Task(figure, *FIGURES[figure][:2])
+        batch_size, length, _ = FIGURES[figure]
+        task = Task(figure, args.batch_size or batch_size, length, args.dtype)
         ours = Rival(step_ours, task)
         rivals = {"torch": Rival(step_torch, task)}
         if args.compiled:
             rivals["torch compiled"] = Rival(step_torch, dataclasses.replace(task, compiled=True))
-        measure(figure, args.rounds, rivals, ours)
+        measure(task, args.rounds, rivals, ours)
         for rival in (ours, *rivals.values()):
             rival.stop()
 

@@ -13,6 +13,7 @@ image-text matching.
 import json
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,7 +22,8 @@ from absl import flags, logging
 
 from xmodal import binary
 from xmodal import mesh as mesh_lib
-from xmodal.training import accelerators, cost, loop, run, state
+from xmodal.data import FeatureReader
+from xmodal.training import accelerators, cost, frozen_features, loop, preflight, run, state
 from xmodal.training.inheritance import inherit
 from xmodal.training.parts import Parts
 
@@ -31,12 +33,12 @@ PIPELINE = flags.DEFINE_bool("pipeline", True, "Whether to read the dataset, too
 WARMING_UP = 2
 
 
-def make_batch(parts: Parts) -> dict[str, jax.Array]:
-    """A batch of random pixels and words, on the devices."""
+def make_batch(parts: Parts, features: Sequence[FeatureReader]) -> dict[str, jax.Array]:
+    """A batch of random pixels, words and stored features, on the devices."""
     rng = np.random.default_rng(0)
     rows = (parts.settings.model.get("text") or {}).get("encoder", {}).get("vocab_size", 2)
-    arrays = {}
-    for name, spec in parts.batch.items():
+    arrays, batch = {}, loop.abstract_batch(parts, features)
+    for name, spec in batch.items():
         if name == "text_ids":
             arrays[name] = rng.integers(1, rows, spec.shape)
         elif name.endswith("_mask"):
@@ -47,13 +49,18 @@ def make_batch(parts: Parts) -> dict[str, jax.Array]:
             arrays[name] = rng.integers(0, 255 if name == "image" else 2, spec.shape)
         else:
             arrays[name] = rng.random(spec.shape, np.float32)
-    typed = {name: array.astype(parts.batch[name].dtype) for name, array in arrays.items()}
+    typed = {name: array.astype(batch[name].dtype) for name, array in arrays.items()}
     return mesh_lib.global_batch(typed, parts.mesh)
 
 
-def time_on_devices(parts: Parts, step: jax.stages.Compiled, first: state.TrainState) -> dict:
+def time_on_devices(
+    parts: Parts,
+    step: jax.stages.Compiled,
+    first: state.TrainState,
+    features: Sequence[FeatureReader],
+) -> dict[str, Any]:
     """Seconds of steps on a batch that is there."""
-    batch, seconds = make_batch(parts), []
+    batch, seconds = make_batch(parts, features), []
     for number in range(WARMING_UP + ROUNDS.value):
         started = time.perf_counter()
         first, scalars = step(first, batch, mesh_lib.put_step(number, parts.mesh))
@@ -65,8 +72,9 @@ def time_on_devices(parts: Parts, step: jax.stages.Compiled, first: state.TrainS
 def time_with_pipeline(
     parts: Parts, step: jax.stages.Compiled, first: state.TrainState
 ) -> dict[str, Any]:
-    """Seconds of steps as the loop makes them, one after the other."""
-    batches, started = loop.make_batches(parts, 0), 0.0
+    """Seconds of steps as the loop makes them, one after the other; features are computed first."""
+    features = frozen_features.open_or_compute(parts, first)
+    batches, started = loop.make_batches(parts, 0, features), 0.0
     for number in range(WARMING_UP + ROUNDS.value):
         if number == WARMING_UP:
             jax.block_until_ready(first)
@@ -111,12 +119,14 @@ def main(argv: list[str]) -> None:
     }
     shapes = parts.state_shapes
     started = time.perf_counter()
-    step = loop.compile_step(parts, shapes)
+    sides = parts.settings.frozen_features.sides
+    features = [preflight.feature_shapes(parts, side) for side in sides]
+    step = loop.compile_step(parts, shapes, features)
     compiled = {"seconds": round(time.perf_counter() - started, 2)}
     memory = step.memory_analysis()
     compiled["temporaries_mb"] = round(memory.temp_size_in_bytes / 1e6, 1)
     print(json.dumps({"figure": "compilation", **given, **compiled}), flush=True)
-    found = time_on_devices(parts, step, fresh())
+    found = time_on_devices(parts, step, fresh(), features)
     print(json.dumps({"figure": "step", **given, **found}), flush=True)
     if PIPELINE.value:
         found = time_with_pipeline(parts, step, fresh())
