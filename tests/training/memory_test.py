@@ -93,6 +93,6 @@ def test_remedies_are_those_of_the_program(what, arguments, expected):
         memory.check_fits(cost, 4 * 2**30, what, make_parts())
     flags = re.findall(r"--config\.(\w+)", str(error.value))
     assert flags == expected
-    assert ("5.00 GiB of them before" in str(error.value)) == (arguments == 5)
+    assert ("state and batch alone 5.00 GiB" in str(error.value)) == (arguments == 5)
     if what != memory.STEP:
         assert "--config.evals.coco.batch_size=256 (now 512)" in str(error.value)

@@ -133,7 +133,8 @@ def test_mistakes_by_their_own_message(config, tmp_path, name):
         preflight.check(config, str(tmp_path / "run"))
     if name == "memory":
         assert "--config.sharding=" in str(raised.value)
-        assert "--config.accumulation_steps=2 (now 1) embeds a batch in parts" in str(raised.value)
+        assert "(cpu), state and batch alone " in str(raised.value)
+        assert "--config.freeze leaves" in str(raised.value)
         assert "--config.batch_size=8 (now 16)" in str(raised.value)
     assert not (tmp_path / "run").exists()
 

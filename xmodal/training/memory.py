@@ -59,19 +59,20 @@ def check_fits(cost: Cost, capacity: int | None, what: str, parts: Parts) -> Non
     if capacity is None or cost.peak_bytes <= capacity:
         return
     needs = f"needs {cost.peak_bytes / _GIB:,.2f} GiB of {capacity / _GIB:,.2f} GiB"
-    if too_large := cost.argument_bytes > capacity:
-        needs += f", {cost.argument_bytes / _GIB:,.2f} GiB of them before it computes anything,"
-    raise UserError(_sentence(what, needs, parts, state_fits=not too_large))
+    given = cost.argument_bytes if cost.argument_bytes > capacity else 0
+    raise UserError(_sentence(what, needs, parts, given))
 
 
-def _sentence(what: str, needs: str, parts: Parts, *, state_fits: bool = True) -> str:
+def _sentence(what: str, needs: str, parts: Parts, given: int = 0) -> str:
+    """The error; `given` are the bytes of state and batch where these alone do not fit."""
     device = parts.mesh.devices.flat[0].device_kind
     if what != STEP:
         found = embedding_remedies(parts)
     else:
-        found = step_remedies(parts) if state_fits else state_remedies(parts)
+        found = state_remedies(parts) if given else step_remedies(parts)
+    alone = f", state and batch alone {given / _GIB:,.2f} GiB" if given else ""
     changes = "".join(f"\n  {change}" for change in found)
-    return f"The {what} does not fit: it {needs} per device ({device}). To change:{changes}"
+    return f"The {what} does not fit: it {needs} per device ({device}){alone}. To change:{changes}"
 
 
 def embedding_remedies(parts: Parts) -> list[str]:

@@ -26,7 +26,8 @@ def format_costs(
     rows.append(["arguments", *(_size(c.argument_bytes) for c in costs.values())])
     rows.append(["temporaries", *(_size(c.temporary_bytes) for c in costs.values())])
     if any(c.resident_bytes for c in costs.values()):
-        rows.append(["optimizer's state", *(_size(c.resident_bytes) for c in costs.values())])
+        kept = (_size(c.resident_bytes) if c.resident_bytes else "-" for c in costs.values())
+        rows.append(["optimizer's state", *kept])
     rows.append(["peak", *(_peak(c.peak_bytes, capacity) for c in costs.values())])
     rows.append(["FLOPs", *(_scaled(c.flops) for c in costs.values())])
     rows.append(["bytes moved", *(_scaled(c.moved_bytes, "B") for c in costs.values())])
@@ -42,15 +43,17 @@ def format_costs(
 
 
 def format_traffic(traffic: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns a table, a line per part, in GB; parts with less than 1 % together in the last."""
+    """Returns a table with a line per part; those with less than 1 % together in the last."""
     whole = sum(sum(kinds.values()) for kinds in traffic.values())
     large = {part: kinds for part, kinds in traffic.items() if sum(kinds.values()) >= whole / 100}
     rest = [kinds for part, kinds in traffic.items() if part not in large]
     if rest:
         large["all others"] = {kind: sum(kinds[kind] for kinds in rest) for kind in KINDS}
-    lines = [f"  {'GB moved by':<26}" + "".join(f"{kind:>13}" for kind in KINDS) + f"{'share':>8}"]
+    unit, size = ("GB", 1e9) if whole >= 1e9 else ("MB", 1e6)
+    title = f"{unit} moved by"
+    lines = [f"  {title:<26}" + "".join(f"{kind:>13}" for kind in KINDS) + f"{'share':>8}"]
     for part, kinds in large.items():
-        cells = "".join(f"{kinds[kind] / 1e9:>13,.2f}" for kind in KINDS)
+        cells = "".join(f"{kinds[kind] / size:>13,.2f}" for kind in KINDS)
         lines.append(f"  {part:<26}{cells}{sum(kinds.values()) / max(whole, 1):>8.0%}")
     return "\n".join(lines)
 
