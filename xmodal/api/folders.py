@@ -107,7 +107,7 @@ def make_model(stored: Stored) -> Model:
 
 def _run_weights(source: str | os.PathLike, step: int) -> tuple[Tree, Tree]:
     run = os.fspath(source)
-    checkpoints.check_whole(run, step)
+    checkpoints.check_whole(run, step, ("params", "model_state"))
     trained, frozen, model_state = (
         checkpoints.read_tree(run, at, item)
         for at, item in ((step, "params"), (None, "frozen"), (step, "model_state"))

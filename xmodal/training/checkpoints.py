@@ -126,7 +126,7 @@ def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
       UserError: see `restore_items`.
     """
     run_folder.check_step(run_dir, step)
-    check_whole(run_dir, step)
+    check_whole(run_dir, step, ITEMS)
     logging.info("Resuming %s from step %d.", run_dir, step)
     restored = restore_items(run_dir, step, state, ITEMS)
     return dataclasses.replace(
@@ -156,19 +156,28 @@ def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, 
     return dataclasses.replace(state, **restored)
 
 
-def check_whole(run_dir: str, step: int) -> None:
+def check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
     """Compares the files of a checkpoint with their hashes; every process calls it.
+
+    Args:
+      run_dir: the run that wrote the checkpoint.
+      step: a saved one.
+      items: some of `ITEMS`; frozen parameters are compared in any case.
 
     Raises:
       UserError: a file is damaged or missing.
     """
 
     def check() -> None:
-        for folder in (run_folder.step_folder(run_dir, step), run_folder.frozen_folder(run_dir)):
-            if damage := find_damage(folder):
-                raise UserError(
-                    f"The checkpoint of step {step} is damaged: {damage}. Give another step."
-                )
+        folder = run_folder.step_folder(run_dir, step)
+        damages = itertools.chain(
+            (find_damage(folder, f"{item}/") for item in items),
+            [find_damage(run_folder.frozen_folder(run_dir))],
+        )
+        if damage := next(filter(None, damages), ""):
+            raise UserError(
+                f"The checkpoint of step {step} is damaged: {damage}. Give another step."
+            )
 
     processes.first_does(f"check the checkpoint ({next(_CHECKS)})", check)
 
@@ -234,8 +243,9 @@ def restore_model(
         opt_state=(),
     )
     run_folder.check_step(run_dir, step)
-    check_whole(run_dir, step)
-    state = restore_items(run_dir, step, state, ("params", "model_state"))
+    items = ("params", "model_state")
+    check_whole(run_dir, step, items)
+    state = restore_items(run_dir, step, state, items)
     return merge(state.params, state.frozen), state.model_state
 
 
