@@ -129,6 +129,60 @@ def prepare(
     return parts, check_records(run_dir, parts.settings, allow_changes=may_change)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Outputs:
+    """What a run evaluates, saves and reports while it trains."""
+
+    parts: Parts
+    run_dir: str
+    evaluation: RunEvaluation
+    check_lock: Callable[[], None]
+    saver: checkpoints.Checkpoints
+    writer: "metric_writers.MetricWriter"
+    reporter: reporting.Reporter
+
+    def are_due(self, step: int) -> bool:
+        """Whether this step is evaluated or saved, and was not by an earlier start."""
+        settings = self.parts.settings
+        saves = is_due(step, settings.checkpoint.every, settings.total_steps)
+        if saves and self.saver.lacks(step):
+            return True
+        return self.evaluation.is_due(step) and self.saver.lacks_metrics(step)
+
+    def evaluate(self, step: int, state: TrainState) -> TrainState:
+        """Evaluates and saves a state; returns it with the learning rate that follows from that."""
+        settings = self.parts.settings
+        with self.reporter.paused():
+            views = Views(self.writer, settings.tensorboard, step)
+            metrics = self.evaluation.run_state(step, state, views)
+            self.check_lock()
+            self.writer.write_scalars(step, select_curves(metrics))
+            state = observe(state, settings.optimizer, metrics)
+            self.saver.save(state, metrics)
+            self.reporter.log_evaluation(step, metrics, settings.select, self.saver.best_step)
+        return state
+
+    def stop(self, step: int, state: TrainState) -> None:
+        """Saves the state at which a signal stops the run."""
+        with self.reporter.paused():  # The last step is read, too.
+            self.check_lock()
+            self.saver.save(state)
+        logging.warning("Stopped and saved at step %d; the same command goes on.", step)
+
+    def fail(self, failure: reporting.NonFiniteLossError, state: TrainState) -> None:
+        """Saves the evidence of a failure and the last good state."""
+        self.check_lock()
+        failure.save(self.run_dir)
+        self.saver.save(state)
+
+    def finish(self) -> None:
+        """Says so if no step was better than the first."""
+        settings = self.parts.settings
+        if self.saver.best_step == 0 < settings.total_steps:
+            metric = settings.select.metric
+            logging.warning("%s was best at step 0: training has not helped.", metric)
+
+
 def _train(
     parts: Parts,
     run_dir: str,
@@ -138,23 +192,23 @@ def _train(
     watchdog: Watchdog,
 ) -> bool:
     """Makes the updates that are left; False where a signal stopped it before the last one."""
-    settings = parts.settings
     set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
     compiled = compile_step(parts, state, features)
-    first_step = int(state.step)
+    first_step, total_steps = int(state.step), parts.settings.total_steps
     compute = Compute.of(
         parts.mesh,
         step=first_step,
-        batch_size=settings.batch_size,
+        batch_size=parts.settings.batch_size,
         flops_per_step=cost.count_flops(compiled),
     )
     _save_start(parts, run_dir, records, compute)
-    saver = checkpoints.Checkpoints(run_dir, settings.checkpoint, settings.select)
+    saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
     writer = make_writer(run_dir)
     write_facts(writer, parts)
     reporter = _make_reporter(parts, run_dir, writer, compute, check_lock)
+    outputs = _Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
     batches = make_batches(parts, first_step, features)
     with (
         contextlib.closing(saver),
@@ -163,26 +217,14 @@ def _train(
         stop_signal() as stop_requested,
     ):
         try:
-            for step in range(first_step, settings.total_steps + 1):
-                save = is_due(step, settings.checkpoint.every, settings.total_steps)
-                is_new = save and saver.lacks(step)
-                if is_new or (evaluation.is_due(step) and saver.lacks_metrics(step)):
+            for step in range(first_step, total_steps + 1):
+                if outputs.are_due(step):
                     watchdog.note(f"evaluation and checkpoint of step {step}")
-                    with reporter.paused():
-                        views = Views(writer, settings.tensorboard, step)
-                        metrics = evaluation.run_state(step, state, views)
-                        check_lock()
-                        writer.write_scalars(step, select_curves(metrics))
-                        state = observe(state, settings.optimizer, metrics)
-                        saver.save(state, metrics)
-                        reporter.log_evaluation(step, metrics, settings.select, saver.best_step)
+                    state = outputs.evaluate(step, state)
                 if stop_requested(step):
-                    with reporter.paused():  # The last step is read, too.
-                        check_lock()
-                        saver.save(state)
-                    logging.warning("Stopped and saved at step %d; the same command goes on.", step)
+                    outputs.stop(step, state)
                     return False
-                if step == settings.total_steps:
+                if step == total_steps:
                     break
                 watchdog.note(f"batch of step {step}")
                 with reporter.waiting():
@@ -192,13 +234,9 @@ def _train(
                 state, scalars = compiled(state, batch, mesh_lib.put_step(step, parts.mesh))
                 reporter.record(step, scalars, local["image_id"])
         except reporting.NonFiniteLossError as failure:
-            check_lock()
-            failure.save(run_dir)
-            saver.save(state)
+            outputs.fail(failure, state)
             raise
-        if saver.best_step == 0 < settings.total_steps:
-            metric = settings.select.metric
-            logging.warning("%s was best at step 0: training has not helped.", metric)
+        outputs.finish()
         watchdog.note("write of the last checkpoint")
     return True
 
