@@ -401,11 +401,3 @@ def test_a_metric_that_no_evaluator_reports_is_named_before_step_0(
     message = f"'{TINY}/t2t/recal@10' in {where}; known: .*Did you mean '{TINY}/t2t/recall@10'"
     with pytest.raises(UserError, match=message):
         run(config, str(tmp_path / "run"))
-
-
-@pytest.mark.parametrize(
-    ("step", "every", "due"),
-    [(0, 5, True), (4, 5, False), (5, 5, True), (12, 5, True), (3, 0, False), (12, 0, True)],
-)
-def test_what_is_due_when(step, every, due):
-    assert loop.is_due(step, every, total_steps=12) == due

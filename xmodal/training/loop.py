@@ -1,11 +1,10 @@
 """The only training loop."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,8 +18,6 @@ from xmodal import data, processes
 from xmodal import mesh as mesh_lib
 from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
-from xmodal.evals.reports.summary import select_curves
-from xmodal.tensorboard.views import Views
 from xmodal.tensorboard.writer import make_writer
 from xmodal.training import (
     checkpoints,
@@ -37,18 +34,18 @@ from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.inheritance import inherit
 from xmodal.training.model_card import write_card
-from xmodal.training.optimizer import OptimizerConfig, observe_metrics
+from xmodal.training.outputs import Outputs, make_reporter, write_facts
 from xmodal.training.parts import Parts
 from xmodal.training.run import assemble, foresee
 from xmodal.training.run_changes import check_changes, check_metric
 from xmodal.training.run_records import Records, check_records, load_records, save_records
-from xmodal.training.start import describe, starting_state
+from xmodal.training.start import starting_state
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
 from xmodal.training.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from clu import metric_writers
+    pass
 
 _NO_ROOM = "Make room or name another --workdir; the same command goes on from the last checkpoint."
 
@@ -129,60 +126,6 @@ def prepare(
     return parts, check_records(run_dir, parts.settings, allow_changes=may_change)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Outputs:
-    """What a run evaluates, saves and reports while it trains."""
-
-    parts: Parts
-    run_dir: str
-    evaluation: RunEvaluation
-    check_lock: Callable[[], None]
-    saver: checkpoints.Checkpoints
-    writer: "metric_writers.MetricWriter"
-    reporter: reporting.Reporter
-
-    def are_due(self, step: int) -> bool:
-        """Whether this step is evaluated or saved, and was not by an earlier start."""
-        settings = self.parts.settings
-        saves = is_due(step, settings.checkpoint.every, settings.total_steps)
-        if saves and self.saver.lacks(step):
-            return True
-        return self.evaluation.is_due(step) and self.saver.lacks_metrics(step)
-
-    def evaluate(self, step: int, state: TrainState) -> TrainState:
-        """Evaluates and saves a state; returns it with the learning rate that follows from that."""
-        settings = self.parts.settings
-        with self.reporter.paused():
-            views = Views(self.writer, settings.tensorboard, step)
-            metrics = self.evaluation.run_state(step, state, views)
-            self.check_lock()
-            self.writer.write_scalars(step, select_curves(metrics))
-            state = observe(state, settings.optimizer, metrics)
-            self.saver.save(state, metrics)
-            self.reporter.log_evaluation(step, metrics, settings.select, self.saver.best_step)
-        return state
-
-    def stop(self, step: int, state: TrainState) -> None:
-        """Saves the state at which a signal stops the run."""
-        with self.reporter.paused():  # The last step is read, too.
-            self.check_lock()
-            self.saver.save(state)
-        logging.warning("Stopped and saved at step %d; the same command goes on.", step)
-
-    def fail(self, failure: reporting.NonFiniteLossError, state: TrainState) -> None:
-        """Saves the evidence of a failure and the last good state."""
-        self.check_lock()
-        failure.save(self.run_dir)
-        self.saver.save(state)
-
-    def finish(self) -> None:
-        """Says so if no step was better than the first."""
-        settings = self.parts.settings
-        if self.saver.best_step == 0 < settings.total_steps:
-            metric = settings.select.metric
-            logging.warning("%s was best at step 0: training has not helped.", metric)
-
-
 def _train(
     parts: Parts,
     run_dir: str,
@@ -207,8 +150,8 @@ def _train(
     saver = checkpoints.Checkpoints(run_dir, parts.settings.checkpoint, parts.settings.select)
     writer = make_writer(run_dir)
     write_facts(writer, parts)
-    reporter = _make_reporter(parts, run_dir, writer, compute, check_lock)
-    outputs = _Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
+    reporter = make_reporter(parts, run_dir, writer, compute, check_lock)
+    outputs = Outputs(parts, run_dir, evaluation, check_lock, saver, writer, reporter)
     batches = make_batches(parts, first_step, features)
     with (
         contextlib.closing(saver),
@@ -251,37 +194,6 @@ def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) 
     save_records(run_dir, records)
     run_folder.save_config(run_dir, parts.config, vocabulary)
     compute.save(run_dir)
-
-
-def _make_reporter(
-    parts: Parts,
-    run_dir: str,
-    writer: "metric_writers.MetricWriter",
-    compute: Compute,
-    check_lock: Callable[[], None],
-) -> reporting.Reporter:
-    """Returns the reporter of a run's steps from those of `compute` on."""
-
-    def skip(failure: reporting.NonFiniteLossError) -> None:
-        check_lock()
-        failure.append(run_dir)
-
-    return reporting.Reporter(
-        writer,
-        total_steps=parts.settings.total_steps,
-        batch_size=compute.batch_size,
-        every=parts.settings.log_every,
-        first_step=compute.step,
-        flops_per_step=compute.flops_per_step,
-        skip=skip if parts.settings.non_finite == "skip" else None,
-    )
-
-
-def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
-    """Writes the config and the table of parameters for TensorBoard's tab TEXT."""
-    config = parts.config.to_json_best_effort(indent=2)
-    texts = {"config": config, "parameters": describe(parts)}
-    writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
 
 
 def compile_step(
@@ -339,16 +251,6 @@ def make_batches(
         process_count=jax.process_count(),
         features=features,
     )
-
-
-def observe(state: TrainState, config: OptimizerConfig, metrics: Mapping[str, float]) -> TrainState:
-    """Returns the state after an evaluation, which may lower the learning rate."""
-    return dataclasses.replace(state, opt_state=observe_metrics(config, state.opt_state, metrics))
-
-
-def is_due(step: int, every: int, total_steps: int) -> bool:
-    """Returns whether an action of every so many steps falls on this one; the last one counts."""
-    return step == total_steps or (every > 0 and step % every == 0)
 
 
 @contextlib.contextmanager

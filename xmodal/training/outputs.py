@@ -1,0 +1,111 @@
+"""What a run evaluates, saves and reports while it trains."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from absl import logging
+
+from xmodal.evals.reports.summary import select_curves
+from xmodal.tensorboard.views import Views
+from xmodal.training import checkpoints, reporting
+from xmodal.training.compute import Compute
+from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.optimizer import observe_metrics
+from xmodal.training.parts import Parts
+from xmodal.training.start import describe
+from xmodal.training.state import TrainState
+
+if TYPE_CHECKING:
+    from clu import metric_writers
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """What a run evaluates, saves and reports while it trains."""
+
+    parts: Parts
+    run_dir: str
+    evaluation: RunEvaluation
+    check_lock: Callable[[], None]
+    saver: checkpoints.Checkpoints
+    writer: "metric_writers.MetricWriter"
+    reporter: reporting.Reporter
+
+    def are_due(self, step: int) -> bool:
+        """Whether this step is evaluated or saved, and was not by an earlier start."""
+        settings = self.parts.settings
+        saves = is_due(step, settings.checkpoint.every, settings.total_steps)
+        if saves and self.saver.lacks(step):
+            return True
+        return self.evaluation.is_due(step) and self.saver.lacks_metrics(step)
+
+    def evaluate(self, step: int, state: TrainState) -> TrainState:
+        """Evaluates and saves a state; returns it with the learning rate that follows from that."""
+        settings = self.parts.settings
+        with self.reporter.paused():
+            views = Views(self.writer, settings.tensorboard, step)
+            metrics = self.evaluation.run_state(step, state, views)
+            self.check_lock()
+            self.writer.write_scalars(step, select_curves(metrics))
+            opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
+            state = dataclasses.replace(state, opt_state=opt_state)
+            self.saver.save(state, metrics)
+            self.reporter.log_evaluation(step, metrics, settings.select, self.saver.best_step)
+        return state
+
+    def stop(self, step: int, state: TrainState) -> None:
+        """Saves the state at which a signal stops the run."""
+        with self.reporter.paused():  # The last step is read, too.
+            self.check_lock()
+            self.saver.save(state)
+        logging.warning("Stopped and saved at step %d; the same command goes on.", step)
+
+    def fail(self, failure: reporting.NonFiniteLossError, state: TrainState) -> None:
+        """Saves the evidence of a failure and the last good state."""
+        self.check_lock()
+        failure.save(self.run_dir)
+        self.saver.save(state)
+
+    def finish(self) -> None:
+        """Says so if no step was better than the first."""
+        settings = self.parts.settings
+        if self.saver.best_step == 0 < settings.total_steps:
+            metric = settings.select.metric
+            logging.warning("%s was best at step 0: training has not helped.", metric)
+
+
+def make_reporter(
+    parts: Parts,
+    run_dir: str,
+    writer: "metric_writers.MetricWriter",
+    compute: Compute,
+    check_lock: Callable[[], None],
+) -> reporting.Reporter:
+    """Returns the reporter of a run's steps from those of `compute` on."""
+
+    def skip(failure: reporting.NonFiniteLossError) -> None:
+        check_lock()
+        failure.append(run_dir)
+
+    return reporting.Reporter(
+        writer,
+        total_steps=parts.settings.total_steps,
+        batch_size=compute.batch_size,
+        every=parts.settings.log_every,
+        first_step=compute.step,
+        flops_per_step=compute.flops_per_step,
+        skip=skip if parts.settings.non_finite == "skip" else None,
+    )
+
+
+def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
+    """Writes the config and the table of parameters for TensorBoard's tab TEXT."""
+    config = parts.config.to_json_best_effort(indent=2)
+    texts = {"config": config, "parameters": describe(parts)}
+    writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
+
+
+def is_due(step: int, every: int, total_steps: int) -> bool:
+    """Returns whether an action of every so many steps falls on this one; the last one counts."""
+    return step == total_steps or (every > 0 and step % every == 0)
