@@ -3,7 +3,7 @@
 RUN_DIR/config.json             the config the run was started with
 RUN_DIR/config-STEP.json        the config until that step, where it was changed there
 RUN_DIR/vocab.txt               the vocabulary, of a run with texts
-RUN_DIR/records.json            the hashes of the splits it reads, see run_records
+RUN_DIR/records.json            the hashes of the splits it reads, see run_records, and of vocab.txt
 RUN_DIR/frozen/                 parameters that never change, written once, see checkpoints
 RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
                                 files.json, their hashes
