@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -21,6 +22,9 @@ from jax._src import distributed  # jax.distributed has no public key-value stor
 from xmodal.config import UserError
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+
+# Exit code of a process that ends because of another one; 128 + SIGTERM means that all is saved.
+TRY_AGAIN = 75  # EX_TEMPFAIL
 
 _PREFIX = "xmodal"
 # Hosts may keep the same files in folders of their own.
@@ -40,7 +44,7 @@ def connected(settings: Mapping[str, Any]) -> Iterator[None]:
       UserError: the processes do not find each other, or differ in settings or code.
     """
     initialize()
-    with _announced_failure():
+    with _ended_with_a_peer(), _announced_failure():
         check_equal(settings)
         yield
 
@@ -193,6 +197,27 @@ def first_does(what: str, function: Callable[[], object]) -> None:
     function()
     if count() > 1:
         _set(f"first/{what}", "done")
+
+
+@contextlib.contextmanager
+def _ended_with_a_peer() -> Iterator[None]:
+    """Ends this process at once where a collective on CPUs finds that another process is gone.
+
+    An exit in order would wait for that one, until JAX's heartbeat aborts it after a minute.
+    """
+    try:
+        yield
+    except Exception as error:
+        if count() == 1 or "Gloo" not in str(error):
+            raise
+        reason = str(error).strip().splitlines()[0]
+        print(
+            f"\nError: another process of the run is gone ({reason}). Start the same command again "
+            "in all processes; it goes on from what is saved.",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(TRY_AGAIN)
 
 
 @contextlib.contextmanager

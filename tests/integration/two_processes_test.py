@@ -9,6 +9,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
+from xmodal.processes import TRY_AGAIN
+
 TOTAL_STEPS = 4
 LONG = 20
 
@@ -99,6 +101,29 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
     codes, output = evaluate_together()
     assert codes == [1, 1], output
     assert "is damaged: " in output
+
+
+@pytest.mark.slow
+def test_the_death_of_a_process_ends_the_other(tiny_config, start, tmp_path):
+    together = {
+        "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
+        "JAX_NUM_PROCESSES": "2",
+    }
+    arguments = [
+        f"--config={tiny_config}",
+        f"--workdir={tmp_path / 'run'}",
+        "--config.total_steps=100000",
+        "--config.evals.shapes.every=0",
+        "--config.log_every=10",
+    ]
+    first, second = (start(*arguments, JAX_PROCESS_ID=str(index), **together) for index in range(2))
+    line = next(line for line in first.stdout if "step 10/" in line)
+    assert "loss" in line
+    second.kill()
+    output, _ = first.communicate(timeout=50)  # JAX's heartbeat takes a minute.
+    assert first.returncode == TRY_AGAIN, output
+    assert "Error: another process of the run is gone (" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.slow

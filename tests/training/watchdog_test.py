@@ -4,7 +4,8 @@ import pytest
 
 from tests.processes_test import free_port, run_two  # noqa: F401, fixtures
 from xmodal import processes
-from xmodal.training.watchdog import HUNG, Watchdog
+from xmodal.processes import TRY_AGAIN
+from xmodal.training.watchdog import Watchdog
 
 HANG = """
 from xmodal.training.watchdog import Watchdog
@@ -38,9 +39,9 @@ print("trained", processes.told()[index].text)
 def test_all_processes_end_and_name_the_one_that_hangs(run_two):  # noqa: F811
     codes, said = run_two("{}", HANG)
     # The coordinator may be gone before the other process has said its sentence.
-    assert HUNG in codes
+    assert TRY_AGAIN in codes
     assert 0 not in codes
-    sentence = said[codes.index(HUNG)]
+    sentence = said[codes.index(TRY_AGAIN)]
     assert "did not end within 2 s (config.hang_timeout)" in sentence
     assert "step 2, for 2 s" in sentence.partition("  process 0 on ")[2].partition("\n")[0]
     assert "batch of step 2, for 2 s" in sentence.partition("  process 1 on ")[2]

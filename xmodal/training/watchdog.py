@@ -16,8 +16,6 @@ import jax
 
 from xmodal import processes
 
-# The same command goes on from the last checkpoint. 128 + SIGTERM would mean that all is saved.
-HUNG = 75  # EX_TEMPFAIL
 _TELL_SECONDS = 10.0
 
 
@@ -68,7 +66,7 @@ class Watchdog:
                 processes.tell(f"{doing}, for {waited:.0f} s")
             if waited > self._limit:
                 print(self._describe(doing), file=sys.stderr, flush=True)
-                os._exit(HUNG)
+                os._exit(processes.TRY_AGAIN)
 
     def _describe(self, doing: str) -> str:
         """Returns the sentence of the end, with the last word of every process."""
