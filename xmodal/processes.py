@@ -12,6 +12,7 @@ import pathlib
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -23,12 +24,13 @@ from xmodal.config import UserError
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
-# Exit code of a process that ends because of another one; 128 + SIGTERM means that all is saved.
+# Exit code after a failure of another process; 128 + SIGTERM stands for a saved state.
 TRY_AGAIN = 75  # EX_TEMPFAIL
 
 _PREFIX = "xmodal"
 # Hosts may keep the same files in folders of their own.
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
+_CALLS: Counter[str] = Counter()
 _POLL_SECONDS = 1.0
 _LOG_SECONDS = 30.0
 
@@ -122,7 +124,7 @@ def check_equal(settings: Mapping[str, Any]) -> None:
     if count() == 1:
         return
     flat = {"version of the code": _hash_code()} | dict(_flat(settings))
-    text = json.dumps(flat, sort_keys=True)  # Flags may come from a set.
+    text = json.dumps(flat, sort_keys=True)  # Commands may collect flags in a set.
     _set(f"settings/{index()}", text)
     digests = gather("compare the settings", hashlib.sha256(text.encode()).hexdigest())
     different = [number for number, each in enumerate(digests) if each != digests[0]]
@@ -144,7 +146,7 @@ def gather(what: str, own: str) -> list[str]:
     """Returns a text of every process, in their order; every process calls it.
 
     Args:
-      what: the step that all processes take, as errors name it. Unique in a run.
+      what: the step that all processes take, as errors name it.
       own: the text of this process.
 
     Raises:
@@ -152,8 +154,9 @@ def gather(what: str, own: str) -> list[str]:
     """
     if count() == 1:
         return [own]
-    _set(f"gather/{what}/{index()}", own)
-    return [_wait(f"gather/{what}/{each}", each, what) for each in range(count())]
+    key = _next_key(f"gather/{what}")
+    _set(f"{key}/{index()}", own)
+    return [_wait(f"{key}/{each}", each, what) for each in range(count())]
 
 
 class Word(NamedTuple):
@@ -185,25 +188,32 @@ def first_does(what: str, function: Callable[[], object]) -> None:
     """Runs a function in process 0, while the others wait; every process calls it.
 
     Args:
-      what: the work as others name it: "compute the features". Unique in a run.
+      what: the work as others name it: "compute the features".
       function: of process 0.
 
     Raises:
       UserError: in processes other than 0: process 0 failed; gives its reason.
     """
+    key = _next_key(f"first/{what}")
     if index() > 0:
-        _wait(f"first/{what}", 0, what)
+        _wait(key, 0, what)
         return
     function()
     if count() > 1:
-        _set(f"first/{what}", "done")
+        _set(key, "done")
+
+
+def _next_key(name: str) -> str:
+    """Returns a new key; the calls of all processes have the same order."""
+    _CALLS[name] += 1
+    return f"{name}/{_CALLS[name]}"
 
 
 @contextlib.contextmanager
 def _ended_with_a_peer() -> Iterator[None]:
-    """Ends this process at once where a collective on CPUs finds that another process is gone.
+    """Ends this process at once after the death of another one, as collectives on CPUs report it.
 
-    An exit in order would wait for that one, until JAX's heartbeat aborts it after a minute.
+    JAX's shutdown would wait for the dead process, and abort after a minute.
     """
     try:
         yield

@@ -10,7 +10,7 @@ from xmodal.scratch import keep_overrides
 from xmodal.training import loop, preflight, run_folder
 from xmodal.training.finished import finished_reports
 from xmodal.training.inheritance import inherit
-from xmodal.training.run_records import load_records
+from xmodal.training.run_folder import load_records
 
 
 def make_config(folder):
@@ -57,6 +57,15 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     saved = run_folder.load_run(str(run_dir)).model.text.encoder
     assert filled.model.text.encoder.vocab_size == saved.vocab_size > 0
     assert filled.data.text.vocabulary == str(run_dir / "vocab.txt")
+    # Its second start is the same run, also without the folder of the first one.
+    other.total_steps, other.scratch["image"]["data"]["image"]["size"] = 2, 32
+    other.optimizer.schedule.warmup_steps = 1
+    first, second = other.copy_and_resolve_references(), other.copy_and_resolve_references()
+    assert loop.train(first, str(tmp_path / "second"))
+    run_dir.rename(tmp_path / "moved")
+    second.log_every = 1
+    assert loop.train(second, str(tmp_path / "second"))
+    other.init_from.run = str(tmp_path / "moved")
     other.init_from.include = ["nope/"]
     with pytest.raises(UserError, match="'nope/' matches no parameter"):
         preflight.check(other, str(tmp_path / "other"))

@@ -134,7 +134,7 @@ def test_damaged_files_are_named(files, build, monkeypatch):
     part.unlink()
     card = (files / "index.parts/parts.json").read_bytes()
     (files / "index.parts/parts.json").write_bytes(card[:20])
-    with pytest.raises(SystemExit, match=r"parts\.json is damaged .* remove .*index\.parts and"):
+    with pytest.raises(SystemExit, match=r"parts\.json is damaged, .* remove .*index\.parts and"):
         build("index")
     (files / "index.parts/parts.json").write_bytes(card)
     build("index")

@@ -130,7 +130,7 @@ def check_equal(run, whole, *, exactly=True):
     check_order(run, whole, exactly=exactly)
     last = whole.saved_steps()[-1]
     assert run.saved_steps()[-1] == last
-    folders = [f"checkpoints/{last}/{item}" for item in checkpoints.ITEMS] + ["frozen"]
+    folders = [f"checkpoints/{last}/{item}" for item in run_folder.ITEMS] + ["frozen"]
     compared = 0
     for name in folders:
         found, expected = (checkpoints.read_arrays(each.folder / name) for each in (run, whole))

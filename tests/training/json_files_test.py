@@ -6,7 +6,7 @@ import pytest
 import tiny_encoder as tiny
 
 from xmodal.config import UserError
-from xmodal.training import compute, run_folder, run_records
+from xmodal.training import compute, run_folder
 
 
 @pytest.mark.parametrize("content", ["", '{"select"', "[1, 2]"])
@@ -17,7 +17,7 @@ def test_a_torn_file_is_named_with_its_remedy(tmp_path, content, caplog):
     with pytest.raises(UserError, match=r"config.json is damaged, .*copy it from a backup"):
         run_folder.load_run(str(tmp_path))
     with pytest.raises(UserError, match=r"records.json is damaged, .*another --workdir"):
-        run_records.load_records(str(tmp_path))
+        run_folder.load_records(str(tmp_path))
     with caplog.at_level(logging.WARNING):
         assert compute.read_starts(str(tmp_path)) == []
     assert "compute.json is damaged" in caplog.text

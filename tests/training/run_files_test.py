@@ -6,7 +6,6 @@ import shutil
 
 import PIL.Image
 import pytest
-import tiny_run
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
@@ -22,22 +21,15 @@ from xmodal.training.compute import Compute
 from xmodal.training.inheritance import inherit
 from xmodal.training.model_card import write_card
 from xmodal.training.run import assemble
-from xmodal.training.run_records import load_records
+from xmodal.training.run_folder import load_records
 
 SETTINGS = metadata.SESSION_START_INFO_TAG
 
 
 @pytest.fixture(scope="module")
-def config(tiny_data_dir):
-    return tiny_run.make_config(tiny_data_dir)
-
-
-@pytest.fixture(scope="module")
-def run(config, tmp_path_factory):
+def run(whole):
     """The folder of a run."""
-    folder = tmp_path_factory.mktemp("run")
-    tiny_run.train(config, folder)
-    return folder
+    return whole[0]
 
 
 def test_a_run_leaves_its_config_checkpoints_and_results(run, config):

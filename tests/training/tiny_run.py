@@ -4,7 +4,8 @@ import pytest
 import tiny_encoder as tiny
 
 from configs import base, cxc
-from xmodal.training import loop, reporting
+from xmodal.training import loop, reporting, run, start
+from xmodal.training.inheritance import inherit
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.
@@ -44,3 +45,9 @@ def train(config, folder):
         patch.setattr(reporting.Reporter, "record", recording)
         loop.train(config, str(folder))
     return losses
+
+
+def load_state(config, folder):
+    """The state from which a run goes on."""
+    parts = run.assemble(inherit(config, str(folder)))
+    return start.starting_state(parts, str(folder))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from xmodal.api.model import Model
     from xmodal.search.items import Items
 
+_NO_ROOM = "Free some space and repeat the command; the parts that are written stay."
 FORMATS = ("table", "json", "html")
 
 
@@ -57,7 +58,7 @@ def _build_together(args: argparse.Namespace) -> None:
     from xmodal.api.loading import load
     from xmodal.disk_errors import disk_errors
     from xmodal.pretrained.folder import check_new
-    from xmodal.search.parts import NO_ROOM, EmbeddedParts
+    from xmodal.search.parts import EmbeddedParts
     from xmodal.training import folder_lock
 
     check_new(args.output)
@@ -74,14 +75,13 @@ def _build_together(args: argparse.Namespace) -> None:
             for kind, each in items.items()
         }
         index = Index.of_galleries(model, galleries, method=args.method, recall=args.recall)
-        with disk_errors(args.output, NO_ROOM):
-            index.save(args.output)
+        index.save(args.output)
         parts.remove()
         for kind, gallery in index.galleries.items():
             print(f"{kind}s: {len(gallery.names):,} items, {_describe(gallery)}")
         print(f"index in {args.output}")
 
-    with folder_lock.hold(parts.folder):
+    with folder_lock.hold(parts.folder), disk_errors(args.output, _NO_ROOM):
         parts.embed()
         processes.first_does("write the index", write)
 

@@ -18,12 +18,11 @@ from xmodal import processes
 from xmodal.api.model import Model
 from xmodal.atomic import replacing
 from xmodal.config import UserError
-from xmodal.disk_errors import disk_errors
 from xmodal.search.index import embed
 from xmodal.search.items import Items
+from xmodal.training.json_files import read_json
 
 _CARD = "parts.json"
-NO_ROOM = "Free some space and repeat the command; the parts that are written stay."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +68,7 @@ class EmbeddedParts:
         """
         card = self._card()
         processes.first_does("begin the parts", lambda: self._begin(card))
-        if processes.index() > 0 and _read(self.folder / _CARD) != card:
+        if processes.index() > 0 and self._read_card() != card:
             raise UserError(
                 f"Process {processes.index()} does not see the items, the weights or the folder "
                 f"{self.folder} of process 0; all processes need the same."
@@ -94,8 +93,8 @@ class EmbeddedParts:
     def _begin(self, card: Mapping[str, Any]) -> None:
         path = self.folder / _CARD
         if path.exists():
-            found = _read(path)
-            different = [key for key in card if found is None or found.get(key) != card[key]]
+            found = self._read_card()
+            different = [key for key in card if found.get(key) != card[key]]
             if different:
                 raise UserError(
                     f"{self.folder} holds the parts of a build with other {', '.join(different)}: "
@@ -104,13 +103,18 @@ class EmbeddedParts:
             done = sum(part.path.exists() for part in self._parts)
             print(f"{done:,} of {len(self._parts):,} parts were embedded before", flush=True)
             return
-        with disk_errors(self.folder, NO_ROOM), replacing(path) as file:
+        with replacing(path) as file:
             file.write(json.dumps(card, indent=2).encode())
+
+    def _read_card(self) -> dict[str, Any]:
+        path = self.folder / _CARD
+        remedy = f"remove {self.folder} and start again."
+        return read_json(path, remedy) if path.exists() else {}
 
     def _embed(self, part: _Part) -> None:
         inputs = self._items[part.kind].read(part.start, part.stop)
         vectors = embed(self._model, part.kind, inputs)
-        with disk_errors(self.folder, NO_ROOM), replacing(part.path) as file:
+        with replacing(part.path) as file:
             np.save(file, vectors)
 
     def _find(self) -> Iterator[_Part]:
@@ -145,14 +149,3 @@ def _damaged(part: _Part, reason: str) -> UserError:
         f"{part.path} is damaged: {reason}. Remove it and start the command again; the other parts "
         "stay."
     )
-
-
-def _read(path: epath.Path) -> Any:
-    if not path.exists():
-        return None
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise UserError(
-            f"{path} is damaged ({error}); remove {path.parent} and start again."
-        ) from error

@@ -5,7 +5,6 @@ Where they are is in `run_folder`. A folder has its final name only when everyth
 """
 
 import dataclasses
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,13 +21,12 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import run_folder
 from xmodal.training.checkpoint_shapes import check_arrays
-from xmodal.training.file_hashes import find_damage, save_hashes
+from xmodal.training.file_hashes import find_frozen_damage, find_step_damage, save_hashes
+from xmodal.training.run_folder import ITEMS
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 
-ITEMS = ("params", "model_state", "opt_state")
-_CHECKS = itertools.count()  # Meetings of processes have names of their own.
 _TEMPORARY = ".orbax-checkpoint-tmp"
 # Orbax warns of a file that it does not write for single items.
 logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))
@@ -169,17 +167,14 @@ def check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
     """
 
     def check() -> None:
-        folder = run_folder.step_folder(run_dir, step)
-        damages = itertools.chain(
-            (find_damage(folder, f"{item}/") for item in items),
-            [find_damage(run_folder.frozen_folder(run_dir))],
-        )
-        if damage := next(filter(None, damages), ""):
+        below = tuple(f"{item}/" for item in items)
+        damage = find_step_damage(run_dir, step, below) or find_frozen_damage(run_dir)
+        if damage:
             raise UserError(
                 f"The checkpoint of step {step} is damaged: {damage}. Give another step."
             )
 
-    processes.first_does(f"check the checkpoint ({next(_CHECKS)})", check)
+    processes.first_does(f"check a checkpoint of {run_dir}", check)
 
 
 def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> None:

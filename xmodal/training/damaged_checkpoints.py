@@ -3,15 +3,13 @@
 The run also needs its best checkpoint, and the metrics of all.
 """
 
-from collections.abc import Sequence
-
 from absl import logging
 from etils import epath
 
 from xmodal import buckets, processes
 from xmodal.config import UserError
 from xmodal.training import checkpoints, run_folder
-from xmodal.training.file_hashes import HASHES, find_damage
+from xmodal.training.file_hashes import HASHES, find_frozen_damage, find_step_damage
 
 _DAMAGED = "damaged"
 
@@ -80,9 +78,9 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
 
     Of those before that one, only the metrics are compared.
     """
-    frozen, damaged, whole = run_folder.frozen_folder(run_dir), dict[int, str](), None
+    damaged, whole = dict[int, str](), None
     saved = run_folder.steps(run_dir)
-    if saved and frozen.exists() and (damage := _damage_of_frozen(frozen, run_dir, saved)):
+    if saved and (damage := _damage_of_frozen(run_dir)):
         raise UserError(
             f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
             "copy them from a backup, or start anew with another --workdir."
@@ -100,32 +98,27 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
     return damaged, whole
 
 
-def _damage_of_frozen(frozen: epath.Path, run_dir: str, saved: Sequence[int]) -> str:
-    hashed = [(run_folder.step_folder(run_dir, step) / HASHES).exists() for step in saved]
-    if all(hashed) and not (frozen / HASHES).exists():
-        return f"{frozen / HASHES} is missing"
-    return _damage(frozen)
-
-
 def _damage_of_step(run_dir: str, step: int, below: str = "") -> str:
     folder = run_folder.step_folder(run_dir, step)
-    if (folder / HASHES).exists():
-        return find_damage(folder, below)
-    earlier = (each for each in run_folder.steps(run_dir) if each < step)
-    if any((run_folder.step_folder(run_dir, each) / HASHES).exists() for each in earlier):
-        return f"{folder / HASHES} is missing"
-    if below:
+    if damage := find_step_damage(run_dir, step, below):
+        return damage
+    if below or (folder / HASHES).exists():
         return ""
     if not (folder / "params").exists():
         return f"{folder / 'params'} is missing"
-    # Of a run of before: that libraries find nothing wrong is the most that can be said.
-    items = [folder / item for item in checkpoints.ITEMS if (folder / item).exists()]
-    return next(filter(None, map(_damage, items)), "")
+    items = [folder / item for item in run_folder.ITEMS if (folder / item).exists()]
+    return next(filter(None, map(_unreadable, items)), "")
 
 
-def _damage(folder: epath.Path) -> str:
-    if (folder / HASHES).exists():
-        return find_damage(folder)
+def _damage_of_frozen(run_dir: str) -> str:
+    folder = run_folder.frozen_folder(run_dir)
+    if (damage := find_frozen_damage(run_dir)) or not folder.exists():
+        return damage
+    return "" if (folder / HASHES).exists() else _unreadable(folder)
+
+
+def _unreadable(folder: epath.Path) -> str:
+    """Of a run of before, without hashes: that libraries find nothing wrong is all there is."""
     try:
         checkpoints.read_arrays(folder)
     except Exception as error:  # Libraries raise whatever they meet.

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 
 from etils import epath
 
 from xmodal.atomic import replacing
+from xmodal.training import run_folder
 
 HASHES = "files.json"
 # Written when the folder gets its final name; no array depends on them.
@@ -21,14 +23,38 @@ def save_hashes(folder: epath.Path) -> None:
         file.write(f"{json.dumps(hashes, indent=1)}\n".encode())
 
 
-def find_damage(folder: epath.Path, below: str = "") -> str:
+def find_step_damage(run_dir: str, step: int, below: str | tuple[str, ...] = "") -> str:
+    """Returns the damage of a checkpoint, see `find_damage`; lost hashes are damage.
+
+    A checkpoint without hashes passes where no earlier one has some: of a run of before.
+    """
+    folder = run_folder.step_folder(run_dir, step)
+    earlier = [each for each in run_folder.steps(run_dir) if each < step]
+    if not (folder / HASHES).exists() and any(_are_hashed(run_dir, earlier)):
+        return f"{folder / HASHES} is missing"
+    return find_damage(folder, below)
+
+
+def find_frozen_damage(run_dir: str) -> str:
+    """Returns the damage of the frozen parameters of a run, see `find_step_damage`."""
+    folder, saved = run_folder.frozen_folder(run_dir), run_folder.steps(run_dir)
+    if folder.exists() and not (folder / HASHES).exists():
+        return f"{folder / HASHES} is missing" if all(_are_hashed(run_dir, saved)) else ""
+    return find_damage(folder)
+
+
+def _are_hashed(run_dir: str, steps: Sequence[int]) -> list[bool]:
+    return [(run_folder.step_folder(run_dir, step) / HASHES).exists() for step in steps]
+
+
+def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
     """Returns the first file that is not as it was hashed, in words; "" where all are.
 
     A folder without hashes, of a run of before, passes; so does one that does not exist.
 
     Args:
       folder: with `files.json`.
-      below: folder in it, the only one to compare: "metrics/".
+      below: folders in it, the only ones to compare: "metrics/".
     """
     path = folder / HASHES
     if not path.exists():

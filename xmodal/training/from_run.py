@@ -38,7 +38,7 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     """
     run, include = source.run, source.include
     step = run_folder.resolve_step(run, source.step)
-    items = checkpoints.ITEMS if source.optimizer else ("params", "model_state")
+    items = run_folder.ITEMS if source.optimizer else ("params", "model_state")
     checkpoints.check_whole(run, step, items)
     saved = _read(run, step, "params") | _read(run, None, "frozen")
     params = _take(state.params, saved, include, run)

@@ -5,6 +5,7 @@ pixels, and the keywords of the layers. Where a config leaves these unset (left 
 0 for `vocab_size` and `size`), they come from the weights; another value is an error.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from xmodal.config import UserError, read
 from xmodal.preprocessing import TextConfig, read_vocabulary
 from xmodal.pretrained.model_folder import SIDES, read_model
 from xmodal.scratch import pop_scratch
-from xmodal.training import from_towers, from_word_vectors, run_folder
+from xmodal.training import from_run, from_towers, from_word_vectors, run_folder
 from xmodal.training.origins import Origin, model_origin, own_origin, run_origin, tower_origin
 from xmodal.training.section_check import check_sections
 from xmodal.training.sections import InitConfig
@@ -40,8 +41,9 @@ def inherit(
     if "model" not in config or "data" not in config:
         return config  # Reading the config says so.
     check_sections(config)
-    scratch = _pop_scratch(config)
-    if run_dir and run_folder.steps(run_dir):
+    goes_on = bool(run_dir and run_folder.steps(run_dir))
+    _fill_scratch(config, run_dir if goes_on else None)
+    if run_dir and goes_on:
         origins = [own_origin(run_dir)]
     else:
         source = read(InitConfig, "config.init_from", config.get("init_from", {}))
@@ -66,10 +68,8 @@ def inherit(
                 "a name or path) to have the values of the weights, or start from other weights."
             )
     for side in SIDES:
-        if _has_no_name(config, side) and side in scratch:  # The run brought nothing of this side.
-            with config.unlocked():
-                config.update(scratch[side])
-        if _has_no_name(config, side):
+        section = config.model.get(side)
+        if section and section.get("encoder") and section.encoder.get("name") == "":
             raise UserError(
                 f"config.model.{side}.encoder has no name: name the folder of a tower in "
                 f"config.init_from.towers.{side}, or an encoder."
@@ -77,28 +77,25 @@ def inherit(
     return config
 
 
-def _pop_scratch(config: ml_collections.ConfigDict) -> Mapping[str, Any]:
-    """Takes `config.scratch` out, and sets the sides whose weights `init_from` does not name.
+def _fill_scratch(config: ml_collections.ConfigDict, own_run: str | None) -> None:
+    """Applies `config.scratch` to the sides that take no weights from `init_from`.
 
-    Returns:
-      The sections by side, all of them where a run is named, whose weights may be of one side.
+    Args:
+      config: the root.
+      own_run: folder of a continued run, which needs no other folder; None for a new one.
     """
     sections = pop_scratch(config)
     source = read(InitConfig, "config.init_from", config.get("init_from", {}))
     if unknown := sorted(set(sections) - set(SIDES)):
         raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}")
-    if source.run:
-        return sections
-    named = from_towers.named_folders(source)
-    for side in sections.keys() - named.keys():
+    named = set(from_towers.named_folders(source))
+    if sections and source.run:
+        # A continued run has the parameters of its source under the same paths.
+        own = dataclasses.replace(source, run=own_run, step="latest") if own_run else source
+        named |= {path.partition("/")[0] for path in from_run.split_paths(own)[0]}
+    for side in sections.keys() - named:
         with config.unlocked():
             config.update(sections[side])
-    return {}
-
-
-def _has_no_name(config: ml_collections.ConfigDict, side: str) -> bool:
-    section = config.model.get(side)
-    return bool(section and section.get("encoder") and section.encoder.get("name") == "")
 
 
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import ml_collections
@@ -38,14 +38,12 @@ from xmodal.training.outputs import Outputs, make_reporter, write_facts
 from xmodal.training.parts import Parts
 from xmodal.training.run import assemble, foresee
 from xmodal.training.run_changes import check_changes, check_metric
-from xmodal.training.run_records import Records, check_records, load_records, save_records
+from xmodal.training.run_folder import Records
+from xmodal.training.run_records import check_records
 from xmodal.training.start import starting_state
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
 from xmodal.training.watchdog import Watchdog
-
-if TYPE_CHECKING:
-    pass
 
 _NO_ROOM = "Make room or name another --workdir; the same command goes on from the last checkpoint."
 
@@ -115,7 +113,7 @@ def prepare(
       UserError: see `train`.
     """
     config = inherit(config, run_dir)
-    if examples := load_records(run_dir).get("examples"):
+    if examples := run_folder.load_records(run_dir).get("examples"):
         # Before a dataset is asked for.
         check_changes(run_dir, foresee(config, examples), allow_changes)
     parts = assemble(config, mesh)
@@ -191,7 +189,7 @@ def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) 
     if vocabulary is not None:
         records = records | {"vocabulary": run_folder.hash_vocabulary(vocabulary)}
     # Before the config, for which an evaluation beside the run waits.
-    save_records(run_dir, records)
+    run_folder.save_records(run_dir, records)
     run_folder.save_config(run_dir, parts.config, vocabulary)
     compute.save(run_dir)
 

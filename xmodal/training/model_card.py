@@ -17,7 +17,7 @@ from xmodal.page import from_markdown
 from xmodal.training.compute import Compute, read_starts
 from xmodal.training.finished import FINAL
 from xmodal.training.parts import Parts
-from xmodal.training.run_records import Records
+from xmodal.training.run_folder import Records
 from xmodal.training.start import describe
 
 _CARD, _PAGE = "model_card.md", "model_card.html"

@@ -1,4 +1,4 @@
-"""What a run evaluates, saves and reports while it trains."""
+"""Evaluations, checkpoints and reports of a run in training."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """What a run evaluates, saves and reports while it trains."""
+    """Evaluations, checkpoints and reports of one start of a run."""
 
     parts: Parts
     run_dir: str

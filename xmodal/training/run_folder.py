@@ -1,4 +1,4 @@
-"""The folder of a run: its config, and what there is of checkpoints.
+"""The folder of a run: its config, its records, and the steps and metrics of its checkpoints.
 
 RUN_DIR/config.json             the config the run was started with
 RUN_DIR/config-STEP.json        the config until that step, where it was changed there
@@ -11,8 +11,10 @@ RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import ml_collections
@@ -28,6 +30,10 @@ from xmodal.training.json_files import read_json
 from xmodal.training.sections import SelectConfig
 
 VOCABULARY = "vocab.txt"
+# Of a checkpoint, beside its metrics.
+ITEMS = ("params", "model_state", "opt_state")
+
+Records = dict[str, Any]
 
 
 def save_config(
@@ -56,6 +62,21 @@ def save_config(
             _replace(kept, path.read_text())
     # Last: who finds it finds the vocabulary, too.
     _replace(path, text)
+
+
+def save_records(run_dir: str, records: Records) -> None:
+    """Writes `RUN_DIR/records.json` on process 0."""
+    if jax.process_index() > 0:
+        return
+    with replacing(epath.Path(run_dir) / "records.json") as file:
+        file.write(f"{json.dumps(records, indent=2)}\n".encode())
+
+
+def load_records(run_dir: str) -> Records:
+    """Returns what `save_records` wrote; empty for a run without them."""
+    path = epath.Path(run_dir) / "records.json"
+    remedy = "copy it from a backup, or start anew with another --workdir."
+    return read_json(path, remedy) if path.exists() else {}
 
 
 def hash_vocabulary(vocabulary: Sequence[str]) -> str:
@@ -89,7 +110,7 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
         raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
     config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
     if (folder / VOCABULARY).exists():
-        _check_vocabulary(folder)
+        _check_vocabulary(run_dir)
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
     elif config.data.text is not None and config.data.text.get("vocabulary") == VOCABULARY:
         raise UserError(
@@ -102,10 +123,9 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     return config
 
 
-def _check_vocabulary(folder: epath.Path) -> None:
-    records, path = folder / "records.json", folder / VOCABULARY
-    known = read_json(records, "copy it from a backup.") if records.exists() else {}
-    expected = known.get("vocabulary")  # Runs of before have none.
+def _check_vocabulary(run_dir: str) -> None:
+    path = epath.Path(run_dir) / VOCABULARY
+    expected = load_records(run_dir).get("vocabulary")  # Runs of before have none.
     if expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
         raise UserError(
             f"{path} has other words than the run was trained on: copy it from a backup."

@@ -1,20 +1,12 @@
 """Records that a run learns from: their hash and number, in `RUN_DIR/records.json`."""
 
-import json
-from typing import Any
-
-import jax
 from absl import logging
-from etils import epath
 
 from xmodal import data
-from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.training import run_folder
-from xmodal.training.json_files import read_json
 from xmodal.training.run import RunConfig
-
-Records = dict[str, Any]
+from xmodal.training.run_folder import Records
 
 
 def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = False) -> Records:
@@ -36,7 +28,7 @@ def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = Fa
         "train": data.split_hashes(settings.data, settings.train_split),
         "examples": data.num_train_examples(settings.data, settings.train_split),
     }
-    before = load_records(run_dir)
+    before = run_folder.load_records(run_dir)
     if not before and run_folder.steps(run_dir):
         text = "%s has lost its records.json: whether it goes on with the same data is not known."
         logging.warning(text, run_dir)
@@ -65,25 +57,6 @@ def _describe(records: Records) -> str:
     return hashes + (f" ({records['examples']:,} examples)" if "examples" in records else "")
 
 
-def save_records(run_dir: str, records: Records) -> None:
-    """Writes `RUN_DIR/records.json` on process 0."""
-    if jax.process_index() > 0:
-        return
-    with replacing(_path(run_dir)) as file:
-        file.write(f"{json.dumps(records, indent=2)}\n".encode())
-
-
-def load_records(run_dir: str) -> Records:
-    """Returns what `save_records` wrote; empty for a run without them."""
-    path = _path(run_dir)
-    remedy = "copy it from a backup, or start anew with another --workdir."
-    return read_json(path, remedy) if path.exists() else {}
-
-
 def training_hashes(run_dir: str) -> dict[str, str]:
     """Returns the hash of the records that a run learns from, by name; empty if it has none."""
-    return load_records(run_dir).get("train", {})
-
-
-def _path(run_dir: str) -> epath.Path:
-    return epath.Path(run_dir) / "records.json"
+    return run_folder.load_records(run_dir).get("train", {})

@@ -69,7 +69,7 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None
     """
     saved = _saved_step(parts.settings, run_dir, step)
     if saved is not None:
-        checkpoints.check_fits(run_dir, saved, shapes, checkpoints.ITEMS)
+        checkpoints.check_fits(run_dir, saved, shapes, run_folder.ITEMS)
         return
     source = parts.settings.init_from
     towers = from_towers.load_towers(shapes, source)
