@@ -52,6 +52,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     # Another run starts from its texts alone, with another image encoder at random.
     other = make_config(folder)
     other.init_from.run, other.init_from.include = str(run_dir), ["text/"]
+    other.init_from.optimizer = False
     filled = inherit(other)
     assert filled.model.image.encoder.name == "efficientnet"
     saved = run_folder.load_run(str(run_dir)).model.text.encoder
