@@ -1,11 +1,11 @@
 """What commands print: a readable log, without the lines of libraries."""
 
-import _thread
 import contextlib
 import io
 import logging as log
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import threading
@@ -85,7 +85,8 @@ class _AboveBars(io.TextIOBase):
 def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
     if unraisable.exc_type is KeyboardInterrupt:
         # A callback of a library swallowed the Ctrl-C, such as JAX's at a garbage collection.
-        threading.Timer(0.1, _thread.interrupt_main).start()
+        main = threading.main_thread().ident
+        threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
         return
     # Where one write of a checkpoint fails, TensorStore's threads tell a loop that ended with it.
     if str(unraisable.exc_value) != "Event loop is closed":
