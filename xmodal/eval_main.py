@@ -147,6 +147,7 @@ def evaluate_run() -> None:
 
     from xmodal import mesh as mesh_lib
     from xmodal.training import folder_lock, run, run_folder
+    from xmodal.training.checkpoint_evaluation import judge_checkpoints
     from xmodal.training.evaluation import RunEvaluation
     from xmodal.training.finished import FINAL
     from xmodal.training.following import follow, wait_for_run
@@ -182,7 +183,8 @@ def evaluate_run() -> None:
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
     with lock:
-        evaluations = evaluation.judge_checkpoints(
+        evaluations = judge_checkpoints(
+            evaluation,
             folder,
             steps,
             output,
@@ -259,9 +261,9 @@ def evaluate_config(config: ConfigDict) -> None:
     parts = build_untrained(config)
     params, model_state = load_weights(parts)
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
-    others = evaluation.load_others(COMPARE.value, SPLIT.value)
+    others = evaluation.suite.load_others(COMPARE.value, SPLIT.value)
     with event_writer(OUTPUT.value, config.to_dict()) as writer:
-        views = Views(writer, evaluation.tensorboard, 0)
+        views = Views(writer, parts.settings.tensorboard, 0)
         evaluations = evaluation.judge(
             params,
             model_state,

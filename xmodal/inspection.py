@@ -30,7 +30,7 @@ from xmodal.search.index import Gallery, Hit, Index
 from xmodal.tensorboard.similarities import draw_similarities
 from xmodal.training import checkpoints, run, run_folder
 from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.file_evaluation import open_evaluators
+from xmodal.training.file_evaluation import open_all, open_file
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
@@ -77,7 +77,7 @@ def inspect(
     if config is None:
         raise UserError(f"{path} is no run; a file of embeddings needs the config of its dataset.")
     name = _choose(config, evaluator)
-    (opened,) = open_evaluators(path, config, names=[name], split=split, similarity=similarity)
+    (opened,) = open_all(*open_file(path, config, names=[name], similarity=similarity), split)
     return Inspection(name_of(path), name, opened.evaluator, opened.embeddings, opened.items)
 
 
@@ -90,13 +90,13 @@ def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=[name], trains=False)
     weights = checkpoints.restore_model(folder, chosen, parts.shapes, parts.mesh)
-    split = evaluation.split_of(name, split)
+    split = evaluation.suite.split_of(name, split)
     return Inspection(
         f"{config.name} step {chosen}",
         name,
-        evaluation.evaluator(name, split),
+        evaluation.suite.evaluator(name, split),
         evaluation.embedding(*weights)(name, split),
-        evaluation.items(name, split),
+        evaluation.suite.items(name, split),
         load(folder, step=chosen),
     )
 

@@ -10,6 +10,7 @@ from xmodal.config import UserError, lookup
 from xmodal.evals import Evaluation
 from xmodal.tensorboard.views import Views
 from xmodal.training import checkpoints, run, run_folder
+from xmodal.training.eval_suite import EvalSuite
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.results import Judged, event_writer, write_all, write_model
 from xmodal.training.run_records import training_hashes
@@ -35,7 +36,7 @@ def judge_ensemble(
       step: checkpoint of every run: its step, `best` or `latest`.
       names: evaluators of the first run to use, which the others need to have; None for all.
       split: see `RunEvaluation.judge`.
-      compare: see `RunEvaluation.load_others`.
+      compare: see `EvalSuite.load_others`.
       examples: see `RunEvaluation.judge`.
 
     Raises:
@@ -49,12 +50,12 @@ def judge_ensemble(
         evaluation = RunEvaluation(parts, names=names, trains=False)
         members.append((evaluation, *checkpoints.restore_model(folder, chosen, parts.shapes, mesh)))
     first, params, model_state = members[0]
-    others = first.load_others(compare, split)
+    others = first.suite.load_others(compare, split)
     for folder, (other, *_) in zip(folders[1:], members[1:], strict=True):
-        _check_items(first, other, split, (folders[0], folder))
+        _check_items(first.suite, other.suite, split, (folders[0], folder))
     labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
     with event_writer(output) as writer:
-        views = Views(writer, first.tensorboard, 0)
+        views = Views(writer, first.parts.settings.tensorboard, 0)
         evaluations = first.judge(
             params,
             model_state,
@@ -72,7 +73,7 @@ def judge_ensemble(
 
 
 def _check_items(
-    first: RunEvaluation, other: RunEvaluation, split: str | None, folders: tuple[str, str]
+    first: EvalSuite, other: EvalSuite, split: str | None, folders: tuple[str, str]
 ) -> None:
     """Refuses runs that an evaluator judges on other items, which may have the same ids."""
     for name in first.options:

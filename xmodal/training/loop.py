@@ -28,6 +28,7 @@ from xmodal.training import (
     reporting,
     run_folder,
 )
+from xmodal.training.checkpoint_evaluation import judge_best
 from xmodal.training.compute import Compute
 from xmodal.training.damaged_checkpoints import set_damaged_aside
 from xmodal.training.evaluation import RunEvaluation
@@ -85,7 +86,7 @@ def train(
         if not _train(parts, run_dir, records, evaluation, check_lock, watchdog):
             return False
         watchdog.note("final evaluation")
-        evaluations = evaluation.run_final(run_dir)
+        evaluations = judge_best(evaluation, run_dir)
         watchdog.note("model card")
         write_card(run_dir, parts, records, evaluations)
         if not evaluation.follows_files:

@@ -1,0 +1,95 @@
+"""Evaluates the checkpoints of a run, one after the other, and writes the results."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterable
+
+from absl import logging
+
+from xmodal.evals import Evaluation
+from xmodal.tensorboard.views import Views
+from xmodal.tensorboard.writer import make_writer
+from xmodal.training import checkpoints, run_folder
+from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.finished import FINAL
+from xmodal.training.results import Judged, event_writer, write_all, write_model
+from xmodal.training.run_records import training_hashes
+from xmodal.training.sentence_notes import describe_sentences
+
+
+def judge_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
+    """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
+    output = os.path.join(run_dir, FINAL)
+    return judge_checkpoints(evaluation, run_dir, [run_folder.best_step(run_dir)], output)
+
+
+def judge_checkpoints(
+    evaluation: RunEvaluation,
+    run_dir: str,
+    steps: Iterable[int],
+    output: str,
+    *,
+    split: str | None = None,
+    compare: str | None = None,
+    save_embeddings: str | None = None,
+    examples: int = 0,
+    follows: bool = False,
+    keep_others: bool = False,
+) -> list[Evaluation]:
+    """Evaluates checkpoints one after the other; prints and writes all results.
+
+    Args:
+      evaluation: of the run.
+      run_dir: folder of the run.
+      steps: some of its checkpoints.
+      output: folder of the results, see `results.write_all`.
+      split: of the run's own dataset; None for the final split of every evaluator.
+      compare: folder of the results of another model, see `EvalSuite.load_others`.
+      save_embeddings: see `RunEvaluation.judge`.
+      examples: see `judge_all`.
+      follows: whether the steps go on with those of an earlier call, whose curves then stay.
+      keep_others: see `results.write_all`.
+
+    Returns:
+      One evaluation per evaluator, of the last checkpoint.
+
+    Raises:
+      UserError: no such step or split, models that differ, or a folder that cannot be written.
+    """
+    parts = evaluation.parts
+    others = evaluation.suite.load_others(compare, split)
+    records = training_hashes(run_dir)
+    # As it is stored, with the words that it learned; the config in use may not name them yet.
+    write_model(output, Judged.of_config(run_folder.load_run(run_dir), records))
+    evaluations: list[Evaluation] = []
+    opened = event_writer(output, parts.config.to_dict())
+    if follows:  # Its curves go on, and the run that it follows has a row of settings.
+        opened = contextlib.closing(make_writer(output))
+    with opened as writer:
+        for step in steps:
+            try:
+                params, model_state = checkpoints.restore_model(
+                    run_dir, step, parts.shapes, parts.mesh
+                )
+            except (FileNotFoundError, ValueError):
+                if step in run_folder.steps(run_dir):
+                    raise
+                # A run keeps its last few checkpoints only.
+                logging.warning("Checkpoint %d was replaced while it was read.", step)
+                continue
+            views = Views(writer, parts.settings.tensorboard, step)
+            evaluations = evaluation.judge(
+                params,
+                model_state,
+                name=f"{parts.config.name} step {step}",
+                split=split,
+                notes=functools.partial(describe_sentences, parts.settings),
+                trained_on=records,
+                save_embeddings=save_embeddings,
+                examples=examples,
+                others=others,
+                view=views,
+            )
+            write_all(evaluations, output, others, views, step, keep_others=keep_others)
+    return evaluations
