@@ -83,7 +83,7 @@ def compile_product(args: argparse.Namespace) -> Callable:
 
 
 def make_torch(family: str, args: argparse.Namespace) -> Callable | None:
-    """The usual dense form in torch; None for a family without one."""
+    """The usual dense form in torch; None where torch is not installed."""
     try:
         import torch
     except ImportError:
@@ -97,6 +97,12 @@ def make_torch(family: str, args: argparse.Namespace) -> Callable | None:
         rows, columns = (functional.cross_entropy(each, items) for each in (scores, scores.T))
         return (rows + columns) / 2
 
+    def decoupled(scores: Any) -> Any:
+        apart = torch.eye(len(scores), dtype=torch.bool)
+        negatives = scores.masked_fill(apart, -torch.inf)
+        sides = (torch.logsumexp(negatives, dim) - scores.diagonal() for dim in (1, 0))
+        return sum(side.mean() for side in sides) / 2
+
     def sigmoid(scores: Any) -> Any:
         signs = 2 * torch.eye(len(scores)) - 1
         return -functional.logsigmoid(signs * scores).sum() / len(scores)
@@ -106,24 +112,38 @@ def make_torch(family: str, args: argparse.Namespace) -> Callable | None:
         apart = torch.eye(len(scores), dtype=torch.bool)
         sides = (0.2 + scores - positive[:, None], 0.2 + scores - positive[None])
         rows, columns = (side.clamp(min=0).masked_fill(apart, 0) for side in sides)
-        return (reduce(rows, 1).sum() + reduce(columns, 0).sum()) / len(scores)
+        return reduce(rows, 1).sum() + reduce(columns, 0).sum()
+
+    def semi_hard(scores: Any) -> Any:
+        positive, sides = scores.diagonal(), []
+        for each in (scores, scores.T):
+            below = each.masked_fill(each >= positive[:, None], -torch.inf).amax(1)
+            sides.append((0.2 + below - positive).clamp(min=0).sum())
+        return sum(sides)
 
     losses = {
         "softmax": softmax,
+        "decoupled": decoupled,
         "sigmoid": sigmoid,
         "hinge_sum": lambda scores: hinges(scores, torch.sum),
         "hinge_hardest": lambda scores: hinges(scores, torch.amax),
+        "hinge_semi_hard": semi_hard,
+        "max_cosine": lambda scores: hinges(scores, torch.amax),
     }
-    if family not in losses:
-        return None
 
-    def run() -> None:
+    def run() -> float:
         left, right = views
-        if family != "softmax":
-            left, right = functional.normalize(left), functional.normalize(right)
+        if FAMILIES[family][2]["name"] != "dot":
+            left, right = (functional.normalize(view, dim=-1) for view in views)
         for view in views:
             view.grad = None
-        losses[family](left @ right.T).backward()
+        scores = left.flatten(0, -2) @ right.flatten(0, -2).T
+        if family == "max_cosine":
+            scores = scores.reshape(args.batch_size, SAMPLES, args.batch_size, SAMPLES)
+            scores = scores.amax((1, 3))
+        loss = losses[family](scores)
+        loss.backward()
+        return loss.item()
 
     return run
 
@@ -135,6 +155,7 @@ def measure(family: str, args: argparse.Namespace) -> None:
     for engine in engines:
         runs[engine], memory[engine] = compile_ours(family, engine, args)
     if (rival := make_torch(family, args)) is not None:
+        np.testing.assert_allclose(rival(), runs[engines[0]]()[0], rtol=1e-4)
         runs["torch"] = rival
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(args.rounds + 1):
