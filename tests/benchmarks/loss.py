@@ -1,4 +1,4 @@
-"""Losses over a batch in every mode: time and memory beside dense, and beside torch.
+r"""Losses over a batch in every mode: time and memory beside dense, and beside torch.
 
     python -m tests.benchmarks.loss [--batch_size=8192] [--width=1792] [--devices=1] [--rounds=5]
 
@@ -6,7 +6,11 @@ Value and gradient of both embeddings. Prints one line of JSON per loss and mode
 median time in bare B x B x D products of the same rounds, `of_dense` and `of_torch` the ratios to
 the dense mode and to torch's dense form (extra `parity`), `temporaries_mb` what the compiled
 program needs beside its arguments and results, per device. With --devices=8 the batch is split over
-virtual devices, and the ring is measured, too; their times share the processor.
+virtual devices, and the ring is measured, too; their times share the processor. With --rounds=0
+programs are compiled and not run, so that batches of any size can be asked about:
+
+    python -m tests.benchmarks.loss --family=softmax --engines ring --batch_size=32768 \
+        --chunk_size=256 --devices=8 --rounds=0
 """
 
 import argparse
@@ -65,11 +69,8 @@ def compile_ours(family: str, engine: str, args: argparse.Namespace) -> tuple[Ca
     rows = mesh_lib.batch_sharded(mesh)
     views, ids = jax.device_put((make_batch(family, args.batch_size, args.width), ids), rows)
     compiled = jax.jit(jax.value_and_grad(loss)).lower(views, ids).compile()
-    memory = compiled.memory_analysis()
-    return (
-        lambda: jax.block_until_ready(compiled(views, ids)),
-        memory.temp_size_in_bytes / 1e6,
-    )
+    temporaries = compiled.memory_analysis().temp_size_in_bytes / 1e6
+    return lambda: jax.block_until_ready(compiled(views, ids)), temporaries
 
 
 def compile_product(args: argparse.Namespace) -> Callable:
@@ -150,22 +151,11 @@ def make_torch(family: str, args: argparse.Namespace) -> Callable | None:
 
 def measure(family: str, args: argparse.Namespace) -> None:
     """Prints a line per mode; all of them and their rivals take turns."""
-    engines = [*args.engines, *(["ring"] if args.devices > 1 else [])]
-    memory, runs = {}, {"product": compile_product(args)}
-    for engine in engines:
+    runs, memory = {}, {}
+    for engine in args.engines:
         runs[engine], memory[engine] = compile_ours(family, engine, args)
-    if (rival := make_torch(family, args)) is not None:
-        np.testing.assert_allclose(rival(), runs[engines[0]]()[0], rtol=1e-4)
-        runs["torch"] = rival
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(args.rounds + 1):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - started)
-    # The first round warms up.
-    medians = {name: statistics.median(found[1:]) for name, found in times.items()}
-    for engine in engines:
+    medians = time_all(family, runs, args) if args.rounds else {}
+    for engine in args.engines:
         line = {
             "figure": "loss",
             "loss": family,
@@ -174,16 +164,33 @@ def measure(family: str, args: argparse.Namespace) -> None:
             "width": args.width,
             "chunk_size": args.chunk_size,
             "devices": args.devices,
-            "seconds": round(medians[engine], 4),
-            "units": round(medians[engine] / medians["product"], 2),
             "temporaries_mb": round(memory[engine], 1),
         }
-        for other in ("dense", "torch"):
-            if other in medians:
-                line[f"of_{other}"] = round(medians[engine] / medians[other], 2)
         if "dense" in memory:
             line["temporaries_of_dense"] = round(memory[engine] / memory["dense"], 3)
+        if medians:
+            line["seconds"] = round(medians[engine], 4)
+        for name, other in {"units": "product", "of_dense": "dense", "of_torch": "torch"}.items():
+            if other in medians:
+                line[name] = round(medians[engine] / medians[other], 2)
         print(json.dumps(line | {"processor": processor()}), flush=True)
+
+
+def time_all(family: str, ours: dict[str, Callable], args: argparse.Namespace) -> dict[str, float]:
+    """Median seconds of every mode, of a bare product and of torch."""
+    runs = {"product": compile_product(args), **ours}
+    if (rival := make_torch(family, args)) is not None:
+        value, _ = next(iter(ours.values()))()
+        np.testing.assert_allclose(rival(), value, rtol=1e-4)
+        runs["torch"] = rival
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(args.rounds + 1):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - started)
+    # The first round warms up.
+    return {name: statistics.median(found[1:]) for name, found in times.items()}
 
 
 def processor() -> str:
@@ -196,12 +203,13 @@ def main() -> None:
     """Measures all families, or one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--family", choices=FAMILIES)
-    parser.add_argument("--engines", nargs="+", default=["dense", "chunked"])
+    parser.add_argument("--engines", nargs="+", help="default: those for this many devices")
     for name, default in {
         "batch_size": 8192, "width": 1792, "chunk_size": 1024, "devices": 1, "rounds": 5
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
+    args.engines = args.engines or ["dense", "chunked", *(["ring"] if args.devices > 1 else [])]
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={args.devices}"
     for family in [args.family] if args.family else FAMILIES:
         measure(family, args)
