@@ -20,6 +20,7 @@ from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
 from xmodal.training import checkpoints, folder_lock, following, run, run_folder, start
+from xmodal.training.checkpoint_evaluation import judge_checkpoints
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.file_evaluation import judge_embeddings
 
@@ -144,6 +145,38 @@ def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
     (expected,) = data.text_batches(run_folder.load_run(str(run_dir)).data, texts, 2)
     np.testing.assert_array_equal(found["text_ids"], expected["text_ids"])
     assert run.build(config, mesh_lib.make_mesh()).model.towers.keys() == {"text"}
+
+
+def test_a_checkpoint_that_went_before_it_was_read(config, run_dir, tmp_path):
+    """A run in training keeps its last few; only a follower leaves one out and goes on."""
+    evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
+    with pytest.raises(UserError, match=r"no checkpoint of step 1; it has \[0, 2, 4\]"):
+        judge_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "one"))
+    found = judge_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "all"), follows=True)
+    assert found == []
+
+
+def test_a_follower_that_was_taken_over_writes_nothing(config, run_dir, tmp_path):
+    evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
+
+    def check_lock():
+        raise UserError("taken over")
+
+    with pytest.raises(UserError, match="taken over"):
+        judge_checkpoints(evaluation, str(run_dir), [2], str(tmp_path), check_lock=check_lock)
+    assert not list(tmp_path.glob("**/metrics.json"))
+
+
+def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
+    parts = run.build(config, mesh_lib.make_mesh())
+    with config.unlocked():
+        config = config.copy_and_resolve_references()
+        config.evals.elsewhere = config.evals.shapes.copy_and_resolve_references()
+        config.evals.elsewhere.data = {"captions_per_image": 1}
+    evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
+    monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
+    with pytest.raises(UserError, match="judge 2 sets of embeddings and --save_embeddings writes"):
+        evaluation.judge(*parts.init_params(), name="x", save_embeddings="x.npz")
 
 
 def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):

@@ -93,7 +93,8 @@ def test_one_variable_demands_all_three(monkeypatch, values, message):
 
 
 def test_equal_processes_meet(run_two):
-    config = "{'seed': 0, 'data': {'data_dir': str(index)}}"  # of the host alone
+    # Of the host alone, in a config and as a flag.
+    config = "{'seed': 0, 'data': {'data_dir': str(index)}, '--data_dir': str(index)}"
     codes, said = run_two(config, "print(processes.gather('meet', f'I am {index}'))")
     assert codes == [0, 0], said
     assert all("['I am 0', 'I am 1']" in each for each in said)

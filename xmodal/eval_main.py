@@ -171,7 +171,7 @@ def evaluate_run() -> None:
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
     # A follower writes for hours, so it claims its folder.
-    lock = folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext()
+    lock = folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext(lambda: None)
     if step is not None:
         steps = iter([step])
     elif jax.process_count() > 1:
@@ -182,7 +182,7 @@ def evaluate_run() -> None:
         steps = follow(folder, output, timeout=TIMEOUT.value, anew=OVERWRITE.value)
     parts = run.build(config, mesh_lib.make_mesh())
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
-    with lock:
+    with lock as check_lock:
         evaluations = judge_checkpoints(
             evaluation,
             folder,
@@ -195,6 +195,7 @@ def evaluate_run() -> None:
             follows=FOLLOW.value,
             # A folder that is named may hold the results of another split.
             keep_others=not OUTPUT.value,
+            check_lock=check_lock,
         )
     print_pages(evaluations, output)
 

@@ -95,7 +95,7 @@ def _inspect_run(folder: str, evaluator: str, split: str | None, step: int | str
         f"{config.name} step {chosen}",
         name,
         evaluation.suite.evaluator(name, split),
-        evaluation.embedding(*weights)(name, split),
+        evaluation.embedding(*weights).get(name, split),
         evaluation.suite.items(name, split),
         load(folder, step=chosen),
     )

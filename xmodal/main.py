@@ -74,7 +74,9 @@ def main(argv: list[str]) -> None:
 
     if not TOPOLOGY.value:  # Functions for devices that are not here cannot be read back.
         use_compilation_cache()
-    with processes.connected({"config": config.to_dict(), "--workdir": workdir}):
+    flag_values = {f"--{each.name}": each.value for each in (DRY_RUN, TOPOLOGY, ALLOW_CHANGES)}
+    settings = {"config": config.to_dict(), "--workdir": workdir, **flag_values}
+    with processes.connected(settings):
         logging.info("Workdir: %s", workdir)
         if DRY_RUN.value:
             preflight.check(

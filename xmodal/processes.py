@@ -281,7 +281,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
-        elif key not in _OF_A_HOST:
+        elif key.removeprefix("--") not in _OF_A_HOST:
             yield f"{prefix}{key}", json.dumps(value, default=str)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError
+from xmodal.config import UserError, check_options
 from xmodal.losses import LOSSES
 
 IDS = np.arange(8, dtype=np.int32)
@@ -149,3 +149,16 @@ def test_what_is_missing_is_said(make_pairs, views, make_context):
         LOSSES["diversity"].function(*make_pairs(8, samples=3), context)
     with pytest.raises(UserError, match=r"'root'.*'norm'"):
         LOSSES["mmd"].function(*views, context, distance="root")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("uniformity", {"max_points": 1}, "max_points is 1; it has to be at least 2"),
+        ("uniformity", {"sharpness": -1.0}, "sharpness is -1.0; it has to be more than 0"),
+        ("mmd", {"gamma": 0.0}, "gamma is 0.0; it has to be more than 0"),
+    ],
+)
+def test_options_out_of_range(name, options, message):
+    with pytest.raises(UserError, match=message):
+        check_options("config.x", LOSSES[name].function, options)

@@ -221,7 +221,7 @@ def test_a_folder_is_evaluated_with_its_classifier(
     found = {
         each.evaluator: each.tagged for each in evaluation.judge(params, state, name="released")
     }
-    source = evaluation.embedding(params, state)("relations", "test")
+    source = evaluation.embedding(params, state).get("relations", "test")
     own = unflatten(read_tasks(folder))["relations"]["module"]
     by_hand = Predictions(source.images @ own["left"], source.captions @ own["right"] + own["bias"])
     rows = RNG.integers(len(source.images), size=(2, 9))

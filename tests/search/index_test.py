@@ -1,10 +1,12 @@
 """An index finds the best-scoring items, is written and read, and refuses faulty input."""
 
 import base64
+import gc
 import io
 import json
 import re
 import sys
+import weakref
 
 import numpy as np
 import PIL.Image
@@ -31,6 +33,15 @@ def model(run):
 
 def make_features(count=30):
     return np.random.default_rng(5).normal(size=(count, 5)).astype(np.float32)
+
+
+def test_an_index_goes_when_nobody_uses_it(model):
+    index = xmodal.Index.build(model, images=make_features())
+    index.query("a star", top=1)
+    reference = weakref.ref(index)
+    del index
+    gc.collect()
+    assert reference() is None
 
 
 def test_hits_are_the_best_by_the_model(model, tmp_path):

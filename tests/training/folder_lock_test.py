@@ -87,6 +87,17 @@ def test_a_lock_that_was_never_written_whole_ages_like_others(tmp_path):
         assert read(tmp_path)["process"] == os.getpid()
 
 
+def test_a_folder_that_is_released_while_it_is_looked_at(tmp_path, monkeypatch):
+    path = tmp_path / folder_lock.LOCK
+    path.touch()
+
+    def read_too_late(path):
+        path.unlink(missing_ok=True)
+
+    monkeypatch.setattr(folder_lock, "_read", read_too_late)
+    folder_lock.check_free(tmp_path)
+
+
 def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(folder_lock, "_BEAT_SECONDS", 0.01)
     with folder_lock.hold(tmp_path):

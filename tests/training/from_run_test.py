@@ -15,9 +15,10 @@ from xmodal.training.sections import CheckpointConfig, InitConfig, SelectConfig
 from xmodal.training.tree import flatten
 
 
-def make_state(*, seed, freeze=(), hidden=(), width=8):
+def make_state(*, seed, freeze=(), hidden=(), width=8, optimizer=None):
     """A state with moments, a skip rule, running statistics and parameters of a task."""
-    config = tiny.make_config(freeze=list(freeze), optimizer=cxc.skipping_adam(1e-3))
+    optimizer = optimizer or cxc.skipping_adam(1e-3)
+    config = tiny.make_config(freeze=list(freeze), optimizer=optimizer)
     config.model.image.encoder.hidden = hidden
     config.model.image.projection.update({"width": width, "batch_norm": True})
     config.tasks.t2t.similarity = {"name": "cosine", "learned_temperature": True}
@@ -109,6 +110,22 @@ def test_moments_come_along_and_counters_start_anew(source):
     for name in ("count", "scheduled_rate", "outliers"):
         tiny.assert_identical(new[name], fresh.opt_state[name])
     assert any(np.any(leaf != 0) for leaf in jax.tree.leaves(other["outliers"]))
+
+
+def test_moments_come_to_a_run_without_the_skip_rule(source):
+    fresh = make_state(seed=2, optimizer={"name": "adam", "learning_rate": 1e-3})
+    state = from_run.take_weights(fresh, settings(source, optimizer=True))
+    tiny.assert_identical(state.opt_state["moments"], source[1].opt_state["moments"])
+    assert state.opt_state.keys() == fresh.opt_state.keys() < source[1].opt_state.keys()
+    same = jax.tree.map(lambda new, old: new.sharding == old.sharding, state, fresh)
+    assert all(jax.tree.leaves(same))
+
+
+@pytest.mark.parametrize("check", [from_run.take_weights, from_run.check_weights])
+def test_moments_of_other_parameters_are_refused(source, check):
+    frozen = make_state(seed=2, freeze=["text/encoder/"])
+    with pytest.raises(UserError, match=r"other moments than this run needs; .*(?s:.)*optimizer=F"):
+        check(frozen, settings(source, optimizer=True))
 
 
 def test_weights_may_be_frozen_from_now_on(source):

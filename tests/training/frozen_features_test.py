@@ -253,6 +253,23 @@ def test_damaged_features_are_named(config):
         frozen_features.open_or_compute(parts, state)
 
 
+def test_a_host_that_does_not_see_the_features_of_another(config, monkeypatch):
+    """Whatever a process sees itself, it goes with process 0: none waits for another."""
+    parts, state = start_run(config)
+    monkeypatch.setattr(frozen_features, "_VISIBLE_SECONDS", 0)
+    monkeypatch.setattr(
+        frozen_features.processes, "first_does", lambda what, function: asked.append(what)
+    )
+    asked = []
+    for seen in ("True", "False"):
+        monkeypatch.setattr(
+            frozen_features.processes, "gather", lambda what, own, seen=seen: [seen, own]
+        )
+        with pytest.raises(UserError, match="does not see; set config.frozen_features.folder"):
+            frozen_features.open_or_compute(parts, state)
+        assert len(asked) == (seen == "False")
+
+
 @pytest.mark.slow
 def test_a_continued_run_reads_the_same_features(config, tmp_path, monkeypatch):
     whole = train(config, tmp_path / "whole")

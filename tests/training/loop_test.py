@@ -72,7 +72,7 @@ def test_a_hang_is_watched_for_until_the_end(config, tmp_path, monkeypatch):
     ]
 
 
-def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
+def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkeypatch):
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
     ((name, digits),) = records["train"].items()
@@ -81,6 +81,10 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path):
     run_folder.save_records(str(tmp_path), records)
     found = run_records.check_records(str(tmp_path), settings)
     assert found == {"train": {name: digits}, "examples": 37}
+    run_folder.save_records(str(tmp_path), found)
+    with monkeypatch.context() as patch:  # A dataset without a hash does not erase a known one.
+        patch.setattr(data, "split_hashes", lambda *args: {name: data.UNKNOWN_HASH})
+        assert run_records.check_records(str(tmp_path), settings) == found
     older = {"train": {name: "0123456789abcdef" * 4}, "examples": 37}
     for before, described in (
         (older, f"{name} 0123456789abcdef (37 examples) -> {name} {digits[:16]} (37 examples)"),

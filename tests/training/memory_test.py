@@ -24,7 +24,11 @@ def make_parts(devices=8, engine=None, loss="softmax", batch_size=65536, parts=1
         sharding=sharding,
         model={"image": {"encoder": encoder}},
         tasks={"i2t": task},
-        evals={"coco": {"batch_size": 512}, "sts": {"batch_size": 64}},
+        evals={
+            "coco": {"type": "boards", "batch_size": 512},
+            "sts": {"type": "pairs", "batch_size": 64},
+            "usual": {"type": "boards"},  # 256
+        },
     )
     device = types.SimpleNamespace(device_kind="cpu")
     return types.SimpleNamespace(

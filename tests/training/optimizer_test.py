@@ -295,7 +295,7 @@ def test_learning_rate_is_that_of_the_update_that_follows():
 def test_moments_of_another_run_come_with_their_counters():
     rule = make(**EVERYTHING)
     _, states = follow(rule, tree(0), [tree(seed) for seed in range(7)])
-    state = optimizer.with_moments(states[0], states[-1])
+    state = optimizer.with_moments(states[0], optimizer.moments_of(states[-1]))
     jax.tree.map(np.testing.assert_array_equal, state["moments"], states[-1]["moments"])
     assert int(state["moments"]["from_0"].count) == 7
     for key in ("count", "scheduled_rate", "outliers", "plateau"):

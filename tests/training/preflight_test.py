@@ -153,6 +153,7 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
 
 def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
     config.optimizer.learning_rate, config.non_finite = 1e30, "skip"
+    del config.evals[TINY]["batch_size"]  # the default
     # The first step is finite, but its parameters are of no use to the evaluation.
     with (
         caplog.at_level(logging.INFO, logger="absl"),

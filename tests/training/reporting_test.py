@@ -110,6 +110,15 @@ def test_a_failure_carries_the_evidence(tmp_path, name, bad):
     }
 
 
+def test_another_scalar_may_be_nan():
+    """The step was made, so its state is good and training continues."""
+    reporter, written = make_reporter(every=1)
+    reporter.record(0, losses(5.0, **{"train/own": math.nan}), IDS)
+    with reporter.paused():
+        assert written[1]["train/loss"] == 5.0
+        assert math.isnan(written[1]["train/own"])
+
+
 def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
     reporter, written = make_reporter(
         every=2, total_steps=100, skip=lambda failure: failure.append(str(tmp_path))

@@ -176,6 +176,18 @@ def test_missing_keys_are_named(config, where, message):
             {"a": {"type": "pairs"}, "b": {"type": "pools", "directions": ("i2t",)}},
             "b/i2t/recall@10",
         ),
+        # Boards without recall@10 mark no checkpoint.
+        (
+            {"a": {"type": "boards", "boards": ("shapes_matches", "shapes")}},
+            "a/shapes/mean_recall@10",
+        ),
+        (
+            {
+                "a": {"type": "boards", "boards": ("eccv",), "annotations": "labels"},
+                "b": {"type": "boards"},
+            },
+            "b/shapes_own/mean_recall@10",
+        ),
     ],
 )
 def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, evals, metric):

@@ -219,3 +219,19 @@ def test_steps_stay_steps():
 def test_mistakes_in_epochs_are_named(config, message):
     with pytest.raises(UserError, match=message):
         schedules.resolve_epochs(config, 10)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.2, [0.2]),
+        ({"schedule": "linear", "from": 1, "to": 2, "end": 9}, [1, 2]),
+        (
+            {"schedule": "linear", "before": -5, "from": 1, "to": 2, "start": 3, "end": 9},
+            [-5, 1, 2],
+        ),
+        ({"schedule": "piecewise", "values": {0: 3, 7: 4}}, [3, 4]),
+    ],
+)
+def test_all_values_of_an_option_in_a_run(value, expected):
+    assert schedules.values("weight", value) == expected

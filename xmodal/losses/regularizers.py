@@ -1,10 +1,12 @@
 """Losses without negatives that shape the embeddings of a batch: PVSE's and PCME's."""
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 
-from xmodal.config import UserError, lookup
-from xmodal.losses.context import Context, Embedding
+from xmodal.config import Bounds, UserError, lookup
+from xmodal.losses.context import Context, Embedding, Positive
 from xmodal.losses.similarity.scores import square_distances
 from xmodal.losses.similarity.vectors import unit_length
 
@@ -51,7 +53,7 @@ def mmd(
     context: Context,
     *,
     distance: str = "norm",
-    gamma: Number = 0.5,
+    gamma: Positive = 0.5,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the maximum mean discrepancy between the embeddings of both views.
 
@@ -88,8 +90,8 @@ def uniformity(
     right: Embedding,
     context: Context,
     *,
-    sharpness: Number = 2.0,
-    max_points: int = 128,
+    sharpness: Positive = 2.0,
+    max_points: Annotated[int, Bounds(at_least=2)] = 128,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the logarithm of the mean of exp(-sharpness d^2) over pairs of vectors.
 

@@ -104,6 +104,9 @@ class Index:
     def __init__(self, model: Model, galleries: Mapping[str, Gallery]) -> None:
         """Puts an index together; `build` and `open` know the parts."""
         self.model, self.galleries = model, dict(galleries)
+        # Not decorators of the methods, which would keep every index for good.
+        self._exact = functools.cache(self._make_exact)
+        self._scorer = functools.cache(self._make_scorer)
 
     @classmethod
     def build(
@@ -249,8 +252,7 @@ class Index:
             for each in zip(*found, strict=True)
         ]
 
-    @functools.cache  # noqa: B019, an index lives as long as its process
-    def _exact(self, find: str, kind: str) -> Any:
+    def _make_exact(self, find: str, kind: str) -> Any:
         return ExactSearch(self._scorer(find, kind), self.galleries[find].vectors)
 
     def _approximate(self, find: str, kind: str) -> ApproximateSearch:
@@ -258,8 +260,7 @@ class Index:
         scorer = self._scorer(find, kind)
         return ApproximateSearch(gallery.lists, name, scorer, gallery.vectors, gallery.effort)
 
-    @functools.cache  # noqa: B019
-    def _scorer(self, find: str, kind: str) -> Scorer:
+    def _make_scorer(self, find: str, kind: str) -> Scorer:
         # Images stand left; of two items of one kind, the query does.
         items_left = find == "image" and kind == "caption"
         return Scorer(*self.model.measure, items_left=items_left)

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from absl import logging
 
@@ -36,6 +36,7 @@ def judge_checkpoints(
     examples: int = 0,
     follows: bool = False,
     keep_others: bool = False,
+    check_lock: Callable[[], None] = lambda: None,
 ) -> list[Evaluation]:
     """Evaluates checkpoints one after the other; prints and writes all results.
 
@@ -50,6 +51,7 @@ def judge_checkpoints(
       examples: see `judge_all`.
       follows: whether the steps go on with those of an earlier call, whose curves then stay.
       keep_others: see `results.write_all`.
+      check_lock: raises where another process has taken over `output`.
 
     Returns:
       One evaluation per evaluator, of the last checkpoint.
@@ -73,7 +75,7 @@ def judge_checkpoints(
                     run_dir, step, parts.shapes, parts.mesh
                 )
             except (FileNotFoundError, ValueError):
-                if step in run_folder.steps(run_dir):
+                if not follows or step in run_folder.steps(run_dir):
                     raise
                 # A run keeps its last few checkpoints only.
                 logging.warning("Checkpoint %d was replaced while it was read.", step)
@@ -91,5 +93,6 @@ def judge_checkpoints(
                 others=others,
                 view=views,
             )
+            check_lock()
             write_all(evaluations, output, others, views, step, keep_others=keep_others)
     return evaluations

@@ -7,13 +7,19 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from xmodal.config import UserError
+from xmodal.training.tree import Tree, path_of
 
 
-def check_arrays(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tree: Any) -> None:
+def read_shapes(source: epath.Path) -> Tree:
+    """Returns an item of a checkpoint, with shapes and dtypes in place of its arrays."""
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.metadata(source).item_metadata.tree
+
+
+def check_arrays(source: epath.Path, tree: Any) -> None:
     """Refuses an item of a checkpoint that a tree cannot be filled from; reads no array.
 
     Args:
-      checkpointer: reads the names and shapes.
       source: folder of the item.
       tree: arrays or shapes.
 
@@ -25,25 +31,29 @@ def check_arrays(checkpointer: ocp.StandardCheckpointer, source: epath.Path, tre
             f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} arrays of it. Copy "
             "it from a backup, or use a new --workdir."
         )
-    found = _shapes(checkpointer.metadata(source).item_metadata.tree)
-    expected = _shapes(tree)
+    if differences := describe_differences(tree, read_shapes(source)):
+        raise UserError(
+            f"{source} does not fit the model; {differences}\n"
+            "Use the config the checkpoint was made with; or a new --workdir, where "
+            "--config.init_from.run takes the weights of this run."
+        )
+
+
+def describe_differences(model: Any, checkpoint: Any) -> str:
+    """Returns the first differences between the names and shapes of two trees; "" for none."""
+    expected, found = _shapes(model), _shapes(checkpoint)
     wrong = [
         f"{path}: model {expected.get(path, 'none')}, checkpoint {found.get(path, 'none')}"
         for path in sorted(expected.keys() | found.keys())
         if expected.get(path) != found.get(path)
     ]
-    if wrong:
-        raise UserError(
-            f"{source} does not fit the model; {len(wrong)} arrays differ, among them\n  "
-            + "\n  ".join(wrong[:5])
-            + "\nUse the config the checkpoint was made with; or a new --workdir, where "
-            "--config.init_from.run takes the weights of this run."
-        )
+    if not wrong:
+        return ""
+    return f"{len(wrong)} arrays differ, among them\n  " + "\n  ".join(wrong[:5])
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     # Orbax writes the named tuples of optax as dicts, so paths are compared by their plain names.
     return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        path_of(keys): tuple(leaf.shape) for keys, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }

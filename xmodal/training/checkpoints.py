@@ -20,7 +20,7 @@ from xmodal import buckets, processes
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import run_folder
-from xmodal.training.checkpoint_shapes import check_arrays
+from xmodal.training.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.training.file_hashes import find_frozen_damage, find_step_damage, save_hashes
 from xmodal.training.run_folder import ITEMS
 from xmodal.training.sections import CheckpointConfig, SelectConfig
@@ -191,9 +191,20 @@ def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...
     """
     run_folder.check_step(run_dir, step)
     sources = _sources(run_dir, step, items)
+    for name, tree in _non_empty(state, tuple(sources)).items():
+        check_arrays(sources[name], tree)
+
+
+def restore_moments(run_dir: str, step: int, moments: Any) -> Any:
+    """Returns the moments in the optimizer state of a checkpoint, laid out like `moments`.
+
+    The rest of that state, which may be of another kind than that of this run, is left out.
+    """
+    folder = run_folder.step_folder(run_dir, step) / "opt_state"
+    abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, moments)
     with ocp.StandardCheckpointer() as checkpointer:
-        for name, tree in _non_empty(state, tuple(sources)).items():
-            check_arrays(checkpointer, sources[name], tree)
+        wanted = _on_host(read_shapes(folder)) | {"moments": abstract}
+        return checkpointer.restore(folder, wanted)["moments"]
 
 
 def _sources(run_dir: str, step: int, items: tuple[str, ...]) -> dict[str, epath.Path]:
@@ -224,11 +235,8 @@ def restore_model(
     params, model_state = jax.tree.map(
         lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding), shapes
     )
-    frozen_paths: set[str] = set()
     folder = run_folder.frozen_folder(run_dir)
-    if folder.exists():
-        with ocp.StandardCheckpointer() as checkpointer:
-            frozen_paths = set(flatten(checkpointer.metadata(folder).item_metadata.tree))
+    frozen_paths = set(flatten(read_shapes(folder))) if folder.exists() else set()
     trained, frozen = split(params, lambda path: path in frozen_paths)
     state = TrainState(
         step=jax.numpy.int32(step),
@@ -260,9 +268,11 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
 def read_arrays(folder: epath.Path) -> Tree:
     """Returns an item of a checkpoint by its folder, in NumPy arrays."""
     with ocp.StandardCheckpointer() as checkpointer:
-        tree = checkpointer.metadata(folder).item_metadata.tree
-        host = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree)
-        return checkpointer.restore(folder, host)
+        return checkpointer.restore(folder, _on_host(read_shapes(folder)))
+
+
+def _on_host(shapes: Tree) -> Tree:
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def _non_empty(state: TrainState, names: tuple[str, ...]) -> dict[str, Any]:

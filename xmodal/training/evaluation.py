@@ -77,10 +77,10 @@ class RunEvaluation:
           view: is shown every evaluation.
         """
         found: dict[str, float] = {}
-        embed = self.embedding(state.all_params(), state.model_state)
+        embedded = self.embedding(state.all_params(), state.model_state)
         for name in self._due(step):
             split = self.suite.options[name].split
-            source, evaluator = embed(name, split), self.suite.evaluator(name, split)
+            source, evaluator = embedded.get(name, split), self.suite.evaluator(name, split)
             results = evaluator.run(source)
             if view is not None:
                 view(name, evaluator, source, results, self.suite.items(name, split))
@@ -109,34 +109,37 @@ class RunEvaluation:
         notes: Callable[[Items], Sequence[str]] = lambda items: (),
         trained_on: Mapping[str, str] | None = None,
         save_embeddings: str | None = None,
-        together_with: Sequence["Embed"] = (),
+        together_with: Sequence["EmbeddingCache"] = (),
         examples: int = 0,
         others: Mapping[str, StoredResults] | None = None,
         view: View | None = None,
     ) -> list[Evaluation]:
-        """Returns one evaluation per evaluator; for the rest see `judge_all`.
+        """Returns one evaluation per evaluator.
 
         Args:
           params: of the model and its tasks.
           model_state: the same.
-          name: of the model's row in tables.
+          name: see `judge_all`.
           split: of the run's own dataset; None for the final split of every evaluator.
-          notes: items -> notes on the model, for the report.
-          trained_on: hash of the records of the training data, by name.
+          notes: see `judge_all`.
+          trained_on: see `judge_all`.
           save_embeddings: npz file for the embeddings; all evaluators have to judge the same ones.
           together_with: `embedding` of other models; the means of all scores are judged.
-          examples: queries of every rule on the pages of examples; 0 for no pages.
-          others: evaluator -> another model to compare with, for these pages.
-          view: is shown every evaluation.
+          examples: see `judge_all`.
+          others: see `judge_all`.
+          view: see `judge_all`.
 
         Raises:
           UserError: the split is unknown, or the evaluators judge several sets of embeddings where
             one is to be saved; examples are asked for, and no evaluator has any.
         """
         check_examples(examples, self.suite.options)
-        embed = self.embedding(params, model_state)
+        embedded = self.embedding(params, model_state)
+        splits = {each: self.suite.split_of(each, split) for each in self.suite.options}
+        if save_embeddings is not None:
+            _check_are_shared({embedded.key(*item) for item in splits.items()})
         evaluations = judge_all(
-            self._open_all(split, embed, together_with),
+            self._open_all(splits, embedded, together_with),
             name=name,
             notes=notes,
             trained_on=trained_on,
@@ -144,24 +147,27 @@ class RunEvaluation:
             others=others,
             view=view,
         )
-        if save_embeddings is not None:
-            _save_one(save_embeddings, embed.found)
+        if save_embeddings is not None and jax.process_index() == 0:
+            arrays.save_embeddings(save_embeddings, embedded.get(*next(iter(splits.items()))))
         return evaluations
 
-    def embedding(self, params: Tree, model_state: Tree) -> "Embed":
-        """Returns the function (evaluator, split) -> embeddings by these weights."""
-        return Embed(self, self._embedder, params, model_state)
+    def embedding(self, params: Tree, model_state: Tree) -> "EmbeddingCache":
+        """Returns the embeddings by these weights, each computed when it is first asked for."""
+        return EmbeddingCache(self.parts, self.suite, self._embedder, (params, model_state))
 
     def _open_all(
-        self, split: str | None, embed: "Embed", together_with: Sequence["Embed"]
+        self,
+        splits: Mapping[str, str],
+        embedded: "EmbeddingCache",
+        together_with: Sequence["EmbeddingCache"],
     ) -> Iterator[Opened]:
-        for name, options in self.suite.options.items():
-            chosen = self.suite.split_of(name, split)
-            source = embed(name, chosen)
+        for name, split in splits.items():
+            source = embedded.get(name, split)
             if together_with:
-                members = [source, *(other(name, chosen) for other in together_with)]
-                source = average([with_similarity(each, options.similarity) for each in members])
-            evaluator, items = self.suite.evaluator(name, chosen), self.suite.items(name, chosen)
+                similarity = self.suite.options[name].similarity
+                members = [source, *(other.get(name, split) for other in together_with)]
+                source = average([with_similarity(each, similarity) for each in members])
+            evaluator, items = self.suite.evaluator(name, split), self.suite.items(name, split)
             yield Opened(name, evaluator, items, source)
 
     def _due(self, step: int) -> list[str]:
@@ -176,38 +182,48 @@ class RunEvaluation:
         """Refuses tags that the config waits for and no evaluator reports."""
         known = self.tags()
         for where, tag in self.parts.settings.awaited_metrics.items():
-            lookup(where, tag, lookup(where, tag.partition("/")[0], known))
+            of_evaluator = lookup(where, tag.partition("/")[0], known)
+            lookup(where, tag, of_evaluator)
 
 
-class Embed:
-    """Embeddings by one set of weights, computed once for all evaluators that share them.
-
-    Attributes:
-      found: those computed so far.
-    """
+class EmbeddingCache:
+    """Embeddings by one set of weights, computed once for all evaluators that share them."""
 
     def __init__(
-        self, evaluation: RunEvaluation, embedder: Embedder, params: Tree, model_state: Tree
+        self, parts: Parts, suite: EvalSuite, embedder: Embedder, weights: tuple[Tree, Tree]
     ) -> None:
-        self._suite, self._parts = evaluation.suite, evaluation.parts
-        self._embedder, self._weights = embedder, (params, model_state)
-        self.found: dict[Any, Embeddings] = {}
+        """Takes the weights `(params, model_state)` of a model and its tasks."""
+        self._parts, self._suite = parts, suite
+        self._embedder, self._weights = embedder, weights
+        self._found: dict[Any, Embeddings] = {}
 
-    def __call__(self, name: str, split: str) -> Embeddings:
-        """Returns the embeddings of the items that an evaluator judges.
+    def key(self, name: str, split: str) -> Any:
+        """Returns a key that evaluators share whose items have the same embeddings.
 
         Raises:
           UserError: the run has no such evaluator.
         """
         options = lookup(f"config.evals of {self._parts.config.name}", name, self._suite.options)
-        field = self._parts.model.similarity.config.field
+        similarity = self._parts.model.similarity
         if options.similarity is not None:
-            field = make_similarity(options.similarity).config.field
-        key = (self._suite.items_key(name, split), field)
-        if key not in self.found:
-            items = self._suite.items(name, split)
-            self.found[key] = self._embedder(*self._weights, items, options.batch_size, field=field)
-        return self.found[key]
+            similarity = make_similarity(options.similarity)
+        return self._suite.items_key(name, split), similarity.config.field
+
+    def get(self, name: str, split: str) -> Embeddings:
+        """Returns the embeddings of the items that an evaluator judges; errors as of `key`."""
+        _, field = key = self.key(name, split)
+        if key not in self._found:
+            items, size = self._suite.items(name, split), self._suite.options[name].batch_size
+            self._found[key] = self._embedder(*self._weights, items, size, field=field)
+        return self._found[key]
+
+
+def _check_are_shared(keys: Collection[Any]) -> None:
+    if len(keys) != 1:
+        raise UserError(
+            f"The evaluators judge {len(keys)} sets of embeddings and --save_embeddings writes "
+            "one: name those that share one by --evaluators."
+        )
 
 
 def make_embedder(parts: Parts) -> Embedder:
@@ -219,14 +235,3 @@ def make_embedder(parts: Parts) -> Embedder:
         mesh=parts.mesh,
         predict=make_predictors(parts.tasks),
     )
-
-
-def _save_one(path: str, found: Mapping[Any, Embeddings]) -> None:
-    if len(found) != 1:
-        raise UserError(
-            f"The evaluators judge {len(found)} sets of embeddings and --save_embeddings writes "
-            "one: name those that share one by --evaluators."
-        )
-    if jax.process_index() == 0:
-        (embeddings,) = found.values()
-        arrays.save_embeddings(path, embeddings)

@@ -146,6 +146,8 @@ def check_free(folder: epath.PathLike) -> None:
 
 
 def _check_stale(path: epath.Path, writer: Writer | None) -> None:
+    if writer is None and not path.exists():
+        return  # just released
     if writer is not None and writer.machine == _machine() and not _is_alive(writer.process):
         return
     if _silence(path) <= _STALE_SECONDS:

@@ -1,23 +1,20 @@
 """Weights of another run, taken by path."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from absl import logging
-from etils import epath
 
-from xmodal import buckets
 from xmodal.config import UserError
 from xmodal.training import checkpoints, run_folder
-from xmodal.training.optimizer import with_moments
+from xmodal.training.checkpoint_shapes import describe_differences, read_shapes
+from xmodal.training.optimizer import moments_of, with_moments
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten
+from xmodal.training.tree import flatten, matches, path_of
 
 
 def take_weights(state: TrainState, source: InitConfig) -> TrainState:
@@ -40,13 +37,11 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
     step = run_folder.resolve_step(run, source.step)
     items = run_folder.ITEMS if source.optimizer else ("params", "model_state")
     checkpoints.check_whole(run, step, items)
+    check_weights(state, source)
     saved = _read(run, step, "params") | _read(run, None, "frozen")
     params = _take(state.params, saved, include, run)
     frozen = _take(state.frozen, saved, include, run)
     model_state = _take(state.model_state, _read(run, step, "model_state"), include, run)
-    for pattern in include:
-        if not any(re.match(pattern, path) for path in flatten(state.all_params())):
-            raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
     logging.info("Initial weights (%s) from %s, step %d.", list(include), run, step)
     if step == 0:
         logging.warning(
@@ -56,41 +51,48 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
         )
     state = dataclasses.replace(state, params=params, frozen=frozen, model_state=model_state)
     if source.optimizer:
-        # The moments of old and fresh parameters share one count of steps.
-        if fresh := [p for p in flatten(params) if not any(re.match(i, p) for i in include)]:
-            raise UserError(
-                f"config.init_from.include={list(include)} leaves out {fresh[0]}, which has no "
-                "moments to go on with; set config.init_from.optimizer=False."
-            )
-        other = checkpoints.restore_items(run, step, state, ("opt_state",))
-        moments = with_moments(state.opt_state, other.opt_state)
-        state = dataclasses.replace(state, opt_state=moments)
+        moments = checkpoints.restore_moments(run, step, moments_of(state.opt_state))
+        state = dataclasses.replace(state, opt_state=with_moments(state.opt_state, moments))
     return state
 
 
-def check_weights(shapes: TrainState, source: InitConfig) -> None:
+def check_weights(state: TrainState, source: InitConfig) -> None:
     """Refuses weights of another run that do not fit; reads no array.
 
     Args:
-      shapes: of the state they are for.
+      state: that they are for, its arrays or their shapes.
       source: see `take_weights`.
 
     Raises:
       UserError: see `take_weights`.
     """
     step = run_folder.resolve_step(source.run, source.step)
-    saved: dict[str, Any] = {}
-    for folder in (_folder(source.run, step, "params"), _folder(source.run, None, "frozen")):
-        if folder.exists():
-            with ocp.StandardCheckpointer() as checkpointer:
-                saved |= flatten(checkpointer.metadata(folder).item_metadata.tree)
-    params = flatten(shapes.all_params())
+    saved = _read_shapes(source.run, step)
+    params = flatten(state.all_params())
     for pattern in source.include:
-        if not any(re.match(pattern, path) for path in params):
+        if not any(matches([pattern], path) for path in params):
             raise UserError(f"config.init_from.include: {pattern!r} matches no parameter.")
     for path, leaf in params.items():
-        if any(re.match(pattern, path) for pattern in source.include):
+        if matches(source.include, path):
             _check_leaf(path, leaf, saved, source.run)
+    if source.optimizer:
+        _check_moments(state, source, step)
+
+
+def _check_moments(state: TrainState, source: InitConfig, step: int) -> None:
+    # The moments of old and fresh parameters share one count of steps.
+    if fresh := [path for path in flatten(state.params) if not matches(source.include, path)]:
+        raise UserError(
+            f"config.init_from.include={list(source.include)} leaves out {fresh[0]}, which has no "
+            "moments to go on with; set config.init_from.optimizer=False."
+        )
+    saved = read_shapes(run_folder.step_folder(source.run, step) / "opt_state")
+    moments = moments_of(state.opt_state)
+    if differences := describe_differences(moments, moments_of(saved)):
+        raise UserError(
+            f"The optimizer of {source.run} has other moments than this run needs; {differences}\n"
+            "Set config.init_from.optimizer=False to start the optimizer anew."
+        )
 
 
 def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
@@ -102,23 +104,23 @@ def split_paths(source: InitConfig) -> tuple[list[str], list[str]]:
     step = run_folder.resolve_step(source.run, source.step)
     taken: list[str] = []
     others: list[str] = []
-    for folder in (_folder(source.run, step, "params"), _folder(source.run, None, "frozen")):
-        if folder.exists():
-            with ocp.StandardCheckpointer() as checkpointer:
-                paths = flatten(checkpointer.metadata(folder).item_metadata.tree)
-            for path in paths:
-                is_taken = any(re.match(pattern, path) for pattern in source.include)
-                (taken if is_taken else others).append(path)
+    for path in _read_shapes(source.run, step):
+        (taken if matches(source.include, path) else others).append(path)
     return taken, others
+
+
+def _read_shapes(run: str, step: int) -> dict[str, Any]:
+    """Names and shapes of all parameters of a checkpoint, trained and frozen, by path."""
+    folders = (run_folder.step_folder(run, step) / "params", run_folder.frozen_folder(run))
+    found: dict[str, Any] = {}
+    for folder in folders:
+        if folder.exists():
+            found |= flatten(read_shapes(folder))
+    return found
 
 
 def _read(run: str, step: int | None, item: str) -> dict[str, np.ndarray]:
     return flatten(checkpoints.read_tree(run, step, item))
-
-
-def _folder(run: str, step: int | None, item: str) -> epath.Path:
-    root = buckets.absolute(run)
-    return root / item if step is None else root / "checkpoints" / str(step) / item
 
 
 def _check_leaf(path: str, leaf: Any, source: Mapping[str, Any], run: str) -> None:
@@ -134,10 +136,10 @@ def _take(
     target: Any, source: Mapping[str, np.ndarray], include: Sequence[str], run: str
 ) -> dict[str, Any]:
     def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-        path = jax.tree_util.keystr(keys, simple=True, separator="/")
+        path = path_of(keys)
         # Running statistics go with the part that they belong to.
         part = path.replace("/batch_stats/", "/", 1)
-        if not any(re.match(pattern, part) for pattern in include):
+        if not matches(include, part):
             return leaf
         _check_leaf(path, leaf, source, run)
         return jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)

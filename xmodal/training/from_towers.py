@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten
+from xmodal.training.tree import flatten, matches, path_of, top_levels
 
 _SECTION = "config.init_from.towers"
 _SHOWN = 5
@@ -83,7 +82,7 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
         }
     if source.run:
-        both = [path for path in params if any(re.match(p, path) for p in source.include)]
+        both = [path for path in params if matches(source.include, path)]
         if both:
             raise UserError(
                 f"config.init_from.include={list(source.include)} takes {both[0]} from "
@@ -111,7 +110,7 @@ def place(state: TrainState, weights: TowerWeights) -> TrainState:
 
     def replace(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-            path = jax.tree_util.keystr(keys, simple=True, separator="/")
+            path = path_of(keys)
             if path not in arrays:
                 return leaf
             return jax.device_put(arrays[path].astype(leaf.dtype), leaf.sharding)
@@ -135,7 +134,7 @@ def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> st
         taken = [path for path in paths if path in weights.params]
         statistics = sum(path.startswith(start) for path in weights.model_state)
         count = sum(weights.params[path].size for path in taken)
-        fresh = sorted({"/".join(path.split("/")[:2]) for path in set(paths) - set(taken)})
+        fresh = top_levels(set(paths) - set(taken))
         lines.append(
             f"{side} tower from {folder}: {len(taken)} arrays with {count:,} parameters, "
             f"{statistics} arrays of running statistics; at their start: {fresh or 'none'}"

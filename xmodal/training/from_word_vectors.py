@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from xmodal.config import UserError
 from xmodal.pretrained.word_vectors import find_vectors
 from xmodal.training.sections import InitConfig
 from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten
+from xmodal.training.tree import flatten, matches, path_of
 
 TABLE = "text/encoder/table"
 _WHERE = "config.init_from.word_vectors"
@@ -38,7 +37,7 @@ def check_file(source: InitConfig, has_text: bool) -> None:
     if not has_text:
         raise UserError(f"{_WHERE}.file={path!r}, but config.model.text is None.")
     others = [source.model, source.towers.text]
-    if source.run and any(re.match(pattern, TABLE) for pattern in source.include):
+    if source.run and matches(source.include, TABLE):
         others.append(source.run)
     if found := [other for other in others if other]:
         raise UserError(
@@ -85,13 +84,13 @@ def place(state: TrainState, rows: dict[int, np.ndarray]) -> TrainState:
     """Returns the state with these rows in its table; all others stay at their random start."""
     if not rows:
         return state
+    at, vectors = np.array(list(rows)), np.stack(list(rows.values()))
 
     def fill(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-        if jax.tree_util.keystr(keys, simple=True, separator="/") != TABLE:
+        if path_of(keys) != TABLE:
             return leaf
-        table = np.array(leaf)
-        table[list(rows)] = np.stack(list(rows.values()))
-        return jax.device_put(table, leaf.sharding)
+        put = jax.jit(lambda table: table.at[at].set(vectors), out_shardings=leaf.sharding)
+        return put(leaf)
 
     params, frozen = (
         jax.tree_util.tree_map_with_path(fill, tree) for tree in (state.params, state.frozen)

@@ -59,14 +59,16 @@ def open_or_compute(
         weights = mesh_lib.to_host(_weights(parts, state, side), parts.mesh)
         key = _key(parts, items, side, weights)
         folder = _folder(parts, items, side, key)
-        if not os.path.isdir(folder):
+        # All processes decide alike, though some may not see the folder.
+        stored = processes.gather(f"look for {folder}", str(os.path.isdir(folder)))
+        if stored[0] == "False":
             if not compute:
                 logging.warning("Features of the %s side would be computed first.", side)
                 continue
             what = f"write the features of the {side} side to {folder}"
             compute_them = functools.partial(_compute, folder, key, parts, items, side, weights)
             processes.first_does(what, compute_them)
-            _check_visible(folder)
+        _check_visible(folder)
         readers.append(data.open_features(folder))
         logging.info("Features of the %s side from %s.", side, folder)
     return tuple(readers)

@@ -14,7 +14,7 @@ from xmodal.training import plateau as plateau_lib
 from xmodal.training.outliers import SkipOutliersConfig, skip_outliers
 from xmodal.training.parameter_groups import GroupConfig, assign_groups, describe_paths, search
 from xmodal.training.schedules import make_schedule, read_schedule
-from xmodal.training.tree import Tree, flatten, unflatten
+from xmodal.training.tree import Tree, flatten, path_of, unflatten
 from xmodal.training.update_rules import RULES, Rule
 
 State = dict[str, Any]
@@ -246,12 +246,17 @@ def observe_metrics(
     return opt_state | {"plateau": moved}
 
 
-def with_moments(opt_state: State, other: State) -> State:
+def moments_of(opt_state: State) -> State:
+    """Returns the moments and their counters."""
+    return opt_state["moments"]
+
+
+def with_moments(opt_state: State, moments: State) -> State:
     """Returns a fresh state with the moments, and their counters, of another run's state.
 
     The schedule, the skip rule and the plateau start anew.
     """
-    return opt_state | {"moments": other["moments"]}
+    return opt_state | {"moments": moments}
 
 
 def _entry(start: int) -> str:
@@ -268,9 +273,7 @@ def _if_started(start: int, count: jax.Array, new: jax.Array, old: jax.Array) ->
 
 def _like(tree: Tree, flat: Mapping[str, jax.Array]) -> Tree:
     """Returns `flat` nested as `tree`, which may have empty branches."""
-    return jax.tree_util.tree_map_with_path(
-        lambda keys, _: flat[jax.tree_util.keystr(keys, simple=True, separator="/")], tree
-    )
+    return jax.tree_util.tree_map_with_path(lambda keys, _: flat[path_of(keys)], tree)
 
 
 def _decay(config: WeightDecayConfig | None, paths: list[str]) -> Callable[[str], float]:

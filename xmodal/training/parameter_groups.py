@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from xmodal.config import UserError, setting
+from xmodal.training.tree import top_levels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,5 +76,4 @@ def search(pattern: str, path: str, where: str) -> bool:
 
 def describe_paths(paths: Iterable[str]) -> str:
     """Returns a sentence that lists the first two levels of parameter paths."""
-    levels = sorted({"/".join(path.split("/")[:2]) for path in paths})
-    return f"the trained parameters are under {levels}."
+    return f"the trained parameters are under {top_levels(paths)}."

@@ -19,6 +19,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.disk_errors import disk_errors
+from xmodal.evals import read_options
 from xmodal.evals.reports.files import check_writable
 from xmodal.training import (
     accelerators,
@@ -27,6 +28,7 @@ from xmodal.training import (
     frozen_features,
     loop,
     memory,
+    reporting,
     start,
 )
 from xmodal.training.damaged_checkpoints import newest_whole
@@ -133,7 +135,7 @@ def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compile
     features = [feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
     programs = {STEP: loop.compile_step(parts, state, features)}
     embedder = make_embedder(parts)
-    sizes = [int(options["batch_size"]) for options in parts.settings.evals.values()]
+    sizes = [options.batch_size for options in read_options(parts.settings.evals).values()]
     rows = -(-max(sizes) // parts.mesh.size) * parts.mesh.size
     sharding = mesh_lib.batch_sharded(parts.mesh)
     for side in parts.model.towers:
@@ -209,7 +211,7 @@ def _try_out(
         state, scalars = step_program(state, batch, mesh_lib.put_step(step, parts.mesh))
         losses.append(float(scalars["train/loss"]))
         seconds.append(time.monotonic() - started)
-        finite = all(math.isfinite(float(value)) for value in scalars.values())
+        finite = reporting.is_finite({name: float(value) for name, value in scalars.items()})
         if not finite and parts.settings.non_finite == "skip":
             logging.warning("step %d  loss or gradient is not finite: left out", step)
         elif not finite:

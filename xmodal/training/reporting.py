@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 _MOST_SKIPPED = 10
 
 
+def is_finite(scalars: Mapping[str, float]) -> bool:
+    """Returns whether a step was made: its loss and gradient are finite, as `step` asks.
+
+    Another scalar, such as one of a loss of your own, may be NaN.
+    """
+    return all(math.isfinite(scalars[f"train/{name}"]) for name in ("loss", "gradient_norm"))
+
+
 class NonFiniteLossError(UserError):
     """Loss or gradient became NaN or infinite."""
 
@@ -200,7 +208,7 @@ class Reporter:
             k for k, v in fetched.items() if np.issubdtype(np.asarray(v).dtype, np.integer)
         ]
         values = {name: float(value) for name, value in fetched.items()}
-        if not all(math.isfinite(value) for value in values.values()):
+        if not is_finite(values):
             evidence = {
                 "step": step,
                 "image_ids": image_ids,

@@ -1,5 +1,7 @@
 """Records that a run learns from: their hash and number, in `RUN_DIR/records.json`."""
 
+from collections.abc import Mapping
+
 from absl import logging
 
 from xmodal import data
@@ -24,7 +26,7 @@ def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = Fa
     Raises:
       UserError: the records have changed.
     """
-    found = {
+    found: Records = {
         "train": data.split_hashes(settings.data, settings.train_split),
         "examples": data.num_train_examples(settings.data, settings.train_split),
     }
@@ -32,8 +34,11 @@ def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = Fa
     if not before and run_folder.steps(run_dir):
         text = "%s has lost its records.json: whether it goes on with the same data is not known."
         logging.warning(text, run_dir)
-    if not before or _are_equal(before, found):
+    if not before:
         return found
+    if _are_equal(before, found):
+        # A hash that is known stays: a dataset without one may come in between.
+        return found | {"train": found["train"] | _known(before["train"])}
     described = f"{_describe(before)} -> {_describe(found)}"
     if not allow_changes:
         raise UserError(
@@ -50,6 +55,10 @@ def _are_equal(before: Records, found: Records) -> bool:
     return before.get("examples", found["examples"]) == found["examples"] and all(
         one == other or (other and data.UNKNOWN_HASH in (one, other)) for one, other in hashes
     )
+
+
+def _known(hashes: Mapping[str, str]) -> dict[str, str]:
+    return {name: digits for name, digits in hashes.items() if digits != data.UNKNOWN_HASH}
 
 
 def _describe(records: Records) -> str:

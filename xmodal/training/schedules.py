@@ -187,7 +187,7 @@ def values(where: str, value: Any) -> list[Any]:
     if not is_schedule(value):
         return [value]
     if value["schedule"] == "linear":
-        return [value["from"], value["to"]]
+        return [value[key] for key in ("before", "from", "to") if key in value]
     return list(value["values"].values())
 
 

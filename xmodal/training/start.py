@@ -1,7 +1,6 @@
 """The first state of a run: its own checkpoint, other weights, or a fresh start."""
 
-import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import numpy as np
 from absl import logging
@@ -11,7 +10,7 @@ from xmodal.training import checkpoints, from_run, from_towers, from_word_vector
 from xmodal.training.parts import Parts
 from xmodal.training.run import RunConfig
 from xmodal.training.state import TrainState, create_state
-from xmodal.training.tree import flatten, partition
+from xmodal.training.tree import flatten, matches, partition, top_levels
 
 
 def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> TrainState:
@@ -44,11 +43,7 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())
     if source.run:
         state = from_run.take_weights(state, source)
-        taken |= {
-            path
-            for path in flatten(state.all_params())
-            if any(re.match(pattern, path) for pattern in source.include)
-        }
+        taken |= {path for path in flatten(state.all_params()) if matches(source.include, path)}
     if not taken:
         logging.info("Starting %s from scratch, seed %d.", settings.name, settings.seed)
     _warn_of_random(settings, state, taken)
@@ -97,10 +92,10 @@ def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[st
     """Names the parts that start at random although they are frozen, or published."""
     frozen = set(flatten(state.frozen)) - set(taken)
     if frozen:
-        logging.warning("Frozen at a random start: %s.", _parts_of(frozen))
+        logging.warning("Frozen at a random start: %s.", top_levels(frozen))
     fresh = set(flatten(state.all_params())) - set(taken)
     published = settings.init_from.published
-    missing = [p.rstrip("/") for p in published if any(re.match(p, path) for path in fresh)]
+    missing = [p.rstrip("/") for p in published if any(matches([p], path) for path in fresh)]
     if missing:
         logging.warning(
             "%s: random at the start, but this experiment takes published weights. Its numbers "
@@ -111,10 +106,6 @@ def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[st
         )
 
 
-def _parts_of(paths: Iterable[str]) -> list[str]:
-    return sorted({"/".join(path.split("/")[:2]) for path in paths})
-
-
 def describe(parts: Parts) -> str:
     """Returns a table of parameters by tower and top-level part, trained and frozen."""
     rows = [("part", "trained", "frozen")]
@@ -122,7 +113,7 @@ def describe(parts: Parts) -> str:
     trees = partition(parts.shapes[0], parts.settings.freeze)
     for column, tree in enumerate(trees):
         for path, leaf in flatten(tree).items():
-            part = "/".join(path.split("/")[:2])
+            (part,) = top_levels([path])
             counts.setdefault(part, [0, 0])[column] += int(np.prod(leaf.shape))
     rows += [(part, f"{n[0]:,}", f"{n[1]:,}") for part, n in sorted(counts.items())]
     totals = np.sum(list(counts.values()), axis=0)

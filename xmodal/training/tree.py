@@ -1,8 +1,10 @@
 """Nested dicts of arrays by path, and their split into trained and frozen parameters."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+import jax
 
 from xmodal.config import UserError
 
@@ -31,6 +33,21 @@ def unflatten(flat: Mapping[str, Any]) -> Tree:
     return tree
 
 
+def path_of(keys: tuple[Any, ...]) -> str:
+    """Returns the path of a leaf as `flatten` writes it, from its keys in a JAX pytree."""
+    return jax.tree_util.keystr(keys, simple=True, separator="/")
+
+
+def matches(patterns: Iterable[str], path: str) -> bool:
+    """Returns whether one of the regular expressions matches a path from its start."""
+    return any(re.match(pattern, path) for pattern in patterns)
+
+
+def top_levels(paths: Iterable[str]) -> list[str]:
+    """Returns the first two levels of paths, such as `text/encoder`, sorted."""
+    return sorted({"/".join(path.split("/")[:2]) for path in paths})
+
+
 def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
     """Splits parameters into (trained, frozen) by path.
 
@@ -44,12 +61,12 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
     """
     flat = flatten(params)
     for pattern in patterns:
-        if not any(re.match(pattern, path) for path in flat):
+        if not any(matches([pattern], path) for path in flat):
             raise UserError(
                 f"config.freeze pattern {pattern!r} matches no parameter; "
-                f"the top levels are {_top_levels(flat)}."
+                f"the top levels are {top_levels(flat)}."
             )
-    is_frozen = {path: any(re.match(p, path) for p in patterns) for path in flat}
+    is_frozen = {path: matches(patterns, path) for path in flat}
     if all(is_frozen.values()):
         raise UserError(f"config.freeze={list(patterns)} freezes every parameter.")
     return split(params, is_frozen.__getitem__)
@@ -94,7 +111,3 @@ def frozen_parts(trained: Collection[str], frozen: Collection[str], side: str) -
         for part in parts
         if under(frozen, f"{side}/{part}/") and not under(trained, f"{side}/{part}/")
     )
-
-
-def _top_levels(flat: Mapping[str, Any]) -> list[str]:
-    return sorted({"/".join(path.split("/")[:2]) for path in flat})

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from xmodal.config import check_pattern, check_value, setting
+from xmodal.training.tree import path_of
 
 Decay = Callable[[str], float]
 """Parameter path -> rate of its decoupled weight decay."""
@@ -80,7 +81,7 @@ class AdamP:
         def finish(
             keys: tuple[Any, ...], direction: jax.Array, gradient: jax.Array, weight: jax.Array
         ) -> jax.Array:
-            path = _path(keys)
+            path = path_of(keys)
             direction, invariant = self._project(path, direction, gradient, weight)
             rate = decay(path) * jnp.where(invariant, self.decay_ratio, 1.0)
             return direction + rate * weight
@@ -146,7 +147,7 @@ RULES: dict[str, type[Rule]] = {"adam": Adam, "adamp": AdamP, "adamw": Adam, "sg
 
 def _add_decay(decay: Decay) -> optax.GradientTransformation:
     def add(keys: tuple[Any, ...], direction: jax.Array, weight: jax.Array) -> jax.Array:
-        rate = decay(_path(keys))
+        rate = decay(path_of(keys))
         return direction + rate * weight if rate else direction
 
     return optax.stateless(
@@ -176,7 +177,3 @@ def _scale_by_amsgrad(*, b1: float, b2: float, eps: float) -> optax.GradientTran
         return directions, optax.ScaleByAmsgradState(count, mu, nu, largest)
 
     return optax.GradientTransformation(init, update)
-
-
-def _path(keys: tuple[Any, ...]) -> str:
-    return jax.tree_util.keystr(keys, simple=True, separator="/")

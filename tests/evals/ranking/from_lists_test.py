@@ -114,6 +114,7 @@ def test_folds_and_list_metrics_of_whole_lists():
         SavedScores(matrix, block_size=64), [task, folded]
     )
     assert (whole.values["pmrp"] != expected.values["pmrp"]).any()
+    assert list(answer_lists(sort_lists(matrix), task, ITEMS).values) == list(whole.values)
     task = folded
     assert_equal_found(answer_lists(sort_lists(matrix), task, ITEMS), expected, task)
 

@@ -33,6 +33,8 @@ from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import BoardResult, CorrelationResult, TaskResult
 from xmodal.evals.runner import evaluate_boards, open_rankings
 
+_SELECTED = "recall@10"  # marks the best checkpoint where no metric is named
+
 
 @dataclasses.dataclass(frozen=True)
 class BoardsOptions(Options):
@@ -70,8 +72,10 @@ class BoardsOptions(Options):
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
-        first = next(iter(self.boards or definitions_of(dataset)))
-        return f"{first}/mean_recall@10"
+        known = definitions_of("coco_captions" if self.annotations else dataset)
+        names = [name for name in self.boards or known if name in known]
+        found = [f"{name}/mean_{_SELECTED}" for name in names if _SELECTED in known[name].metrics]
+        return found[0] if found else ""
 
 
 class BoardsEvaluator(Evaluator[Source]):

@@ -42,7 +42,7 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer
             rank = None
             if "median_rank" in task.metrics:
                 missing["median_rank"] = _too_short(int(np.sum(~known)), rows)
-    for metric in set(task.metrics) & set(LIST_METRICS):
+    for metric in (each for each in task.metrics if each in LIST_METRICS):
         r = np.max([compute_r(task, relation) for relation in task.relations], axis=0)
         if undecided := int(np.sum((length < np.minimum(r, gallery))[rows])):
             missing[metric] = _too_short(undecided, rows)
