@@ -1,4 +1,4 @@
-"""The cache of compiled functions on disk, which makes the second start of a run quick."""
+"""The on-disk cache of compiled functions, which makes the second start of a run fast."""
 
 import contextlib
 import hashlib
@@ -11,13 +11,13 @@ import jax
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled functions in the user's cache folder, unless JAX was told where, or not to.
+    """Keeps compiled functions in the user's cache folder, unless JAX has one or caching is off.
 
     JAX's own `JAX_COMPILATION_CACHE_DIR`, `JAX_ENABLE_COMPILATION_CACHE` and
     `JAX_COMPILATION_CACHE_MAX_SIZE` are respected. Several processes may share the folder: JAX
-    locks it while the size is limited, and compiles where an entry cannot be read.
+    locks it if its size is limited, and recompiles if an entry cannot be read.
     """
-    # Flags of JAX are attributes that type checkers do not see.
+    # JAX's flags are attributes that type checkers do not see.
     config: Any = jax.config
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
@@ -26,7 +26,7 @@ def use_compilation_cache() -> None:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError:
-        return  # a home that cannot be written; compiling takes longer
+        return  # The home folder is not writable; compiling takes longer.
     if not os.access(folder, os.W_OK):
         return
     _remove_unfinished(pathlib.Path(folder))
@@ -36,14 +36,14 @@ def use_compilation_cache() -> None:
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:
-    """Removes entries that were not written to their end, by a kill or on a full disk.
+    """Removes entries left incomplete by a kill or a full disk.
 
-    JAX would keep them, and warn at every start. Of another process that is just writing one, the
-    next start compiles it again.
+    JAX would keep them and warn at every start. An entry that another process is still writing may
+    be removed too; it is compiled again at the next start.
     """
     for entry in folder.glob("*-cache"):
         stamp = entry.with_name(entry.name.removesuffix("-cache") + "-atime")
-        with contextlib.suppress(FileNotFoundError):  # Another process may remove it, too.
+        with contextlib.suppress(FileNotFoundError):  # Another process may remove it too.
             if not stamp.exists():
                 entry.unlink()
 

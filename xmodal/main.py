@@ -1,7 +1,7 @@
 """Trains a dual encoder: `python -m xmodal.main --config=configs/quickstart.py`.
 
-The same command continues a run that was stopped or killed. Exit code: 0 for a finished run, 143
-for one that a signal stopped and that is saved, 1 for an error.
+The same command resumes a run that was stopped or killed. Exit code: 0 for a finished run, 143 for
+one that was saved and stopped by a signal, 1 for an error.
 """
 
 import os
@@ -22,13 +22,13 @@ TOPOLOGY = flags.DEFINE_string(
     "topology",
     "",
     "With --dry_run: compile for a TPU slice that this machine does not have, such as v3:4x4 (the "
-    "paper's 32 cores) or v5e:4x8. Needs the extra tpu.",
+    "paper's 32 cores) or v5e:4x8. Requires the extra tpu.",
 )
 ALLOW_CHANGES = flags.DEFINE_list(
     "allow_changes",
     [],
-    "Paths of the config (optimizer.learning_rate,data.image) in which a run that goes on may "
-    "differ from its start; 'records' for those of its training split.",
+    "Paths of the config (optimizer.learning_rate,data.image) in which a resumed run may "
+    "differ from its start; 'records' for the records of its training split.",
 )
 
 
@@ -41,25 +41,25 @@ def describe_towers() -> str:
     rows |= {f"--model={name}": row.variants for name, row in MODELS.items()}
     names = {name: f"--variant={','.join(v)}" if v else "" for name, v in rows.items()}
     return (
-        "python -m xmodal.convert_weights reads published weights of\n"
+        "python -m xmodal.convert_weights converts published weights of\n"
         f"{binary.format_names(names)}\n"
-        "A config takes them by --config.init_from.towers.text, .towers.image, or .model."
+        "A config uses them through --config.init_from.towers.text, .towers.image, or .model."
     )
 
 
 binary.define_answer(
-    "list_towers", "Print the published weights that can be converted, and stop.", describe_towers
+    "list_towers", "Print the published weights that can be converted, and exit.", describe_towers
 )
 
 
 def main(argv: list[str]) -> None:
-    """Connects the processes and hands over to the loop."""
+    """Connects the processes and starts the training loop."""
     del argv
     config = binary.read_config()
     for flag in (TOPOLOGY, OUTPUT):
         if flag.value and not DRY_RUN.value:
-            raise UserError(f"--{flag.name} needs --dry_run: nothing is trained for it.")
-    # Imported here so that --help and a mistyped flag or file answer at once.
+            raise UserError(f"--{flag.name} works only with --dry_run.")
+    # Imported here so that --help and errors in flags or file names appear at once.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
     from xmodal.training.finished import finished_reports, where_to_look
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> None:
     with quietly():
         from xmodal.training import loop, preflight  # This takes seconds.
 
-    if not TOPOLOGY.value:  # Functions for devices that are not here cannot be read back.
+    if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()
     flag_values = {f"--{each.name}": each.value for each in (DRY_RUN, TOPOLOGY, ALLOW_CHANGES)}
     settings = {"config": config.to_dict(), "--workdir": workdir, **flag_values}

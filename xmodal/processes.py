@@ -1,7 +1,7 @@
 """The processes of a run: how they find each other, and their messages on the host.
 
-Their words go through the key-value store of JAX's coordination service, which needs no device, so
-processes that disagree end with a sentence before the first collective, which would abort or hang.
+Messages use JAX's key-value store, which needs no device, so processes that disagree exit with an
+error before the first collective, which would otherwise abort or hang.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ _LOG_SECONDS = 30.0
 
 @contextlib.contextmanager
 def connected(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Connects the processes of a run, see `initialize`, which tell each other why they end.
+    """Connects the processes of a run (see `initialize`); one that fails tells the others why.
 
     Args:
-      settings: of this process, see `check_equal`.
+      settings: those of this process, see `check_equal`.
 
     Raises:
-      UserError: the processes do not find each other, or differ in settings or code.
+      UserError: the processes cannot connect, or differ in settings or code.
     """
     initialize()
     with _ended_with_a_peer(), _announced_failure():
@@ -54,11 +54,11 @@ def connected(settings: Mapping[str, Any]) -> Iterator[None]:
 def initialize() -> None:
     """Connects the processes of a multi-host run; does nothing in a single process.
 
-    TPU VMs learn of each other from their metadata. Elsewhere `VARIABLES` say who is who.
+    TPU VMs find each other through their metadata. Elsewhere, `VARIABLES` identify the processes.
 
     Raises:
-      UserError: some of the variables are missing, one is no number in its range, or not all
-        processes came.
+      UserError: some of the variables are missing, one is not a valid number, or a process
+        did not connect.
     """
     if jax.distributed.is_initialized():
         return
@@ -73,7 +73,7 @@ def _read_variables(given: Mapping[str, str]) -> tuple[str, int, int]:
     if missing := [name for name in VARIABLES if name not in given]:
         raise UserError(
             f"{' and '.join(given)} set, but not {' and '.join(missing)}: set all three variables "
-            "in every process of a run, or none for a run of one process."
+            "in every process of a run, or none of them for a run of one process."
         )
     address, *numbers = (given[name] for name in VARIABLES)
     for name, text in zip(VARIABLES[1:], numbers, strict=True):
@@ -100,7 +100,7 @@ def _connect(address: str, number: int, own: int) -> None:
         ) from error
 
 
-# Those of jax start the devices, which is a meeting of all processes.
+# JAX's own functions initialize the backend, which blocks until all processes join.
 def count() -> int:
     """Returns the number of processes of the run."""
     return distributed.global_state.num_processes or 1
@@ -115,11 +115,11 @@ def check_equal(settings: Mapping[str, Any]) -> None:
     """Compares the settings and the code of all processes; every process calls it once.
 
     Args:
-      settings: nested, of this process, as a user writes them: {"config": {"seed": 0}}.
+      settings: nested settings of this process, as a user writes them: {"config": {"seed": 0}}.
 
     Raises:
       UserError: names what differs between process 0 and another one, or the process that failed
-        before it came here.
+        before it got here.
     """
     if count() == 1:
         return
@@ -129,7 +129,7 @@ def check_equal(settings: Mapping[str, Any]) -> None:
     digests = gather("compare the settings", hashlib.sha256(text.encode()).hexdigest())
     different = [number for number, each in enumerate(digests) if each != digests[0]]
     if different:
-        what = "tell its settings"
+        what = "report its settings"
         first, other = (json.loads(_wait(f"settings/{i}", i, what)) for i in (0, different[0]))
         differences = [
             f"{key} is {first.get(key, 'missing')} in process 0 and {other.get(key, 'missing')} "
@@ -143,14 +143,14 @@ def check_equal(settings: Mapping[str, Any]) -> None:
 
 
 def gather(what: str, own: str) -> list[str]:
-    """Returns a text of every process, in their order; every process calls it.
+    """Returns one string per process, ordered by index; every process must call it.
 
     Args:
-      what: the step that all processes take, as errors name it.
-      own: the text of this process.
+      what: the step that all processes take, as error messages name it.
+      own: the string of this process.
 
     Raises:
-      UserError: a process failed before it came here; gives its reason.
+      UserError: a process failed before it got here; gives its reason.
     """
     if count() == 1:
         return [own]
@@ -160,12 +160,12 @@ def gather(what: str, own: str) -> list[str]:
 
 
 class Word(NamedTuple):
-    """The last message of a process about its work.
+    """The latest status of a process.
 
     Attributes:
       text: its current action.
-      host: its name.
-      time: seconds since the epoch, by its clock.
+      host: name of its host.
+      time: seconds since the epoch, by the host's clock.
     """
 
     text: str
@@ -179,7 +179,7 @@ def tell(text: str) -> None:
 
 
 def told() -> list[Word | None]:
-    """Returns the last word of every process, in their order; None of one that has told nothing."""
+    """Returns the latest status of each process; None for a process that has published none."""
     words = [_get(f"word/{number}") for number in range(count())]
     return [None if word is None else Word(*json.loads(word)) for word in words]
 
@@ -188,8 +188,8 @@ def first_does(what: str, function: Callable[[], object]) -> None:
     """Runs a function in process 0, while the others wait; every process calls it.
 
     Args:
-      what: the work as others name it: "compute the features".
-      function: of process 0.
+      what: the work, as error messages name it: "compute the features".
+      function: called in process 0 only.
 
     Raises:
       UserError: in processes other than 0: process 0 failed; gives its reason.
@@ -204,16 +204,16 @@ def first_does(what: str, function: Callable[[], object]) -> None:
 
 
 def _next_key(name: str) -> str:
-    """Returns a new key; the calls of all processes have the same order."""
+    """Returns a new key; all processes make their calls in the same order."""
     _CALLS[name] += 1
     return f"{name}/{_CALLS[name]}"
 
 
 @contextlib.contextmanager
 def _ended_with_a_peer() -> Iterator[None]:
-    """Ends this process at once after the death of another one, as collectives on CPUs report it.
+    """Ends this process at once when a CPU collective reports that another process died.
 
-    JAX's shutdown would wait for the dead process, and abort after a minute.
+    JAX's shutdown would wait for the dead process and abort after a minute.
     """
     try:
         yield
@@ -222,8 +222,8 @@ def _ended_with_a_peer() -> Iterator[None]:
             raise
         reason = str(error).strip().splitlines()[0]
         print(
-            f"\nError: another process of the run is gone ({reason}). Start the same command again "
-            "in all processes; it goes on from what is saved.",
+            f"\nError: another process of the run is gone ({reason}). Restart the same command "
+            "in all processes; it resumes from the last checkpoint.",
             file=sys.stderr,
             flush=True,
         )
@@ -232,7 +232,7 @@ def _ended_with_a_peer() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _announced_failure() -> Iterator[None]:
-    """Tells the processes that wait for this one why it ends."""
+    """Tells the processes that wait for this one why it failed."""
     try:
         yield
     except BaseException as error:
@@ -266,7 +266,7 @@ def _wait(key: str, peer: int, what: str) -> str:
             failure = _get(f"failure/{peer}")
         except jax.errors.JaxRuntimeError as error:
             raise UserError(
-                f"Process {peer} was to {what}, but the coordinator in process 0 is gone: "
+                f"Process {peer} should {what}, but the coordinator in process 0 is gone: "
                 f"{str(error).splitlines()[0]}"
             ) from error
         if failure is not None:

@@ -81,7 +81,9 @@ def test_any_damage_of_any_file_sends_the_run_back(run, caplog, damage):
 def test_the_state_before_the_damage_comes_back(tmp_path, caplog):
     save(tmp_path, [make_state(3), make_state(7)])
     flip(largest(tmp_path / "checkpoints/7/params"))
-    with pytest.raises(UserError, match="of step 7 is damaged: .* has other bytes than were writt"):
+    with pytest.raises(
+        UserError, match="of step 7 is damaged: .* has different bytes than were writt"
+    ):
         restore_latest(str(tmp_path), make_state(0))
     set_damaged_aside(str(tmp_path))
     restored = restore_latest(str(tmp_path), make_state(0))
@@ -162,12 +164,16 @@ def test_what_cannot_be_replaced_ends_the_run(tmp_path):
     path = largest(newest)
     content = path.read_bytes()
     flip(path)
-    with pytest.raises(UserError, match=r"No checkpoint of .* can be read; of step 3: .*other byt"):
+    with pytest.raises(
+        UserError, match=r"No checkpoint of .* can be read; step 3: .*different byt"
+    ):
         set_damaged_aside(str(tmp_path))
     assert newest.exists()
     path.write_bytes(content)
     flip(largest(tmp_path / "frozen"))
-    with pytest.raises(UserError, match=r"The frozen parameters of .* are damaged: .*other bytes"):
+    with pytest.raises(
+        UserError, match=r"The frozen parameters of .* are damaged: .*different bytes"
+    ):
         set_damaged_aside(str(tmp_path))
 
 

@@ -79,7 +79,7 @@ def test_a_tower_comes_and_the_rest_stays(bert, freeze):
     count = sum(array.size for array in bert[1].values())
     assert from_towers.describe(fresh, weights, source_of(config)) == (
         f"text tower from {bert[0]}: 21 arrays with {count:,} parameters, 0 arrays of running "
-        "statistics; at their start: ['text/projection']"
+        "statistics; at their initial values: ['text/projection']"
     )
 
 
@@ -115,7 +115,8 @@ def test_running_statistics_come_along(tmp_path):
     assert count == len(flatten(fresh.model_state["image"])) > 0
     described = from_towers.describe(fresh, weights, source_of(config))
     assert (
-        f"{count} arrays of running statistics; at their start: ['image/projection']" in described
+        f"{count} arrays of running statistics; at their initial values: ['image/projection']"
+        in described
     )
     tiny.assert_identical(state.params["text"], fresh.params["text"])
 
@@ -138,7 +139,7 @@ def test_a_head_that_was_published_comes_along(tmp_path):
     found = {f"params/{path}": leaf for path, leaf in flatten(state.params["text"]).items()}
     tiny.assert_identical({name: found[name] for name in arrays}, arrays)
     described = from_towers.describe(fresh, weights, source_of(config))
-    assert described.endswith("at their start: ['text/projection']")
+    assert described.endswith("at their initial values: ['text/projection']")
 
 
 def test_arrays_that_do_not_fit_are_named(bert, tmp_path):
@@ -169,7 +170,7 @@ def test_together_with_a_run(bert, tmp_path):
     config.init_from.run, config.init_from.step = other_run, "latest"
     config.init_from.optimizer = False
     parts = tiny.make_parts(config)
-    with pytest.raises(UserError, match="takes text/encoder/.* brings it too: narrow include"):
+    with pytest.raises(UserError, match="takes text/encoder/.* provides it too: narrow include"):
         start.starting_state(parts, str(tmp_path / "new"))
     config.init_from.include = ["image/", "text/projection"]
     parts = tiny.make_parts(config)

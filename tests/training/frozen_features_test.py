@@ -311,7 +311,7 @@ def without_data(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"freeze": []}, r"'text', but text/encoder/\w+.* is trained: match it by"),
+        ({"freeze": []}, r"'text', but text/encoder/\w+.* is trained: match it in"),
         ({"freeze": ["text/encoder/lower_layers"]}, "text/encoder/.*embeddings.* is trained"),
         ({"freeze": ["text/encoder/.*emb"]}, "text/encoder/lower_layers.* is trained: match it"),
         ({"model.text.encoder.lower_depth": 0}, "text/encoder/layers/.* is trained: match it"),

@@ -226,7 +226,7 @@ def test_a_slice_needs_libtpu():
         pytest.skip("libtpu is installed")
     done = dry_run("--topology=v5e:2x2")
     assert done.returncode == 1
-    assert "--topology compiles by libtpu, which is not installed: pip install" in done.stderr
+    assert "--topology compiles with libtpu, which is not installed: pip install" in done.stderr
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import jax
 from xmodal.config import UserError
 
 _GIB = 2**30
-# Without these, libtpu asks the metadata server of a TPU VM and complains; and allows one process.
+# Without these, libtpu queries a TPU VM's metadata server, warns, and allows only one process.
 _LIBTPU = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v3-8",
@@ -20,12 +20,12 @@ _LIBTPU = {
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-    """A device as JAX counts them: a core of TPU v2 and v3, a chip of all others.
+    """A device as JAX counts it: a core of TPU v2 and v3, a chip of all others.
 
     Attributes:
-      memory_gib: of the device.
+      memory_gib: memory of the device.
       tflops: published peak of dense bfloat16 products (float16 before Ampere), 10**12 per second.
-      bandwidth: of its memory, 10**9 bytes per second.
+      bandwidth: memory bandwidth, 10**9 bytes per second.
     """
 
     memory_gib: float
@@ -33,7 +33,7 @@ class Accelerator:
     bandwidth: float
 
 
-# Kind of a device, as JAX names it. Figures of the makers.
+# By device kind, as JAX names it. Figures from the manufacturers.
 ACCELERATORS = {
     "TPU v2": Accelerator(8, 22.5, 350),
     "TPU v3": Accelerator(16, 61.5, 450),
@@ -59,14 +59,14 @@ ACCELERATORS = {
 
 
 def find(device: jax.Device) -> Accelerator | None:
-    """Returns the figures of a device; None where they are not known."""
+    """Returns the figures of a device; None if they are not known."""
     return ACCELERATORS.get(device.device_kind)
 
 
 def capacity(device: Any) -> int | None:
-    """Returns the bytes of a device's memory; None where they are not known.
+    """Returns the bytes of a device's memory; None if they are not known.
 
-    A CPU device has its share of the host's memory.
+    For a CPU device, this is its share of the host's memory.
     """
     if device.platform == "cpu":
         pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
@@ -81,25 +81,25 @@ def slice_devices(topology: str) -> list[Any]:
     """Returns the devices of a TPU slice, for which libtpu compiles on any machine.
 
     Args:
-      topology: as libtpu names it, `v3:4x4` or `v5e:4x8`: generation, and chips in every direction.
+      topology: as libtpu names it, `v3:4x4` or `v5e:4x8`: generation, and chips along each axis.
 
     Raises:
       UserError: libtpu is not installed, or does not know the topology.
     """
     for variable, value in _LIBTPU.items():
         os.environ.setdefault(variable, value)
-    # Arrays of this process stay on the host.
+    # Keep this process's arrays on the host.
     jax.config.update("jax_platforms", "cpu")
     try:
         import libtpu  # noqa: F401
     except ImportError as error:
         raise UserError(
-            "--topology compiles by libtpu, which is not installed: pip install 'xmodal[tpu]', or "
-            "pip install -e '.[tpu]' in a checkout."
+            "--topology compiles with libtpu, which is not installed: pip install 'xmodal[tpu]', "
+            "or pip install -e '.[tpu]' in a checkout."
         ) from error
     from jax.experimental import topologies
 
-    # The two cores of a chip are one device, as on the machines themselves.
+    # The two cores of a chip are one device, as on real machines.
     options = {"chip_config_name": "megacore"} if topology.startswith("v4") else {}
     try:
         return topologies.get_topology_desc(
@@ -108,5 +108,6 @@ def slice_devices(topology: str) -> list[Any]:
     except (jax.errors.JaxRuntimeError, NotImplementedError, ValueError) as error:
         raise UserError(
             f"--topology={topology!r} is not known to libtpu; give GENERATION:CHIPS, such as "
-            f"v3:4x4, v4:2x4x4, v5e:4x8, v5p:2x4x4 or v6e:4x8. It says: {str(error).strip()[:300]}"
+            "v3:4x4, v4:2x4x4, v5e:4x8, v5p:2x4x4 or v6e:4x8. libtpu says: "
+            f"{str(error).strip()[:300]}"
         ) from error

@@ -1,9 +1,9 @@
-"""A batch whose sides are embedded in parts, so that the activations of one part are in memory.
+"""Embeds a batch in parts, so that memory holds the activations of only one part at a time.
 
 In-batch losses compare all items of a batch, so their gradients cannot be summed over smaller
-batches as those of other losses. Here the embeddings of all parts are computed first, without
-activations; the losses take all of them; the backward pass then embeds one part after the other
-again and adds up the gradients of the parameters. The result is the gradient of the whole batch
+batches like those of other losses. This module first computes the embeddings of all parts without
+keeping activations and passes all of them to the losses; the backward pass then embeds the parts
+again, one by one, and sums the parameter gradients. The result is the gradient of the whole batch
 (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup",
 arXiv:2101.06983; open_clip's `--accum-freq`).
 """
@@ -27,8 +27,8 @@ def check(steps: int, batch_size: int, mesh: Mesh) -> None:
     """Refuses parts that the devices cannot share equally.
 
     Args:
-      steps: parts of a batch.
-      batch_size: items of all devices together.
+      steps: number of parts of a batch.
+      batch_size: items on all devices together.
       mesh: devices that the batch is split over.
 
     Raises:
@@ -58,9 +58,9 @@ def embed_in_parts(
     """Returns the views and states of `embed_views` in training, with one part in memory at a time.
 
     Part j has the items j, j + steps, j + 2 steps, ...: every device splits its own items, and the
-    parts are the same on any number of devices. A part draws its random numbers by a key of its
-    own, the same in both passes. Batch normalization takes the statistics of a part, and the
-    running ones are updated after each part of the first pass.
+    parts are the same on any number of devices. Each part draws its random numbers from its own
+    key, the same in both passes. Batch normalization uses the statistics of a part, and the
+    running statistics are updated after each part of the first pass.
 
     Args:
       model: see `embed_views`.
@@ -86,7 +86,7 @@ def embed_in_parts(
         whole = parts.swapaxes(0, 1).reshape(items * steps, *parts.shape[2:])
         return jax.lax.with_sharding_constraint(whole, mesh_lib.batch_sharded(mesh))
 
-    # A loop keeps the inputs of a function that is checkpointed, and computes it again.
+    # A loop keeps the inputs of a checkpointed function and recomputes the function.
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def embed(
         states: Tree, part: tuple[jax.Array, dict[str, jax.Array]]

@@ -1,4 +1,4 @@
-"""Evaluates the checkpoints of a run, one after the other, and writes the results."""
+"""Evaluates the checkpoints of a run one by one and writes the results."""
 
 import contextlib
 import functools
@@ -38,18 +38,18 @@ def judge_checkpoints(
     keep_others: bool = False,
     check_lock: Callable[[], None] = lambda: None,
 ) -> list[Evaluation]:
-    """Evaluates checkpoints one after the other; prints and writes all results.
+    """Evaluates checkpoints one by one; prints and writes all results.
 
     Args:
-      evaluation: of the run.
+      evaluation: the evaluation of the run.
       run_dir: folder of the run.
       steps: some of its checkpoints.
-      output: folder of the results, see `results.write_all`.
+      output: folder for the results, see `results.write_all`.
       split: of the run's own dataset; None for the final split of every evaluator.
       compare: folder of the results of another model, see `EvalSuite.load_others`.
       save_embeddings: see `RunEvaluation.judge`.
       examples: see `judge_all`.
-      follows: whether the steps go on with those of an earlier call, whose curves then stay.
+      follows: whether the steps continue those of an earlier call, whose curves are then kept.
       keep_others: see `results.write_all`.
       check_lock: raises where another process has taken over `output`.
 
@@ -57,16 +57,16 @@ def judge_checkpoints(
       One evaluation per evaluator, of the last checkpoint.
 
     Raises:
-      UserError: no such step or split, models that differ, or a folder that cannot be written.
+      UserError: the step or split does not exist, models differ, or a folder is not writable.
     """
     parts = evaluation.parts
     others = evaluation.suite.load_others(compare, split)
     records = training_hashes(run_dir)
-    # As it is stored, with the words that it learned; the config in use may not name them yet.
+    # The stored config, with the learned words; the config in use may not name them yet.
     write_model(output, Judged.of_config(run_folder.load_run(run_dir), records))
     evaluations: list[Evaluation] = []
     opened = event_writer(output, parts.config.to_dict())
-    if follows:  # Its curves go on, and the run that it follows has a row of settings.
+    if follows:  # Its curves continue, and the run that it follows has a row of settings.
         opened = contextlib.closing(make_writer(output))
     with opened as writer:
         for step in steps:
@@ -77,8 +77,8 @@ def judge_checkpoints(
             except (FileNotFoundError, ValueError):
                 if not follows or step in run_folder.steps(run_dir):
                     raise
-                # A run keeps its last few checkpoints only.
-                logging.warning("Checkpoint %d was replaced while it was read.", step)
+                # A run keeps only its last few checkpoints.
+                logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
             views = Views(writer, parts.settings.tensorboard, step)
             evaluations = evaluation.judge(

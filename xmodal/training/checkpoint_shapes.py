@@ -1,4 +1,4 @@
-"""Names and shapes of the arrays in a checkpoint, compared with those of a model."""
+"""Compares the names and shapes of a checkpoint's arrays with those of a model."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from xmodal.training.tree import Tree, path_of
 
 
 def read_shapes(source: epath.Path) -> Tree:
-    """Returns an item of a checkpoint, with shapes and dtypes in place of its arrays."""
+    """Returns an item of a checkpoint with shapes and dtypes in place of arrays."""
     with ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.metadata(source).item_metadata.tree
 
 
 def check_arrays(source: epath.Path, tree: Any) -> None:
-    """Refuses an item of a checkpoint that a tree cannot be filled from; reads no array.
+    """Raises an error if a checkpoint item does not match a tree; reads no arrays.
 
     Args:
       source: folder of the item.
@@ -28,13 +28,13 @@ def check_arrays(source: epath.Path, tree: Any) -> None:
     """
     if not source.exists():
         raise UserError(
-            f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} arrays of it. Copy "
-            "it from a backup, or use a new --workdir."
+            f"{source} is missing; the model needs {len(jax.tree.leaves(tree))} of its arrays. "
+            "Copy it from a backup, or use a new --workdir."
         )
     if differences := describe_differences(tree, read_shapes(source)):
         raise UserError(
             f"{source} does not fit the model; {differences}\n"
-            "Use the config the checkpoint was made with; or a new --workdir, where "
+            "Use the config that the checkpoint was made with, or a new --workdir, where "
             "--config.init_from.run takes the weights of this run."
         )
 
@@ -49,11 +49,11 @@ def describe_differences(model: Any, checkpoint: Any) -> str:
     ]
     if not wrong:
         return ""
-    return f"{len(wrong)} arrays differ, among them\n  " + "\n  ".join(wrong[:5])
+    return f"{len(wrong)} arrays differ, such as\n  " + "\n  ".join(wrong[:5])
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    # Orbax writes the named tuples of optax as dicts, so paths are compared by their plain names.
+    # Orbax writes optax's named tuples as dicts, so paths are compared by plain names.
     return {
         path_of(keys): tuple(leaf.shape) for keys, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }

@@ -1,7 +1,7 @@
-"""Checkpoints of a run: async and atomic, the last few and the best one kept.
+"""Checkpoints of a run: asynchronous and atomic; the last few and the best one are kept.
 
-Where they are is in `run_folder`. A folder has its final name only when everything in it is on disk
-(Orbax's own commit).
+`run_folder` defines their paths. A folder gets its final name only when all of its contents are on
+disk (Orbax's own commit).
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree, flatten, merge, split
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
-# Orbax warns of a file that it does not write for single items.
+# Orbax warns about a file that it does not write for single items.
 logging.get_absl_logger().addFilter(lambda record: "Metadata file does not" not in str(record.msg))
 
 
@@ -41,7 +41,7 @@ class Checkpoints:
         Args:
           run_dir: the run's folder, local or gs://.
           config: how many checkpoints are kept.
-          select: the metric of the best one, which is kept besides.
+          select: the metric of the best one, which is kept as well.
         """
         self._run_dir, self._frozen = run_dir, run_folder.frozen_folder(run_dir)
         keep = preservation_policy.AnyPreservationPolicy(
@@ -68,23 +68,23 @@ class Checkpoints:
         return step not in self._manager.all_steps()
 
     def lacks_metrics(self, step: int) -> bool:
-        """Whether this step is not saved, or was saved by a stop before it was evaluated."""
+        """Whether this step is not saved, or was saved on a stop before it was evaluated."""
         return not run_folder.load_metrics(self._run_dir, step)
 
     @property
     def best_step(self) -> int | None:
-        """The step that is best by `config.select` so far."""
+        """The best step so far according to `config.select`."""
         return self._manager.best_step()
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing the state under its step; one already there is left, but for metrics."""
+        """Starts writing the state; an existing checkpoint is replaced only to add metrics."""
         step = int(state.step)
         if not self.lacks(step):
             if not metrics or not self.lacks_metrics(step):
                 return
             self._manager.delete(step)
         if state.frozen and not self._manager.all_steps():
-            # By force: a start that was killed before its first checkpoint may have left others.
+            # Forced: a start that was killed before its first checkpoint may have left some.
             with ocp.StandardCheckpointer() as checkpointer:
                 checkpointer.save(self._frozen, mesh_lib.one_copy(state.frozen), force=True)
             if jax.process_index() == 0:
@@ -100,14 +100,14 @@ class Checkpoints:
         logging.info("step %d  checkpoint in %s", step, self._manager.directory / str(step))
 
     def _hash_files(self) -> None:
-        """Hashes the checkpoint that is being written, before it has its final name."""
+        """Hashes the checkpoint that is being written before it gets its final name."""
         if jax.process_index() == 0:
             written = self._checkpoints.glob(f"{self._writing}{_TEMPORARY}*")
-            # Object stores have no names to change.
+            # Object stores cannot rename.
             save_hashes(next(iter(written), self._checkpoints / str(self._writing)))
 
     def close(self) -> None:
-        """Waits for the writes under way; removes the remains of one that failed."""
+        """Waits for pending writes; removes what a failed write left behind."""
         try:
             self._manager.wait_until_finished()
         finally:
@@ -133,16 +133,16 @@ def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
 
 
 def restore_items(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> TrainState:
-    """Replaces parts of `state` by those of a checkpoint; frozen parameters come with `params`.
+    """Replaces parts of `state` with those of a checkpoint; `params` includes the frozen ones.
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: a saved one.
-      state: says names, shapes and where on the mesh each array goes.
+      step: a saved step.
+      state: gives the name, shape and sharding of each array.
       items: some of `ITEMS`.
 
     Raises:
-      UserError: no such step, or other names or shapes than `state` has.
+      UserError: there is no such step, or its names or shapes differ from those of `state`.
     """
     check_fits(run_dir, step, state, items)
     sources = _sources(run_dir, step, items)
@@ -159,8 +159,8 @@ def check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: a saved one.
-      items: some of `ITEMS`; frozen parameters are compared in any case.
+      step: a saved step.
+      items: some of `ITEMS`; frozen parameters are always compared.
 
     Raises:
       UserError: a file is damaged or missing.
@@ -178,11 +178,11 @@ def check_whole(run_dir: str, step: int, items: tuple[str, ...]) -> None:
 
 
 def check_fits(run_dir: str, step: int, state: TrainState, items: tuple[str, ...]) -> None:
-    """Refuses a checkpoint whose arrays have other names or shapes; reads no array.
+    """Raises an error if a checkpoint has different names or shapes; reads no arrays.
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: a saved one.
+      step: a saved step.
       state: arrays or shapes.
       items: some of `ITEMS`.
 
@@ -221,12 +221,12 @@ def restore_model(
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: a saved one.
-      shapes: of `(params, model_state)`, built from the run's config.
+      step: a saved step.
+      shapes: those of `(params, model_state)`, built from the run's config.
       mesh: every device gets a copy; None is the default device.
 
     Raises:
-      UserError: no such step (lists those saved), or other shapes than the model's.
+      UserError: there is no such step (lists the saved ones), or the shapes differ.
     """
     if mesh is None:
         sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -253,11 +253,11 @@ def restore_model(
 
 
 def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
-    """Returns an item of a checkpoint as it was saved, in NumPy arrays; {} where there is none.
+    """Returns an item of a checkpoint as it was saved, as NumPy arrays; {} if it is missing.
 
     Args:
       run_dir: the run that wrote the checkpoint.
-      step: a saved one; None for items that all steps share, such as `frozen`.
+      step: a saved step; None for items that all steps share, such as `frozen`.
       item: its name.
     """
     parent = buckets.absolute(run_dir) if step is None else run_folder.step_folder(run_dir, step)
@@ -266,7 +266,7 @@ def read_tree(run_dir: str, step: int | None, item: str) -> Tree:
 
 
 def read_arrays(folder: epath.Path) -> Tree:
-    """Returns an item of a checkpoint by its folder, in NumPy arrays."""
+    """Returns the checkpoint item in a folder, as NumPy arrays."""
     with ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.restore(folder, _on_host(read_shapes(folder)))
 

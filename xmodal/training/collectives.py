@@ -1,4 +1,4 @@
-"""Collectives of a compiled program: which ones, how often, how many bytes."""
+"""Counts the collectives of a compiled program and their bytes."""
 
 import dataclasses
 import re
@@ -24,8 +24,8 @@ class Collectives:
     """All collectives of one kind.
 
     Attributes:
-      count: calls of one run of the program.
-      bytes: of their results on one device.
+      count: calls in one run of the program.
+      bytes: size of their results on one device.
     """
 
     count: int
@@ -35,7 +35,7 @@ class Collectives:
 def count_collectives(program: Program) -> dict[str, Collectives]:
     """Returns the collectives of a program by kind.
 
-    Those in a loop count as often as it runs, where the compiler knows the number, else once.
+    A collective in a loop counts once per iteration if the compiler knows their number, else once.
     """
     runs = program.count_runs()
     found = {kind: Collectives(0, 0) for kind in KINDS}
@@ -56,7 +56,7 @@ def _started(program: Program) -> Iterator[tuple[str, Operation]]:
         for operation in operations:
             if operation.opcode.removesuffix("-start") not in KINDS:
                 continue
-            # A TPU goes on with a collective, on its channel, in each fusion that runs meanwhile.
+            # A TPU continues a collective, on its channel, in each fusion that runs meanwhile.
             if name in fused and (channel := _CHANNEL.search(operation.text)):
                 if channel[1] in in_fusions:
                     continue
@@ -65,7 +65,7 @@ def _started(program: Program) -> Iterator[tuple[str, Operation]]:
 
 
 def _result_bytes(operation: Operation) -> int:
-    # The first half of an asynchronous pair returns its operands, too; a sum has its own.
+    # The first half of an asynchronous pair also returns its operands; a sum has its own.
     if not operation.opcode.endswith("-start") or operation.opcode == "all-reduce-start":
         return sum(count_bytes(operation.shape))
     if several := re.match(r"\(\(.*?\), \((.*?)\)", operation.shape):

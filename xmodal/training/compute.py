@@ -1,4 +1,4 @@
-"""Devices and batch of a run, start by start, in `RUN_DIR/compute.json`."""
+"""Devices and batch size of each start of a run, in `RUN_DIR/compute.json`."""
 
 import dataclasses
 import json
@@ -15,14 +15,14 @@ _FILE = "compute.json"
 
 @dataclasses.dataclass(frozen=True)
 class Compute:
-    """Devices and batch from one step of a run on.
+    """Devices and batch size of a run, from one step on.
 
     Attributes:
-      step: that was made first with them.
-      batch_size: global.
-      devices: number of them.
+      step: first step made with them.
+      batch_size: global batch size.
+      devices: number of devices.
       kind: as JAX names it.
-      flops_per_step: of one device, as its compiler counts them; 0 where it does not.
+      flops_per_step: FLOPs on one device, as the compiler counts them; 0 if it does not.
     """
 
     step: int
@@ -33,14 +33,14 @@ class Compute:
 
     @classmethod
     def of(cls, mesh: Mesh, *, step: int, batch_size: int, flops_per_step: float) -> "Compute":
-        """Returns those of a mesh."""
+        """Returns the entry for a mesh."""
         kind = mesh.devices.flat[0].device_kind
         return cls(step, batch_size, mesh.size, kind, flops_per_step)
 
     def save(self, run_dir: str) -> None:
-        """Adds a start to the run's folder, unless it goes on as before; on process 0.
+        """Adds a start to the run's folder, unless nothing has changed; on process 0.
 
-        Steps that are made again count for this start alone.
+        Steps that are repeated count for this start only.
         """
         if processes.index() > 0:
             return
@@ -53,12 +53,12 @@ class Compute:
 
 
 def read_starts(run_dir: str) -> list[Compute]:
-    """Returns the devices and batches of a run, the earliest first."""
+    """Returns the devices and batch sizes of a run, earliest first."""
     path = epath.Path(run_dir) / _FILE
     try:
         found = json.loads(path.read_text()) if path.exists() else []
-        # Runs of older versions have the last start alone, without its step.
+        # Runs of older versions have only the last start, without its step.
         return [Compute(**each) for each in found] if isinstance(found, list) else []
-    except (ValueError, TypeError):  # Only the model card reads it: no reason to stop a run.
-        logging.warning("%s is damaged: devices and batches of earlier starts are lost.", path)
+    except (ValueError, TypeError):  # Only the model card needs it, so the run continues.
+        logging.warning("%s is damaged: devices and batch sizes of earlier starts are lost.", path)
         return []

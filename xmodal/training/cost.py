@@ -19,18 +19,18 @@ class Cost:
     XLA counts the body of a loop once, however often it runs, in FLOPs, traffic and time.
 
     Attributes:
-      argument_bytes: of state, parameters and batch.
-      temporary_bytes: of intermediate values.
-      output_bytes: of results that do not reuse the memory of arguments.
-      resident_bytes: of arrays that stay on the device meanwhile, and are no arguments.
-      flops: 0 where the compiler does not count them.
-      moved_bytes: read from and written to main memory (HBM) by all operations; 0 where the
+      argument_bytes: bytes of state, parameters and batch.
+      temporary_bytes: bytes of intermediate values.
+      output_bytes: bytes of results that do not reuse the memory of arguments.
+      resident_bytes: bytes of arrays that stay on the device but are not arguments.
+      flops: 0 if the compiler does not count them.
+      moved_bytes: bytes that all operations read from and write to main memory (HBM); 0 if the
         compiler does not count them.
-      collectives: by kind, those in a loop as often as it runs.
-      loops: how often each loop runs, where the compiler knows.
-      traffic: bytes by part of the model and kind of operation, see `traffic.count_traffic`; those
-        in a loop as often as it runs.
-      compiler_seconds: the compiler's own estimate of the time; None where it has none.
+      collectives: collectives by kind, counted once per iteration of a loop.
+      loops: how often each loop runs, if the compiler knows.
+      traffic: bytes by part of the model and kind of operation, see `traffic.count_traffic`,
+        counted once per iteration of a loop.
+      compiler_seconds: the compiler's own estimate of the time; None if it has none.
     """
 
     argument_bytes: int
@@ -46,11 +46,11 @@ class Cost:
 
     @property
     def peak_bytes(self) -> int:
-        """All that is on the device at a time."""
+        """All bytes on the device at the same time."""
         return self.argument_bytes + self.temporary_bytes + self.output_bytes + self.resident_bytes
 
     def estimate_seconds(self, accelerator: Accelerator | None) -> float | None:
-        """Returns the compiler's estimate, else the time that products or traffic take at least."""
+        """Returns the compiler's estimate, else a lower bound from products and traffic."""
         if self.compiler_seconds is not None or accelerator is None:
             return self.compiler_seconds
         products = self.flops / (accelerator.tflops * 1e12)
@@ -75,26 +75,26 @@ def measure(compiled: jax.stages.Compiled, resident_bytes: int = 0) -> Cost:
         collectives=count_collectives(program),
         loops=program.loop_lengths(),
         traffic=count_traffic(program),
-        # Compilers for CPUs and GPUs give none, or a negative number.
+        # Compilers for CPUs and GPUs give no estimate, or a negative number.
         compiler_seconds=float(seconds) if seconds > 0 else None,
     )
 
 
 def count_flops(compiled: jax.stages.Compiled) -> float:
-    """Returns the FLOPs of one step on one device, see `Cost`; 0 where they are not counted."""
+    """Returns the FLOPs of one step on one device, see `Cost`; 0 if they are not counted."""
     return float((compiled.cost_analysis() or {}).get("flops", 0.0))
 
 
 def describe(compiled: jax.stages.Compiled) -> str:
-    """Returns memory, FLOPs and traffic of one step on one device, in words."""
+    """Describes the memory, FLOPs and traffic of one step on one device."""
     memory = compiled.memory_analysis()
     if memory is None:
-        return "This backend gives no memory analysis."
+        return "This backend provides no memory analysis."
     traffic = (compiled.cost_analysis() or {}).get("bytes accessed", 0.0)
     text = compiled.as_text() or ""
-    # Reading the whole program would take seconds of every start of a large model.
+    # Reading the whole program would add seconds to every start of a large model.
     loops = ", the body of a loop counted once" if " while(" in text else ""
-    # XLA's count has the arrays that a TPU keeps on the chip, see `count_moved`.
+    # XLA's count includes the arrays that a TPU keeps on the chip, see `count_moved`.
     moved = "" if "S(1)" in text else f", {traffic / 1e9:.1f} GB moved"
     return (
         f"One step per device: {memory.argument_size_in_bytes / _GIB:.2f} GiB of state and batch, "

@@ -1,6 +1,6 @@
-"""Checkpoints that were torn or changed on the disk: the run goes on from the newest whole one.
+"""Handles truncated or changed checkpoints: a run resumes from the newest intact one.
 
-The run also needs its best checkpoint, and the metrics of all.
+The run also needs its best checkpoint and the metrics of all checkpoints.
 """
 
 from absl import logging
@@ -17,21 +17,21 @@ _DAMAGED = "damaged"
 def set_damaged_aside(run_dir: str) -> None:
     """Moves damaged checkpoints out of the way; all processes call it.
 
-    Afterwards the newest and the best checkpoint are whole, and the metrics of all. The run goes on
-    from the newest one, and makes the lost steps again. Every file of the two is read once more
-    than needed.
+    Afterwards the newest and the best checkpoint are intact, and so are the metrics of all. The run
+    resumes from the newest one and repeats the lost steps. Every file of the two is read one extra
+    time.
 
     Args:
-      run_dir: the run's folder, which this run alone writes.
+      run_dir: the run's folder, which only this run writes.
 
     Raises:
-      UserError: no checkpoint is whole, or the frozen parameters are damaged.
+      UserError: no checkpoint is intact, or the frozen parameters are damaged.
     """
     processes.first_does(f"check the checkpoints of {run_dir}", lambda: _set_aside(run_dir))
 
 
 def newest_whole(run_dir: str) -> int | None:
-    """Returns the step that a run would go on from; None without a checkpoint. Changes nothing.
+    """Returns the step a run would resume from; None without a checkpoint. Changes nothing.
 
     Raises:
       UserError: see `set_damaged_aside`.
@@ -58,9 +58,9 @@ def _move_aside(run_dir: str, step: int, damage: str, whole: int | None) -> None
     if aside.exists():
         aside.rmtree()
     run_folder.step_folder(run_dir, step).rename(aside)
-    lost = "its metrics count no more, and another step may be the best"
+    lost = "its metrics no longer count, and another step may be the best"
     if whole is not None and step > whole:
-        lost = f"the run goes back to step {whole} and makes the steps since then again"
+        lost = f"the run goes back to step {whole} and repeats the steps after it"
     logging.error(
         "THE CHECKPOINT OF STEP %d IS DAMAGED: %s. It is now %s; %s.", step, damage, aside, lost
     )
@@ -74,16 +74,16 @@ def _best_step(run_dir: str) -> int | None:
 
 
 def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
-    """The damage of checkpoints by step, the newest first, and the step of the newest whole one.
+    """The damage by step, newest first, and the step of the newest intact checkpoint.
 
-    Of those before that one, only the metrics are compared.
+    For checkpoints before that one, only the metrics are compared.
     """
     damaged, whole = dict[int, str](), None
     saved = run_folder.steps(run_dir)
     if saved and (damage := _damage_of_frozen(run_dir)):
         raise UserError(
             f"The frozen parameters of {run_dir} are damaged: {damage}. They are written once; "
-            "copy them from a backup, or start anew with another --workdir."
+            "copy them from a backup, or start over with another --workdir."
         )
     for step in reversed(saved):
         if damage := _damage_of_step(run_dir, step, "" if whole is None else "metrics/"):
@@ -92,8 +92,8 @@ def _find(run_dir: str) -> tuple[dict[int, str], int | None]:
             whole = step
     if saved and whole is None:
         raise UserError(
-            f"No checkpoint of {run_dir} can be read; of step {saved[0]}: {damaged[saved[0]]}. "
-            "Copy one from a backup, or start anew with another --workdir."
+            f"No checkpoint of {run_dir} can be read; step {saved[0]}: {damaged[saved[0]]}. "
+            "Copy one from a backup, or start over with another --workdir."
         )
     return damaged, whole
 
@@ -118,9 +118,9 @@ def _damage_of_frozen(run_dir: str) -> str:
 
 
 def _unreadable(folder: epath.Path) -> str:
-    """Of a run of before, without hashes: that libraries find nothing wrong is all there is."""
+    """Tries to read a checkpoint without hashes and returns the problem, if any."""
     try:
         checkpoints.read_arrays(folder)
-    except Exception as error:  # Libraries raise whatever they meet.
+    except Exception as error:  # Libraries raise errors of any type.
         return f"{folder} cannot be read ({type(error).__name__})"
     return ""

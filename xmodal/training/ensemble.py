@@ -1,4 +1,4 @@
-"""Evaluates the mean of the scores of several runs, as papers quote it of two models."""
+"""Evaluates the mean of the scores of several runs, which papers report for two models."""
 
 from collections.abc import Collection, Sequence
 
@@ -30,11 +30,11 @@ def judge_ensemble(
     """Evaluates runs together; prints, writes and returns all results.
 
     Args:
-      folders: of the runs.
-      configs: of the runs.
-      output: folder of the results, see `results.write_all`.
+      folders: the runs' folders.
+      configs: the runs' configs.
+      output: folder for the results, see `results.write_all`.
       step: checkpoint of every run: its step, `best` or `latest`.
-      names: evaluators of the first run to use, which the others need to have; None for all.
+      names: evaluators of the first run to use, which the others must also have; None for all.
       split: see `RunEvaluation.judge`.
       compare: see `EvalSuite.load_others`.
       examples: see `RunEvaluation.judge`.
@@ -75,7 +75,7 @@ def judge_ensemble(
 def _check_items(
     first: EvalSuite, other: EvalSuite, split: str | None, folders: tuple[str, str]
 ) -> None:
-    """Refuses runs that an evaluator judges on other items, which may have the same ids."""
+    """Raises an error if an evaluator judges the runs on different items; ids may coincide."""
     for name in first.options:
         lookup(f"config.evals of {folders[1]}", name, other.options)
         chosen = first.split_of(name, split)
@@ -85,13 +85,14 @@ def _check_items(
             ours.caption_texts, theirs.caption_texts
         ):
             raise UserError(
-                f"The evaluator {name!r} of {folders[0]} and of {folders[1]} judges other records "
-                f"of the split {chosen!r}; only runs on the same images and captions have a mean."
+                f"The evaluator {name!r} of {folders[0]} and of {folders[1]} judges different "
+                f"records of the split {chosen!r}; only runs on the same images and captions can "
+                "be averaged."
             )
 
 
 def judged(folders: Sequence[str], configs: Sequence[ml_collections.ConfigDict]) -> Judged:
-    """Returns the model behind the results of an ensemble; see `judge_ensemble`."""
+    """Returns the model that produced the results of an ensemble; see `judge_ensemble`."""
     return Judged.of_several(
         [
             Judged.of_config(config, training_hashes(folder))

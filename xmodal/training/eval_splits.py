@@ -1,4 +1,4 @@
-"""Splits that evaluators judge, of the run's dataset or of others, with the run's tokenizer."""
+"""Splits that evaluators judge, of the run's or other datasets, with the run's tokenizer."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ class SplitSource:
     """The dataset of one evaluator.
 
     Attributes:
-      run: `config.data` of the run, whose tokenizer reads every text.
+      run: `config.data` of the run, whose tokenizer is used for every text.
       own: `config.data` with the changes of the evaluator.
       is_own_dataset: whether the evaluator names a dataset.
     """
@@ -30,16 +30,16 @@ class SplitSource:
           UserError: an unknown key or a value out of range in the evaluator's section `data`.
         """
         own = dict(run) | {"labels": options.labels_read} | dict(options.data or {})
-        # Boards of images alone rest on the captions' ids, too.
+        # Boards of images alone also use the captions' ids.
         own["text"] = own.get("text") or {}
         where = f"config.evals.{name}.data"
         return cls(data.parse(run), data.parse(own, where), bool(options.data))
 
     def check(self, split: str) -> None:
-        """Refuses a dataset or split that is missing, or records without a needed column.
+        """Raises an error if a dataset, a split or a needed column is missing.
 
         Raises:
-          UserError: says which.
+          UserError: names what is missing.
           data.DatasetMissingError: says how to get the dataset.
         """
         data.prepare(self.own, splits=[split])

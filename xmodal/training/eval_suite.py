@@ -18,10 +18,10 @@ from xmodal.training.eval_splits import SplitSource
 
 
 class EvalSuite:
-    """Evaluators by name; each, and each split, is opened once.
+    """Evaluators by name; each evaluator and split is opened once.
 
     Attributes:
-      options: of every evaluator.
+      options: the options of every evaluator.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class EvalSuite:
         """Reads the sections `data` and `evals`; no dataset is opened.
 
         Args:
-          config: of a run, whose sizes are filled in.
-          sides: those that have embeddings, of "image" and "text".
+          config: config of a run, with its sizes filled in.
+          sides: the sides that have embeddings, of "image" and "text".
           mesh: devices of the evaluators.
           names: evaluators to use; None for all.
 
@@ -59,7 +59,7 @@ class EvalSuite:
         return [source.own for source in self._sources.values()]
 
     def check(self, name: str, split: str) -> None:
-        """Refuses a split that is missing or lacks a column, see `SplitSource.check`."""
+        """Raises an error if a split is missing or lacks a column, see `SplitSource.check`."""
         self._sources[name].check(split)
 
     def split_of(self, name: str, split: str | None) -> str:
@@ -84,24 +84,24 @@ class EvalSuite:
         return self._evaluators[name, split]
 
     def items_key(self, name: str, split: str) -> tuple[str, str]:
-        """Returns a key that evaluators share whose items have the same embeddings."""
+        """Returns a key shared by evaluators whose items have the same embeddings."""
         source = self._sources[name]
-        # Labels change no embedding.
+        # Labels do not affect embeddings.
         unlabeled = dataclasses.replace(source, own=dataclasses.replace(source.own, labels=()))
         return repr(unlabeled), split
 
     def load_others(self, folder: str | None, split: str | None) -> dict[str, StoredResults]:
-        """Opens all splits, and returns stored results of another model by evaluator.
+        """Opens all splits and returns stored results of another model by evaluator.
 
-        To be called before any work, to find mistakes in a split or a comparison.
+        Call it before any work, to find mistakes in a split or a comparison early.
 
         Args:
-          folder: of results, with a folder per evaluator or those of one evaluation; None for no
-            comparison.
+          folder: folder of results, with a folder per evaluator or the results of one evaluation;
+            None for no comparison.
           split: see `split_of`.
 
         Raises:
-          UserError: there are none, or the results cannot be compared.
+          UserError: there are no results, or they cannot be compared.
         """
         others = {}
         for name in self.options:
@@ -114,7 +114,7 @@ class EvalSuite:
 
 
 class Opened(NamedTuple):
-    """An evaluator of a config, the items that it judges, and their embeddings."""
+    """An evaluator of a config, the items it judges, and their embeddings."""
 
     name: str
     evaluator: Evaluator
@@ -135,13 +135,13 @@ def judge_all(
     """Returns one evaluation per evaluator.
 
     Args:
-      opened: one after the other, so that no embeddings stay longer than they are needed.
-      name: of the model's row in tables.
+      opened: opened one by one, so that no embeddings are kept longer than needed.
+      name: name of the model's row in tables.
       notes: items -> notes on the model, for the report.
       trained_on: hash of the records of the training data, by name.
       examples: queries of every rule on the pages of examples; 0 for no pages.
       others: evaluator -> another model to compare with, for these pages.
-      view: is shown every evaluation.
+      view: called with every evaluation.
 
     Raises:
       UserError: see `judge`.

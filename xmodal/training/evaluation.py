@@ -1,7 +1,7 @@
-"""Evaluates a run: joins its model, the splits of its datasets and its evaluators.
+"""Evaluates a run: combines its model, the splits of its datasets and its evaluators.
 
-The loop, its final evaluation and `xmodal.eval_main` all call `RunEvaluation`, so their numbers
-cannot differ.
+The training loop, its final evaluation and `xmodal.eval_main` all call `RunEvaluation`, so their
+numbers cannot differ.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class RunEvaluation:
     """Evaluates states and weights of one model; each side is compiled once.
 
     Attributes:
-      parts: of the run.
+      parts: parts of the run.
       suite: its evaluators.
     """
 
@@ -43,21 +43,21 @@ class RunEvaluation:
         """Reads `config.evals` and prepares its datasets.
 
         Args:
-          parts: of the run.
+          parts: parts of the run.
           names: evaluators to use; None for all.
-          trains: whether the splits of training are evaluated too: their labels are read here.
+          trains: whether training splits are evaluated too; their labels are read here.
 
         Raises:
           UserError: an unknown type, option, board or name; a dataset or model without the
             labels or sides of an evaluator; a run that waits for a metric that nothing reports.
-          data.DatasetMissingError: a dataset is not there; says how to get it.
+            data.DatasetMissingError: a dataset is missing; says how to get it.
         """
         self.parts = parts
         self.suite = EvalSuite(parts.config.to_dict(), parts.model.towers, parts.mesh, names)
         for name, each in self.suite.options.items():
             for split in {each.split, each.final_split} if trains else ():
                 self.suite.check(name, split)
-        # Files may have changed when the same command is given again.
+        # Files may have changed since the same command last ran.
         datasets = [parts.settings.data, *self.suite.datasets]
         self.follows_files = any(map(data.follows_files, datasets))
         self._embedder = make_embedder(parts)
@@ -72,9 +72,9 @@ class RunEvaluation:
         """Returns the metrics of the evaluators that are due, evaluator/board/direction/metric.
 
         Args:
-          step: of the state.
-          state: laid out as in training.
-          view: is shown every evaluation.
+          step: step of the state.
+          state: state with the same sharding as in training.
+          view: called with every evaluation.
         """
         found: dict[str, float] = {}
         embedded = self.embedding(state.all_params(), state.model_state)
@@ -117,21 +117,21 @@ class RunEvaluation:
         """Returns one evaluation per evaluator.
 
         Args:
-          params: of the model and its tasks.
-          model_state: the same.
-          name: see `judge_all`.
+          params: parameters of the model and its tasks.
+          model_state: running statistics of the same.
+          name: name of the model's row in tables.
           split: of the run's own dataset; None for the final split of every evaluator.
-          notes: see `judge_all`.
-          trained_on: see `judge_all`.
-          save_embeddings: npz file for the embeddings; all evaluators have to judge the same ones.
-          together_with: `embedding` of other models; the means of all scores are judged.
-          examples: see `judge_all`.
-          others: see `judge_all`.
-          view: see `judge_all`.
+          notes: items -> notes on the model, for the report.
+          trained_on: hash of the records of the training data, by name.
+          save_embeddings: npz file for the embeddings; all evaluators must share one set.
+          together_with: `embedding` of other models; the mean of all scores is judged.
+          examples: queries of every rule on the pages of examples; 0 for no pages.
+          others: evaluator -> another model to compare with, for these pages.
+          view: called with every evaluation.
 
         Raises:
-          UserError: the split is unknown, or the evaluators judge several sets of embeddings where
-            one is to be saved; examples are asked for, and no evaluator has any.
+          UserError: the split is unknown; the evaluators judge several sets of embeddings but
+            one is to be saved; or examples are requested and no evaluator has any.
         """
         check_examples(examples, self.suite.options)
         embedded = self.embedding(params, model_state)
@@ -152,7 +152,7 @@ class RunEvaluation:
         return evaluations
 
     def embedding(self, params: Tree, model_state: Tree) -> "EmbeddingCache":
-        """Returns the embeddings by these weights, each computed when it is first asked for."""
+        """Returns the embeddings with these weights, each computed on first use."""
         return EmbeddingCache(self.parts, self.suite, self._embedder, (params, model_state))
 
     def _open_all(
@@ -179,7 +179,7 @@ class RunEvaluation:
         ]
 
     def _check_awaited(self) -> None:
-        """Refuses tags that the config waits for and no evaluator reports."""
+        """Raises an error if no evaluator reports a tag that the config waits for."""
         known = self.tags()
         for where, tag in self.parts.settings.awaited_metrics.items():
             of_evaluator = lookup(where, tag.partition("/")[0], known)
@@ -187,7 +187,7 @@ class RunEvaluation:
 
 
 class EmbeddingCache:
-    """Embeddings by one set of weights, computed once for all evaluators that share them."""
+    """Embeddings from one set of weights, computed once for all evaluators that share them."""
 
     def __init__(
         self, parts: Parts, suite: EvalSuite, embedder: Embedder, weights: tuple[Tree, Tree]
@@ -222,7 +222,7 @@ def _check_are_shared(keys: Collection[Any]) -> None:
     if len(keys) != 1:
         raise UserError(
             f"The evaluators judge {len(keys)} sets of embeddings and --save_embeddings writes "
-            "one: name those that share one by --evaluators."
+            "one: use --evaluators to name evaluators that share a set."
         )
 
 

@@ -28,23 +28,23 @@ def judge_embeddings(
     examples: int = 0,
     view: View | None = None,
 ) -> tuple[list[Evaluation], dict[str, StoredResults]]:
-    """Returns one evaluation per evaluator of `config.evals`, and other results to compare with.
+    """Returns one evaluation per evaluator of `config.evals`, and results to compare with.
 
     Args:
       path: npz file of embeddings by id or of sentences, see `load_embeddings` and
         `load_sentences`.
-      config: of a run; only its sections `data` and `evals` count.
+      config: config of a run; only its sections `data` and `evals` are used.
       names: evaluators to use; None for all.
       split: see `EvalSuite.split_of`.
       similarity: see `choose_similarity`.
-      name: of the model's row; None for that of the file.
+      name: name of the model's row; None for the name of the file.
       compare: see `EvalSuite.load_others`.
       examples: see `judge_all`.
-      view: the same.
+      view: see `judge_all`.
 
     Raises:
-      UserError: the file cannot be used, or lacks a caption of a split; an unknown evaluator; a
-        dataset that is missing.
+      UserError: the file cannot be used or lacks a caption of a split, an evaluator is unknown,
+        or a dataset is missing.
     """
     suite, source = open_file(path, config, names=names, similarity=similarity)
     check_examples(examples, suite.options)
@@ -66,9 +66,9 @@ def open_file(
     names: Collection[str] | None = None,
     similarity: str | None = None,
 ) -> tuple[EvalSuite, Sentences | Embeddings]:
-    """Returns the evaluators of a config, and the embeddings of a file.
+    """Returns the evaluators of a config and the embeddings of a file.
 
-    For arguments and errors see `judge_embeddings`.
+    See `judge_embeddings` for arguments and errors.
     """
     source: Sentences | Embeddings
     if has_sentences(path):
@@ -84,7 +84,7 @@ def open_file(
 def open_all(
     suite: EvalSuite, source: Sentences | Embeddings, split: str | None
 ) -> Iterator[Opened]:
-    """Yields the evaluators with their items and the embeddings of these."""
+    """Yields the evaluators with their items and the items' embeddings."""
     for name in suite.options:
         chosen = suite.split_of(name, split)
         items = suite.items(name, chosen)

@@ -1,4 +1,4 @@
-"""Hashes of the files in a checkpoint: libraries read a changed byte of an array as it is."""
+"""Hashes of the files in a checkpoint: libraries do not notice a changed byte in an array."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from xmodal.atomic import replacing
 from xmodal.training import run_folder
 
 HASHES = "files.json"
-# Written when the folder gets its final name; no array depends on them.
+# Written when the folder gets its final name; no arrays depend on them.
 _LATER = ("_CHECKPOINT_METADATA", "commit_success.txt")
 _CHUNK = 2**22
 
 
 def save_hashes(folder: epath.Path) -> None:
-    """Writes `FOLDER/files.json`, the hash of every file below a folder that is complete."""
+    """Writes `FOLDER/files.json`, the hash of every file in a complete folder."""
     files = {name: path for name, path in _files(folder).items() if name not in _LATER}
     hashes = {name: _hash(path) for name, path in files.items()}
     with replacing(folder / HASHES) as file:
@@ -24,9 +24,10 @@ def save_hashes(folder: epath.Path) -> None:
 
 
 def find_step_damage(run_dir: str, step: int, below: str | tuple[str, ...] = "") -> str:
-    """Returns the damage of a checkpoint, see `find_damage`; lost hashes are damage.
+    """Returns the damage of a checkpoint, see `find_damage`; missing hashes are damage.
 
-    A checkpoint without hashes passes where no earlier one has some: of a run of before.
+    A checkpoint without hashes passes only if no earlier one has any, as in runs of earlier
+    versions.
     """
     folder = run_folder.step_folder(run_dir, step)
     earlier = [each for each in run_folder.steps(run_dir) if each < step]
@@ -48,13 +49,13 @@ def _are_hashed(run_dir: str, steps: Sequence[int]) -> list[bool]:
 
 
 def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
-    """Returns the first file that is not as it was hashed, in words; "" where all are.
+    """Describes the first file that does not match its hash; "" if all match.
 
-    A folder without hashes, of a run of before, passes; so does one that does not exist.
+    A folder without hashes, from an earlier version, passes; so does one that does not exist.
 
     Args:
-      folder: with `files.json`.
-      below: folders in it, the only ones to compare: "metrics/".
+      folder: folder with `files.json`.
+      below: subfolders to compare, such as "metrics/"; "" for all.
     """
     path = folder / HASHES
     if not path.exists():
@@ -64,7 +65,7 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
     except ValueError:
         hashes = {}
     if not isinstance(hashes, dict) or not hashes:
-        return f"{path} is torn"
+        return f"{path} is truncated"
     files = _files(folder)
     for name, expected in hashes.items():
         if not name.startswith(below):
@@ -72,7 +73,7 @@ def find_damage(folder: epath.Path, below: str | tuple[str, ...] = "") -> str:
         if name not in files:
             return f"{folder / name} is missing"
         if _hash(files[name]) != expected:
-            return f"{folder / name} has other bytes than were written"
+            return f"{folder / name} has different bytes than were written"
     return ""
 
 

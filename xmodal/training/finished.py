@@ -1,4 +1,4 @@
-"""Runs that are finished: where to look, and an answer to a second start without any work."""
+"""Finished runs: where to find their results, and a quick answer to a second start."""
 
 import hashlib
 import json
@@ -17,14 +17,14 @@ _MARK = "finished.json"
 
 
 def mark_finished(config: ml_collections.ConfigDict, run_dir: str) -> None:
-    """Keeps the config that a run was finished under, as it was given; on process 0."""
+    """Saves the config that a run finished with, as it was given; on process 0."""
     if processes.index() == 0:
         with replacing(epath.Path(run_dir) / _MARK) as file:
             file.write(f"{json.dumps({'config_hash': _hash(config)})}\n".encode())
 
 
 def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[epath.Path]:
-    """Returns the reports of a run that was finished under the same config; none for others."""
+    """Returns the reports of a run that finished with the same config; none for others."""
     if _read_mark(epath.Path(run_dir) / _MARK) != {"config_hash": _hash(config)}:
         return []
     reports = [epath.Path(run_dir) / FINAL / name / "report.md" for name in sorted(config.evals)]
@@ -32,7 +32,7 @@ def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[ep
 
 
 def where_to_look(run_dir: str, config: ml_collections.ConfigDict) -> str:
-    """Returns the paths of a finished run, and two commands to look further."""
+    """Returns the paths of a finished run and two commands to explore it."""
     reports = [os.path.join(run_dir, FINAL, name, "report.html") for name in sorted(config.evals)]
     return "\n".join(
         [
@@ -62,7 +62,7 @@ def _commands(run_dir: str, config: ml_collections.ConfigDict) -> list[str]:
 def _read_mark(path: epath.Path) -> object:
     try:
         return json.loads(path.read_text()) if path.exists() else None
-    except ValueError:  # Torn: the run looks for itself whether it is finished.
+    except ValueError:  # Truncated: the run itself determines whether it is finished.
         return None
 
 

@@ -1,8 +1,8 @@
 """One writer per folder: the file `writer.json` names the process that writes it.
 
-The writer touches the file every few seconds. Another process takes over from one that is dead:
-on the same machine its number says so, elsewhere a file that was not touched for minutes, as far as
-the clocks of hosts that share a folder agree.
+The writer touches the file every few seconds. Another process takes over from a dead one. On the
+same machine, the process ID shows whether it is alive; elsewhere, it counts as dead if the file has
+not been touched for minutes, as far as the clocks of the hosts agree.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from xmodal.disk_errors import DiskError
 LOCK = "writer.json"
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 120.0
-# Object stores have no exclusive creation: the last of two writers wins, and the other one looks.
+# Object stores have no exclusive creation: the last of two writers wins; the other one checks.
 _SETTLE_SECONDS = 2.0
 
 
 class FolderInUseError(UserError):
-    """Another process writes the folder."""
+    """Another process is writing the folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Writer:
 
     Attributes:
       host: its name.
-      machine: of which `process` is a process: a boot of the host, and a container on it.
-      process: its number.
+      machine: where `process` is valid: the host, its boot and its container.
+      process: its process ID.
       started: seconds since the epoch.
-      token: of this lock alone.
+      token: unique to this lock.
     """
 
     host: str
@@ -55,7 +55,7 @@ class Writer:
 
     @classmethod
     def this_process(cls) -> "Writer":
-        """Returns a new entry of this process."""
+        """Returns a new entry for this process."""
         host = socket.gethostname()
         return cls(host, _machine(), os.getpid(), time.time(), uuid.uuid4().hex)
 
@@ -70,7 +70,7 @@ class _Lock:
         self._thread.start()
 
     def check(self) -> None:
-        """Refuses to go on where another process took over, as it may after a long suspension.
+        """Raises an error if another process has taken over, as after a long suspension.
 
         Raises:
           UserError: names the other process.
@@ -79,7 +79,7 @@ class _Lock:
         if found is None or found.token != self._writer.token:
             raise FolderInUseError(
                 f"{self._path.parent} was taken over by {_describe(self._path, found)} while this "
-                "process did not answer; nothing more is written here."
+                "process did not respond; nothing more is written here."
             )
 
     def release(self) -> None:
@@ -92,7 +92,7 @@ class _Lock:
 
     def _beat(self) -> None:
         while not self._released.wait(_BEAT_SECONDS):
-            # The file system may be away for a while; `check` says so if another one took over.
+            # The file system may be unavailable for a while; `check` finds another writer.
             with contextlib.suppress(UserError, OSError):
                 self.check()
                 _touch(self._path, self._writer)
@@ -100,16 +100,16 @@ class _Lock:
 
 @contextlib.contextmanager
 def hold(folder: epath.PathLike) -> Iterator[Callable[[], None]]:
-    """Makes this run the only writer of a folder, which is made if it is missing.
+    """Makes this run the only writer of a folder, which is created if it is missing.
 
-    Process 0 holds the lock of a run of several processes; all of them call this.
+    In a run of several processes, all of them call this and process 0 holds the lock.
 
     Yields:
-      A function to call before writing. It raises a `UserError` where another process took over,
-      as it may after a long suspension.
+      A function to call before writing. It raises a `UserError` if another process has taken over,
+      which can happen after a long suspension.
 
     Raises:
-      FolderInUseError: another process writes it (gives its host, number and age).
+      FolderInUseError: another process is writing it (gives its host, process ID and age).
       DiskError: the folder cannot be written.
     """
     lock = _acquire(epath.Path(folder) / LOCK) if processes.index() == 0 else None
@@ -130,15 +130,15 @@ def _acquire(path: epath.Path) -> _Lock:
             _check_stale(path, old)
             _take_over(path, old, writer)
     except OSError as error:
-        raise DiskError(f"Cannot write to {path.parent}: {error}. Name another folder.") from error
+        raise DiskError(f"Cannot write to {path.parent}: {error}. Use another folder.") from error
     return _Lock(path, writer)
 
 
 def check_free(folder: epath.PathLike) -> None:
-    """Refuses a folder that another process writes; writes nothing.
+    """Raises an error if another process is writing a folder; writes nothing.
 
     Raises:
-      FolderInUseError: gives the host, the number and the age of the other process.
+      FolderInUseError: gives the host, process ID and age of the other process.
     """
     path = epath.Path(folder) / LOCK
     if path.exists():
@@ -153,19 +153,19 @@ def _check_stale(path: epath.Path, writer: Writer | None) -> None:
     if _silence(path) <= _STALE_SECONDS:
         raise FolderInUseError(
             f"{path.parent} is being written by {_describe(path, writer)}. Wait for it, stop it, "
-            "or name another folder."
+            "or use another folder."
         )
 
 
 def _take_over(path: epath.Path, old: Writer | None, writer: Writer) -> None:
-    """Puts this process in the place of a dead one; of several that try, one wins."""
+    """Replaces a dead process with this one; if several try, one wins."""
     marker = path.with_name(f".{LOCK}.{old.token if old else 'unreadable'}")
     if _silence(marker) > _STALE_SECONDS:
-        marker.unlink(missing_ok=True)  # of a process that died while it took over
+        marker.unlink(missing_ok=True)  # from a process that died while taking over
     won = False
     if _create(marker, writer):
         try:
-            # Another one may have finished between the look and the marker.
+            # Another process may have taken over between the read and the marker.
             if _read(path) == old:
                 path.unlink(missing_ok=True)
                 won = _create(path, writer)
@@ -179,7 +179,7 @@ def _take_over(path: epath.Path, old: Writer | None, writer: Writer) -> None:
 
 
 def _create(path: epath.Path, writer: Writer) -> bool:
-    """Creates a file of this process; False where there is one."""
+    """Creates a file for this process; False if it already exists."""
     content = json.dumps(dataclasses.asdict(writer), indent=2) + "\n"
     if is_on_bucket(path):
         if path.exists():
@@ -193,7 +193,7 @@ def _create(path: epath.Path, writer: Writer) -> bool:
     except FileExistsError:
         return False
     except OSError:
-        path.unlink(missing_ok=True)  # a full disk
+        path.unlink(missing_ok=True)  # The disk is full.
         raise
     return True
 
@@ -209,11 +209,11 @@ def _read(path: epath.Path) -> Writer | None:
     try:
         return Writer(**json.loads(path.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
-        return None  # just being written or removed
+        return None  # It is just being written or removed.
 
 
 def _silence(path: epath.Path) -> float:
-    """Seconds since the file was touched."""
+    """Seconds since the file was last touched."""
     try:
         return time.time() - path.stat().mtime
     except FileNotFoundError:
@@ -244,14 +244,14 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # of another user
+        pass  # It belongs to another user.
     return True
 
 
 def _machine() -> str:
-    """Returns what tells the process numbers of this host from those of others."""
+    """Returns an ID that distinguishes this host's process IDs from those of others."""
     parts = [socket.gethostname()]
-    with contextlib.suppress(OSError):  # Linux alone has these.
+    with contextlib.suppress(OSError):  # Only Linux has these.
         parts.append(pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Weights of another run, taken by path."""
+"""Weights from another run, selected by path."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,20 +18,20 @@ from xmodal.training.tree import flatten, matches, path_of
 
 
 def take_weights(state: TrainState, source: InitConfig) -> TrainState:
-    """Returns a state with weights of another run in place of initial ones; the step stays 0.
+    """Returns a state with initial weights replaced by another run's; the step stays 0.
 
     Args:
       state: freshly created.
       source: `config.init_from`: its `run` and `step`; `include` names the paths that are taken;
-        `optimizer` says whether Adam's moments come along (the skip rule and the schedule start
-        anew in either case).
+        `optimizer` says whether Adam's moments are taken too (the skip rule and the schedule start
+        over in either case).
 
     Returns:
-      The state with the weights in place and laid out as before.
+      The state with the weights in place and the same sharding.
 
     Raises:
       UserError: an unknown key, run or step; a pattern that matches nothing; an included array
-        the other run does not have, or has in another shape.
+        that the other run lacks, or has in another shape.
     """
     run, include = source.run, source.include
     step = run_folder.resolve_step(run, source.step)
@@ -57,10 +57,10 @@ def take_weights(state: TrainState, source: InitConfig) -> TrainState:
 
 
 def check_weights(state: TrainState, source: InitConfig) -> None:
-    """Refuses weights of another run that do not fit; reads no array.
+    """Raises an error if another run's weights do not fit; reads no arrays.
 
     Args:
-      state: that they are for, its arrays or their shapes.
+      state: the state they are for; its leaves are arrays or shapes.
       source: see `take_weights`.
 
     Raises:
@@ -80,11 +80,11 @@ def check_weights(state: TrainState, source: InitConfig) -> None:
 
 
 def _check_moments(state: TrainState, source: InitConfig, step: int) -> None:
-    # The moments of old and fresh parameters share one count of steps.
+    # The moments of old and new parameters share one step count.
     if fresh := [path for path in flatten(state.params) if not matches(source.include, path)]:
         raise UserError(
             f"config.init_from.include={list(source.include)} leaves out {fresh[0]}, which has no "
-            "moments to go on with; set config.init_from.optimizer=False."
+            "moments to continue with; set config.init_from.optimizer=False."
         )
     saved = read_shapes(run_folder.step_folder(source.run, step) / "opt_state")
     moments = moments_of(state.opt_state)
@@ -137,7 +137,7 @@ def _take(
 ) -> dict[str, Any]:
     def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         path = path_of(keys)
-        # Running statistics go with the part that they belong to.
+        # Running statistics go with the part they belong to.
         part = path.replace("/batch_stats/", "/", 1)
         if not matches(include, part):
             return leaf

@@ -1,4 +1,4 @@
-"""Weights of published towers and models: folders that `xmodal.convert_weights` wrote."""
+"""Weights of published towers and models, from folders written by `xmodal.convert_weights`."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ _SHOWN = 5
 
 @dataclasses.dataclass(frozen=True)
 class TowerWeights:
-    """Converted weights, checked against the state they will be put in.
+    """Converted weights, checked against the state they are for.
 
     Attributes:
       params: path in a state's parameters -> float32 array.
@@ -45,15 +45,15 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
 
     Args:
       state: shapes of the state they are for.
-      source: `config.init_from`. Where it names a run besides, `include` may take nothing that
-        the towers bring.
+      source: `config.init_from`. If it also names a run, `include` may not take anything
+        that the towers provide.
 
     Returns:
-      The weights by path. Where the model keeps BERT's lower layers apart, so do they.
+      The weights by path, with BERT's lower layers split off if the model splits them off.
 
     Raises:
-      UserError: a folder or file is not there or damaged, or an array has another shape, or one
-        is missing or left over.
+      UserError: a folder or file is missing or damaged, or an array has another shape, is
+        missing, or is left over.
     """
     params: dict[str, np.ndarray] = {}
     model_state: dict[str, np.ndarray] = {}
@@ -86,7 +86,7 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
         if both:
             raise UserError(
                 f"config.init_from.include={list(source.include)} takes {both[0]} from "
-                f"{source.run}, but {_SECTION} brings it too: narrow include."
+                f"{source.run}, but {_SECTION} provides it too: narrow include."
             )
     return TowerWeights(params, model_state)
 
@@ -106,7 +106,7 @@ def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray
 
 
 def place(state: TrainState, weights: TowerWeights) -> TrainState:
-    """Returns the state with checked weights in place of its initial ones, laid out as before."""
+    """Returns the state with checked weights instead of initial ones and the same sharding."""
 
     def replace(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
@@ -126,7 +126,7 @@ def place(state: TrainState, weights: TowerWeights) -> TrainState:
 
 
 def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> str:
-    """Returns the parts that come from the folders and those that do not, tower by tower."""
+    """Returns the parts that come from the folders and those that do not, per tower."""
     lines = []
     for side, folder in named_folders(source).items():
         start = f"{side}/"
@@ -137,7 +137,7 @@ def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> st
         fresh = top_levels(set(paths) - set(taken))
         lines.append(
             f"{side} tower from {folder}: {len(taken)} arrays with {count:,} parameters, "
-            f"{statistics} arrays of running statistics; at their start: {fresh or 'none'}"
+            f"{statistics} arrays of running statistics; at their initial values: {fresh or 'none'}"
         )
     return "\n".join(lines)
 
@@ -145,7 +145,7 @@ def describe(state: TrainState, weights: TowerWeights, source: InitConfig) -> st
 def _split_layers(
     given: dict[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
-    """Splits BERT's stacked layers where the model keeps the lower ones apart."""
+    """Splits BERT's stacked layers if the model keeps the lower ones separate."""
     split = {}
     for path, array in given.items():
         lower = path.replace("/layers/", "/lower_layers/", 1)
@@ -160,10 +160,10 @@ def _split_layers(
 def _check_fits(
     folder: str, given: Mapping[str, np.ndarray], wanted: Mapping[str, tuple[int, ...]]
 ) -> None:
-    # A head or projection of which the folder has nothing starts at random.
+    # A head or projection that the folder lacks starts at random.
     parts = {"encoder", *map(_part, given)}
     needed = {path for path in wanted if _part(path) in parts}
-    wrong = [f"{path} is missing in the folder" for path in sorted(needed - set(given))]
+    wrong = [f"{path} is missing from the folder" for path in sorted(needed - set(given))]
     wrong += [f"{path} is not in the model" for path in sorted(set(given) - set(wanted))]
     wrong += [
         f"{path} is {wanted[path]} in the model but {given[path].shape} in the folder"
@@ -172,11 +172,11 @@ def _check_fits(
     ]
     if wrong:
         raise UserError(
-            f"{folder} does not fit the model; {len(wrong)} arrays differ, among them\n  "
+            f"{folder} does not fit the model; {len(wrong)} arrays differ, such as\n  "
             + "\n  ".join(wrong[:_SHOWN])
         )
 
 
 def _part(path: str) -> str:
-    # Running statistics go with the part that they belong to.
+    # Running statistics go with the part they belong to.
     return path.replace("/batch_stats/", "/", 1).split("/")[1]

@@ -20,14 +20,14 @@ _WHERE = "config.init_from.word_vectors"
 
 
 def check_file(source: InitConfig, has_text: bool) -> None:
-    """Refuses word vectors that are not there or have no place; reads none.
+    """Raises an error if word vectors are missing or have no use; reads none.
 
     Args:
       source: `config.init_from`.
       has_text: whether the model has a text tower.
 
     Raises:
-      UserError: the file is missing, or something else brings the table, too.
+      UserError: the file is missing, or something else also provides the table.
     """
     path = source.word_vectors.file
     if not path:
@@ -41,31 +41,31 @@ def check_file(source: InitConfig, has_text: bool) -> None:
         others.append(source.run)
     if found := [other for other in others if other]:
         raise UserError(
-            f"{_WHERE}.file={path!r} brings {TABLE}, and so does {found[0]!r} of config.init_from; "
-            "remove one."
+            f"{_WHERE}.file={path!r} provides {TABLE}, and so does {found[0]!r} of "
+            "config.init_from; remove one."
         )
 
 
 def load_rows(
     shapes: TrainState, source: InitConfig, settings: data.DataConfig
 ) -> dict[int, np.ndarray]:
-    """Returns the vectors of the words that the file has, by their rows in the table.
+    """Returns the file's vectors of words in the vocabulary, by row of the table.
 
     Args:
-      shapes: of the state they are for.
+      shapes: shapes of the state they are for.
       source: `config.init_from`.
       settings: `config.data`, whose vocabulary is looked up.
 
     Raises:
       UserError: the file cannot be read, has none of the words, or vectors of another width, or
-        the encoder has no table.
+        the encoder has no word table.
     """
     path = source.word_vectors.file
     if not path:
         return {}
     table = flatten(shapes.all_params()).get(TABLE)
     if table is None:
-        raise UserError(f"{_WHERE}.file={path!r}, but the text encoder has no table of words.")
+        raise UserError(f"{_WHERE}.file={path!r}, but the text encoder has no word table.")
     words = data.load_vocabulary(settings)
     rows = find_vectors(path, words, source.word_vectors.misses)
     if not rows:
@@ -73,7 +73,7 @@ def load_rows(
     width = len(next(iter(rows.values())))
     if width != table.shape[1]:
         raise UserError(
-            f"{path} has vectors of {width} numbers, but config.model.text.encoder makes a table "
+            f"{path} has vectors of {width} numbers, but config.model.text.encoder has a table "
             f"of {table.shape[1]}."
         )
     logging.info("%s: %d of %d words of the vocabulary.", path, len(rows), len(words))
@@ -81,7 +81,7 @@ def load_rows(
 
 
 def place(state: TrainState, rows: dict[int, np.ndarray]) -> TrainState:
-    """Returns the state with these rows in its table; all others stay at their random start."""
+    """Returns the state with these rows in its table; all others keep their random values."""
     if not rows:
         return state
     at, vectors = np.array(list(rows)), np.stack(list(rows.values()))

@@ -1,4 +1,4 @@
-"""Checks that a run leaves the outputs of its frozen encoders as they are."""
+"""Checks that a run does not change the outputs of its frozen encoders."""
 
 import os
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check(parts: "Parts") -> None:
-    """Refuses features that change while the run trains.
+    """Raises an error if features would change while the run trains.
 
     Raises:
       UserError: a side has no frozen features, a parameter behind them is trained, the encoder or
@@ -24,13 +24,13 @@ def check(parts: "Parts") -> None:
     for side in settings.frozen_features.sides:
         where = f"config.frozen_features.sides names {side!r}"
         if side not in parts.model.towers:
-            raise UserError(f"{where}, but config.model.{side} is None; leave it out.")
+            raise UserError(f"{where}, but config.model.{side} is None; remove the name.")
         trained = set(flatten(parts.trained))
         paths = parts.model.towers[side].frozen_paths(parts.shapes[0][side])
         for path in (f"{side}/{path}" for path in paths):
             if path in trained:
                 raise UserError(
-                    f"{where}, but {path} is trained: match it by config.freeze, or leave {side!r} "
+                    f"{where}, but {path} is trained: match it in config.freeze, or leave {side!r} "
                     "out."
                 )
         encoder = settings.model[side]["encoder"]
@@ -54,14 +54,14 @@ def check(parts: "Parts") -> None:
 
 
 def check_folder(folder: str) -> None:
-    """Refuses a folder that features cannot be written to.
+    """Raises an error if features cannot be written to a folder.
 
     Raises:
-      UserError: it is on a bucket, or a file.
+      UserError: the path is on a bucket, or is a file.
     """
     if is_on_bucket(folder):
         raise UserError(
-            f"config.frozen_features.folder={folder!r} is no folder of a file system; give one "
+            f"config.frozen_features.folder={folder!r} is not on a file system; give a folder "
             "that every process sees."
         )
     if os.path.exists(folder) and not os.path.isdir(folder):

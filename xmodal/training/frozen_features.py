@@ -1,7 +1,7 @@
 """Frozen features: outputs of frozen encoders, computed once for all items of the training split.
 
-They are records beside the dataset, which training reads in place of the raw column. Evaluation
-runs the whole tower.
+They are stored as records beside the dataset, and training reads them in place of the raw column.
+Evaluation runs the whole tower.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from xmodal.training.parts import Parts
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten, unflatten
 
-# Texts of this many batches are sorted by length, so that those of a batch are about equally long.
+# Texts of this many batches are sorted by length, so that each batch has texts of similar length.
 _SORTED_BATCHES = 16
 # Texts are padded to a multiple of this.
 _LENGTH_STEP = 8
@@ -41,15 +41,15 @@ def open_or_compute(
 ) -> tuple[data.FeatureReader, ...]:
     """Returns the features of the sides that `config.frozen_features` names.
 
-    The first process computes and writes those that are not stored yet; others wait for them.
+    The first process computes and writes missing features; the others wait for them.
 
     Args:
-      parts: of the run, see `frozen_checks.check`.
+      parts: parts of the run, see `frozen_checks.check`.
       state: weights of the run.
-      compute: False for a dry run: features that are not stored are left out, with a warning.
+      compute: False for a dry run: missing features are left out, with a warning.
 
     Raises:
-      UserError: the features cannot be written, or those that are stored are damaged.
+      UserError: the features cannot be written, or the stored ones are damaged.
     """
     readers = []
     for side in parts.settings.frozen_features.sides:
@@ -75,7 +75,7 @@ def open_or_compute(
 
 
 def _weights(parts: Parts, state: TrainState, side: str) -> dict[str, dict[str, jax.Array]]:
-    """Returns parameters and running statistics behind the features, by path under the side."""
+    """Returns parameters and statistics that determine the features, by path under the side."""
     params = state.all_params()[side]
     flat = flatten(params)
     paths = parts.model.towers[side].frozen_paths(params)
@@ -97,7 +97,7 @@ def _key(
     settings = parts.settings
     section = settings.data.image
     if side == "text":
-        # Its contents count, not where it lies.
+        # Its contents matter, not its path.
         section = dataclasses.replace(settings.data.text, vocabulary="")
     inputs = [sorted(items.hashes.items()), settings.train_split, repr(section)]
     if side == "text":
@@ -202,10 +202,10 @@ def _counted(arrays: Iterator[np.ndarray], advance: Callable[[int], None]) -> It
 
 
 def _check_visible(folder: str) -> None:
-    """Refuses to go on where process 0 wrote to a file system that this process does not see."""
+    """Raises an error if process 0 wrote to a file system that this process does not see."""
     started = time.monotonic()
     while not os.path.isdir(folder):
-        # Shared file systems may take a while to show a new folder to other hosts.
+        # Shared file systems may need a while to show a new folder to other hosts.
         if time.monotonic() - started > _VISIBLE_SECONDS:
             raise UserError(
                 f"Process 0 wrote {folder}, which process {jax.process_index()} on "
