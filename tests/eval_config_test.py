@@ -94,7 +94,7 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert "coco/shapes/t2t/recall@10" in shown
     report = (own / "report.md").read_text()
     assert report in said
-    assert f"Text tower: {tower}, as it is there." in report
+    assert f"Text tower: {tower}, as it is." in report
     metrics = json.loads((out / "metrics.json").read_text())
     # Words tell shapes and colors apart even as random vectors; chance is 10 of 124.
     assert metrics["coco/shapes/t2t/recall@10"] > 20

@@ -82,7 +82,7 @@ def limit_files(run, step):
     with run.process(largest_file=8000) as process:
         assert process.wait() == 1, process.output()
         assert "cannot be written: " in process.output(), process.output()[-3000:]
-        assert "the same command goes on from the last checkpoint" in process.output()
+        assert "the same command resumes from the last checkpoint" in process.output()
     run.counts["full disks"] += 1
     del step
 
@@ -114,7 +114,7 @@ def fill_disk(run, step):
         assert process.wait() == 1, process.output()[-3000:]
         assert "No space left on device" in process.output(), process.output()[-3000:]
         assert "Traceback" not in process.output(), process.output()[-3000:]
-        assert "the same command goes on from the last checkpoint" in process.output()[-300:]
+        assert "the same command resumes from the last checkpoint" in process.output()[-300:]
     ballast.unlink()
     run.counts["full disks"] += 1
 

@@ -190,8 +190,8 @@ def test_published_parts_that_start_at_random_are_named(bert, tmp_path, caplog):
     config.init_from.published = ["image/encoder/", "text/encoder/", "tasks/"]
     start.starting_state(tiny.make_parts(config), str(tmp_path / "new"))
     warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert [text for text in warnings if text.startswith("Frozen at a random start")] == [
-        "Frozen at a random start: ['image/encoder']."
+    assert [text for text in warnings if text.startswith("Frozen at random initial values")] == [
+        "Frozen at random initial values: ['image/encoder']."
     ]
     (published,) = [text for text in warnings if "published weights" in text]
-    assert published.startswith("image/encoder: random at the start, but this experiment takes")
+    assert published.startswith("image/encoder: random at the start, but this experiment uses")

@@ -179,7 +179,7 @@ def test_the_vocabulary_must_be_the_towers(bert, tmp_path):
     with pytest.raises(UserError) as caught:
         inherit(config)
     assert "config.data.text.lower_case is False, the weights have True" in str(caught.value)
-    assert "max_length is 7, the weights know texts of 6 tokens" in str(caught.value)
+    assert "max_length is 7, the weights support texts of at most 6" in str(caught.value)
 
 
 def test_a_tower_without_a_vocabulary(tmp_path):
@@ -254,7 +254,7 @@ def test_a_contradiction_with_a_run_is_named(other_run, tmp_path):
         "config.data.text.lower_case is False, the weights have True\n",
         "config.data.text.unknown is 'token', the weights have 'drop'\n",
         f"with 20 entries, the weights have the 20 of '{other_run}/vocab.txt'; the first to differ",
-        "config.data.text.max_length is 7, the weights know texts of 6 tokens at most\n",
+        "config.data.text.max_length is 7, the weights support texts of at most 6 tokens\n",
     ):
         assert line in str(caught.value)
 

@@ -97,7 +97,7 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkey
         assert described in str(caught.value)
         allowed = run_records.check_records(str(tmp_path), settings, allow_changes=True)
         assert allowed == found
-    with pytest.raises(UserError, match="add --allow_changes=records to go on with these"):
+    with pytest.raises(UserError, match="add --allow_changes=records to use these"):
         loop.train(config, str(tmp_path))
 
 
@@ -177,7 +177,7 @@ def test_a_full_disk_ends_in_one_sentence_and_leaves_the_last_checkpoint(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     change_batches(fill)
     try:
-        with pytest.raises(UserError, match=r"cannot be written: File too large\. Make room or na"):
+        with pytest.raises(UserError, match=r"cannot be written: File too large\. Make room or us"):
             loop.train(config, str(tmp_path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

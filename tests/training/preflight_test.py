@@ -160,7 +160,7 @@ def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
         pytest.raises(UserError, match="the model diverged"),
     ):
         preflight.check(config, str(tmp_path / "run"))
-    assert "step 1  loss or gradient is not finite: left out" in caplog.text
+    assert "step 1  loss or gradient is not finite: skipped" in caplog.text
 
 
 def test_an_output_that_is_a_folder(config, tmp_path):

@@ -145,12 +145,12 @@ def test_word_vectors_rank_as_their_reference(make_config, vectors, folders):
     assert evaluation.tagged[f"coco/{TINY}/t2t/queries"] == len(ranks)
     words = f"{coverage.known_tokens:,} of {coverage.tokens:,} words ({coverage.share:.1%})"
     assert 0 < coverage.share < 1
-    none = f"{coverage.empty_texts} of {coverage.texts} captions are without any"
+    none = f"{coverage.empty_texts} of {coverage.texts} captions have none"
     report = evaluation.report()
     assert words in report
     assert none in report
     assert "Similarity: cosine" in report
-    assert f"Text tower: {folders / 'bow'}, as it is there." in report
+    assert f"Text tower: {folders / 'bow'}, as it is." in report
     assert f"Evaluated: {TINY}/images/1.0.0 " in report
 
 

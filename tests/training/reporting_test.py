@@ -136,7 +136,7 @@ def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):
     assert {step: scalars["train/loss"] for step, scalars in written.items()} == {2: 1.0, 6: 4.0}
     for step in range(7, 17):
         reporter.record(step, losses(math.nan), IDS)
-    message = r"10 steps in a row is not finite, the last is step 16; .*skipped\.jsonl"
+    message = r"10 steps in a row is not finite; the last is step 16; .*skipped\.jsonl"
     with pytest.raises(reporting.NonFiniteLossError, match=message) as failure:
         reporter.record(17, losses(math.nan), IDS)
     assert "'skip'" not in str(failure.value)

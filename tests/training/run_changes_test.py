@@ -130,7 +130,7 @@ def test_other_words_cannot_be_allowed(run_dir, tmp_path):
     vocabulary.write_text("".join(f"{word}\n" for word in WORDS[::-1]))
     other = changed({"data.text.vocabulary": str(vocabulary), "data.text.lower_case": False})
     with pytest.raises(
-        UserError, match="start another run from its weights by --config.init_"
+        UserError, match="start another run from its weights with --config.init_"
     ) as e:
         check(run_dir, other, ["data.text"])
     assert f"data.text.vocabulary: '{run_dir}/vocab.txt' -> '{vocabulary}'" in str(e.value)
@@ -175,5 +175,5 @@ def test_a_metric_that_no_checkpoint_carries(tmp_path):
 
     check("words/old", 5)
     check("words/new", 6)
-    with pytest.raises(UserError, match=r"'words/new' is carried by no checkpoint .* train on by"):
+    with pytest.raises(UserError, match=r"No checkpoint of .* has .*'words/new', .* raise config"):
         check("words/new", 5)

@@ -45,7 +45,7 @@ def test_folders_without_checkpoints(tmp_path):
         run_folder.resolve_step(str(tmp_path), "latest")
     # Killed while it compiled.
     (tmp_path / "writer.json").write_text("{}")
-    with pytest.raises(UserError, match=r"is missing. Its run has not come to its first step"):
+    with pytest.raises(UserError, match=r"is missing. The run has not reached its first step"):
         run_folder.resolve_step(str(tmp_path), "latest")
     run_folder.save_config(str(tmp_path), tiny.make_config())
     with pytest.raises(UserError, match="has no checkpoint yet"):
@@ -78,7 +78,7 @@ def test_lost_files_of_a_run_are_named(tmp_path):
     run_folder.save_config(str(tmp_path), config, ["[PAD]", "[UNK]", "red"])
     save(tmp_path, [make_state(0)])
     (tmp_path / "vocab.txt").rename(tmp_path / "kept.txt")
-    with pytest.raises(UserError, match=r"vocab.txt is missing, the words .* from a backup"):
+    with pytest.raises(UserError, match=r"the run's vocabulary, is missing: .* from a backup"):
         run_folder.load_run(str(tmp_path))
     (tmp_path / "kept.txt").rename(tmp_path / "vocab.txt")
     assert run_folder.load_run(str(tmp_path)).data.text.vocabulary == str(tmp_path / "vocab.txt")
@@ -86,7 +86,7 @@ def test_lost_files_of_a_run_are_named(tmp_path):
     (tmp_path / "records.json").write_text(json.dumps(hashes))
     run_folder.load_run(str(tmp_path))
     (tmp_path / "vocab.txt").write_text("[PAD]\nred\n[UNK]\n")
-    with pytest.raises(UserError, match=r"vocab.txt has other words than the run was trained on"):
+    with pytest.raises(UserError, match=r"vocab.txt has different words from those"):
         run_folder.load_run(str(tmp_path))
     (tmp_path / "config.json").unlink()
     with pytest.raises(UserError, match=r"config.json is missing. Its checkpoints are there; copy"):

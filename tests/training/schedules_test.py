@@ -208,8 +208,8 @@ def test_steps_stay_steps():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"every": "3 epocs"}, "config.every is '3 epocs'; .* text like '3 epochs'"),
-        ({"every": "two epochs"}, "config.every is 'two epochs'; .* text like '3 epochs'"),
+        ({"every": "3 epocs"}, "config.every is '3 epocs'; .* string like '3 epochs'"),
+        ({"every": "two epochs"}, "config.every is 'two epochs'; .* string like '3 epochs'"),
         ({"every": "-1 epochs"}, "config.every is '-1 epochs'"),
         ({"every": "0.01 epochs"}, "config.every is '0.01 epochs', less than one step: .* has 10"),
         ({"steps": {"1 epoch": 1, "10": 2}}, "config.steps.10 and another key .* both step 10"),

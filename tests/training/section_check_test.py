@@ -36,5 +36,5 @@ def test_a_side_that_is_missing():
     config = quickstart.get_config()
     with config.unlocked():
         del config.model.text
-    with pytest.raises(UserError, match=r"config\.model\.text is missing; None is a model without"):
+    with pytest.raises(UserError, match=r"config\.model\.text is missing; set it to None for a"):
         inherit(config)

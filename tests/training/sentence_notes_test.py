@@ -20,7 +20,7 @@ CAPTIONS = ["A dog runs.", "Two cats", "Zebras"]
 def test_words_that_have_a_vector(tokenizer, known):
     vocabulary = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", ".", "cats"]
     found = describe_words(TextConfig(tokenizer=tokenizer), vocabulary, CAPTIONS)
-    assert found == [f"{known} have a vector; 1 of 3 captions are without any."]
+    assert found == [f"{known} have a vector; 1 of 3 captions have none."]
 
 
 def test_pieces_of_words_are_always_there():

@@ -128,7 +128,7 @@ def loss(**changes):
     ("config", "message"),
     [
         ({}, "config.tasks is empty"),
-        ({"t": task("caption")}, "config.tasks.t.views has 'caption', which is no view"),
+        ({"t": task("caption")}, "config.tasks.t.views has 'caption', which is not a view"),
         ({"t": task(views=["image"])}, r"config.tasks.t.views=\['image'\] has 1 view.* takes 2"),
         (
             {"t": task(views=["image"] * 3, loss=loss(name="relation_bce"), negatives="none")},

@@ -1,8 +1,8 @@
-"""Settings that a run takes over from the weights it starts from, or from itself when it goes on.
+"""Settings that a run inherits from its initial weights, or from itself when it resumes.
 
-Weights fix what their inputs mean: the vocabulary, the tokenizer and its case rule, the scaling of
-pixels, and the keywords of the layers. Where a config leaves these unset (left out, `None`, "", or
-0 for `vocab_size` and `size`), they come from the weights; another value is an error.
+Weights determine what their inputs mean: the vocabulary, the tokenizer and its case rule, the
+scaling of pixels, and the keywords of the layers. If a config leaves these unset (left out, `None`,
+"", or 0 for `vocab_size` and `size`), they come from the weights; any other value is an error.
 """
 
 import dataclasses
@@ -27,19 +27,19 @@ from xmodal.training.sections import InitConfig
 def inherit(
     config: ml_collections.ConfigDict, run_dir: str | None = None
 ) -> ml_collections.ConfigDict:
-    """Returns a config with everything filled in that follows from weights; reads no weights.
+    """Returns a config with all settings that weights determine filled in; reads no weights.
 
     Args:
       config: the root.
-      run_dir: the run's folder. A run with checkpoints goes on as it was started, and needs
-        no other folder. None for a model that is not trained.
+      run_dir: the run's folder. A run with checkpoints resumes as it was started and needs no
+        other folder. None for a model that is not trained.
 
     Raises:
       UserError: a run, tower or file is missing, incomplete or damaged, or contradicts the config.
     """
     config = config.copy_and_resolve_references()
     if "model" not in config or "data" not in config:
-        return config  # Reading the config says so.
+        return config  # Reading the config reports the problem.
     check_sections(config)
     goes_on = bool(run_dir and run_folder.steps(run_dir))
     _fill_scratch(config, run_dir if goes_on else None)
@@ -65,7 +65,8 @@ def inherit(
             lines = "".join(f"  {line}\n" for line in wrong)
             raise UserError(
                 f"The config contradicts {origin.name}:\n{lines}Leave these unset (None; '' for "
-                "a name or path) to have the values of the weights, or start from other weights."
+                "a name or path) to use the values that came with the weights, or start from "
+                "other weights."
             )
     for side in SIDES:
         section = config.model.get(side)
@@ -99,7 +100,7 @@ def _fill_scratch(config: ml_collections.ConfigDict, own_run: str | None) -> Non
 
 
 def _take_model(config: ml_collections.ConfigDict, folder: str) -> None:
-    """Takes the whole model, its tasks and the preprocessing of its inputs from a folder."""
+    """Takes the whole model, its tasks and its input preprocessing from a folder."""
     description = read_model(folder)
     with config.unlocked():
         config.model = description.model()
@@ -127,7 +128,7 @@ def _fill(config: ml_collections.ConfigDict, origin: Origin) -> None:
             if section is None or _is_other(section, part.keywords):
                 continue
             for key, value in part.keywords.items():
-                # No layer is a choice that a projection may have made.
+                # "No layer" is a choice that a projection may have made.
                 may_be_none = last == "projection" and key in section
                 is_unset = not may_be_none and _is_unset(key, section.get(key))
                 if is_unset and not _is_unset(key, value):
@@ -152,12 +153,12 @@ def _fill_vocabulary(text: ml_collections.ConfigDict, origin: Origin) -> None:
 
 
 def _is_same(given: str, own: str) -> bool:
-    # A run that was moved may have left the file behind that it was started with.
+    # A run that was moved may have left behind the file it was started with.
     return not epath.Path(given).exists() or read_vocabulary(given) == read_vocabulary(own)
 
 
 def _contradictions(config: ml_collections.ConfigDict, origin: Origin) -> list[str]:
-    """Returns a line for every value that the weights have otherwise."""
+    """Returns a line for every value that differs in the weights."""
     if origin.is_own:
         return []
     wrong = []
@@ -196,14 +197,14 @@ def _text_contradictions(text: ml_collections.ConfigDict, origin: Origin) -> lis
     longest = text.get("max_length", TextConfig.max_length)
     if origin.longest is not None and longest > origin.longest:
         wrong.append(
-            f"config.data.text.max_length is {longest}, the weights know texts of {origin.longest} "
-            "tokens at most"
+            f"config.data.text.max_length is {longest}, the weights support texts of at most "
+            f"{origin.longest} tokens"
         )
     return wrong
 
 
 def _is_other(section: Mapping[str, Any], keywords: Mapping[str, Any]) -> bool:
-    """Returns whether a section names another part than the weights are of."""
+    """Returns whether a section names a different part from the weights' own."""
     return "name" in keywords and section.get("name") not in (None, "", keywords["name"])
 
 

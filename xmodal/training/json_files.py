@@ -12,16 +12,16 @@ def read_json(path: epath.Path, remedy: str) -> dict[str, Any]:
     """Returns the object in a file.
 
     Args:
-      path: of the file.
-      remedy: what to do where it is damaged, as the end of the error.
+      path: path of the file.
+      remedy: what to do if it is damaged, as the end of the error.
 
     Raises:
-      UserError: the file is torn or changed.
+      UserError: the file is truncated or changed.
     """
     try:
         found = json.loads(path.read_text())
     except ValueError as error:
-        raise UserError(f"{path} is damaged, it is no JSON ({error}): {remedy}") from error
+        raise UserError(f"{path} is damaged: it is not JSON ({error}): {remedy}") from error
     if not isinstance(found, dict):
-        raise UserError(f"{path} is damaged, it holds a {type(found).__name__}: {remedy}")
+        raise UserError(f"{path} is damaged: it holds a {type(found).__name__}: {remedy}")
     return found

@@ -46,7 +46,7 @@ from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
 from xmodal.training.watchdog import Watchdog
 
-_NO_ROOM = "Make room or name another --workdir; the same command goes on from the last checkpoint."
+_NO_ROOM = "Make room or use another --workdir; the same command resumes from the last checkpoint."
 
 
 def train(
@@ -55,22 +55,22 @@ def train(
     *,
     allow_changes: Collection[str] = (),
 ) -> bool:
-    """Trains one run, or goes on with it, evaluates as it goes and once more at the end.
+    """Trains or resumes one run, evaluating it along the way and once more at the end.
 
-    Evaluation and checkpoint of step s come before batch s is drawn: a killed run starts again
-    exactly where its last checkpoint was made.
+    Evaluation and checkpoint of step s come before batch s is drawn: a killed run resumes exactly
+    at its last checkpoint.
 
     Args:
       config: see the files under configs/.
-      run_dir: the run's folder; a run already there is continued.
-      allow_changes: paths of the config in which a run that goes on may differ from its start;
-        `records` are those of the training split.
+      run_dir: the run's folder; an existing run is resumed.
+      allow_changes: paths of the config in which a resumed run may differ from its start;
+        `records` stands for the records of the training split.
 
     Returns:
-      False where a signal stopped the run before its last step; it is saved.
+      False if a signal stopped the run before its last step; the run is saved.
 
     Raises:
-      UserError: the config is wrong, or not that of the run that is there.
+      UserError: the config is wrong, or differs from that of the existing run.
       reporting.NonFiniteLossError: the run diverged; evidence and last good state are saved.
     """
     if processes.index() == 0:
@@ -102,7 +102,7 @@ def prepare(
     allow_changes: Collection[str] = (),
     mesh: Mesh | None = None,
 ) -> tuple[Parts, Records]:
-    """Returns the parts of a run and its records, those that it was started with if it goes on.
+    """Returns the parts of a run and its records; a resumed run keeps the records of its start.
 
     Args:
       config: see `train`.
@@ -115,11 +115,11 @@ def prepare(
     """
     config = inherit(config, run_dir)
     if examples := run_folder.load_records(run_dir).get("examples"):
-        # Before a dataset is asked for.
+        # Before a dataset is needed.
         check_changes(run_dir, foresee(config, examples), allow_changes)
     parts = assemble(config, mesh)
     for change in check_changes(run_dir, parts.settings, allow_changes):
-        logging.warning("%s goes on with a change: %s.", run_dir, change)
+        logging.warning("%s resumes with a change: %s.", run_dir, change)
     check_metric(run_dir, parts.settings)
     may_change = "records" in allow_changes
     return parts, check_records(run_dir, parts.settings, allow_changes=may_change)
@@ -133,7 +133,7 @@ def _train(
     check_lock: Callable[[], None],
     watchdog: Watchdog,
 ) -> bool:
-    """Makes the updates that are left; False where a signal stopped it before the last one."""
+    """Makes the remaining updates; returns False if a signal stopped it before the last one."""
     set_damaged_aside(run_dir)
     state = starting_state(parts, run_dir)
     features = frozen_features.open_or_compute(parts, state)
@@ -184,12 +184,12 @@ def _train(
 
 
 def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) -> None:
-    """Writes the facts of a start that later starts and readers of the run need."""
+    """Writes the facts about a start that later starts and readers of the run need."""
     text = parts.settings.data.text
     vocabulary = None if text is None else data.load_vocabulary(parts.settings.data)
     if vocabulary is not None:
         records = records | {"vocabulary": run_folder.hash_vocabulary(vocabulary)}
-    # Before the config, for which an evaluation beside the run waits.
+    # Before the config, because a concurrent evaluation waits for the config.
     run_folder.save_records(run_dir, records)
     run_folder.save_config(run_dir, parts.config, vocabulary)
     compute.save(run_dir)
@@ -198,7 +198,7 @@ def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) 
 def compile_step(
     parts: Parts, state: TrainState, features: Sequence[data.FeatureReader] = ()
 ) -> jax.stages.Compiled:
-    """Returns the step, compiled ahead of the first batch, and logs its cost."""
+    """Returns the step, compiled before the first batch, and logs its cost."""
     step = make_step(
         parts.model,
         parts.tasks,
@@ -224,7 +224,7 @@ def compile_step(
 def abstract_batch(
     parts: Parts, features: Sequence[data.FeatureReader] = ()
 ) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shapes and layout of a global training batch."""
+    """Returns shapes and sharding of a global training batch."""
     spec = dict(parts.batch)
     for reader in features:
         spec = reader.replace_spec(spec)
@@ -267,8 +267,8 @@ def stop_signal() -> Iterator[Callable[[int], bool]]:
         received.append(number)
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, previous[signal.SIGINT])
-            # Not by the log, which may be in use at this moment.
-            os.write(2, b"\nSaving after this step; Ctrl-C once more stops without saving.\n")
+            # Not through the log, which may be in use at this moment.
+            os.write(2, b"\nSaving after this step; press Ctrl-C again to stop without saving.\n")
             if not is_single:
                 os.kill(os.getpid(), signal.SIGTERM)  # what JAX's service listens to
 

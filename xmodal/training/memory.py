@@ -1,4 +1,4 @@
-"""Programs that do not fit in the memory of a device, said with remedies."""
+"""Errors for programs that do not fit in device memory, with suggested changes."""
 
 import dataclasses
 import inspect
@@ -19,7 +19,7 @@ from xmodal.training.tree import flatten
 
 STEP = "training step"
 _GIB = 2**30
-# Batches from which the scores of all pairs are worth being kept apart.
+# From this batch size on, not storing the scores of all pairs is worthwhile.
 _MANY_PAIRS = 4096
 _SMALLER = "a smaller model, or devices with more memory."
 
@@ -28,12 +28,12 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
     """Compiles a program.
 
     Args:
-      lowered: for the devices of `parts`.
+      lowered: the lowered program, for the devices of `parts`.
       what: `STEP`, or the name of another program, which embeds.
-      parts: of the run.
+      parts: parts of the run.
 
     Raises:
-      UserError: the compiler finds that it does not fit in the memory of a device.
+      UserError: the compiler finds that it does not fit in device memory.
     """
     try:
         return lowered.compile()
@@ -41,21 +41,21 @@ def compile_program(lowered: jax.stages.Lowered, what: str, parts: Parts) -> jax
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         numbers = re.search(r"[Uu]sed ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm", str(error))
-        needs = f"needs {numbers[1]} of {numbers[2]}" if numbers else "needs more than there is"
+        needs = f"needs {numbers[1]} of {numbers[2]}" if numbers else "needs more than is available"
         raise UserError(_sentence(what, needs, parts)) from error
 
 
 def check_fits(cost: Cost, capacity: int | None, what: str, parts: Parts) -> None:
-    """Refuses a program that needs more memory than a device has.
+    """Raises an error if a program needs more memory than a device has.
 
     Args:
-      cost: of the program.
-      capacity: bytes of a device; None where they are not known.
+      cost: cost of the program.
+      capacity: memory of a device in bytes; None if not known.
       what: see `compile_program`.
-      parts: of the run.
+      parts: parts of the run.
 
     Raises:
-      UserError: says both, and what to change.
+      UserError: gives both numbers, and what to change.
     """
     if capacity is None or cost.peak_bytes <= capacity:
         return

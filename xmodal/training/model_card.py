@@ -1,6 +1,6 @@
-"""The card of a run, `RUN_DIR/model_card.md`: every fact that a reader of its numbers asks for.
+"""The card of a run, `RUN_DIR/model_card.md`: all facts that a reader of its numbers needs.
 
-`RUN_DIR/model_card.html` is the same as a page.
+`RUN_DIR/model_card.html` has the same content as a web page.
 """
 
 import os
@@ -21,7 +21,7 @@ from xmodal.training.run_folder import Records
 from xmodal.training.start import describe
 
 _CARD, _PAGE = "model_card.md", "model_card.html"
-_DIGITS = 16  # of a hash
+_DIGITS = 16  # Shown digits of a hash.
 
 
 def write_card(
@@ -31,9 +31,9 @@ def write_card(
 
     Args:
       run_dir: the run's folder, with its `compute.json`.
-      parts: of the run.
-      records: that it learned from.
-      evaluations: of its best checkpoint.
+      parts: parts of the run.
+      records: records that it was trained on.
+      evaluations: evaluations of its best checkpoint.
     """
     if processes.index() > 0:
         return
@@ -72,7 +72,7 @@ def _describe_start(parts: Parts) -> str:
 
 
 def _stretches(starts: Sequence[Compute], total_steps: int) -> list[tuple[Compute, int]]:
-    """Every start with the number of its steps that the run consists of."""
+    """Every start with the number of its steps that are part of the run."""
     ends = [start.step for start in starts[1:]] + [total_steps]
     pairs = [(start, end - start.step) for start, end in zip(starts, ends, strict=True)]
     # The last start may only have evaluated.
@@ -99,7 +99,7 @@ def _describe_training(
 
 
 def _describe_compute(stretches: Sequence[tuple[Compute, int]]) -> str:
-    """The devices of every stretch of steps, and the FLOPs of all."""
+    """The devices of every range of steps, and the total FLOPs."""
     kinds = []
     for start, _ in stretches:
         flops = f", {start.flops_per_step / 1e9:.3g} GFLOP per step and device"
@@ -120,7 +120,7 @@ def _describe_compute(stretches: Sequence[tuple[Compute, int]]) -> str:
 
 
 def _nest(evaluation: Evaluation) -> str:
-    """A report as a subsection: its headings two levels deeper."""
+    """A report as a subsection, with its headings two levels deeper."""
     folder = os.path.join(FINAL, evaluation.evaluator)
     lines = [
         f"##{line}" if line.startswith("#") else line for line in evaluation.report().splitlines()

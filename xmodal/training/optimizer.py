@@ -1,4 +1,4 @@
-"""The optimizer of a run: skip outliers, clip by group, update rule, decay, rate by group."""
+"""The optimizer of a run: skipping outliers, clipping, update rule, decay, rates by group."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ class WeightDecayConfig:
     """`config.optimizer.weight_decay`: decoupled decay, scaled by the learning rate.
 
     Attributes:
-      rate: a weight w loses learning rate x `rate` x w per update.
+      rate: each update subtracts learning rate x `rate` x w from a weight w.
       pattern: regular expression searched in parameter paths; None decays all parameters.
     """
 
@@ -40,14 +40,14 @@ class OptimizerConfig:
 
     Attributes:
       learning_rate: peak of the schedule.
-      name: key of `update_rules.RULES`; `adamw` is `adam` that demands `weight_decay`.
+      name: key of `update_rules.RULES`; `adamw` is `adam` with `weight_decay` required.
       options: fields of that rule.
       schedule: `name`, a key of `schedules.SCHEDULES`, and the fields of that schedule.
-      clip_norm: largest global norm of the gradients, None for no clipping.
-      skip_outliers: rule that drops updates, None for none.
-      weight_decay: see `WeightDecayConfig`, None for none.
+      clip_norm: largest global norm of the gradients; None for no clipping.
+      skip_outliers: rule that drops updates; None for none.
+      weight_decay: see `WeightDecayConfig`; None for none.
       groups: name -> `GroupConfig`; a parameter belongs to the first group that matches its path.
-      plateau: reduction of the rate by a metric, None for none.
+      plateau: reduces the rate when a metric stops improving; None for none.
     """
 
     learning_rate: float = setting(above=0)
@@ -105,11 +105,11 @@ def make_optimizer(
       - `scheduled_rate`: float32, the schedule's rate for the next update.
       - `moments`: `{"from_0": state of the update rule}`, with one entry for each `frozen_until`,
         over the nested dict of the parameters that start at that step.
-      - `outliers`: `outliers.SkipOutliersState`, where `skip_outliers` is set.
-      - `plateau`: `plateau.PlateauState`, where `plateau` is set.
+      - `outliers`: `outliers.SkipOutliersState`, if `skip_outliers` is set.
+    - `plateau`: `plateau.PlateauState`, if `plateau` is set.
 
     Gradients of parameters that have not started yet count as zero everywhere, and their moments
-    and counters stay as they are: a group behaves like a fresh optimizer made at its first step.
+    and counters do not change: a group behaves like a new optimizer created at its first step.
 
     Args:
       config: see `OptimizerConfig`.
@@ -117,7 +117,7 @@ def make_optimizer(
       params: trained parameters or their shapes, nested by path: `image/encoder/...`.
 
     Raises:
-      UserError: a pattern that matches no parameter, a group that starts after the run.
+      UserError: a pattern matches no parameter, or a group starts after the end of the run.
     """
     paths = list(flatten(params))
     for name, group in config.read_groups().items():
@@ -220,23 +220,23 @@ def learning_rate(opt_state: State) -> jax.Array:
 
 
 def pass_time(before: State, after: State) -> State:
-    """Returns the state before an update with the clock and the scheduled rate behind it."""
+    """Returns the state before an update with the clock and scheduled rate after it."""
     return before | {name: after[name] for name in ("count", "scheduled_rate")}
 
 
 def skipped_updates(opt_state: State) -> jax.Array | None:
-    """Returns how many updates `skip_outliers` has dropped, None without that rule."""
+    """Returns how many updates `skip_outliers` has dropped; None without that rule."""
     return opt_state["outliers"].skipped if "outliers" in opt_state else None
 
 
 def observe_metrics(
     config: OptimizerConfig, opt_state: State, metrics: Mapping[str, float]
 ) -> State:
-    """Returns the state after an evaluation: the plateau sees its metric, if that is among them.
+    """Returns the state after an evaluation, which updates the plateau if it has its metric.
 
     Args:
       config: see `OptimizerConfig`.
-      opt_state: of a state on its devices; not donated.
+      opt_state: optimizer state on its devices; not donated.
       metrics: tag -> value, the same in every process.
     """
     if config.plateau is None or config.plateau.metric not in metrics:
@@ -252,9 +252,9 @@ def moments_of(opt_state: State) -> State:
 
 
 def with_moments(opt_state: State, moments: State) -> State:
-    """Returns a fresh state with the moments, and their counters, of another run's state.
+    """Returns a fresh state with the moments and counters of another run's state.
 
-    The schedule, the skip rule and the plateau start anew.
+    The schedule, the skip rule and the plateau start over.
     """
     return opt_state | {"moments": moments}
 
@@ -290,7 +290,7 @@ def _clip_sets(
     groups: Mapping[str, GroupConfig], shared_norm: float | None
 ) -> list[tuple[float, list[str]]]:
     """Returns (largest norm, paths) of each set of gradients that is clipped as one vector."""
-    # In the order of the parameters: every process has to compile the same program.
+    # In the order of the parameters, so that every process compiles the same program.
     own = dict.fromkeys(group for group in groups.values() if group.clip_norm is not None)
     sets = [(each.clip_norm, [p for p, group in groups.items() if group == each]) for each in own]
     shared = [p for p, group in groups.items() if group.clip and group.clip_norm is None]

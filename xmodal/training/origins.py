@@ -1,4 +1,4 @@
-"""Settings of a config that follow from the weights a run starts from."""
+"""Config settings that follow from the weights a run starts from."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ from xmodal.training import from_run, run_folder
 from xmodal.training.sections import InitConfig
 
 _SIDES = ("image", "text")
-# Of an encoder or head, how it is computed and trained; these differ between runs as they like.
+# How an encoder or head is computed or trained: keywords that may differ between runs.
 _FREE = frozenset(
     (
         "batch_norm", "depthwise", "drop", "drop_connect", "drop_connect_over", "drop_varies",
@@ -32,12 +32,12 @@ _PIXELS = ("size", "eval_recipe", "eval_crop")
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A section of a config as the weights have it.
+    """A section of a config with the values that came with the weights.
 
     Attributes:
-      path: of the section, `model.text.encoder`.
-      keywords: of the section, None where the section is None.
-      is_fixed: whether other values of the config are an error.
+      path: path of the section, such as `model.text.encoder`.
+      keywords: its keywords; None if the section is None.
+      is_fixed: whether any other value in the config is an error.
     """
 
     path: str
@@ -50,11 +50,11 @@ class Origin:
     """Settings that follow from the weights of one folder.
 
     Attributes:
-      name: of the folder, as an error gives it.
+      name: name of the folder, as error messages give it.
       parts: sections of the config.
-      reads_text: whether the weights depend on ids of texts.
-      vocabulary: path of their vocab.txt, "" where there is none.
-      longest: tokens of the longest text that they know.
+      reads_text: whether the weights depend on token ids.
+      vocabulary: path of their vocab.txt; "" if there is none.
+      longest: tokens of the longest text that they support.
       is_own: whether these are weights of the run itself.
     """
 
@@ -67,10 +67,10 @@ class Origin:
 
 
 def model_origin(folder: str) -> Origin:
-    """Returns the settings of a folder of `xmodal.convert_weights --model` beside its towers.
+    """Returns the settings, besides its towers, of a folder of `xmodal.convert_weights --model`.
 
     Raises:
-      UserError: it is missing or damaged.
+      UserError: the folder is missing or damaged.
     """
     return Origin(f"the model {folder}", [Part("model.similarity", read_model(folder).similarity)])
 
@@ -80,11 +80,11 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
 
     Args:
       side: "image" or "text".
-      folder: of the tower.
-      of_model: whether it is part of a model, whose head and projection have to be the config's.
+      folder: folder of the tower.
+      of_model: whether it is part of a model, whose head and projection the config has to match.
 
     Raises:
-      UserError: it is missing, incomplete or damaged.
+      UserError: the folder is missing, incomplete or damaged.
     """
     tower, where = read_description(folder), f"model.{side}"
     check_weights(folder)
@@ -116,7 +116,7 @@ def tower_origin(side: str, folder: str, *, of_model: bool = False) -> Origin:
 
 
 def run_origin(source: InitConfig) -> Origin:
-    """Returns the settings that follow from weights of another run.
+    """Returns the settings that follow from another run's weights.
 
     Args:
       source: `config.init_from`; only parts with a parameter that `include` names count.
@@ -149,7 +149,7 @@ def run_origin(source: InitConfig) -> Origin:
     text = read(TextConfig, "config.data.text", config.data.text)
     parts.append(Part("data.text", {key: getattr(text, key) for key in _IDS}))
     parts.append(Part("data.text", {"max_length": text.max_length}, is_fixed=False))
-    # Positions beyond its longest text are as random as at their start, unless that was published.
+    # Positions beyond its longest text still have random values, unless they were published.
     start = config.init_from
     learned_all = not (start.towers.text or start.run)
     has_positions = "max_positions" in config.model.text.encoder
@@ -181,7 +181,7 @@ def own_origin(run_dir: str) -> Origin:
 
 
 def _part_of(where: str, section: Mapping[str, Any], table: Mapping[str, Row]) -> dict[str, Any]:
-    """Returns the name of an encoder or head and the keywords that its weights depend on."""
+    """Returns the name of an encoder or head and the keywords that affect its weights."""
     name = section["name"]
     keywords = {key: value for key, value in section.items() if key != "name"}
     row = lookup(f"config.{where}.name", name, table)

@@ -9,7 +9,7 @@ import optax
 
 from xmodal.config import setting
 
-# Constants of the source.
+# Constants from the source.
 _SMALLEST_NORM = 0.01
 _SMALLEST_VARIANCE = 1e-6
 _WEIGHT_TO_START = 0.75
@@ -53,8 +53,8 @@ def skip_outliers(config: SkipOutliersConfig) -> optax.GradientTransformation:
     mean and standard deviation of log(1 + norm), the limit is mean + `deviations` standard
     deviations, but at least log(1 + `floor`). A gradient above the limit is zeroed, once the
     moments have three quarters of their final weight: after 277 norms at a decay of 0.995. A norm
-    above the limit enters the moments as the limit, so one outlier hardly moves them. A norm that
-    is not finite leaves the moments alone; the training step refuses the whole update.
+    above the limit enters the moments as the limit, so one outlier hardly moves them. A non-finite
+    norm leaves the moments unchanged; the training step rejects the whole update.
     """
 
     def init(params: Any) -> SkipOutliersState:

@@ -33,7 +33,7 @@ class Outputs:
     reporter: reporting.Reporter
 
     def are_due(self, step: int) -> bool:
-        """Whether this step is evaluated or saved, and was not by an earlier start."""
+        """Whether this step is to be evaluated or saved and an earlier start has not done so."""
         settings = self.parts.settings
         saves = is_due(step, settings.checkpoint.every, settings.total_steps)
         if saves and self.saver.lacks(step):
@@ -41,7 +41,7 @@ class Outputs:
         return self.evaluation.is_due(step) and self.saver.lacks_metrics(step)
 
     def evaluate(self, step: int, state: TrainState) -> TrainState:
-        """Evaluates and saves a state; returns it with the learning rate that follows from that."""
+        """Evaluates and saves a state; returns it with the resulting learning rate."""
         settings = self.parts.settings
         with self.reporter.paused():
             views = Views(self.writer, settings.tensorboard, step)
@@ -56,10 +56,10 @@ class Outputs:
 
     def stop(self, step: int, state: TrainState) -> None:
         """Saves the state at which a signal stops the run."""
-        with self.reporter.paused():  # The last step is read, too.
+        with self.reporter.paused():  # This also reads the last step.
             self.check_lock()
             self.saver.save(state)
-        logging.warning("Stopped and saved at step %d; the same command goes on.", step)
+        logging.warning("Stopped and saved at step %d; the same command resumes the run.", step)
 
     def fail(self, failure: reporting.NonFiniteLossError, state: TrainState) -> None:
         """Saves the evidence of a failure and the last good state."""
@@ -68,7 +68,7 @@ class Outputs:
         self.saver.save(state)
 
     def finish(self) -> None:
-        """Says so if no step was better than the first."""
+        """Warns if no checkpoint was better than step 0."""
         settings = self.parts.settings
         if self.saver.best_step == 0 < settings.total_steps:
             metric = settings.select.metric
@@ -82,7 +82,7 @@ def make_reporter(
     compute: Compute,
     check_lock: Callable[[], None],
 ) -> reporting.Reporter:
-    """Returns the reporter of a run's steps from those of `compute` on."""
+    """Returns the reporter of a run's steps, starting at that of `compute`."""
 
     def skip(failure: reporting.NonFiniteLossError) -> None:
         check_lock()
@@ -100,12 +100,12 @@ def make_reporter(
 
 
 def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
-    """Writes the config and the table of parameters for TensorBoard's tab TEXT."""
+    """Writes the config and the parameter table for TensorBoard's TEXT tab."""
     config = parts.config.to_json_best_effort(indent=2)
     texts = {"config": config, "parameters": describe(parts)}
     writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
 
 
 def is_due(step: int, every: int, total_steps: int) -> bool:
-    """Returns whether an action of every so many steps falls on this one; the last one counts."""
+    """Returns whether a periodic action is due at this step; it always is at the last one."""
     return step == total_steps or (every > 0 and step % every == 0)

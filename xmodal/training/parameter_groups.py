@@ -18,8 +18,8 @@ class GroupConfig:
       clip_norm: largest global norm of this group's gradients alone; None shares
         `config.optimizer.clip_norm` with all other groups without a norm of their own.
       clip: whether the group is clipped at all; False keeps it out of every clipped norm.
-      frozen_until: the parameters and their optimizer state stay as they are before this step;
-        dropout and batch normalization act as in training from the start.
+      frozen_until: the parameters and their optimizer state do not change before this step; dropout
+        and batch normalization act as in training from the start.
     """
 
     pattern: str = setting(pattern=True)
@@ -40,10 +40,10 @@ def assign_groups(
 
     Args:
       groups: `config.optimizer.groups`, in order.
-      paths: of the trained parameters.
+      paths: paths of the trained parameters.
 
     Raises:
-      UserError: a group that gets no parameter.
+      UserError: a group gets no parameter.
     """
     paths = list(paths)
     assigned: dict[str, str] = {}
@@ -56,7 +56,7 @@ def assign_groups(
         if not fresh:
             raise UserError(
                 f"{where} matches only parameters of the groups before it, "
-                f"{sorted({assigned[path] for path in matched})}; put it first, or leave it out."
+                f"{sorted({assigned[path] for path in matched})}; put it first, or remove it."
             )
         assigned |= dict.fromkeys(fresh, name)
     return {path: groups[assigned[path]] if path in assigned else OTHERS for path in paths}
@@ -66,12 +66,12 @@ def search(pattern: str, path: str, where: str) -> bool:
     """Returns whether a regular expression is found in a path.
 
     Raises:
-      UserError: the pattern is no regular expression.
+      UserError: the pattern is not a valid regular expression.
     """
     try:
         return re.search(pattern, path) is not None
     except re.error as error:
-        raise UserError(f"{where} is no regular expression: {error}.") from None
+        raise UserError(f"{where} is not a valid regular expression: {error}.") from None
 
 
 def describe_paths(paths: Iterable[str]) -> str:

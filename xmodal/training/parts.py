@@ -1,4 +1,4 @@
-"""The parts of a run, and the shapes and first values that follow from them."""
+"""The parts of a run, and the shapes and initial values that follow from them."""
 
 import dataclasses
 import functools
@@ -26,13 +26,13 @@ class Parts:
     """The parts of a run, checked against each other.
 
     Attributes:
-      config: the config with everything filled in that follows from the dataset.
-      settings: the same, read.
+      config: the config, including all settings that follow from the dataset.
+      settings: the same config as a dataclass.
       mesh: all devices.
       model: the towers and their similarity.
-      tasks: that are trained.
+      tasks: the trained tasks.
       batch: name -> shape and dtype of the columns of a global training batch.
-      draft: parts with the same first parameters, if there are any.
+      draft: parts with the same initial parameters, if there are any.
     """
 
     config: ml_collections.ConfigDict
@@ -45,10 +45,10 @@ class Parts:
 
     @functools.cached_property
     def init_params(self) -> Callable[[], tuple[Tree, Tree]]:
-        """Returns fresh `(params, model_state)`; a compiled function, whose trace takes seconds."""
+        """Returns fresh `(params, model_state)`; compiled, and takes seconds to trace."""
         if self.draft is not None:
             return self.draft.init_params
-        # The number of items changes no parameter.
+        # The number of items does not affect the parameters.
         one = {
             name: np.zeros((1, *spec.shape[1:]), spec.dtype) for name, spec in self.batch.items()
         }
@@ -57,7 +57,7 @@ class Parts:
         )
 
     def starts_like(self, other: "Parts") -> bool:
-        """Returns whether the first parameters are equal."""
+        """Returns whether the initial parameters are equal."""
         columns, others = (
             {name: (spec.shape[1:], spec.dtype) for name, spec in parts.batch.items()}
             for parts in (self, other)
@@ -87,8 +87,8 @@ class Parts:
 
     @functools.cached_property
     def state_shapes(self) -> TrainState:
-        """Shapes, dtypes and layout of the state; nothing is computed."""
+        """Shapes, dtypes and sharding of the state; nothing is computed."""
         make = functools.partial(first_state, optimizer=self.optimizer, freeze=self.settings.freeze)
-        # From the known shapes of the parameters: another trace of the towers takes seconds.
+        # Uses the known parameter shapes, since tracing the towers again takes seconds.
         shapes = jax.eval_shape(make, *self.shapes)
         return with_shardings(shapes, self.mesh, self.settings.sharding)

@@ -1,4 +1,4 @@
-"""A learning rate that falls when a metric stops improving, as torch's `ReduceLROnPlateau`."""
+"""Reduces the learning rate when a metric stops improving, like torch's `ReduceLROnPlateau`."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 
 from xmodal.config import setting
 
-# torch's `eps`: smaller reductions of the rate are left out.
+# torch's `eps`: smaller reductions of the rate are ignored.
 _SMALLEST_REDUCTION = 1e-8
 
 
@@ -20,8 +20,8 @@ class PlateauConfig:
     Attributes:
       mode: whether a low ("min") or a high ("max") value is good.
       metric: tag of an evaluator's metric; "" for that of `config.select`.
-      factor: of the rate at each reduction.
-      patience: evaluations in a row without improvement that are tolerated.
+      factor: multiplier of the rate at each reduction.
+      patience: number of consecutive evaluations without improvement that are tolerated.
       threshold: relative change that counts as an improvement.
       min_rate: the base learning rate is not reduced below it.
     """
@@ -35,12 +35,12 @@ class PlateauConfig:
 
 
 class PlateauState(NamedTuple):
-    """The part of a training state that evaluations move.
+    """The part of a training state that evaluations update.
 
     Attributes:
       best: float32 scalar, best value so far.
       waited: int32 scalar, evaluations since the last improvement or reduction.
-      factor: float32 scalar, by which the learning rate is multiplied.
+      factor: float32 scalar, multiplier of the learning rate.
     """
 
     best: jax.Array
@@ -61,12 +61,12 @@ def init(config: PlateauConfig) -> PlateauState:
 def update(
     config: PlateauConfig, state: PlateauState, value: float, learning_rate: float
 ) -> PlateauState:
-    """Returns the state after one evaluation; runs on the host, in every process alike.
+    """Returns the state after one evaluation; runs on the host, identically in every process.
 
     Args:
       config: see `PlateauConfig`.
       state: replicated arrays.
-      value: of the metric, the same in every process; NaN is no improvement.
+      value: value of the metric, the same in every process; NaN is not an improvement.
       learning_rate: the base rate, which `min_rate` refers to.
     """
     best, waited, factor = (float(leaf) for leaf in state)

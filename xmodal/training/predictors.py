@@ -1,4 +1,4 @@
-"""Tasks whose module predicts something, as evaluation asks for it."""
+"""Predictors for evaluation, from tasks whose module predicts something."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,6 +31,6 @@ def make_predictors(tasks: Iterable[Task]) -> dict[str, Predictor]:
         for task in tasks
         if task.module is not None
         and hasattr(task.module.module, "predict")
-        # Pairs of two captions are none of an image and a caption.
+        # Pairs of two captions are not pairs of an image and a caption.
         and len(sides((task,))) == len(task.views)
     }

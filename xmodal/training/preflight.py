@@ -1,4 +1,4 @@
-"""A run tried out before it is started: checks, the compiled programs and their cost, two steps."""
+"""Tries out a run before it starts: checks, compiled programs and their cost, two steps."""
 
 import itertools
 import json
@@ -52,19 +52,19 @@ def check(
     output: str = "",
     allow_changes: Collection[str] = (),
 ) -> None:
-    """Checks a run, compiles it, and tries two steps and an evaluation; the run's folder stays.
+    """Checks and compiles a run and tries two steps and an evaluation; its folder is unchanged.
 
     Args:
       config: see `loop.train`.
-      run_dir: the run's folder; a run already there is gone on with.
-      topology: of a TPU slice, see `accelerators.slice_devices`: nothing is run, and a dataset that
-        is missing on this machine is no error.
-      output: JSON file of the figures, "" for none.
+      run_dir: the run's folder; an existing run is resumed.
+      topology: topology of a TPU slice, see `accelerators.slice_devices`: nothing is run, and a
+        dataset that is missing on this machine is not an error.
+      output: JSON file for the figures; "" for none.
       allow_changes: see `loop.train`.
 
     Raises:
-      UserError: anything that would end the run at its start, memory that does not suffice, or a
-        loss that is not finite.
+      UserError: anything that would stop the run at its start, insufficient memory, or a loss
+        that is not finite.
     """
     _check_folders(run_dir, output)
     if topology:
@@ -110,7 +110,7 @@ def _check_output(file: epath.Path) -> None:
 def _assemble_slice(
     config: ml_collections.ConfigDict, run_dir: str, mesh: Mesh, allow_changes: Collection[str]
 ) -> tuple[Parts, str]:
-    """Returns the parts of a run on devices that are not here, and the reason for no data."""
+    """Returns the parts of a run on devices that are not here, and why data is missing."""
     try:
         parts = loop.prepare(config, run_dir, allow_changes, mesh)[0]
     except data.DatasetMissingError as error:
@@ -126,11 +126,11 @@ def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compile
     """Returns the training step and the function that embeds a batch, of every side.
 
     Args:
-      parts: of the run.
-      state: its shapes and layout.
+      parts: parts of the run.
+      state: its shapes and sharding.
 
     Raises:
-      UserError: the compiler finds that one does not fit.
+      UserError: the compiler finds that a program does not fit.
     """
     features = [feature_shapes(parts, side) for side in parts.settings.frozen_features.sides]
     programs = {STEP: loop.compile_step(parts, state, features)}
@@ -151,7 +151,7 @@ def compile_all(parts: Parts, state: TrainState) -> dict[str, jax.stages.Compile
 
 
 def _measure_all(parts: Parts, programs: Mapping[str, jax.stages.Compiled]) -> dict[str, cost.Cost]:
-    # While it evaluates, the run keeps the state of the optimizer on the devices.
+    # During evaluation, the run keeps the optimizer state on the devices.
     kept = _bytes_per_device(parts.state_shapes.opt_state)
     return {
         name: cost.measure(program, 0 if name == STEP else kept)
@@ -182,7 +182,7 @@ def _log(parts: Parts, costs: Mapping[str, cost.Cost]) -> None:
 
 
 def feature_shapes(parts: Parts, side: str) -> data.FeatureReader:
-    """Returns a reader of features that may not be stored yet: of their shapes alone."""
+    """Returns a reader of features that may not be stored yet; only their shapes are known."""
     params, model_state = parts.shapes
     tower = parts.model.towers[side]
     inputs = jax.eval_shape(lambda batch: tower_inputs(batch, side), dict(parts.batch))
@@ -213,11 +213,11 @@ def _try_out(
         seconds.append(time.monotonic() - started)
         finite = reporting.is_finite({name: float(value) for name, value in scalars.items()})
         if not finite and parts.settings.non_finite == "skip":
-            logging.warning("step %d  loss or gradient is not finite: left out", step)
+            logging.warning("step %d  loss or gradient is not finite: skipped", step)
         elif not finite:
             raise UserError(
                 f"Loss or gradient of step {step} is not finite (loss {losses[-1]}): lower "
-                "config.optimizer.learning_rate, set config.optimizer.clip_norm, or look at the "
+                "config.optimizer.learning_rate, set config.optimizer.clip_norm, or inspect the "
                 f"images {local['image_id'].tolist()[:8]}, ..."
             )
         logging.info("step %d  loss %.4f  %.3f s", step, losses[-1], seconds[-1])
@@ -241,14 +241,14 @@ def _count(tree: Any) -> int:
 def _write(output: str, figures: dict[str, Any]) -> None:
     if output and processes.index() == 0:
         text = json.dumps(_without_nan(figures), indent=2, allow_nan=False)
-        with disk_errors(output, "Free some space, or give another --output."):
+        with disk_errors(output, "Free some space, or use another --output."):
             epath.Path(output).parent.mkdir(parents=True, exist_ok=True)
             with replacing(output) as file:
                 file.write(f"{text}\n".encode())
 
 
 def _without_nan(values: Any) -> Any:
-    """The tree with None for numbers that are not finite, which JSON does not have."""
+    """The tree with None for numbers that are not finite, which JSON cannot represent."""
     return jax.tree.map(
         lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, values
     )

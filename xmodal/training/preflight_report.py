@@ -1,4 +1,4 @@
-"""Figures of compiled programs: a table for people, and the same for JSON."""
+"""Figures of compiled programs, as a table to read and as JSON."""
 
 import dataclasses
 from collections import Counter
@@ -15,12 +15,12 @@ _WIDTH = 30
 def format_costs(
     costs: Mapping[str, Cost], capacity: int | None, accelerator: Accelerator | None
 ) -> str:
-    """Returns a table with a column per program.
+    """Returns a table with one column per program.
 
     Args:
-      costs: by name of the program.
-      capacity: bytes of a device; None where they are not known.
-      accelerator: the device; None where it is not known.
+      costs: costs by name of the program.
+      capacity: memory of a device in bytes; None if not known.
+      accelerator: the device; None if not known.
     """
     rows = [["", *costs]]
     rows.append(["arguments", *(_size(c.argument_bytes) for c in costs.values())])
@@ -43,7 +43,7 @@ def format_costs(
 
 
 def format_traffic(traffic: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns a table with a line per part; those with less than 1 % together in the last."""
+    """Returns a table with one line per part; the last sums up parts with less than 1 %."""
     whole = sum(sum(kinds.values()) for kinds in traffic.values())
     large = {part: kinds for part, kinds in traffic.items() if sum(kinds.values()) >= whole / 100}
     rest = [kinds for part, kinds in traffic.items() if part not in large]
@@ -68,7 +68,7 @@ def to_json(cost: Cost, accelerator: Accelerator | None) -> dict[str, Any]:
 
 
 def share_of_peak(cost: Cost, accelerator: Accelerator | None) -> float | None:
-    """Returns FLOPs per estimated second over the published peak; None where one is not known."""
+    """Returns FLOPs per estimated second over the published peak; None if one is not known."""
     seconds = cost.estimate_seconds(accelerator)
     if accelerator is None or not seconds or not cost.flops:
         return None

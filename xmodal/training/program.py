@@ -1,4 +1,4 @@
-"""The text of a compiled program, optimized HLO: operations, their sizes, how often they run."""
+"""Parses a compiled program (optimized HLO): operations, their sizes, how often they run."""
 
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
-# `%name = shape opcode(operands), attributes`; a shape may be a tuple, and has a layout behind it.
+# `%name = shape opcode(operands), attributes`; a shape may be a tuple, followed by its layout.
 _OPERATION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
 _NAME = re.compile(r"%([\w.\-]+)")
 # Data type, dimensions, and in braces their order, the tile and the memory space.
@@ -30,11 +30,11 @@ class Operation:
     """A line of a program.
 
     Attributes:
-      name: within its computation.
-      shape: of its result, as it is written.
-      opcode: `fusion`, `while`, `all-reduce-start`.
-      operands: their names.
-      text: everything behind the opcode.
+      name: name within its computation.
+      shape: shape of its result, as written.
+      opcode: such as `fusion`, `while`, `all-reduce-start`.
+      operands: names of its operands.
+      text: everything after the opcode.
     """
 
     name: str
@@ -63,16 +63,16 @@ class Program:
     entry: str
 
     def loop_lengths(self) -> tuple[int, ...]:
-        """Returns how often each loop runs, the longest first, where that is known."""
+        """Returns how often each loop runs, if known, the longest first."""
         loops = (each for name in self.computations for each in self.computations[name])
         found = (self.trips(each) for each in loops if each.opcode == "while")
         return tuple(sorted((times for times in found if times), reverse=True))
 
     def trips(self, loop: Operation) -> int | None:
-        """Returns how often a loop runs; None where the compiler does not say it."""
+        """Returns how often a loop runs; None if the compiler does not say."""
         if trips := _TRIPS.search(loop.text):
             return int(trips[1])
-        # TPU compilers do not say it: the condition compares a counter with a constant.
+        # TPU compilers do not say: the condition compares a counter with a constant.
         condition = _CONDITION.search(loop.text)
         bounds = [
             int(bound[1])
@@ -84,7 +84,7 @@ class Program:
         return bounds[0] if len(bounds) == 1 else None
 
     def fused_computations(self) -> set[str]:
-        """Returns the names of those that are the inside of one operation."""
+        """Returns the names of computations that form the body of one operation."""
         operations = (each for name in self.computations for each in self.computations[name])
         fusions = (each for each in operations if each.opcode == "fusion")
         return {name for fusion in fusions for name in fusion.called}
@@ -121,7 +121,7 @@ def read_program(text: str) -> Program:
 
 
 def count_bytes(shape: str, *, on_chip: bool = True) -> list[int]:
-    """Returns the bytes of every array of a shape, with the filling of its tiles.
+    """Returns the bytes of every array of a shape, including the padding of its tiles.
 
     Arrays that a TPU keeps on the chip itself are left out unless `on_chip`.
     """

@@ -1,4 +1,4 @@
-"""Published towers as a model of their own: their weights and a config, and no training."""
+"""Published towers as a model: their weights and a config, without training."""
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +22,15 @@ from xmodal.training.tree import Tree, flatten
 
 
 def build_untrained(config: ml_collections.ConfigDict) -> Parts:
-    """Builds the parts of a config that trains nothing, on towers that `init_from.towers` names.
+    """Builds the parts of a config that trains nothing, from the towers of `init_from.towers`.
 
     Args:
-      config: with the sections of a run; what follows from the towers may be left unset, see
-        `inheritance`, and where `init_from.model` names a model, both sides may be None.
+      config: config with the sections of a run; what follows from the towers may be left unset,
+        see `inheritance`, and if `init_from.model` names a model, both sides may be None.
 
     Raises:
-      UserError: an unknown key or name, no folder of a tower, or weights of another tower or
-        another vocabulary; all of this before the dataset is read.
+      UserError: an unknown key or name, no folder for a tower, or weights of another tower or
+        another vocabulary; all of these are found before the dataset is read.
     """
     in_steps = schedules.resolve_epochs(resolve_sizes(config.to_dict(), 0), 1)
     config = inherit(ml_collections.ConfigDict(in_steps))
@@ -48,7 +48,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
     for side, section in (("image", settings.data.image), ("text", settings.data.text)):
         if (config.model[side] is None) != (section is None):
             raise UserError(
-                f"One of config.model.{side} and config.data.{side} is None; set both or none."
+                f"One of config.model.{side} and config.data.{side} is None; set both or neither."
             )
     mesh = mesh_lib.make_mesh()
     model = make_model(settings.model, mesh)
@@ -57,7 +57,7 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
 
 
 def _tasks_with_weights(settings: RunConfig) -> tuple[Task, ...]:
-    """The tasks of the config whose parameters the folder of a model has."""
+    """The tasks of the config whose parameters are in the folder of a model."""
     if not settings.init_from.model:
         return ()
     known = read_model(settings.init_from.model).tasks
@@ -69,7 +69,7 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
     """Returns `(params, model_state)` from the folders of the towers, on every device.
 
     Raises:
-      UserError: the model has parameters that no folder holds.
+      UserError: the model has parameters that are in no folder.
     """
     replicated = mesh_lib.replicated(parts.mesh)
     params, model_state = jax.tree.map(
@@ -82,19 +82,17 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
     weights = from_towers.load_towers(state, parts.settings.init_from)
     if fresh := sorted(set(flatten(params)) - set(weights.params)):
         raise UserError(
-            f"No published weights have {fresh[0]} ({len(fresh)} such arrays); without training "
-            "the model can have no parameters of its own."
+            f"No published weights have {fresh[0]} ({len(fresh)} such arrays); without training, "
+            "the model cannot have parameters of its own."
         )
     state = from_towers.place(state, weights)
     return state.params, state.model_state
 
 
 def describe(parts: Parts, split: Items) -> list[str]:
-    """Returns notes on the towers, and how many words of the captions have a vector."""
+    """Returns notes on the towers and on how many words of the captions have a vector."""
     folders = from_towers.named_folders(parts.settings.init_from)
-    notes = [
-        f"{side.capitalize()} tower: {folder}, as it is there." for side, folder in folders.items()
-    ]
+    notes = [f"{side.capitalize()} tower: {folder}, as it is." for side, folder in folders.items()]
     text = parts.settings.data.text
     if "text" in folders and text.tokenizer == "words":
         notes += describe_words(text, read_vocabulary(text.vocabulary), split.caption_texts)
@@ -102,7 +100,7 @@ def describe(parts: Parts, split: Items) -> list[str]:
 
 
 def _check_rows(text: TextConfig, rows: int) -> None:
-    """Refuses a vocabulary of another size than the tower's."""
+    """Raises an error if the size of the vocabulary differs from the tower's."""
     tokens = read_vocabulary(text.vocabulary)
     if len(tokens) != rows:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Reports of a run: scalars one step late, speed, waiting time, and failures."""
+"""Reports of a run: scalars (one step late), speed, waiting time and failures."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clu import metric_writers
 
 
-# In a row: a batch may be bad, ten of them are not.
+# Consecutive skips: one bad batch is plausible; ten mean the run has diverged.
 _MOST_SKIPPED = 10
 
 
@@ -39,17 +39,17 @@ class NonFiniteLossError(UserError):
     """Loss or gradient became NaN or infinite."""
 
     def __init__(self, step: int, evidence: Mapping[str, Any], *, skipped: int = 0) -> None:
-        """Takes the step, its evidence, and the number of skipped steps right before it."""
+        """Takes the step, its evidence, and the number of skipped steps just before it."""
         remedy = "Lower config.optimizer.learning_rate or set config.optimizer.clip_norm"
         super().__init__(
-            f"Loss or gradient of {skipped + 1} steps in a row is not finite, the last is step "
-            f"{step}; their batches were left out, and their ids are in skipped.jsonl and "
+            f"Loss or gradient of {skipped + 1} steps in a row is not finite; the last is step "
+            f"{step}; their batches were skipped, and their ids are in skipped.jsonl and "
             f"failure.json. The parameters themselves may have diverged before. {remedy}, in a new "
             "--workdir, or remove the last checkpoints to go back to an earlier one."
             if skipped
             else f"Loss or gradient of step {step} is not finite. The state before that step is "
             "saved as the run's last checkpoint, the batch's ids and the last finite scalars in "
-            f"failure.json. {remedy}; config.non_finite='skip' leaves such a batch out."
+            f"failure.json. {remedy}; config.non_finite='skip' skips such a batch."
         )
         self.step = step
         self.evidence = dict(evidence)
@@ -57,7 +57,7 @@ class NonFiniteLossError(UserError):
     def save(self, run_dir: str) -> None:
         """Writes `RUN_DIR/failure.json` with the ids of the global batch; every process calls it.
 
-        All processes see the same loss, so all of them are here.
+        All processes see the same loss, so all of them get here.
         """
         evidence = self._gather()
         if jax.process_index() == 0:
@@ -94,7 +94,7 @@ class Reporter:
     """Follows a run step by step without holding up the device.
 
     The scalars of a step are fetched after the next step was dispatched, so the device always has
-    work while the host waits for them.
+    work while the host waits for the scalars.
     """
 
     def __init__(
@@ -108,17 +108,17 @@ class Reporter:
         flops_per_step: float = 0.0,
         skip: Callable[[NonFiniteLossError], None] | None = None,
     ) -> None:
-        """Starts the clock, and a bar where there is a terminal.
+        """Starts the clock, and a progress bar if there is a terminal.
 
         Args:
-          writer: from `make_writer`.
-          total_steps: of the run, for the ETA.
-          batch_size: global, for examples per second.
+          writer: writer from `make_writer`.
+          total_steps: steps of the run, for the ETA.
+          batch_size: global batch size, for examples per second.
           every: steps between reports.
-          first_step: that this process makes.
-          flops_per_step: of one device, as the compiler counts them; 0 if unknown.
-          skip: is called with every step that is not finite; many in a row raise. None
-            raises at the first one.
+          first_step: first step that this process makes.
+          flops_per_step: FLOPs on one device, as the compiler counts them; 0 if unknown.
+          skip: called with every step that is not finite; many consecutive ones raise an
+            error. With None, the first one raises an error.
         """
         self._writer = writer
         self._total_steps = total_steps
@@ -130,7 +130,7 @@ class Reporter:
         self._pending: tuple[int, Mapping[str, jax.Array], list[int]] | None = None
         self._last_finite: dict[str, float] = {}
         self._counts: list[str] = []
-        # disable=None: a bar only where there is a terminal.
+        # disable=None: a bar only if there is a terminal.
         self._bar = tqdm(
             total=total_steps,
             initial=first_step,
@@ -175,7 +175,7 @@ class Reporter:
         try:
             self._read(*pending)
         except NonFiniteLossError:
-            if self._skip is not None:  # The state has passed this step, too.
+            if self._skip is not None:  # The state is past this step, too.
                 with contextlib.suppress(NonFiniteLossError):
                     self._flush()
             raise
@@ -187,7 +187,7 @@ class Reporter:
         select: SelectConfig,
         best_step: int | None,
     ) -> None:
-        """Logs one line on an evaluation: the metric of `select`, one tag of other evaluators."""
+        """Logs a line on an evaluation: the metric of `select` and one tag per other evaluator."""
         if not metrics:
             return
         shown: dict[str, str] = {}
@@ -237,7 +237,7 @@ class Reporter:
             name: float(np.mean([values[name] for values in window.scalars]))
             for name in window.scalars[0]
         }
-        # Counts are as they stand now; a mean over the window would say less.
+        # Counts are reported as they stand; a mean over the window would say less.
         means |= {name: window.scalars[-1][name] for name in self._counts}
         perf = {
             "perf/examples_per_second": count * self._batch_size / training,

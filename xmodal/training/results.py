@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from xmodal.evals.reports.store import StoredResults
     from xmodal.tensorboard.views import Views
 
-# Ends the names of event files that hold one evaluation, so that the next one can remove them.
+# Suffix of event files that hold one evaluation, so that the next one can remove them.
 _EVENTS_END = ".evaluation"
 _MODEL = "model.json"
-# Sections of a config that make a model another one, beside `data`.
+# Sections of a config that identify a model, besides `data`.
 _OF_THE_MODEL = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split")
 _OF_THE_MODEL += ("optimizer", "init_from")
-# Keys of `data` that change nothing: a model stays the same when its files move.
+# Keys of `data` that do not identify a model: it stays the same when its files move.
 _NOT_LEARNED = ("data_dir", "manual_dir", "ratings_dir", "prefetch")
 _BLOCK = 2**24
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """The model behind results, in `model.json` beside them.
+    """The model that produced results, in `model.json` beside them.
 
     Attributes:
-      name: as errors name it.
-      hash: of its file, or of the settings and records that it was trained with.
+      name: its name in error messages.
+      hash: hash of its file, or of the settings and records that it was trained with.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Judged:
 
     @classmethod
     def of_file(cls, path: str, similarity: str | None) -> "Judged":
-        """Returns the model that a file holds, under a similarity."""
+        """Returns the model in a file, with a similarity."""
         digest = hashlib.sha256((similarity or "").encode())
         with contextlib.suppress(OSError), epath.Path(path).open("rb") as file:
-            # A file that cannot be read is an error of its reader.
+            # An unreadable file is reported later, when it is loaded.
             while block := file.read(_BLOCK):
                 digest.update(block)
         return cls(f"{path} ({similarity})" if similarity else path, digest.hexdigest())
@@ -66,10 +66,10 @@ class Judged:
     def of_config(
         cls, config: ml_collections.ConfigDict, trained_on: Mapping[str, str] | None = None
     ) -> "Judged":
-        """Returns the model that a config trains or loads; a longer run makes no other model.
+        """Returns the model that a config trains or loads; the run's length does not matter.
 
         Args:
-          config: of the model.
+          config: config of the model.
           trained_on: hash of the records of its training data, by name, if it was trained here.
         """
         sections = {name: config.get(name) for name in _OF_THE_MODEL}
@@ -87,9 +87,9 @@ class Judged:
 
 
 def _learned_from(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """Returns `config.data` without places, and with its words for the path of its vocabulary.
+    """Returns `config.data` without paths, and with the vocabulary's words instead of its path.
 
-    The config may be one that is not checked yet.
+    The config may not have been checked yet.
     """
     data = config.to_dict().get("data") or {}
     if isinstance(text := data.get("text"), dict):
@@ -99,9 +99,9 @@ def _learned_from(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None:
-    """Refuses a folder that cannot be written, or has results of another model.
+    """Raises an error if a folder is not writable or has results of another model.
 
-    To be called before the work.
+    Call it before doing any work.
 
     Raises:
       UserError: the folder cannot be written, or holds results of another model and `overwrite` is
@@ -117,17 +117,17 @@ def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None
     before = json.loads(known.read_text()) if known.exists() else {}
     if before.get("hash") != model.hash:
         name = before.get("name", "an unknown model")
-        known = f"{name}, which is another model than {model.name}"
+        known = f"{name}, a different model from {model.name}"
         if name == model.name:
-            known = f"another {name}, of other settings, words or records"
+            known = f"another {name}, with other settings, words or records"
         raise UserError(
-            f"{output} has results of {known}; replace them by --overwrite, or name another "
+            f"{output} has results of {known}; replace them with --overwrite, or use another "
             "--output."
         )
 
 
 def write_model(output: str, model: Judged) -> None:
-    """Writes `model.json` on process 0; before the results, so that none are without it."""
+    """Writes `model.json` on process 0, before the results, so that all results have it."""
     if jax.process_index() == 0:
         files.write_files(output, {_MODEL: files.format_json(dataclasses.asdict(model))})
 
@@ -138,12 +138,12 @@ def event_writer(
 ) -> Iterator["metric_writers.MetricWriter | None"]:
     """Yields a writer for TensorBoard whose file replaces that of an earlier evaluation.
 
-    Files of others in the folder stay, such as those of training. Without tensorflow there is no
+    Other files in the folder, such as those of training, are kept. Without TensorFlow there is no
     writer.
 
     Args:
-      output: folder of the results.
-      settings: of the model, shown beside its numbers in the tab HPARAMS; None for no row there.
+      output: folder for the results.
+      settings: settings of the model, shown with its numbers in the HPARAMS tab; None for no row.
 
     Raises:
       UserError: the folder cannot be written.
@@ -178,9 +178,9 @@ def write_results(
 
     Args:
       evaluation: the evaluation.
-      output: folder of the results, see `Evaluation.save`.
+      output: folder for the results, see `Evaluation.save`.
       other: another model to compare with.
-      writer: for TensorBoard's scalars and report.
+      writer: writer for TensorBoard's scalars and report.
 
     Raises:
       UserError: the models cannot be compared, or the folder cannot be written.
@@ -197,8 +197,8 @@ def print_pages(evaluations: Sequence["Evaluation"], output: str) -> None:
     """Prints where the pages of written evaluations are, on process 0 only.
 
     Args:
-      evaluations: of one model.
-      output: folder of the results, which holds a folder for every evaluator that has a name.
+      evaluations: evaluations of one model.
+      output: folder of the results, with a folder for every evaluator that has a name.
     """
     for each in evaluations if jax.process_index() == 0 else ():
         folder = os.path.join(output, each.evaluator)
@@ -232,13 +232,13 @@ def write_all(
 
     Args:
       evaluations: one per evaluator.
-      output: folder of `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
-        names, and of a folder EVALUATOR with the results of each.
+      output: folder for `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
+        names, and for a folder EVALUATOR with the results of each.
       others: evaluator -> another model to compare with.
-      views: that were shown these evaluations; their writer gets the scalars and reports.
-      step: of the checkpoint that was evaluated, if it was one: the first entry of `metrics.json`;
+      views: views that received these evaluations; their writer gets the scalars and reports.
+      step: step of the evaluated checkpoint, if it was one: the first entry of `metrics.json`;
         `steps/STEP.json` is written for it.
-      keep_others: whether numbers of the same step by evaluators that are not among these stay.
+      keep_others: whether to keep numbers of the same step from evaluators not among these.
 
     Raises:
       UserError: the models cannot be compared, or a folder cannot be written.
@@ -263,13 +263,13 @@ def write_all(
     }
     files.write_files(output, contents)
     if step is not None:
-        # Written last: --follow takes this file as the sign that the step is done.
+        # Written last: for --follow, this file shows that the step is done.
         numbers = files.format_json(metrics)
         files.write_files(os.path.join(output, "steps"), {f"{step}.json": numbers})
 
 
 def _others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
-    """Returns the stored numbers of a step by other evaluators."""
+    """Returns the stored numbers of a step from other evaluators."""
     path = epath.Path(output) / "steps" / f"{step}.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     return {tag: x for tag, x in known.items() if tag.partition("/")[0] not in evaluators}

@@ -1,4 +1,4 @@
-"""Random keys as functions of seed, stream and step: nothing random is carried along."""
+"""Random keys as functions of seed, stream and step; no random state is carried along."""
 
 import zlib
 
@@ -10,7 +10,7 @@ def stream_key(seed: int, stream: str, step: jax.Array | int = 0) -> jax.Array:
 
     A resumed run needs no random state from its checkpoint: the step is enough.
     """
-    # crc32 and not hash(): Python salts the latter anew in every process.
+    # crc32 instead of hash(), which Python salts differently in every process.
     return jax.random.fold_in(
         jax.random.fold_in(jax.random.key(seed), zlib.crc32(stream.encode())), step
     )

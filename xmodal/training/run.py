@@ -38,7 +38,7 @@ from xmodal.training.tasks import (
 from xmodal.training.tree import flatten
 from xmodal.training.widths import check_widths
 
-# Stand for the length of an epoch and the size of the vocabulary until the dataset is known.
+# Placeholders for the epoch length and the vocabulary size until the dataset is known.
 _SOME_STEPS, _SOME_ROWS, _MANY_STEPS = 1000, 1000, 2**31 - 1
 
 
@@ -47,24 +47,24 @@ class RunConfig:
     """A whole config.
 
     Attributes:
-      name: of the run, and by default of its folder.
+      name: name of the run, and by default of its folder.
       model: read by `models.make_dual_encoder`.
       tasks: read by `tasks.make_tasks`.
       optimizer: see `OptimizerConfig`.
       data: training data, see `data.DataConfig`.
       evals: evaluators by name, read by `evals`.
       select: see `SelectConfig`.
-      seed: of parameters, order, augmentation and dropout.
-      total_steps: updates of the run.
-      batch_size: of all devices together.
-      accumulation_steps: parts that a batch is embedded in, one after the other, where its
-        activations do not fit in memory; losses see the whole batch, see `accumulation`.
+      seed: seed of parameters, order, augmentation and dropout.
+      total_steps: number of updates.
+      batch_size: examples per batch on all devices together.
+      accumulation_steps: parts in which a batch is embedded, one by one, if its activations do
+        not fit in memory; losses see the whole batch, see `accumulation`.
       log_every: steps between two reports.
-      non_finite: whether a loss or gradient that is not finite stops the run ("stop"), or is left
-        out with its batch ("skip") and recorded in `skipped.jsonl`; ten in a row stop it.
-      hang_timeout: seconds after which a run of several processes ends when a batch, a step or an
-        evaluation does not; 0 for never.
-      train_split: split of `data` that the run learns from.
+      non_finite: whether a non-finite loss or gradient stops the run ("stop"), or its batch is
+        skipped ("skip") and recorded in `skipped.jsonl`; ten consecutive skips stop the run.
+      hang_timeout: seconds after which a multi-process run exits if a batch, step or evaluation
+        has not finished; 0 for never.
+      train_split: split of `data` that the run trains on.
       freeze: regular expressions matched from the start of a parameter's path.
       l2: see `L2Config`.
       init_from: see `InitConfig`.
@@ -104,7 +104,7 @@ class RunConfig:
 
     @property
     def awaited_metrics(self) -> dict[str, str]:
-        """Tags that the run waits for, by their place in the config."""
+        """Metric tags that the run needs, by their place in the config."""
         awaited = {"config.select.metric": self.select.metric}
         if self.optimizer.plateau is not None:
             awaited["config.optimizer.plateau.metric"] = self.optimizer.plateau.metric
@@ -112,16 +112,16 @@ class RunConfig:
 
 
 def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Parts:
-    """Prepares the datasets of a run and builds all its parts; nothing is compiled yet.
+    """Prepares the datasets of a run and builds all its parts, without compiling anything.
 
     Args:
       config: the root, see `inheritance.inherit`.
-      mesh: devices of the run; None for all there are.
+      mesh: devices of the run; None for all available ones.
 
     Raises:
       UserError: an unknown key or name anywhere, a number out of range, or two parts that do not
-        fit; all of this before a dataset is built or asked for.
-      data.DatasetMissingError: a dataset is not there; says how to get it.
+        fit; all of these are found before a dataset is built or needed.
+      data.DatasetMissingError: a dataset is missing; says how to get it.
     """
     mesh = mesh_lib.make_mesh() if mesh is None else mesh
     config = _with_metric(config)
@@ -131,7 +131,7 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
         data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])
     read = functools.partial(_read_training_data, settings)
-    # Columns and vocabularies go beside the dataset, where the other processes find them.
+    # Columns and vocabularies are written beside the dataset for the other processes.
     processes.first_does("read the captions of the training split", read)
     examples = read()
     config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
@@ -147,9 +147,9 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
 
 
 def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:
-    """Builds the parts of a run whose dataset is not known, and checks them.
+    """Builds and checks the parts of a run whose dataset is not known.
 
-    The vocabulary and the length of an epoch have some size where the config leaves them open.
+    The vocabulary and an epoch get arbitrary sizes if the config leaves them open.
 
     Args:
       config: see `assemble`.
@@ -170,7 +170,7 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
     parts = build(draft, mesh)
     evals = read_options(settings.evals)
     check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
-    # Groups that start late fit a run of unknown length.
+    # Groups that start late are valid in a run of unknown length.
     given, in_steps = config.to_dict(), draft.to_dict()
     known = all(given[key] == in_steps[key] for key in ("total_steps", "optimizer"))
     total_steps = settings.total_steps if known else _MANY_STEPS
@@ -190,7 +190,7 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh, draft: Parts | None = N
     """Builds all parts for the devices of `mesh`.
 
     Args:
-      config: with lengths in steps and the size of the vocabulary filled in.
+      config: config with lengths in steps and the size of the vocabulary filled in.
       mesh: all devices.
       draft: parts that were built before the dataset was known.
 
@@ -214,17 +214,17 @@ def build(config: ml_collections.ConfigDict, mesh: Mesh, draft: Parts | None = N
 
 
 def _in_steps(config: ml_collections.ConfigDict, steps_per_epoch: int) -> ml_collections.ConfigDict:
-    """Fills in lengths in epochs, and the sizes of many examples where these are not known."""
+    """Fills in lengths in epochs, assuming many examples if their number is not known."""
     sized = resolve_sizes(config.to_dict(), _MANY_STEPS)
     return ml_collections.ConfigDict(schedules.resolve_epochs(sized, steps_per_epoch))
 
 
 def foresee(config: ml_collections.ConfigDict, examples: int) -> RunConfig:
-    """Returns the settings of a run on a training split of so many examples.
+    """Returns the settings a run would have with the given number of training examples.
 
     Args:
-      config: of a run that goes on, which names its vocabulary.
-      examples: of an epoch.
+      config: config of a resumed run, which names its vocabulary.
+      examples: examples per epoch.
     """
     config = _with_metric(config)
     config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
@@ -238,7 +238,7 @@ def read_settings(config: ml_collections.ConfigDict) -> RunConfig:
 
 
 def _with_metric(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Reads the evaluators; sets metrics of `select` and the plateau where they are ""."""
+    """Reads the evaluators; sets the metrics of `select` and the plateau if they are ""."""
     draft = read_settings(_in_steps(config, _SOME_STEPS))
     found = []
     for name, options in read_options(draft.evals).items():
@@ -251,8 +251,8 @@ def _with_metric(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict
         return config
     if not (draft.select.metric or found):
         raise UserError(
-            "config.select.metric is empty, and no evaluator of config.evals has a usual metric; "
-            "name the one that marks the best checkpoint."
+            "config.select.metric is empty, and no evaluator of config.evals has a default metric; "
+            "name the one that selects the best checkpoint."
         )
     config = config.copy_and_resolve_references()
     with config.unlocked():
@@ -278,7 +278,7 @@ def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Tas
     for side, section in (("image", settings.data.image), ("text", settings.data.text)):
         if (side in model.towers) != (section is not None):
             raise UserError(
-                f"One of config.model.{side} and config.data.{side} is None; set both or none."
+                f"One of config.model.{side} and config.data.{side} is None; set both or neither."
             )
     trace_losses(tasks, model.similarity)
     return model, tasks
@@ -296,7 +296,7 @@ def make_model(config: Mapping[str, object], mesh: Mesh) -> DualEncoder:
 
 
 def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-    """Sets `model.text.encoder.vocab_size` to the size of the vocabulary where it is 0.
+    """Sets `model.text.encoder.vocab_size` to the size of the vocabulary if it is 0.
 
     Raises:
       UserError: the model has fewer rows than the vocabulary has entries.
@@ -307,7 +307,7 @@ def fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.ConfigD
     if 0 < rows < entries:
         raise UserError(
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
-            f"config.data.text ({entries} entries); set it to {entries}, or 0 to follow."
+            f"config.data.text ({entries} entries); set it to {entries}, or to 0 to use that size."
         )
     return _with_rows(config, rows or entries, entries)
 
@@ -319,7 +319,7 @@ def _vocabulary_rows(config: ml_collections.ConfigDict) -> int:
 def _with_rows(
     config: ml_collections.ConfigDict, rows: int, entries: int
 ) -> ml_collections.ConfigDict:
-    """Sets the rows of the word table, and the outputs of task modules over words that are 0."""
+    """Sets the rows of the word table, and task modules' outputs over words, if they are 0."""
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.model.text.encoder.vocab_size = rows

@@ -1,4 +1,4 @@
-"""Changes of a run's config between two of its starts."""
+"""Changes to a run's config between two of its starts."""
 
 import dataclasses
 import difflib
@@ -13,31 +13,31 @@ from xmodal.training.run import RunConfig, read_settings
 from xmodal.training.schedules import read_schedule
 
 ABSENT = "absent"
-# No update depends on these. Those of encoders and losses choose between equal implementations.
+# No update depends on these; in encoders and losses they choose equivalent implementations.
 _FREE = (
     r"(name|log_every|non_finite|hang_timeout|select|checkpoint|sharding|tensorboard)(\.|$)",
     r"frozen_features\.folder$",
     r"init_from\.published$",
     r"data\.(data_dir|manual_dir|ratings_dir|prefetch)$",
-    # How a vocabulary is learned; the run has its own.
+    # How a vocabulary is learned; the run already has its own.
     r"data\.text\.(vocabulary_size|min_count)$",
     r"model\.\w+\.encoder\.(remat|unroll|depthwise|pack)$",
     r"tasks\..+\.loss\.options\.(engine|chunk_size)$",
 )
-# The ids of a text, which the weights depend on.
+# The token ids of a text, which the weights depend on.
 _IDS = r"data\.text\.(tokenizer|vocabulary|lower_case|unknown|markers)$"
 
 
 def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = ()) -> list[str]:
-    """Refuses to go on with a run under a config that changes what or how it learns.
+    """Raises an error if a config changes what or how an existing run learns.
 
     Args:
       run_dir: the run's folder, which may be empty or missing.
-      settings: of the run, with everything filled in.
+      settings: settings of the run, with everything filled in.
       allowed: paths or sections of the config that may differ from those at the start of the run.
 
     Returns:
-      The changes that were allowed, one text each.
+      The changes that were allowed, one string each.
 
     Raises:
       UserError: lists every path that differs with its two values; or an allowed path is unknown.
@@ -50,19 +50,19 @@ def check_changes(run_dir: str, settings: RunConfig, allowed: Collection[str] = 
     lasting = [path for path in changed if re.match(_IDS, path)]
     refused = [path for path in changed if path in lasting or not is_allowed(path, allowed)]
     if refused:
-        remedy = f"add --allow_changes={','.join(refused)} to go on with the new ones"
+        remedy = f"add --allow_changes={','.join(refused)} to use the new ones"
         if lasting:
-            remedy = "start another run from its weights by --config.init_from.run"
+            remedy = "start another run from its weights with --config.init_from.run"
         lines = [f"  {path}: {_arrow(changed[path])}\n" for path in refused]
         raise UserError(
             f"{run_dir} was started with another config:\n{''.join(lines)}"
-            f"Set the values before the arrows, {remedy}, or give another --workdir."
+            f"Set the values before the arrows, {remedy}, or use another --workdir."
         )
     return [f"{path}: {_arrow(values)}" for path, values in changed.items()]
 
 
 def check_metric(run_dir: str, settings: RunConfig) -> None:
-    """Refuses to select by a metric that no checkpoint of a run at its last step carries.
+    """Raises an error if a run is at its last step and no checkpoint has the metric of `select`.
 
     Raises:
       UserError: names the metric, and what to do.
@@ -72,17 +72,17 @@ def check_metric(run_dir: str, settings: RunConfig) -> None:
         return
     if not any(select.metric in run_folder.load_metrics(run_dir, step) for step in saved):
         raise UserError(
-            f"config.select.metric={select.metric!r} is carried by no checkpoint of {run_dir}, "
-            "which is at its last step; set the former one, or train on by config.total_steps."
+            f"No checkpoint of {run_dir} has config.select.metric={select.metric!r}, "
+            "and the run is at its last step; use the previous metric, or raise config.total_steps."
         )
 
 
 def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Returns path -> (value before, value now) wherever two configs learn differently."""
+    """Returns path -> (value before, value now) for all differences that affect training."""
     free = _FREE
     if not (_depends_on_length(before) or _depends_on_length(now)):
         free = (*free, "total_steps$")
-    # Evaluators change nothing, unless the learning rate follows one.
+    # Evaluators do not affect training, unless the learning rate depends on one.
     watched = "|".join({re.escape(name) for name in map(_plateau_evaluator, (before, now)) if name})
     unwatched = rf"evals\.(?!({watched})\.)" if watched else r"evals\."
     free = (*free, unwatched, r"evals\.\w+\.(final_split|batch_size|bootstrap_samples)$")
@@ -92,7 +92,7 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
         for path in dict.fromkeys([*one, *other])
         if not any(re.match(pattern, path) for pattern in free)
     }
-    # A section that was None has lines of its own keys instead.
+    # A section that was None is listed by its keys instead.
     sections = {path.rsplit(".", n)[0] for path in pairs for n in range(1, path.count(".") + 1)}
     return {
         path: values
@@ -102,7 +102,7 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
 
 
 def check_paths(allowed: Collection[str], known: Collection[str]) -> None:
-    """Refuses a path in `--allow_changes` that is neither one of a config nor a section of it."""
+    """Raises an error for an `--allow_changes` path that is not in a config."""
     for path in allowed:
         if path != "records" and not any(is_allowed(each, [path]) for each in known):
             sections = {
@@ -110,7 +110,7 @@ def check_paths(allowed: Collection[str], known: Collection[str]) -> None:
             }
             near = difflib.get_close_matches(path, sorted(sections), n=1)
             raise UserError(
-                f"--allow_changes={path} is no path or section of the config, and not 'records'."
+                f"--allow_changes={path} is not a path or section of the config, nor 'records'."
                 + (f" Did you mean {near[0]!r}?" if near else "")
             )
 
@@ -122,7 +122,7 @@ def is_allowed(path: str, allowed: Collection[str]) -> bool:
 
 def _depends_on_length(settings: RunConfig) -> bool:
     optimizer = settings.optimizer
-    # The last step is evaluated out of turn, and the plateau sees it.
+    # The last step is always evaluated, and the plateau sees that evaluation.
     return read_schedule(optimizer.schedule).ends_with_run or optimizer.plateau is not None
 
 
@@ -141,7 +141,7 @@ def _flat(settings: RunConfig) -> dict[str, Any]:
             flat |= flatten(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}
         return flat
 
-    # As JSON has it, where tuples are lists and keys are texts.
+    # As in JSON, where tuples are lists and keys are strings.
     return flatten(json.loads(json.dumps(dataclasses.asdict(settings))), "")
 
 

@@ -1,9 +1,9 @@
 """The folder of a run: its config, its records, and the steps and metrics of its checkpoints.
 
 RUN_DIR/config.json             the config the run was started with
-RUN_DIR/config-STEP.json        the config until that step, where it was changed there
-RUN_DIR/vocab.txt               the vocabulary, of a run with texts
-RUN_DIR/records.json            the hashes of the splits it reads, see run_records, and of vocab.txt
+RUN_DIR/config-STEP.json        the config until that step, if it was changed there
+RUN_DIR/vocab.txt               the vocabulary, if the run has texts
+RUN_DIR/records.json            hashes of the splits it reads, see run_records, and of vocab.txt
 RUN_DIR/frozen/                 parameters that never change, written once, see checkpoints
 RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
                                 files.json, their hashes
@@ -30,7 +30,7 @@ from xmodal.training.json_files import read_json
 from xmodal.training.sections import SelectConfig
 
 VOCABULARY = "vocab.txt"
-# Of a checkpoint, beside its metrics.
+# Items of a checkpoint, besides its metrics.
 ITEMS = ("params", "model_state", "opt_state")
 
 Records = dict[str, Any]
@@ -43,8 +43,8 @@ def save_config(
 
     Args:
       run_dir: the run's folder.
-      config: with everything filled in.
-      vocabulary: of the texts, written to `RUN_DIR/vocab.txt`, which the saved config names.
+      config: config with everything filled in.
+      vocabulary: words of the texts, written to `RUN_DIR/vocab.txt`, which the saved config names.
     """
     if jax.process_index() > 0:
         return
@@ -57,10 +57,10 @@ def save_config(
     path, text = folder / "config.json", f"{config.to_json_best_effort(indent=2)}\n"
     if (saved := steps(run_dir)) and path.exists() and path.read_text() != text:
         kept = folder / f"config-{saved[-1]}.json"
-        # Of several changes at one step, only the first ended a config that had been in use.
+        # If a config changes several times at one step, only the first one had been in use.
         if not kept.exists():
             _replace(kept, path.read_text())
-    # Last: who finds it finds the vocabulary, too.
+    # Written last, so that a reader who finds it also finds the vocabulary.
     _replace(path, text)
 
 
@@ -75,12 +75,12 @@ def save_records(run_dir: str, records: Records) -> None:
 def load_records(run_dir: str) -> Records:
     """Returns what `save_records` wrote; empty for a run without them."""
     path = epath.Path(run_dir) / "records.json"
-    remedy = "copy it from a backup, or start anew with another --workdir."
+    remedy = "copy it from a backup, or start over with another --workdir."
     return read_json(path, remedy) if path.exists() else {}
 
 
 def hash_vocabulary(vocabulary: Sequence[str]) -> str:
-    """Returns the hash of the file of a vocabulary, which `records.json` keeps."""
+    """Returns the hash of a vocabulary file, as stored in `records.json`."""
     return hashlib.sha256(_as_text(vocabulary).encode()).hexdigest()
 
 
@@ -97,49 +97,51 @@ def load_run(run_dir: str) -> ml_collections.ConfigDict:
     """Returns the config of a run; it names the vocabulary in the run's folder.
 
     Raises:
-      UserError: the folder is no run.
+      UserError: the folder is not a run.
     """
     folder = epath.Path(run_dir)
     path = folder / "config.json"
     if not path.exists():
-        remedy = "Give the folder that was printed as the run's workdir."
+        remedy = "Use the folder that was printed as the run's workdir."
         if steps(run_dir):
             remedy = "Its checkpoints are there; copy the file from a backup."
         elif (folder / LOCK).exists():
-            remedy = "Its run has not come to its first step; repeat the command that started it."
-        raise UserError(f"{run_dir!r} is no run of xmodal.main: {path} is missing. {remedy}")
+            remedy = "The run has not reached its first step; rerun the command that started it."
+        raise UserError(f"{run_dir!r} is not a run of xmodal.main: {path} is missing. {remedy}")
     config = ml_collections.ConfigDict(read_json(path, "copy it from a backup."))
     if (folder / VOCABULARY).exists():
         _check_vocabulary(run_dir)
         config.data.text.vocabulary = os.fspath(folder / VOCABULARY)
     elif config.data.text is not None and config.data.text.get("vocabulary") == VOCABULARY:
         raise UserError(
-            f"{folder / VOCABULARY} is missing, the words that the run was trained on: copy it "
-            "from a backup."
+            f"{folder / VOCABULARY}, the run's vocabulary, is missing: copy it from a backup."
         )
     elif config.data.text is not None:
-        text = "%s has no %s, as runs of before: its words are those of its dataset as it is now."
+        text = (
+            "%s has no %s (it was made by an earlier version); the vocabulary is read from the "
+            "dataset as it is now."
+        )
         logging.log_first_n(logging.WARNING, text, 1, run_dir, VOCABULARY)
     return config
 
 
 def _check_vocabulary(run_dir: str) -> None:
     path = epath.Path(run_dir) / VOCABULARY
-    expected = load_records(run_dir).get("vocabulary")  # Runs of before have none.
+    expected = load_records(run_dir).get("vocabulary")  # Earlier versions saved none.
     if expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
         raise UserError(
-            f"{path} has other words than the run was trained on: copy it from a backup."
+            f"{path} has different words from those the run was trained on: copy it from a backup."
         )
 
 
 def steps(run_dir: str) -> list[int]:
-    """Steps whose checkpoints are complete, ascending; empty when there are none yet."""
+    """Steps of complete checkpoints in ascending order; empty if there are none yet."""
     folder = checkpoints_folder(run_dir)
     return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
 
 
 def best_step(run_dir: str) -> int:
-    """Returns the step that is best by `config.select`, the later of equals.
+    """Returns the best step according to `config.select`, the later one of equals.
 
     Raises:
       UserError: no checkpoint was evaluated.
@@ -148,12 +150,12 @@ def best_step(run_dir: str) -> int:
     scores = {step: select.score(load_metrics(run_dir, step)) for step in steps(run_dir)}
     best = max(scores, key=lambda step: (scores[step], step), default=None)
     if best is None or scores[best] == float("-inf"):
-        raise UserError(f"No checkpoint of {run_dir} carries {select.metric!r}; use --step=latest.")
+        raise UserError(f"No checkpoint of {run_dir} has {select.metric!r}; use --step=latest.")
     return best
 
 
 def resolve_step(run_dir: str, step: int | str) -> int:
-    """Turns `latest`, `best` or a number (also as text) into a step that the run has saved.
+    """Turns `latest`, `best` or a number (or its string) into a step that the run has saved.
 
     Raises:
       UserError: the run has no such checkpoint, or none at all.
@@ -173,10 +175,10 @@ def resolve_step(run_dir: str, step: int | str) -> int:
 
 
 def check_step(run_dir: str, step: int) -> None:
-    """Refuses a step that is not saved.
+    """Raises an error if a step is not saved.
 
     Raises:
-      UserError: lists the steps there are.
+      UserError: lists the saved steps.
     """
     saved = steps(run_dir)
     if step not in saved:
@@ -184,9 +186,9 @@ def check_step(run_dir: str, step: int) -> None:
 
 
 def load_metrics(run_dir: str, step: int) -> dict[str, float]:
-    """Returns the metrics of a checkpoint; empty where it was not evaluated."""
+    """Returns the metrics of a checkpoint; empty if it was not evaluated."""
     path = step_folder(run_dir, step) / "metrics" / "metrics"
-    return read_json(path, "give another step, or remove this one.") if path.exists() else {}
+    return read_json(path, "use another step, or remove this one.") if path.exists() else {}
 
 
 def frozen_folder(run_dir: str) -> epath.Path:

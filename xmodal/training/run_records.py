@@ -1,4 +1,4 @@
-"""Records that a run learns from: their hash and number, in `RUN_DIR/records.json`."""
+"""Hash and number of the records that a run trains on, in `RUN_DIR/records.json`."""
 
 from collections.abc import Mapping
 
@@ -12,16 +12,16 @@ from xmodal.training.run_folder import Records
 
 
 def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = False) -> Records:
-    """Compares the records that a run would learn from with those it was started with.
+    """Compares the records that a run would train on with those it was started with.
 
     Args:
       run_dir: the run's folder, which may be empty or missing.
-      settings: of the run; its dataset is prepared.
-      allow_changes: whether to go on with other records.
+      settings: settings of the run; its dataset is prepared.
+      allow_changes: whether to continue with other records.
 
     Returns:
       `train`: the hash of the training split by its name and version, see `data.split_hashes`;
-      `examples`: of an epoch.
+      `examples`: examples per epoch.
 
     Raises:
       UserError: the records have changed.
@@ -32,7 +32,7 @@ def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = Fa
     }
     before = run_folder.load_records(run_dir)
     if not before and run_folder.steps(run_dir):
-        text = "%s has lost its records.json: whether it goes on with the same data is not known."
+        text = "%s has no records.json: whether it resumes with the same data is not known."
         logging.warning(text, run_dir)
     if not before:
         return found
@@ -43,10 +43,10 @@ def check_records(run_dir: str, settings: RunConfig, *, allow_changes: bool = Fa
     if not allow_changes:
         raise UserError(
             f"{run_dir} was started with other records: {described}. Set config.data.data_dir to "
-            "the dataset it was started with, add --allow_changes=records to go on with these, or "
-            "give another --workdir."
+            "the dataset it was started with, add --allow_changes=records to use these, or "
+            "use another --workdir."
         )
-    logging.warning("%s goes on with other records: %s.", run_dir, described)
+    logging.warning("%s resumes with other records: %s.", run_dir, described)
     return found
 
 
@@ -67,5 +67,5 @@ def _describe(records: Records) -> str:
 
 
 def training_hashes(run_dir: str) -> dict[str, str]:
-    """Returns the hash of the records that a run learns from, by name; empty if it has none."""
+    """Returns the hash of the records that a run trains on, by name; empty if it has none."""
     return run_folder.load_records(run_dir).get("train", {})

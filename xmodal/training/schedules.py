@@ -1,4 +1,4 @@
-"""Learning-rate schedules, numbers that change with the step, and lengths given in epochs."""
+"""Learning-rate schedules, values that change with the step, and lengths given in epochs."""
 
 import dataclasses
 import math
@@ -73,7 +73,7 @@ class Cosine(Linear):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Staircase(Constant):
-    """A multiplication by `rate` every `every` steps."""
+    """Multiplies the rate by `rate` every `every` steps."""
 
     rate: float = setting(above=0, at_most=1)
     every: int = setting(at_least=1)
@@ -86,7 +86,7 @@ class Staircase(Constant):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piecewise(Constant):
-    """Multiplications at given steps.
+    """Multiplies the rate at given steps.
 
     Attributes:
       steps: {step: factor}; from that step on the rate is multiplied by the factor.
@@ -161,7 +161,7 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
     if warmup >= total_steps:
         raise UserError(
             f"config.optimizer.schedule.warmup_steps={warmup} leaves nothing of "
-            f"config.total_steps={total_steps}; set it below, or train longer."
+            f"config.total_steps={total_steps}; lower it, or train longer."
         )
 
     def rate(step: jax.Array | int) -> jax.Array:
@@ -178,7 +178,7 @@ def is_schedule(value: Any) -> bool:
 
 
 def values(where: str, value: Any) -> list[Any]:
-    """Returns all values of an option in the course of a run, of a line its ends.
+    """Returns an option's values during a run; the end points of a linear schedule.
 
     Raises:
       UserError: see `check`.
@@ -192,12 +192,12 @@ def values(where: str, value: Any) -> list[Any]:
 
 
 def check(where: str, value: Any) -> None:
-    """Refuses a schedule of the step that `resolve` cannot read; anything else passes.
+    """Raises an error for a schedule that `resolve` cannot read; other values pass.
 
     Args:
       where: place of the value in the config, as a user writes it.
       value: an option; a schedule is `{"schedule": "linear", "from", "to", "end", "start": 0}`,
-        where `before` is the value before the start if it is not that of `from`, or
+        where an optional `before` is the value before the start (default: `from`), or
         `{"schedule": "piecewise", "values": {0: first, step: next, ...}}`.
 
     Raises:
@@ -226,7 +226,7 @@ def _check_linear(where: str, value: Mapping[str, Any]) -> None:
     start, end = value.get("start", 0), value["end"]
     for key, step in (("start", start), ("end", end)):
         if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise UserError(f"{where}.{key} is {step!r}; it has to be a step, at least 0.")
+            raise UserError(f"{where}.{key} is {step!r}; it has to be a step of at least 0.")
     if end <= start:
         raise UserError(f"{where}.end is {end}; it has to be more than start={start}.")
 
@@ -272,39 +272,39 @@ def to_steps(value: int | str, steps_per_epoch: float, where: str = "config") ->
     """Returns a length in steps.
 
     Args:
-      value: steps, or a text such as "3 epochs" or "0.5 epochs".
+      value: steps, or a string such as "3 epochs" or "0.5 epochs".
       steps_per_epoch: full batches in one pass over the training data.
       where: place of the value in the config, for the error.
 
     Raises:
-      UserError: another text, or a length that rounds to no step at all.
+      UserError: any other string, or a length that rounds to zero steps.
     """
     if not isinstance(value, str):
         return value
     match = _EPOCHS.fullmatch(value)
     if match is None:
-        raise UserError(f"{where} is {value!r}; it has to be a step or a text like '3 epochs'.")
+        raise UserError(f"{where} is {value!r}; it has to be a step or a string like '3 epochs'.")
     epochs = float(match[1])
     steps = round(epochs * steps_per_epoch)
     if epochs and not steps:
         raise UserError(
             f"{where} is {value!r}, less than one step: an epoch has {steps_per_epoch:g}; "
-            "give more epochs, or a number of steps."
+            "use more epochs, or a number of steps."
         )
     return steps
 
 
 def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -> Any:
-    """Returns a nested config in which every text such as "3 epochs" is a number of steps.
+    """Returns a nested config with every string such as "3 epochs" replaced by its steps.
 
     Args:
-      config: nested mappings, lists and tuples; mappings come back as dicts. A key in epochs
-        becomes the text of its step, since keys of a config saved as JSON are texts.
+      config: nested mappings, lists and tuples; mappings are returned as dicts. A key in epochs
+        becomes its step as a string, since keys of a config saved as JSON are strings.
       steps_per_epoch: full batches in one pass over the training data.
-      where: place of the config in the whole, for errors.
+      where: place of this part in the whole config, for errors.
 
     Raises:
-      UserError: see `to_steps`; or two keys of a section that become the same step.
+      UserError: see `to_steps`; or two keys of a section become the same step.
     """
     if isinstance(config, Mapping):
         resolved = {}
@@ -324,7 +324,7 @@ def resolve_epochs(config: Any, steps_per_epoch: float, where: str = "config") -
 
 
 def _in_epochs(value: Any) -> bool:
-    # "three epochs" and "3 epocs" are refused rather than passed on.
+    # "three epochs" and "3 epocs" are rejected instead of passed on.
     return isinstance(value, str) and re.fullmatch(r"\S+ epochs?|[\d.]+ e\w+", value) is not None
 
 
@@ -334,7 +334,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _by_step(where: str, values: Mapping[Any, Any]) -> dict[int, Any]:
-    """Returns `{step: value}` by ascending step from keys that may be texts."""
+    """Returns `{step: value}` by ascending step; the keys may be strings."""
     by_step = {}
     for key, value in values.items():
         if isinstance(key, bool) or not str(key).isdecimal():

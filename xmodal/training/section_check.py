@@ -1,4 +1,4 @@
-"""The sections of a config that are read before the config is checked as a whole."""
+"""Checks sections that are read before the config is checked as a whole."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from xmodal.pretrained.model_folder import SIDES
 
 
 def check_sections(config: ml_collections.ConfigDict) -> None:
-    """Refuses a value where a section has to stand, in `config.model` and `config.tasks`.
+    """Raises an error if part of `config.model` or `config.tasks` is not a section.
 
     Raises:
       UserError: names the value and its place.
@@ -18,7 +18,7 @@ def check_sections(config: ml_collections.ConfigDict) -> None:
     for side in SIDES:
         where = f"config.model.{side}"
         if side not in config.model:
-            raise UserError(f"{where} is missing; None is a model without this side.")
+            raise UserError(f"{where} is missing; set it to None for a model without this side.")
         section = config.model[side]
         if section is not None:
             _check(where, section)

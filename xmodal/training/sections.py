@@ -1,4 +1,4 @@
-"""Sections of a config that training reads itself."""
+"""Config sections that the training code reads."""
 
 import dataclasses
 import math
@@ -17,13 +17,13 @@ class TowersConfig:
 
 @dataclasses.dataclass(frozen=True)
 class WordVectorsConfig:
-    """`config.init_from.word_vectors`: first values of the text encoder's table of words.
+    """`config.init_from.word_vectors`: initial values of the text encoder's word table.
 
     Attributes:
-      file: of GloVe, word2vec or fastText, see `pretrained.word_vectors`; "" for none.
-      misses: a word that the file lacks as written. "shorten" looks it up again without hyphens,
-        periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random" does not.
-        Words found in neither way keep their random vectors.
+      file: a GloVe, word2vec or fastText file, see `pretrained.word_vectors`; "" for none.
+      misses: what to do with a word that the file lacks. "shorten" looks it up again without
+        hyphens, periods and apostrophes, and up to the first slash, as PVSE and PCME do; "random"
+        does not. Words that are not found keep their random vectors.
     """
 
     file: str = ""
@@ -35,13 +35,13 @@ class InitConfig:
     """`config.init_from`: weights that a run starts from.
 
     Attributes:
-      run: folder of another run, "" for none.
+      run: folder of another run; "" for none.
       step: its checkpoint: a number, `latest` or `best`.
       include: regular expressions matched from the start of a parameter's path; only these are
-        taken, `[".*"]` takes all.
-      optimizer: whether Adam's moments come along, as in the fine-tuning of the CxC authors.
+        taken; `[".*"]` takes all.
+      optimizer: whether Adam's moments are taken too, as in the fine-tuning of the CxC authors.
       towers: see `TowersConfig`.
-      model: folder of `xmodal.convert_weights --model` with both towers and the similarity, "" for
+      model: folder of `xmodal.convert_weights --model` with both towers and the similarity; "" for
         none.
       word_vectors: see `WordVectorsConfig`.
       published: regular expressions matched from the start of a parameter's path: those that the
@@ -61,8 +61,8 @@ class InitConfig:
         towers = dataclasses.asdict(self.towers)
         if self.model and any(towers.values()):
             raise UserError(
-                f"config.init_from.model={self.model!r} brings both towers, and "
-                f"config.init_from.towers={towers} names others; give one of the two."
+                f"config.init_from.model={self.model!r} provides both towers, and "
+                f"config.init_from.towers={towers} names others; set one of the two."
             )
 
 
@@ -71,8 +71,8 @@ class FrozenFeaturesConfig:
     """`config.frozen_features`: sides whose frozen part is computed once for all records.
 
     Attributes:
-      sides: of "image" and "text".
-      folder: of the features; "" is the folder of the dataset.
+      sides: any of "image" and "text".
+      folder: folder for the features; "" for that of the dataset.
     """
 
     sides: tuple[str, ...] = setting((), one_of=("image", "text"))
@@ -81,12 +81,12 @@ class FrozenFeaturesConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SelectConfig:
-    """`config.select`: the metric that marks the best checkpoint.
+    """`config.select`: the metric that selects the best checkpoint.
 
     Attributes:
-      metric: tag of an evaluator's metric; "" is the usual one of the first evaluator that has any
-        for its dataset: the mean R@10 of its first board.
-      mode: whether the highest ("max") or the lowest ("min") value is the best; "last" takes the
+      metric: tag of an evaluator's metric; "" is the default metric of the first evaluator that has
+        one for its dataset: the mean R@10 of its first board.
+      mode: whether the highest ("max") or the lowest ("min") value is best; "last" selects the
         last checkpoint that has the metric.
     """
 
@@ -94,7 +94,7 @@ class SelectConfig:
     mode: str = setting("max", one_of=("max", "min", "last"))
 
     def score(self, metrics: Mapping[str, float]) -> float:
-        """Returns a number that is higher for better metrics, -inf for NaN or without the tag."""
+        """Returns a number that is higher for better metrics; -inf for NaN or without the tag."""
         value = metrics.get(self.metric, math.nan)
         if math.isnan(value):
             return -math.inf
@@ -106,7 +106,7 @@ class CheckpointConfig:
     """`config.checkpoint`.
 
     Attributes:
-      every: steps between two checkpoints; 0 saves at the end and after evaluations only.
+      every: steps between two checkpoints; 0 saves only at the end and after evaluations.
       keep_last: how many are kept besides the best one.
     """
 

@@ -1,4 +1,4 @@
-"""Notes of a report on the sentences that were judged: known words, and training captions."""
+"""Report notes on the judged sentences: known words, and training captions among them."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -14,9 +14,9 @@ from xmodal.training.run import RunConfig
 def describe_words(
     text: TextConfig, vocabulary: Sequence[str], captions: Sequence[str]
 ) -> list[str]:
-    """Returns how many words have a vector; captions without any are all alike to a model.
+    """Returns how many words have a vector; a model cannot tell captions without any apart.
 
-    Nothing is said of pieces of words, of which every text has some.
+    Word pieces are not reported, since every text has some.
     """
     if text.tokenizer == "wordpiece":
         return []
@@ -30,14 +30,14 @@ def describe_words(
     count = sum(map(len, words))
     return [
         f"{sum(known):,} of {count:,} words ({sum(known) / max(count, 1):.1%}) have a vector; "
-        f"{known.count(0):,} of {len(known):,} captions are without any."
+        f"{known.count(0):,} of {len(known):,} captions have none."
     ]
 
 
 def describe_sentences(settings: RunConfig, split: Items) -> list[str]:
-    """Returns notes on the sentences of a set of pairs, none of another split.
+    """Returns notes on the sentences of sets of pairs; none for any other split.
 
-    How many words a run knows, and how many sentences of every set training has seen.
+    They say how many words a run knows and how many sentences of each set it was trained on.
     """
     text = settings.data.text
     if "set" not in split.labels or text is None:

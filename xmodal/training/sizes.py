@@ -1,4 +1,4 @@
-"""Settings that depend on the number of training examples, such as the size of a batch."""
+"""Settings that depend on the number of training examples, such as the batch size."""
 
 import re
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ _LATER = re.compile(r"(?P<value>.+?) from (?P<examples>\d+) examples")
 
 
 def resolve_sizes(config: Any, examples: int, where: str = "config") -> Any:
-    """Returns a nested config in which every text with "from N examples" is one of its values.
+    """Replaces every string with "from N examples" by the value that applies.
 
     "16; 32 from 500 examples; 64 from 5000 examples" is 16 for 499 examples and 32 for 500.
 
     Args:
-      config: nested mappings, lists and tuples; mappings come back as dicts.
-      examples: of an epoch.
-      where: place of the config in the whole, for errors.
+      config: nested mappings, lists and tuples; mappings are returned as dicts.
+      examples: examples per epoch.
+      where: place of this part in the whole config, for errors.
 
     Raises:
-      UserError: a later value does not say from how many examples on, or numbers do not ascend.
+      UserError: a later value lacks its number of examples, or the numbers are not ascending.
     """
     if isinstance(config, Mapping):
         return {
@@ -38,7 +38,7 @@ def resolve_sizes(config: Any, examples: int, where: str = "config") -> Any:
         match = _LATER.fullmatch(part)
         if match is None or int(match["examples"]) <= before:
             raise UserError(
-                f"{where} is {config!r}; it has to be a text like '16; 32 from 500 examples; 64 "
+                f"{where} is {config!r}; it has to be a string like '16; 32 from 500 examples; 64 "
                 "from 5000 examples', with ascending numbers."
             )
         before = int(match["examples"])
@@ -48,7 +48,7 @@ def resolve_sizes(config: Any, examples: int, where: str = "config") -> Any:
 
 
 def _number(text: str) -> int | float | str:
-    """The number that a text is, or the text."""
+    """The string as a number if it is one, else unchanged."""
     for kind in (int, float):
         try:
             return kind(text)

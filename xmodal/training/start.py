@@ -20,9 +20,9 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     run's weights for the paths that `config.init_from.include` takes; random values.
 
     Args:
-      parts: of the run.
+      parts: parts of the run.
       run_dir: the run's folder.
-      step: of the run's own checkpoint to take; None for the newest.
+      step: step of the run's own checkpoint to use; None for the newest.
 
     Raises:
       UserError: the checkpoint, the towers or the other run do not fit the config.
@@ -54,9 +54,9 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None
     """Checks the checkpoint or the weights that a run starts from; places nothing on a device.
 
     Args:
-      parts: of the run.
+      parts: parts of the run.
       run_dir: the run's folder.
-      shapes: of its state.
+      shapes: shapes of its state.
       step: see `starting_state`.
 
     Raises:
@@ -75,7 +75,7 @@ def check_start(parts: Parts, run_dir: str, shapes: TrainState, step: int | None
 
 
 def _saved_step(settings: RunConfig, run_dir: str, step: int | None) -> int | None:
-    """The step of the run's checkpoint to go on from: the newest, if none is asked for."""
+    """The step of the checkpoint to resume from; the newest, if none is requested."""
     saved = run_folder.steps(run_dir)
     if not saved:
         return None
@@ -83,25 +83,25 @@ def _saved_step(settings: RunConfig, run_dir: str, step: int | None) -> int | No
     if step > settings.total_steps:
         raise UserError(
             f"{run_dir} is at step {step}, beyond config.total_steps={settings.total_steps}; "
-            "raise it, or start anew with another --workdir."
+            "raise it, or start over with another --workdir."
         )
     return step
 
 
 def _warn_of_random(settings: RunConfig, state: TrainState, taken: Collection[str]) -> None:
-    """Names the parts that start at random although they are frozen, or published."""
+    """Warns about parts that start at random although they are frozen or published."""
     frozen = set(flatten(state.frozen)) - set(taken)
     if frozen:
-        logging.warning("Frozen at a random start: %s.", top_levels(frozen))
+        logging.warning("Frozen at random initial values: %s.", top_levels(frozen))
     fresh = set(flatten(state.all_params())) - set(taken)
     published = settings.init_from.published
     missing = [p.rstrip("/") for p in published if any(matches([p], path) for path in fresh)]
     if missing:
         logging.warning(
-            "%s: random at the start, but this experiment takes published weights. Its numbers "
-            "cannot be reached like this. Convert the weights by xmodal.convert_weights and name "
-            "them in config.init_from.towers, or name a run in config.init_from.run; the header of "
-            "the config has the commands.",
+            "%s: random at the start, but this experiment uses published weights. Published "
+            "numbers cannot be reproduced this way. Convert the weights with "
+            "xmodal.convert_weights and name them in config.init_from.towers, or name a run in "
+            "config.init_from.run; the header of the config has the commands.",
             ", ".join(missing),
         )
 

@@ -1,4 +1,4 @@
-"""The training state: plain nested dicts, frozen parameters apart from trained ones."""
+"""The training state: plain nested dicts, with frozen parameters separate from trained ones."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ from xmodal.training.views import embed_views, tower_inputs
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """All arrays that a run needs to go on.
+    """All arrays that a run needs to continue.
 
     Attributes:
       step: int32 scalar, updates done so far.
       params: trained parameters: `image`, `text`, `similarity` and `tasks/NAME`.
       frozen: parameters that never change; no gradient and no optimizer state exists for them.
       model_state: running statistics of the towers and the tasks.
-      opt_state: the optax state of `params`.
+      opt_state: the optimizer state of `params`.
     """
 
     step: jax.Array
@@ -37,20 +37,20 @@ class TrainState:
     opt_state: Any
 
     def all_params(self) -> Tree:
-        """Returns trained and frozen parameters as the one tree the model was built with."""
+        """Returns trained and frozen parameters as the single tree that the model expects."""
         return merge(self.params, self.frozen)
 
 
 def init_params(
     model: DualEncoder, tasks: tuple[Task, ...], batch: Mapping[str, Any], seed: int
 ) -> tuple[Tree, Tree]:
-    """Returns the first `(params, model_state)` of a model and its tasks.
+    """Returns the initial `(params, model_state)` of a model and its tasks.
 
     Args:
       model: the dual encoder.
       tasks: some may have parameters of their own.
       batch: raw columns of a training batch of any size; only shapes and dtypes matter.
-      seed: of the parameters.
+      seed: seed of the parameters.
     """
     inputs = {side: tower_inputs(batch, side) for side in model.towers}
     params, model_state = model.init(rngs.stream_key(seed, "params"), inputs)
@@ -73,9 +73,9 @@ def first_state(
     """Returns the state of step 0.
 
     Args:
-      params: of the model and its tasks.
-      model_state: the same.
-      optimizer: sees the trained parameters only.
+      params: parameters of the model and its tasks.
+      model_state: running statistics of the same.
+      optimizer: gets the trained parameters only.
       freeze: see `tree.partition`.
     """
     trained, frozen = partition(params, freeze)
@@ -89,7 +89,7 @@ def first_state(
 
 
 def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, str]]) -> TrainState:
-    """Returns the shapes of a state with its layout; see `mesh.tree_shardings`."""
+    """Returns the shapes of a state with its sharding; see `mesh.tree_shardings`."""
     shardings = mesh_lib.tree_shardings(shapes, rules, mesh)
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
@@ -99,6 +99,6 @@ def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, st
 
 
 def create_state(init: Callable[[], TrainState], shapes: TrainState) -> TrainState:
-    """Returns a fresh state laid out like `shapes`; no device ever holds more than its share."""
+    """Returns a fresh state sharded like `shapes`; no device ever holds more than its shard."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
     return jax.jit(init, out_shardings=shardings)()

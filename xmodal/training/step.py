@@ -32,7 +32,7 @@ class L2Config:
 
     Attributes:
       pattern: regular expression searched in the paths of trained parameters.
-      scale: of the sum.
+      scale: multiplier of the sum.
     """
 
     pattern: str = setting(pattern=True)
@@ -40,7 +40,7 @@ class L2Config:
 
 
 def check_sides(model: DualEncoder, tasks: tuple[Task, ...]) -> None:
-    """Refuses tasks that compare a side the model does not have, or leave one untrained.
+    """Raises an error if the tasks and the model do not have the same sides.
 
     Raises:
       UserError: names the sides of both.
@@ -63,24 +63,24 @@ def make_step(
     accumulation_steps: int = 1,
     skip_non_finite: bool = False,
 ) -> Step:
-    """Returns the pure function that is one update.
+    """Returns the pure function that makes one update.
 
     Args:
       model: two towers, or one.
-      tasks: their weighted losses are summed.
-      optimizer: of the trained parameters.
-      seed: of dropout, drop-connect and the losses' draws.
+      tasks: tasks whose weighted losses are summed.
+      optimizer: optimizer of the trained parameters.
+      seed: seed of dropout, drop-connect and the losses' draws.
       mesh: devices that the batch is split over.
       l2: see `L2Config`.
       accumulation_steps: parts that the batch is embedded in, see `accumulation`.
       skip_non_finite: whether a batch whose loss or gradient is not finite counts as a step that
-        changes nothing but the clocks.
+        changes only the step counts.
 
     Returns:
       (state, batch, step) -> (state, scalars). `batch` holds global arrays as `data.batch_spec`
       describes them. The update happens only if loss and gradient are finite and `step` is the
-      state's own step: after a failure the state stays as it was before the failing batch,
-      although later steps may be dispatched already, unless such a batch is skipped.
+      state's own step: unless such a batch is skipped, the state stays as it was before the
+      failing batch, although later steps may have been dispatched already.
     """
 
     embed: Callable[..., tuple[dict[str, Embedding], Tree]]
@@ -192,6 +192,6 @@ def _select(accepted: jax.Array, advanced: TrainState, state: TrainState) -> Tra
 
 
 def jit_step(step: Step, state: TrainState, mesh: Mesh) -> jax.stages.Wrapped:
-    """Returns the step compiled for the layout of `state`; the old state's memory is reused."""
+    """Returns the step compiled for the sharding of `state`; it reuses the old state's memory."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     return jax.jit(step, donate_argnums=0, out_shardings=(shardings, mesh_lib.replicated(mesh)))

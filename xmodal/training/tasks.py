@@ -45,8 +45,8 @@ class LossConfig:
       name: key of `losses.LOSSES`.
       options: keyword arguments of the loss; a number may be a schedule of the step.
       inputs: batch columns that the loss or its module reads.
-      reads: paths of parameters that belong to a tower and that the loss shares, such as a word
-        table; they receive this loss's gradient, too.
+      reads: paths of tower parameters that the loss shares, such as a word table; they also
+        receive this loss's gradient.
       module: keywords of the loss's module, for losses with parameters of their own.
     """
 
@@ -65,11 +65,11 @@ class TaskConfig:
       views: (left, right), or the only view of a loss that takes one: `image`, or `caption_0`,
         `caption_1`, ..., the captions drawn for that image.
       loss: see `LossConfig`.
-      weight: of this loss in the sum; a number above 0, or a schedule of the step, which may
-        reach 0.
-      negatives: `image` leaves items of the same image out of the negatives, `pair` only the pair
+      weight: weight of this loss in the sum; a number above 0, or a schedule of the step, which
+        may reach 0.
+      negatives: `image` excludes items of the same image from the negatives, `pair` only the pair
         itself; `none` for losses without negatives.
-      similarity: as `config.model.similarity`, for a task that compares by another one.
+      similarity: like `config.model.similarity`, for a task that uses a different one.
     """
 
     views: tuple[str, ...]
@@ -81,13 +81,13 @@ class TaskConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One matching problem inside a batch.
+    """One matching problem within a batch.
 
     Attributes:
-      name: as in the config and in the scalars (`train/i2t/loss`).
-      config: checked.
+      name: name in the config and in the scalars (`train/i2t/loss`).
+      config: the checked section of the config.
       loss: row of `losses.LOSSES`.
-      similarity: that compares the views; None for the model's own.
+      similarity: similarity that compares the views; None for the model's own.
       module: parameters of the loss, or None.
     """
 
@@ -115,7 +115,7 @@ class Task:
           key: typed key.
           views: embeddings of any batch size, by view; only their shapes matter.
           batch: the columns named by `inputs`.
-          params: of the towers, some of which `reads` may name.
+          params: parameters of the towers, some of which `reads` may name.
         """
         own, state = {}, {}
         if self.module is not None:
@@ -144,7 +144,7 @@ def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
     """Builds the tasks of `config.tasks` in the order of their names.
 
     Raises:
-      UserError: no task, an unknown or missing key, an unknown view or loss.
+      UserError: there are no tasks, a key is unknown or missing, or a view or loss is unknown.
     """
     if not config:
         raise UserError("config.tasks is empty; a run needs at least one task.")
@@ -157,7 +157,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
     for view in config.views:
         if not VIEW.fullmatch(view):
             raise UserError(
-                f"{where}.views has {view!r}, which is no view of a batch; "
+                f"{where}.views has {view!r}, which is not a view of a batch; "
                 "known: image, caption_0, caption_1, ..."
             )
     loss = lookup(f"{where}.loss.name", config.loss.name, LOSSES)
@@ -192,7 +192,7 @@ def _make_task(name: str, section: Mapping[str, Any]) -> Task:
 
 
 def _expand(where: str, hint: Any, value: Any) -> list[Any]:
-    """All values of an option in the course of a run."""
+    """All values of an option during a run."""
     if schedules.is_schedule(value) and not {jax.Array, Choice} & set(alternatives(hint)):
         raise UserError(f"{where} is a schedule of the step; this option has to be constant.")
     return schedules.values(where, value)
@@ -215,14 +215,14 @@ def columns(tasks: tuple[Task, ...]) -> set[str]:
 
 
 def check_reads(tasks: tuple[Task, ...], paths: Collection[str]) -> None:
-    """Refuses shared parameters that the model does not have.
+    """Raises an error if the model lacks shared parameters.
 
     Args:
-      tasks: from `make_tasks`.
-      paths: of all parameters.
+      tasks: tasks from `make_tasks`.
+      paths: paths of all parameters.
 
     Raises:
-      UserError: names the path and the nearest ones.
+      UserError: names the path and the closest matches.
     """
     for task in tasks:
         for path in task.config.loss.reads:
@@ -244,19 +244,19 @@ def compute_losses(
     """Returns the weighted sum of the tasks' losses, the tasks' new state, and scalars.
 
     Args:
-      tasks: from `make_tasks`.
+      tasks: tasks from `make_tasks`.
       views: view -> embedding of the global batch.
       batch: global columns; `image_id` int32 [B] and those named by `inputs`.
-      params: of the whole model; those of a task stand under `tasks/NAME`.
-      model_state: of the whole model, in the same way.
-      similarity: of the model.
-      seed: of the run; a task's randomness is a function of seed, name and step.
+      params: parameters of the whole model; those of a task are under `tasks/NAME`.
+      model_state: running statistics of the whole model, with the same layout.
+      similarity: similarity of the model.
+      seed: seed of the run; a task's randomness is a function of seed, name and step.
       step: int32 scalar.
       mesh: devices that the batch is split over.
 
     Returns:
       The sum; `tasks` of the new model state; `<task>/loss` with the loss's own scalars, and
-      `<task>/weight` where the weight changes with the step.
+      `<task>/weight` if the weight changes with the step.
     """
     flat = flatten(params)
     total = jnp.zeros((), jnp.float32)
@@ -306,12 +306,12 @@ def _reads(task: Task, flat: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
 
 
 def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
-    """Traces the losses on three items, so that a name among their options is found early.
+    """Traces the losses on three items to find wrong options early.
 
-    Losses that read columns are left out: their shapes are known with the dataset.
+    Losses that read columns are left out: their shapes are known only with the dataset.
 
     Raises:
-      UserError: an option, or a similarity that a loss cannot use.
+      UserError: an option is wrong, or a loss cannot use its similarity.
     """
     vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)

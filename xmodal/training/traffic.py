@@ -1,4 +1,4 @@
-"""Where the traffic of a compiled step comes from: parts of the model, kinds of operation."""
+"""Memory traffic of a compiled step, by part of the model and kind of operation."""
 
 import re
 from collections import defaultdict
@@ -17,7 +17,7 @@ _COPIES = {"copy", "slice", "dynamic-slice", "transpose", "reshape", "dynamic-up
 _SLICE = re.compile(r"\(\((.*?)\), (\w+\[[^\]]*\](?:\{[^}]*\})?)")
 _PATH = re.compile(r'op_name="([^"]*)"')
 _SCOPES = re.compile(r"[\w.]+")
-# Scopes of `DualEncoder.embed` and the training step, and the modules of a tower.
+# Scopes in `DualEncoder.embed` and the training step, and the modules of a tower.
 _PARTS, _INNER = {"image", "text", "losses", "update"}, {"encoder", "head", "projection"}
 
 KINDS = ("products", "other", "copies", "collectives")
@@ -26,10 +26,10 @@ KINDS = ("products", "other", "copies", "collectives")
 def count_traffic(program: Program) -> dict[str, dict[str, float]]:
     """Returns bytes of main memory (HBM) moved, by part of the model and by kind of operation.
 
-    Parts are `image/encoder`, `text/head` and the like, each forward and backward, `losses` and
-    `update`. Kinds are those of `KINDS`; `other` are elementwise operations and reductions that
-    XLA did not fuse into a product. An operation counts all of its operands and results, also
-    where it reads a slice of one; those in a loop as often as it runs.
+    Parts are `image/encoder`, `text/head` and so on, each forward and backward, `losses` and
+    `update`. Kinds are those of `KINDS`; `other` covers elementwise operations and reductions that
+    XLA did not fuse into a product. An operation counts all of its operands and results, even if it
+    reads only a slice of one, and once per iteration of a loop.
     """
     runs = program.count_runs()
     totals: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(KINDS, 0.0))
@@ -41,11 +41,11 @@ def count_traffic(program: Program) -> dict[str, dict[str, float]]:
 
 
 def count_moved(program: Program, counted: float) -> float:
-    """Returns the bytes of main memory (HBM) that one call moves, the body of a loop once.
+    """Returns the bytes of main memory (HBM) that one call moves, a loop's body counted once.
 
     This is what XLA `counted`, unless a TPU keeps arrays on the chip: XLA counts those as well, as
-    often as a fusion uses them, and leaves out the asynchronous copies that bring them there and
-    back. Then it is the sum of operands and results in main memory, as in `count_traffic`.
+    often as a fusion uses them, and omits the asynchronous copies that move them there and back.
+    In that case, it is the sum of operands and results in main memory, as in `count_traffic`.
     """
     keeps, moved = False, 0
     for name in _computations(program):
@@ -58,9 +58,9 @@ def count_moved(program: Program, counted: float) -> float:
 
 
 def _computations(program: Program) -> list[str]:
-    """Names of those whose operations are run one by one: not those of fusions and reductions."""
+    """Names of computations whose operations run one by one, without fusions and reductions."""
     found = [program.entry]
-    for name in found:  # It grows meanwhile.
+    for name in found:  # The list grows during the loop.
         for operation in program.computations.get(name, ()):
             if operation.opcode in ("while", "conditional", "call"):
                 found += [each for each in dict.fromkeys(operation.called) if each not in found]
@@ -82,7 +82,7 @@ def _moved_bytes(
         moved = sizes[operation.name]
         if opcode == "slice-start":
             moved = _slice_bytes(operation)
-        # The result of other first halves of a pair holds the operands, too.
+        # For other pairs, the result of the first half also holds the operands.
         elif not opcode.endswith("-start") or opcode == "all-reduce-start":
             moved += sum(sizes.get(name, 0) for name in operation.operands)
         found.append((operation, moved))
@@ -90,7 +90,7 @@ def _moved_bytes(
 
 
 def _slice_bytes(operation: Operation) -> int:
-    """Bytes of a slice at each of its ends that is in main memory."""
+    """Bytes of a slice, for each of its two ends that is in main memory."""
     ends = _SLICE.match(operation.shape)
     if ends is None:
         return 0
@@ -109,7 +109,7 @@ def _kind(program: Program, operation: Operation) -> str:
 
 
 def _part(operation: Operation) -> str:
-    """The part of the model by the scopes in which an operation was traced."""
+    """The part of the model, from the scopes in which an operation was traced."""
     path = _PATH.search(operation.text)
     scopes = _SCOPES.findall(path[1] if path else "")
     first = next((each for each in scopes if each in _PARTS), "")

@@ -73,9 +73,9 @@ def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
 
 
 def split(params: Tree, is_frozen: Callable[[str], bool]) -> tuple[Tree, Tree]:
-    """Returns (trained, frozen) by a function of the path; every top level stays in the first."""
+    """Returns (trained, frozen) by a function of the path; the first keeps every top level."""
     flat = flatten(params)
-    # A tower without parameters is kept too: the model looks for it.
+    # A tower without parameters is kept too, because the model expects it.
     trained: Tree = {name: {} for name in params}
     return (
         trained | unflatten({path: leaf for path, leaf in flat.items() if not is_frozen(path)}),

@@ -1,4 +1,4 @@
-"""Update rules by name: gradients to directions, before the learning rate."""
+"""Update rules by name: from gradients to directions, before the learning rate."""
 
 import dataclasses
 import math
@@ -25,8 +25,8 @@ class Adam:
       b1: decay of the first moment.
       b2: decay of the second moment.
       eps: added to the root of the second moment.
-      amsgrad: divides by the largest second moment so far (Reddi et al. 2018), as torch does it:
-        the maximum is taken before the bias correction.
+      amsgrad: divides by the largest second moment so far (Reddi et al. 2018), as in torch: the
+        maximum is taken before the bias correction.
     """
 
     b1: float = setting(0.9, at_least=0, below=1)
@@ -109,7 +109,7 @@ class AdamP:
     def _tangential(
         self, direction: jax.Array, gradient: jax.Array, weight: jax.Array, axes: tuple[int, ...]
     ) -> tuple[jax.Array, jax.Array]:
-        """Returns the direction without its part along the weight, and whether to take it."""
+        """Returns the direction without its part along the weight, and whether to use it."""
 
         def dot(a: jax.Array, b: jax.Array) -> jax.Array:
             return jnp.sum(a * b, axes, keepdims=True)

@@ -9,7 +9,7 @@ from xmodal.models.dual_encoder import SIDES
 from xmodal.training.tasks import Task, caption_indices, sides
 from xmodal.training.tree import Tree
 
-# Batch columns that a tower reads. Frozen features stand in place of the raw columns.
+# Batch columns that a tower reads. Frozen features replace the raw columns.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "image_mask", "image_features"),
     "text": ("text_ids", "text_mask", "text_features"),
@@ -27,7 +27,7 @@ def tower_inputs(
       captions: positions of the captions to take; None for all.
 
     Returns:
-      Images [B, ...], or texts [B x C, ...], the captions of an image one after the other.
+      Images [B, ...], or texts [B x C, ...], with the captions of an image in sequence.
     """
     found = {name: batch[name] for name in COLUMNS[side] if name in batch}
     if side == "image":
@@ -53,8 +53,8 @@ def embed_views(
     Args:
       model: the dual encoder.
       tasks: from `make_tasks`.
-      params: of the model.
-      model_state: of the model.
+      params: parameters of the model.
+      model_state: running statistics of the model.
       batch: columns of a training batch.
       train: see `Tower.apply`.
       frozen: side -> frozen parts, see `Tower.apply`.

@@ -1,8 +1,8 @@
-"""Ends a run of several processes in which nothing happens any more.
+"""Ends a run of several processes that makes no more progress.
 
-A process that is dead is noticed by JAX's coordination service. One that hangs, in a read from a
-disk that is gone or in a kernel that never returns, is not: all others wait in the next collective,
-and the job is paid for until somebody looks.
+JAX's coordination service notices a dead process, but not one that hangs in a read from a lost disk
+or in a kernel that never returns: all others wait in the next collective, and the job keeps
+running, and costing money, until someone notices.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ _TELL_SECONDS = 10.0
 
 
 class Watchdog:
-    """Watches that a run moves on; does nothing in a run of one process.
+    """Checks that a run makes progress; does nothing in a run of one process.
 
-    A thread publishes the current action of this process, and ends it when that does not change for
-    too long: no exception reaches a main thread that waits in a collective. There is no limit until
-    the first action is noted: compiling a large step may take longer than any step.
+    A thread publishes the current action of this process, and ends the process if the action does
+    not change for too long: no exception reaches a main thread that waits in a collective. There is
+    no limit until the first action is noted: compiling a large step may take longer than any step.
     """
 
     def __init__(self, limit: float) -> None:
-        """Prepares a watch.
+        """Prepares the watchdog.
 
         Args:
-          limit: seconds without a change; 0 for no watch.
+          limit: seconds without a change; 0 for no limit.
         """
         self._limit = limit if processes.count() > 1 else 0.0
         self._doing, self._since = "start", float("inf")
@@ -39,7 +39,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> "Watchdog":
-        """Begins the watch."""
+        """Starts watching."""
         if self._limit:
             self._thread.start()
         return self
@@ -50,13 +50,13 @@ class Watchdog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the watch."""
+        """Stops watching."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def note(self, doing: str) -> None:
-        """Notes the action that begins, in the words of the report: "batch of step 12"."""
+        """Notes the action that begins, as the report names it: "batch of step 12"."""
         self._doing, self._since = doing, time.monotonic()
 
     def _watch(self) -> None:
@@ -69,20 +69,20 @@ class Watchdog:
                 os._exit(processes.TRY_AGAIN)
 
     def _describe(self, doing: str) -> str:
-        """Returns the sentence of the end, with the last word of every process."""
+        """Returns the final message, with the latest status of every process."""
         lines = [
             f"\nError: {doing} did not end within {self._limit:.0f} s (config.hang_timeout), so "
-            f"process {processes.index()} stops; the same command goes on from the last "
-            "checkpoint. A process that is behind the others, or no longer heard of, is the one "
+            f"process {processes.index()} stops; the same command resumes from the last "
+            "checkpoint. A process that is behind the others, or no longer reports, is the one "
             "that hangs:"
         ]
         try:
             words = processes.told()
         except jax.errors.JaxRuntimeError:
-            return "\n".join([*lines, "  process 0, the coordinator, does not answer"])
+            return "\n".join([*lines, "  process 0, the coordinator, does not respond"])
         for number, word in enumerate(words):
-            told = "has told nothing"
+            told = "has reported nothing"
             if word is not None:
-                told = f"on {word.host}: {word.text}; heard of {time.time() - word.time:.0f} s ago"
+                told = f"on {word.host}: {word.text}; reported {time.time() - word.time:.0f} s ago"
             lines.append(f"  process {number} {told}")
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The widths of the two sides' embeddings, which have to be equal where they are compared."""
+"""Checks that the embeddings of the two sides have equal widths if they are compared."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,18 +21,18 @@ def check_widths(
     shapes: tuple[Tree, Tree],
     batch: Mapping[str, jax.ShapeDtypeStruct],
 ) -> None:
-    """Refuses towers of different widths that a task or an evaluator compares.
+    """Raises an error if a task or evaluator compares towers of different widths.
 
     Args:
       sections: `config.model`.
       model: the dual encoder.
-      tasks: of the run.
-      evals: of the run, by name.
-      shapes: of `(params, model_state)`.
+      tasks: tasks of the run.
+      evals: evaluators of the run, by name.
+      shapes: shapes of `(params, model_state)`.
       batch: name -> shape and dtype of the columns of a training batch.
 
     Raises:
-      UserError: names the widths, who compares, and what to set.
+      UserError: names the widths, what compares them, and what to set.
     """
     # A loss with parameters of its own takes any two widths.
     comparing = [
@@ -45,7 +45,7 @@ def check_widths(
         return
 
     def width(side: str) -> int:
-        # A projection may only normalize, and so have no width of its own.
+        # A projection may only normalize and have no width of its own.
         if projected := (sections[side].get("projection") or {}).get("width"):
             return projected
 
