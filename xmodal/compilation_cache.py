@@ -31,7 +31,7 @@ def use_compilation_cache() -> None:
         return
     _remove_unfinished(pathlib.Path(folder))
     jax.config.update("jax_compilation_cache_dir", folder)
-    if config.jax_compilation_cache_max_size == -1:
+    if "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ:
         jax.config.update("jax_compilation_cache_max_size", 8 * 2**30)
 
 

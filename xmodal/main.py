@@ -1,7 +1,8 @@
 """Trains a dual encoder: `python -m xmodal.main --config=configs/quickstart.py`.
 
 The same command resumes a run that was stopped or killed. Exit code: 0 for a finished run, 143 for
-one that was saved and stopped by a signal, 1 for an error.
+one that was saved and stopped by a signal, 75 for one whose other process is gone: the same command
+in all processes resumes it; 1 for an error.
 """
 
 import os

@@ -46,17 +46,17 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
     }
     with new_folder(folder) as temporary:
         for kind, gallery in galleries.items():
-            quality = gallery.quality
+            quality, has_lists = gallery.quality, gallery.lists is not None
             content["galleries"][kind] = {
                 "count": len(gallery.names),
                 "dataset": gallery.dataset,
-                "effort": dataclasses.asdict(gallery.effort) if gallery.lists else None,
+                "effort": dataclasses.asdict(gallery.effort) if has_lists else None,
                 "quality": None if quality is None else dataclasses.asdict(quality),
             }
             np.save(temporary / f"{kind}.npy", gallery.vectors)
             names = json.dumps(list(gallery.names), ensure_ascii=False)
             (temporary / f"{kind}.json").write_text(names, encoding="utf-8")
-            if gallery.lists is not None:
+            if has_lists:
                 save_lists(gallery.lists, temporary / f"{kind}.faiss")
         (temporary / CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 

@@ -88,7 +88,7 @@ def _fill_scratch(config: ml_collections.ConfigDict, own_run: str | None) -> Non
     sections = pop_scratch(config)
     source = read(InitConfig, "config.init_from", config.get("init_from", {}))
     if unknown := sorted(set(sections) - set(SIDES)):
-        raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}")
+        raise UserError(f"config.scratch has {unknown}; its keys are {', '.join(SIDES)}.")
     named = set(from_towers.named_folders(source))
     if sections and source.run:
         # A continued run has the parameters of its source under the same paths.

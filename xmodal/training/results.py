@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 _EVENTS_END = ".evaluation"
 _MODEL = "model.json"
 # Sections of a config that identify a model, besides `data`.
-_OF_THE_MODEL = ("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split")
-_OF_THE_MODEL += ("optimizer", "init_from")
+_OF_THE_MODEL = (
+    *("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split"),
+    *("optimizer", "init_from"),
+)
 # Keys of `data` that do not identify a model: it stays the same when its files move.
 _NOT_LEARNED = ("data_dir", "manual_dir", "ratings_dir", "prefetch")
 _BLOCK = 2**24
@@ -113,8 +115,8 @@ def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None
     folder = epath.Path(output)
     if overwrite or not (folder / "metrics.json").exists():
         return
-    known = folder / _MODEL
-    before = json.loads(known.read_text()) if known.exists() else {}
+    path = folder / _MODEL
+    before = json.loads(path.read_text()) if path.exists() else {}
     if before.get("hash") != model.hash:
         name = before.get("name", "an unknown model")
         known = f"{name}, a different model from {model.name}"

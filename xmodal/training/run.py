@@ -130,10 +130,10 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
     if settings.data.text is not None and settings.data.text.vocabulary:
         data.load_vocabulary(settings.data)
     data.prepare(settings.data, splits=[settings.train_split])
-    read = functools.partial(_read_training_data, settings)
+    read_captions = functools.partial(_read_training_data, settings)
     # Columns and vocabularies are written beside the dataset for the other processes.
-    processes.first_does("read the captions of the training split", read)
-    examples = read()
+    processes.first_does("read the captions of the training split", read_captions)
+    examples = read_captions()
     config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
     settings = read_settings(_in_steps(config, _SOME_STEPS))
     _check_batch_size(settings, mesh)

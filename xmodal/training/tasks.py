@@ -295,7 +295,9 @@ def compute_losses(
         loss, extras = task.loss.function(left, right, context, **options)
         weight = schedules.resolve(task.config.weight, step)
         total += weight * loss
-        scalars |= {f"{task.name}/{key}": value for key, value in ({"loss": loss} | extras).items()}
+        scalars |= {
+            f"{task.name}/{name}": value for name, value in ({"loss": loss} | extras).items()
+        }
         if schedules.is_schedule(task.config.weight):
             scalars[f"{task.name}/weight"] = weight
     return total, states, scalars
@@ -313,6 +315,8 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
     Raises:
       UserError: an option is wrong, or a loss cannot use its similarity.
     """
+    mesh = mesh_lib.make_mesh(jax.devices()[:1])
+    simple = tuple(t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads))
     vector: Any = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     residuals: Any = jax.ShapeDtypeStruct((3, 2, 4), jnp.float32)
     item = Embedding(vector, log_sigma=vector, extras={"mean": vector, "residuals": residuals})
@@ -327,8 +331,6 @@ def trace_losses(tasks: tuple[Task, ...], similarity: Similarity) -> None:
             similarity=similarity, seed=0, step=ids[0], mesh=mesh,
         )[0]  # fmt: skip
 
-    mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    simple = tuple(t for t in tasks if not (t.config.loss.inputs or t.config.loss.reads))
     views = {view: item for task in simple for view in task.views}
     jax.eval_shape(compute, views, jax.ShapeDtypeStruct((3,), jnp.int32))
 

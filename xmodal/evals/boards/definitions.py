@@ -43,7 +43,7 @@ class Definition:
       name: prefix of all its metrics.
       sentence: on the positives, for people.
       tasks: retrieval tasks to ask; one without a single positive is left out.
-      metrics: names, see `xmodal.evals.boards.make.RetrievalTask`.
+      metrics: names, see `xmodal.evals.boards.types.RetrievalTask`.
       own: whether a caption and its image, and captions of one image, are positives.
       thresholds: rating task -> lowest score of a positive; own pairs of any rating stay
         positive.
