@@ -14,7 +14,7 @@ from xmodal.models.encoders import efficientnet
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.model_folder import ModelDescription, save_model
 from xmodal.pretrained.report import Report
-from xmodal.training import from_towers, published_towers, run, schedules
+from xmodal.training import from_towers, published_towers, run, run_config, schedules
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.inheritance import inherit
 from xmodal.training.tree import flatten
@@ -83,7 +83,7 @@ def test_a_run_starts_from_all_of_it(folder):
     path, arrays = folder
     config = start_config(path)
     config = inherit(config)
-    settings = run.read_settings(config)
+    settings = run_config.read_settings(config)
     parts = run.build(config, run.mesh_lib.make_mesh(jax.devices()[:1]))
     shapes = parts.state_shapes
     weights, wanted = from_towers.load_towers(shapes, settings.init_from), ours(arrays)

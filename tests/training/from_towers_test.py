@@ -9,7 +9,7 @@ from xmodal.config import UserError
 from xmodal.models.tower import make_tower
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.report import Report
-from xmodal.training import checkpoints, from_towers, run, start
+from xmodal.training import checkpoints, from_towers, run_config, start
 from xmodal.training.inheritance import inherit
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.tree import flatten
@@ -54,7 +54,7 @@ def make_config(text="", image="", **changes):
 
 
 def source_of(config):
-    return run.read_settings(config).init_from
+    return run_config.read_settings(config).init_from
 
 
 def load(config, fresh=None):

@@ -9,7 +9,7 @@ from configs import pcme
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.training import from_word_vectors, run, schedules
+from xmodal.training import from_word_vectors, run, run_config, schedules
 from xmodal.training.inheritance import inherit
 from xmodal.training.state import TrainState
 from xmodal.training.tree import flatten
@@ -87,4 +87,4 @@ def test_what_does_not_fit_the_table(tmp_path):
 
 
 def test_the_vocabulary_is_the_runs_own(tmp_path):
-    assert data.load_vocabulary(run.read_settings(make_config(tmp_path)).data) == WORDS
+    assert data.load_vocabulary(run_config.read_settings(make_config(tmp_path)).data) == WORDS

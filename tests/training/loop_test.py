@@ -21,7 +21,7 @@ from xmodal.training import (
     folder_lock,
     loop,
     preflight,
-    run,
+    run_config,
     run_folder,
     run_records,
 )
@@ -76,7 +76,7 @@ def test_a_run_does_not_go_on_with_other_records(whole, config, tmp_path, monkey
     folder, _ = whole
     records = json.loads((folder / "records.json").read_text())
     ((name, digits),) = records["train"].items()
-    settings = run.read_settings(config)
+    settings = run_config.read_settings(config)
     records["train"][name] = data.UNKNOWN_HASH
     run_folder.save_records(str(tmp_path), records)
     found = run_records.check_records(str(tmp_path), settings)

@@ -8,7 +8,7 @@ import tiny_encoder as tiny
 
 from configs import cmcm_clue, cxc
 from xmodal.config import UserError
-from xmodal.training import checkpoints, run, run_folder
+from xmodal.training import checkpoints, run_config, run_folder
 from xmodal.training.inheritance import inherit
 from xmodal.training.run_changes import check_changes, check_metric, differences
 from xmodal.training.sections import CheckpointConfig, SelectConfig
@@ -43,7 +43,7 @@ def changed(values, config=None):
 
 
 def check(run_dir, config, allowed=()):
-    return check_changes(run_dir, run.read_settings(inherit(config, run_dir)), allowed)
+    return check_changes(run_dir, run_config.read_settings(inherit(config, run_dir)), allowed)
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_a_new_run_may_be_anything(tmp_path):
 @pytest.mark.parametrize("name", ["linear", "cosine"])
 def test_the_length_counts_where_the_rate_ends_with_the_run(name):
     config = changed({"optimizer.schedule": {"name": name}})
-    before, now = (run.read_settings(changed(v, config)) for v in ({}, {"total_steps": 99}))
+    before, now = (run_config.read_settings(changed(v, config)) for v in ({}, {"total_steps": 99}))
     assert differences(before, now) == {"total_steps": (10, 99)}
 
 
 def test_an_evaluator_counts_where_the_rate_follows_it():
     config = cmcm_clue.get_config("quick")
-    before = run.read_settings(config)
+    before = run_config.read_settings(config)
 
     def found(values):
-        return differences(before, run.read_settings(changed(values, config)))
+        return differences(before, run_config.read_settings(changed(values, config)))
 
     assert found({"evals.relations.every": 1, "evals.pools.batch_size": 3}) == {}
     assert found({"evals.pools.every": 1}) == {"evals.pools.every": (25, 1)}
@@ -171,7 +171,7 @@ def test_a_metric_that_no_checkpoint_carries(tmp_path):
 
     def check(metric, total_steps):
         values = {"select.metric": metric, "total_steps": total_steps}
-        check_metric(folder, run.read_settings(changed(values)))
+        check_metric(folder, run_config.read_settings(changed(values)))
 
     check("words/old", 5)
     check("words/new", 6)

@@ -7,7 +7,7 @@ from configs import cxc, vsrn
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.training import run
+from xmodal.training import fill_config, run
 from xmodal.training.inheritance import inherit
 
 
@@ -194,10 +194,13 @@ def test_the_metric_of_the_best_checkpoint_follows_the_dataset(text_config, eval
     text_config.evals = evals
     for select in ({"metric": "", "mode": "max"}, {}):
         text_config.select = select
-        assert run._with_metric(text_config).select.to_dict() == {"metric": metric, "mode": "max"}
+        assert fill_config.fill_metric(text_config).select.to_dict() == {
+            "metric": metric,
+            "mode": "max",
+        }
     text_config.evals = {"a": {"type": "pairs"}}
     with pytest.raises(UserError, match="config.select.metric is empty, and no evaluator"):
-        run._with_metric(text_config)
+        fill_config.fill_metric(text_config)
 
 
 def test_a_batch_larger_than_the_split(text_config, few_shapes):

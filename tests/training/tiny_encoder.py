@@ -8,7 +8,7 @@ import numpy as np
 from configs import base, cxc
 from xmodal import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
-from xmodal.training import run, step, tasks
+from xmodal.training import run_config, step, tasks
 from xmodal.training.parts import Parts
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
@@ -65,7 +65,7 @@ def batch_spec(config):
 def make_parts(config, devices=8, **shapes):
     """The parts of a run, without a dataset; `shapes` of one item replace those of columns."""
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
-    settings = run.read_settings(config)
+    settings = run_config.read_settings(config)
     columns = batch_spec(config)
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)

@@ -32,13 +32,15 @@ from xmodal.training.checkpoint_evaluation import judge_best
 from xmodal.training.compute import Compute
 from xmodal.training.damaged_checkpoints import set_damaged_aside
 from xmodal.training.evaluation import RunEvaluation
+from xmodal.training.fill_config import fill
 from xmodal.training.finished import mark_finished, where_to_look
 from xmodal.training.inheritance import inherit
 from xmodal.training.model_card import write_card
 from xmodal.training.outputs import Outputs, make_reporter, write_facts
 from xmodal.training.parts import Parts
-from xmodal.training.run import assemble, foresee
+from xmodal.training.run import assemble
 from xmodal.training.run_changes import check_changes, check_metric
+from xmodal.training.run_config import read_settings
 from xmodal.training.run_folder import Records
 from xmodal.training.run_records import check_records
 from xmodal.training.start import starting_state
@@ -116,7 +118,7 @@ def prepare(
     config = inherit(config, run_dir)
     if examples := run_folder.load_records(run_dir).get("examples"):
         # Before a dataset is needed.
-        check_changes(run_dir, foresee(config, examples), allow_changes)
+        check_changes(run_dir, read_settings(fill(config, examples)), allow_changes)
     parts = assemble(config, mesh)
     for change in check_changes(run_dir, parts.settings, allow_changes):
         logging.warning("%s resumes with a change: %s.", run_dir, change)

@@ -18,7 +18,7 @@ from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree, partition
 
 if TYPE_CHECKING:
-    from xmodal.training.run import RunConfig
+    from xmodal.training.run_config import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)

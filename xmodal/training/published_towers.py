@@ -13,7 +13,8 @@ from xmodal.pretrained.model_folder import read_model
 from xmodal.training import from_towers, schedules
 from xmodal.training.inheritance import inherit
 from xmodal.training.parts import Parts
-from xmodal.training.run import RunConfig, make_model, read_settings
+from xmodal.training.run import check_data_sides, make_model
+from xmodal.training.run_config import RunConfig, read_settings
 from xmodal.training.sentence_notes import describe_words
 from xmodal.training.sizes import resolve_sizes
 from xmodal.training.state import TrainState
@@ -45,13 +46,9 @@ def build_untrained(config: ml_collections.ConfigDict) -> Parts:
             )
     if "text" in folders and settings.data.text is not None:
         _check_rows(settings.data.text, config.model.text.encoder.vocab_size)
-    for side, section in (("image", settings.data.image), ("text", settings.data.text)):
-        if (config.model[side] is None) != (section is None):
-            raise UserError(
-                f"One of config.model.{side} and config.data.{side} is None; set both or neither."
-            )
     mesh = mesh_lib.make_mesh()
     model = make_model(settings.model, mesh)
+    check_data_sides(model.towers, settings.data)
     batch = data.batch_spec(settings.data, settings.batch_size, trains=False)
     return Parts(config, settings, mesh, model, _tasks_with_weights(settings), batch)
 

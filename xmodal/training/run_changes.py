@@ -9,7 +9,7 @@ from typing import Any
 
 from xmodal.config import UserError
 from xmodal.training import run_folder
-from xmodal.training.run import RunConfig, read_settings
+from xmodal.training.run_config import RunConfig, read_settings
 from xmodal.training.schedules import read_schedule
 
 ABSENT = "absent"

@@ -7,7 +7,7 @@ from absl import logging
 from xmodal import data
 from xmodal.config import UserError
 from xmodal.training import run_folder
-from xmodal.training.run import RunConfig
+from xmodal.training.run_config import RunConfig
 from xmodal.training.run_folder import Records
 
 

@@ -8,7 +8,7 @@ from xmodal.evals.embed import Items
 from xmodal.preprocessing import TextConfig
 from xmodal.preprocessing.tokenizers import word_splitter
 from xmodal.preprocessing.words import find_row, split_words
-from xmodal.training.run import RunConfig
+from xmodal.training.run_config import RunConfig
 
 
 def describe_words(

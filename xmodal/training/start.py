@@ -8,7 +8,7 @@ from absl import logging
 from xmodal.config import UserError
 from xmodal.training import checkpoints, from_run, from_towers, from_word_vectors, run_folder
 from xmodal.training.parts import Parts
-from xmodal.training.run import RunConfig
+from xmodal.training.run_config import RunConfig
 from xmodal.training.state import TrainState, create_state
 from xmodal.training.tree import flatten, matches, partition, top_levels
 
