@@ -7,7 +7,7 @@ nothing but that tile and the gradient of all items, to which it adds in place.
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,15 +95,29 @@ def _forward(grid: _Grid, *inputs: Any) -> tuple[tuple[State, State], Any]:
     return _fold_tiles(grid, *inputs), inputs
 
 
+class _Gradients(NamedTuple):
+    """Sums so far. The rows last: so XLA adds to both gradients where the caller gets them."""
+
+    columns: Weights
+    params: Any
+    rows: Weights
+
+
 def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple[Any, ...]:
+    """Folds every tile again and adds up what its cotangents say of its inputs:
+
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            gradients of row, column and params += vjp(fold_block, row, column, params)(i, j)
+    """
     rows, columns, params = saved
 
-    def visit_rows(carry: Any, visit: Any) -> tuple[Any, None]:
-        (*so_far, for_rows), (i, of_tiles) = carry, visit
+    def visit_rows(sums: _Gradients, visit: Any) -> tuple[_Gradients, None]:
+        i, cotangents_of_tiles = visit
         row = take(rows, i, grid.rows)
 
-        def visit_tile(carry: Any, visit: Any) -> tuple[Any, None]:
-            (for_columns, for_params, for_row), (j, of_tile) = carry, visit
+        def visit_tile(sums: _Gradients, visit: Any) -> tuple[_Gradients, None]:
+            j, cotangents_of_tile = visit
             column = take(columns, j, grid.columns)
 
             def fold_tile(row_weights: Weights, column_weights: Weights, params: Any) -> Any:
@@ -111,21 +125,24 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
                     grid.job, row.replace(row_weights), column.replace(column_weights), params
                 )
 
-            _, pull_back = jax.vjp(fold_tile, row.weights, column.weights, params)
-            found = pull_back(of_tile)
-            for_row, for_params = jax.tree.map(jnp.add, (for_row, for_params), (found[0], found[2]))
-            return (add_at(for_columns, j, found[1]), for_params, for_row), None
+            _, vjp = jax.vjp(fold_tile, row.weights, column.weights, params)
+            for_row, for_column, for_params = vjp(cotangents_of_tile)
+            sums = _Gradients(
+                add_at(sums.columns, j, for_column),
+                *jax.tree.map(jnp.add, (sums.params, sums.rows), (for_params, for_row)),
+            )
+            return sums, None
 
-        start = (*so_far, _zeros_like(row.weights))
+        # Within these rows, `rows` is the gradient of them alone.
+        start = sums._replace(rows=_zeros_like(row.weights))
         numbers = jnp.arange(columns.ids.shape[0] // grid.columns)
-        (*so_far, for_row), _ = jax.lax.scan(visit_tile, start, (numbers, of_tiles))
-        return (*so_far, add_at(for_rows, i, for_row)), None
+        found, _ = jax.lax.scan(visit_tile, start, (numbers, cotangents_of_tiles))
+        return found._replace(rows=add_at(sums.rows, i, found.rows)), None
 
-    # The rows last: in this order XLA adds to both gradients where the caller gets them.
-    start = _zeros_like((columns.weights, params, rows.weights))
+    start = _Gradients(*_zeros_like((columns.weights, params, rows.weights)))
     numbers = jnp.arange(rows.ids.shape[0] // grid.rows)
     found, _ = jax.lax.scan(visit_rows, start, (numbers, cotangents))
-    return _gradient_of(found[2]), _gradient_of(found[0]), found[1]
+    return _gradient_of(found.rows), _gradient_of(found.columns), found.params
 
 
 def _gradient_of(weights: Weights) -> Items:

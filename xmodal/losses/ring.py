@@ -8,7 +8,7 @@ device never holds more embeddings than its own and its visitors', in both passe
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -131,40 +131,54 @@ def _go_forward(
     return result, (row_weights, column_weights, params, rows, columns, before)
 
 
+class _OfRows(NamedTuple):
+    """Of one device's rows: cotangents of their states, and the gradients so far."""
+
+    cotangents: State
+    weights: Weights
+    params: Any
+
+
+class _Visitors(NamedTuple):
+    """Blocks of columns, with cotangents of their states and the gradients so far."""
+
+    blocks: Items
+    cotangents: State
+    weights: Weights
+
+
 def _go_backward(ring: _Ring, saved: Any, cotangents: tuple[State, State]) -> tuple[Any, ...]:
     row_weights, column_weights, params, rows, columns, before = saved
 
-    def meet(carry: Any, visit: Any) -> tuple[Any, Any]:
-        row_cotangents, gradient = carry
-        block, block_cotangents, block_gradient, states = visit
+    def meet(of_rows: _OfRows, visit: tuple[_Visitors, Any]) -> tuple[_OfRows, Any]:
+        """Undoes `_step` of the rows and one block, given the states before it."""
+        visitor, states = visit
 
         def step(*inputs: Any) -> tuple[State, State]:
-            return _step(ring.job, rows, block, *inputs)
+            return _step(ring.job, rows, visitor.blocks, *inputs)
 
-        _, pull_back = jax.vjp(step, row_weights, block.weights, params, states)
-        for_rows, for_block, for_params, (row_cotangents, block_cotangents) = pull_back(
-            (row_cotangents, block_cotangents)
+        _, vjp = jax.vjp(step, row_weights, visitor.blocks.weights, params, states)
+        for_rows, for_block, for_params, (row_cotangents, block_cotangents) = vjp(
+            (of_rows.cotangents, visitor.cotangents)
         )
-        gradient = jax.tree.map(jnp.add, gradient, (for_rows, for_params))
-        block_gradient = jax.tree.map(jnp.add, block_gradient, for_block)
-        return (row_cotangents, gradient), (block_cotangents, block_gradient)
+        sums = (of_rows.weights, of_rows.params)
+        sums = jax.tree.map(jnp.add, sums, (for_rows, for_params))
+        block_sum = jax.tree.map(jnp.add, visitor.weights, for_block)
+        return _OfRows(row_cotangents, *sums), (block_cotangents, block_sum)
 
-    def visit(carry: Any, states: tuple[State, State]) -> tuple[Any, None]:
-        of_rows, visitors, of_visitors = carry
-        visitors, of_visitors = ring.send((visitors, of_visitors), -1)
-        of_rows, of_visitors = jax.lax.scan(
-            meet, of_rows, (visitors, *of_visitors, states), reverse=True
-        )
-        return (of_rows, visitors, of_visitors), None
+    def visit(carry: tuple[_OfRows, _Visitors], states: Any) -> tuple[Any, None]:
+        of_rows, visitors = carry
+        visitors = ring.send(visitors, -1)
+        of_rows, of_blocks = jax.lax.scan(meet, of_rows, (visitors, states), reverse=True)
+        return (of_rows, _Visitors(visitors.blocks, *of_blocks)), None
 
-    start = (
-        (cotangents[0], _zeros_like((row_weights, params))),
-        ring.split(columns),
-        (ring.split(cotangents[1]), ring.split(_zeros_like(column_weights))),
+    of_rows = _OfRows(cotangents[0], *_zeros_like((row_weights, params)))
+    visitors = _Visitors(
+        ring.split(columns), ring.split(cotangents[1]), ring.split(_zeros_like(column_weights))
     )
-    carry, _ = jax.lax.scan(visit, start, before, reverse=True)
-    (_, (for_rows, for_params)), _, (_, for_columns) = carry
-    return for_rows, join(for_columns, columns.ids.shape[0]), for_params, None, None
+    (of_rows, visitors), _ = jax.lax.scan(visit, (of_rows, visitors), before, reverse=True)
+    for_columns = join(visitors.weights, columns.ids.shape[0])
+    return of_rows.weights, for_columns, of_rows.params, None, None
 
 
 _go_round.defvjp(_go_forward, _go_backward)
