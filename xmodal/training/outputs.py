@@ -95,7 +95,7 @@ def make_reporter(
         every=parts.settings.log_every,
         first_step=compute.step,
         flops_per_step=compute.flops_per_step,
-        skip=skip if parts.settings.non_finite == "skip" else None,
+        on_skip=skip if parts.settings.non_finite == "skip" else None,
     )
 
 

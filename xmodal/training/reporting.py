@@ -106,7 +106,7 @@ class Reporter:
         every: int,
         first_step: int = 0,
         flops_per_step: float = 0.0,
-        skip: Callable[[NonFiniteLossError], None] | None = None,
+        on_skip: Callable[[NonFiniteLossError], None] | None = None,
     ) -> None:
         """Starts the clock, and a progress bar if there is a terminal.
 
@@ -117,7 +117,7 @@ class Reporter:
           every: steps between reports.
           first_step: first step that this process makes.
           flops_per_step: FLOPs on one device, as the compiler counts them; 0 if unknown.
-          skip: called with every step that is not finite; many consecutive ones raise an
+          on_skip: called with every step that is not finite; many consecutive ones raise an
             error. With None, the first one raises an error.
         """
         self._writer = writer
@@ -125,7 +125,7 @@ class Reporter:
         self._batch_size = batch_size
         self._every = every
         self._flops = flops_per_step
-        self._skip, self._skipped = skip, 0
+        self._on_skip, self._consecutive_skips = on_skip, 0
         self._window = _Window(time.monotonic())
         self._pending: tuple[int, Mapping[str, jax.Array], list[int]] | None = None
         self._last_finite: dict[str, float] = {}
@@ -175,7 +175,7 @@ class Reporter:
         try:
             self._read(*pending)
         except NonFiniteLossError:
-            if self._skip is not None:  # The state is past this step, too.
+            if self._on_skip is not None:  # The state is past this step, too.
                 with contextlib.suppress(NonFiniteLossError):
                     self._flush()
             raise
@@ -208,26 +208,29 @@ class Reporter:
             k for k, v in fetched.items() if np.issubdtype(np.asarray(v).dtype, np.integer)
         ]
         values = {name: float(value) for name, value in fetched.items()}
-        if not is_finite(values):
-            evidence = {
-                "step": step,
-                "image_ids": image_ids,
-                "scalars": {name: repr(value) for name, value in values.items()},
-                "last_finite_scalars": self._last_finite,
-            }
-            failure = NonFiniteLossError(step, evidence, skipped=self._skipped)
-            self._skipped += 1
-            if self._skip is not None:
-                self._skip(failure)
-            if self._skip is None or self._skipped >= _MOST_SKIPPED:
-                raise failure
-        else:
-            self._skipped, self._last_finite = 0, {"step": step} | values
+        if is_finite(values):
+            self._consecutive_skips, self._last_finite = 0, {"step": step} | values
             self._window.scalars.append(values)
+        else:
+            self._skip_or_raise(step, values, image_ids)
         self._bar.update()
         done = step + 1
         if self._window.scalars and (done % self._every == 0 or done == self._total_steps):
             self._report(done)
+
+    def _skip_or_raise(self, step: int, values: Mapping[str, float], image_ids: list[int]) -> None:
+        evidence = {
+            "step": step,
+            "image_ids": image_ids,
+            "scalars": {name: repr(value) for name, value in values.items()},
+            "last_finite_scalars": self._last_finite,
+        }
+        failure = NonFiniteLossError(step, evidence, skipped=self._consecutive_skips)
+        self._consecutive_skips += 1
+        if self._on_skip is not None:
+            self._on_skip(failure)
+        if self._on_skip is None or self._consecutive_skips >= _MOST_SKIPPED:
+            raise failure
 
     def _report(self, done: int) -> None:
         window, self._window = self._window, _Window(time.monotonic())
