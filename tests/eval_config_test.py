@@ -204,7 +204,7 @@ def test_sentence_embeddings_are_judged_as_the_tower_that_made_them(
         (["--split=test2014"], "has no split 'test2014'"),
         (["--evaluators=sick"], "Unknown evaluator(s) ['sick']; config.evals has ['sts']"),
         (["--embeddings=none.npz"], "There is no file 'none.npz'"),
-        ([], "no embedding of "),
+        ([], "no embedding for "),
     ],
 )
 def test_mistakes_with_embeddings_and_a_config(command, few_shapes, tmp_path, changed, message):

@@ -251,9 +251,7 @@ def test_several_vectors_of_an_item_need_a_similarity_of_several(evaluate, tmp_p
 
 
 def test_boards_that_the_model_cannot_answer_at_all(evaluate, model, tmp_path):
-    with pytest.raises(
-        UserError, match="captions.npz is not enough for any of eccv, pmrp: .*image"
-    ):
+    with pytest.raises(UserError, match="captions.npz does not allow any of eccv, pmrp: .*image"):
         evaluate(
             embeddings=str(model / "captions.npz"), similarity="cosine", boards=["eccv", "pmrp"]
         )
@@ -280,7 +278,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(
     monkeypatch.setattr(from_files, "evaluate", work)
     (tmp_path / "out").write_text("mine")
     for output in ("out", "out/deep"):
-        with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Name another folder"):
+        with pytest.raises(UserError, match=f"Cannot write to .*{output}: .* Use another folder"):
             evaluate(output, embeddings=str(model / "tiny.npz"), similarity="dot")
     assert (tmp_path / "out").read_text() == "mine"
 

@@ -112,7 +112,9 @@ def test_items_in_another_order_are_refused():
     split = TinySplit()
     shown = dataclasses.replace(split, image_ids=split.image_ids[::-1])
     shown.images = split.images
-    with pytest.raises(ValueError, match="The image items of crisscrossed_shapes came in another"):
+    with pytest.raises(
+        ValueError, match="The image items of crisscrossed_shapes came in a different"
+    ):
         embed(shown)
 
 

@@ -139,7 +139,7 @@ def test_a_score_that_overflows_is_named(annotations):
 
 
 def test_lists_that_determine_nothing_are_refused(annotations):
-    with pytest.raises(UserError, match="not enough for any of pmrp: the lists of 4 of 4 queries"):
+    with pytest.raises(UserError, match="does not allow any of pmrp: the lists of 4 of 4 queries"):
         evaluate(annotations, rankings=ranked(1), boards=["pmrp"])
     # Recall at 1 is a number, if the only one.
     found = evaluate(annotations, rankings=ranked(1), boards=["pmrp", "coco5k"])
@@ -172,7 +172,7 @@ def test_a_model_that_cannot_be_compared_is_refused_before_the_work(annotations,
     [
         ({"annotations": None}, "evaluate.annotations is None; it has to be a text"),
         ({"annotations": {"test": 1}}, "evaluate.annotations is {.*; it has to be a text"),
-        ({"embeddings": np.zeros((3, 4))}, "embeddings are given as ndarray; give the path"),
+        ({"embeddings": np.zeros((3, 4))}, "embeddings are given as ndarray; pass the path"),
         ({"scores": np.zeros((3, 4)), "similarity": None}, "scores are given as ndarray"),
         ({"scores": {"scores": 1}, "ids": 3, "similarity": None}, "`ids` belongs to a matrix"),
         ({"rankings": [[1]], "similarity": None}, "rankings are given as list"),

@@ -150,7 +150,7 @@ def _owner(folder):
 def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "run").write_text("mine")
     with (
-        pytest.raises(UserError, match=r"Cannot write to .*run: .* Name another folder\."),
+        pytest.raises(UserError, match=r"Cannot write to .*run: .* Use another folder\."),
         folder_lock.hold(tmp_path / "run"),
     ):
         pass

@@ -139,7 +139,7 @@ def test_weights_may_be_frozen_from_now_on(source):
     ("changes", "message"),
     [
         ({"include": ("text/", "txet/")}, "config.init_from.include: 'txet/' matches no parameter"),
-        ({"run": "runs/none"}, "'runs/none' is no run of xmodal.main"),
+        ({"run": "runs/none"}, "'runs/none' is not a run of xmodal.main"),
         ({"step": 7}, r"has no checkpoint of step 7; it has \[30\]"),
         (
             {"include": ("text/",), "optimizer": True},

@@ -318,7 +318,7 @@ def without_data(monkeypatch):
         ({"model.text.encoder.dropout": 0.1}, "config.model.text.encoder.dropout=0.1 changes"),
         ({"data.text.augment": {"delete": 0.1}}, "config.data.text.augment changes the inputs"),
         ({"frozen_features.sides": ["image"]}, "'image', but config.model.image is None"),
-        ({"frozen_features.folder": "gs://bucket/x"}, "'gs://bucket/x' is no folder of a file"),
+        ({"frozen_features.folder": "gs://bucket/x"}, "'gs://bucket/x' is not on a file system"),
         ({"frozen_features.folder": __file__}, "_test.py' is a file; give a folder"),
     ],
 )

@@ -108,7 +108,7 @@ MISTAKES = {
     ),
     "weights": ({"init_from.towers.text": "no/tower"}, "no/tower"),
     "words": ({"init_from.word_vectors.file": "glove.txt"}, "'glove.txt' does not exist"),
-    "another run": ({"init_from.run": "no/run"}, "'no/run' is no run of xmodal.main"),
+    "another run": ({"init_from.run": "no/run"}, "'no/run' is not a run of xmodal.main"),
     "small dataset": (
         {"batch_size": 100_000},
         r"config.batch_size=100000 is more than the [\d,]+ training examples",

@@ -180,7 +180,7 @@ def test_images_need_no_vocabulary(make_config, few_shapes):
 
 def test_images_that_nothing_compares_are_not_embedded(make_config):
     values = {"model.image.encoder": {"name": "efficientnet"}, "data.image.size": 24}
-    with pytest.raises(UserError, match=f"for image alone, which no board of {TINY} compares"):
+    with pytest.raises(UserError, match=f"only for image, which no board of {TINY} compares"):
         evaluate(make_config("simclr", "efficientnet", **values), "test")
 
 

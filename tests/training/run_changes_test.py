@@ -142,7 +142,7 @@ def test_other_words_cannot_be_allowed(run_dir, tmp_path):
     [("optimizer.learning_rat", "optimizer.learning_rate"), ("optimzer", "optimizer")],
 )
 def test_an_unknown_path_is_named(run_dir, path, near):
-    with pytest.raises(UserError, match=f"--allow_changes={path} is no path .*mean '{near}'"):
+    with pytest.raises(UserError, match=f"--allow_changes={path} is not a path .*mean '{near}'"):
         check(run_dir, make_config(), [path])
     assert check(run_dir, make_config(), ["records", "optimizer.learning_rate", "data"]) == []
 

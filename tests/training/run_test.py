@@ -76,7 +76,7 @@ def change(config, where, value):
         ("checkpoint.every", -5, "config.checkpoint.every is -5; it has to be at least 0"),
         ("init_from.stp", 1, r"\['stp'\] in config.init_from; known: .* Did you mean 'step'"),
         ("init_from.towers.txt", "", r"\['txt'\] in config.init_from.towers; .*mean 'text'"),
-        ("init_from.run", "runs/none", "'runs/none' is no run of xmodal.main"),
+        ("init_from.run", "runs/none", "'runs/none' is not a run of xmodal.main"),
         ("frozen_features.side", [], r"\['side'\] in config.frozen_features; .*mean 'sides'"),
         ("frozen_features.sides", ["txt"], "'txt' in config.frozen_features.sides; .*mean 'text'"),
         ("select.mode", "maximum", "'maximum' in config.select.mode; known: .*'max', 'min'"),

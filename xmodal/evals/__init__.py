@@ -1,4 +1,4 @@
-"""Judges models exactly: boards of retrieval and ratings, sentence pairs, pools, relations."""
+"""Exact evaluation of models: retrieval and rating boards, sentence pairs, pools, relations."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ __all__ = [
     "save_embeddings",
 ]
 
-# Imported when they are used: who only embeds needs neither scipy nor the boards.
+# Imported on first use: callers that only embed need neither SciPy nor the boards.
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={

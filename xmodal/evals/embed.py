@@ -27,10 +27,10 @@ _VECTORS, _LOG_SIGMA = "vectors", "log_sigma"
 
 
 class Predictor(NamedTuple):
-    """A task that predicts something about pairs.
+    """A task that makes predictions about pairs.
 
     Attributes:
-      sides: that it reads, of "image" and "text".
+      sides: the sides that it reads, of "image" and "text".
       predict: (parameters, images [L, D] or None, captions [R, D] or None) -> probabilities
         [L, R, C]; L or R is 1 for a side that is not read.
     """
@@ -43,9 +43,9 @@ class Items(Split, Protocol):
     """A split whose items can be read (`xmodal.data.EvalSplit` is one).
 
     Attributes:
-      sides: those with items to embed, of "image" and "text".
-      caption_texts: M texts.
-      caption_lengths: int [M], length T to which a caption is padded; there are few.
+      sides: sides with items to embed, of "image" and "text".
+      caption_texts: M strings.
+      caption_lengths: int [M], padded length T of each caption; few distinct values.
     """
 
     sides: Collection[str]
@@ -54,7 +54,7 @@ class Items(Split, Protocol):
 
     @property
     def has_pictures(self) -> bool:
-        """Whether `pictures` has any to return; a dataset of features has none."""
+        """Whether `pictures` has any to return; a dataset of features does not."""
 
     def pictures(self, rows: np.ndarray) -> Sequence[bytes] | np.ndarray:
         """Returns the images at `rows` as encoded pictures, [R]."""
@@ -67,10 +67,10 @@ class Items(Split, Protocol):
 
 
 class Embedder:
-    """Embeds splits with one model; a side is compiled once per batch size and length of text.
+    """Embeds splits with one model; a side is compiled once per batch size and text length.
 
-    Captions of similar length share batches. Padding is masked: it changes an embedding by
-    float32's rounding at most.
+    Captions of similar length share batches. Padding is masked: it changes an embedding by at most
+    float32 rounding.
     """
 
     def __init__(
@@ -85,16 +85,16 @@ class Embedder:
         """Prepares the sides.
 
         Args:
-          embed: pure function of the model.
-          sides: that the model has, of "image" and "text".
-          similarity: the model's, whose parameters are `params["similarity"]`.
-          mesh: items are spread over its `data` axis.
-          predict: by task.
+          embed: the model's pure embedding function.
+          sides: sides that the model has, of "image" and "text".
+          similarity: the model's similarity, with parameters `params["similarity"]`.
+          mesh: items are sharded over its `data` axis.
+          predict: predictors by task.
         """
         self._sides, self._similarity = tuple(sides), similarity
         self._mesh, self._predict = mesh, dict(predict or {})
-        # Rows stay where they are computed: several batches are under way, and collectives could
-        # wait for each other, see `ranking.counting`.
+        # Rows stay where they are computed: several batches are in progress, and collectives could
+        # deadlock, see `ranking.counting`.
         by_row = mesh_lib.batch_sharded(mesh) if mesh is not None else None
 
         def embed_batch(
@@ -117,14 +117,14 @@ class Embedder:
         *,
         field: str = "vector",
     ) -> Embeddings:
-        """Returns the embeddings of all items of a split, of the sides that it has.
+        """Returns the embeddings of all items of a split, for the sides that it has.
 
-        Every process reads and embeds its share, and receives all embeddings. `batch_size` is that
-        of a call over all devices, rounded up to a multiple of their number; `field` names the
-        array of an embedding, see `SimilarityConfig`.
+        Every process reads and embeds its share and receives all embeddings. `batch_size` counts
+        items per call over all devices, rounded up to a multiple of their number; `field` names
+        the array of an embedding, see `SimilarityConfig`.
 
         Raises:
-          ValueError: the items come in another order or number than they are asked for.
+          ValueError: the order or number of the items differs from what was requested.
         """
         devices = self._mesh.shape["data"] if self._mesh is not None else 1
         batch_size = -(-batch_size // devices) * devices
@@ -163,13 +163,13 @@ class Embedder:
     def lower(
         self, side: str, params: Any, model_state: Any, columns: Mapping[str, jax.ShapeDtypeStruct]
     ) -> jax.stages.Lowered:
-        """Returns the function that embeds a batch of one side, to be compiled.
+        """Returns the function, not yet compiled, that embeds a batch of one side.
 
         Args:
           side: "image" or "text".
           params: arrays or shapes.
-          model_state: the same.
-          columns: shapes and layout of a batch.
+          model_state: arrays or shapes.
+          columns: shapes and sharding of a batch.
         """
         field = self._similarity.config.field
         return self._embed.lower(side, field, params, model_state, columns)
@@ -197,7 +197,7 @@ class Embedder:
         batch_size: int,
         advance: Callable[[int], None],
     ) -> dict[str, np.ndarray]:
-        """Arrays [R, ...] of the items at `rows`, of captions padded to `length`."""
+        """Arrays [R, ...] of the items at `rows`; captions are padded to `length`."""
         processes = mesh_lib.process_count(self._mesh) if self._mesh is not None else 1
         size = batch_size // processes
         own = _own_rows(rows, batch_size, processes)
@@ -212,7 +212,7 @@ class Embedder:
                 if name not in _ID_COLUMNS.values()
             }
             embedded = embed(columns)
-            # Reading one batch late keeps the device busy and the queue of inputs short.
+            # Reading results one batch late keeps the device busy and the input queue short.
             if unread is not None:
                 batches.append(jax.tree.map(mesh_lib.local_rows, unread))
             unread = embedded
@@ -220,13 +220,13 @@ class Embedder:
         wanted = np.asarray(split.image_ids if side == "image" else split.caption_ids)[own]
         if not np.array_equal(np.concatenate(ids), wanted):
             raise ValueError(
-                f"The {side} items of {split.name} came in another order or number than they were "
+                f"The {side} items of {split.name} came in a different order or number than "
                 "asked for."
             )
         found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         if processes > 1:
             found = mesh_lib.to_host(mesh_lib.global_batch(found, self._mesh), self._mesh)
-        # From all batches of a process after those of another to one batch after the other.
+        # Reorders rows from process by process to batch by batch.
         blocks = {
             name: array.reshape(processes, -1, size, *array.shape[1:]).swapaxes(0, 1)
             for name, array in found.items()
@@ -236,8 +236,8 @@ class Embedder:
         }
 
     def _place(self, rows: np.ndarray, size: int) -> jax.Array:
-        """Pads this process's rows, so that one shape is compiled, and spreads them."""
-        # Repeating a real item keeps padding free of all-masked texts.
+        """Pads this process's rows, so that one shape is compiled, and shards them."""
+        # Repeating a real item avoids fully masked texts in the padding.
         missing = size - len(rows)
         rows = np.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1), mode="edge")
         if self._mesh is None:
@@ -246,7 +246,7 @@ class Embedder:
 
 
 def _plan(side: str, split: Items, batch_size: int) -> list[tuple[int | None, np.ndarray]]:
-    """The positions of all items, captions by the length to which their batch is padded."""
+    """The positions of all items; captions are grouped by their padded length."""
     if side == "image":
         return [(None, np.arange(len(split.image_ids)))] if len(split.image_ids) else []
     lengths = np.asarray(split.caption_lengths)
@@ -257,7 +257,7 @@ def _plan(side: str, split: Items, batch_size: int) -> list[tuple[int | None, np
 
 
 def _own_rows(rows: np.ndarray, batch_size: int, processes: int) -> np.ndarray:
-    """The block of this process of every batch; at least one row, since all call the model."""
+    """This process's block of every batch; at least one row, since all call the model."""
     size = batch_size // processes
     index = jax.process_index() if processes > 1 else 0
     blocks = [

@@ -1,4 +1,4 @@
-"""The result of an evaluation of any source: numbers, report and files."""
+"""The result of evaluating any source: numbers, report and files."""
 
 import dataclasses
 import functools
@@ -21,14 +21,15 @@ from xmodal.evals.reports.summary import count_queries, summarize
 from xmodal.evals.results import BoardResult, Numbers, Result, evaluator_tag
 from xmodal.page import Page, from_markdown
 
-_DIGITS = 16  # of a hash in the report; all of it is in boards.json
-# In the folder of an evaluation.
+_DIGITS = 16  # Digits of a hash in the report; boards.json has all of them.
+# Files in the folder of an evaluation.
 EXAMPLES = "examples.html"
 REPORT = "report.html"
 _COMPARISON = ("comparison.json", "comparison.md")
 _NOTE_ON_CORRELATIONS = (
     "A correlation and its ± are mean and deviation of the protocol's samples, half of the rated "
-    "queries with one pair each. Its interval is that of the mean, other images in place of these."
+    "queries with one pair each. Its interval is that of the mean and treats the images as a "
+    "random sample."
 )
 
 
@@ -37,16 +38,16 @@ class Evaluation:
     """All results of one model on the labels of one evaluator; made by `judge`.
 
     Attributes:
-      name: of the model, its row in the tables.
+      name: name of the model's row in the tables.
       results: one per board, or the numbers of an evaluator without boards.
-      similarity: by which items were ranked; "scores" or "rankings" where those were given.
-      provenance: of the labels.
-      samples: of every bootstrap.
-      seed: of every bootstrap.
+      similarity: similarity that ranked the items; "scores" or "rankings" if those were given.
+      provenance: provenance of the labels.
+      samples: samples of every bootstrap.
+      seed: seed of every bootstrap.
       evaluator: its name in `config.evals`; "" for a source from files.
-      trained_on: hash of the records of the model's training data, by name, if it is known.
+      trained_on: hash of the records of the model's training data, by name, if known.
       examples: lines at the end of the report, see `examples.find_examples`.
-      page: queries that are worth a look, see `example_page.make_example_page`.
+      page: queries worth a look, see `example_page.make_example_page`.
     """
 
     name: str
@@ -107,12 +108,12 @@ class Evaluation:
         return StoredResults(self.boards, self.name, numbers=numbers)
 
     def compare(self, other: epath.PathLike | StoredResults) -> dict[str, Difference]:
-        """Returns the paired differences to another model on the same labels, by tag.
+        """Returns the paired differences from another model on the same labels, by tag.
 
         `other` is its folder or `ranks.npz` in it, or the result of `store.load_ranks`.
 
         Raises:
-          UserError: the file cannot be read, or belongs to other labels.
+          UserError: the file cannot be read, or belongs to different labels.
         """
         ours = self.stored
         theirs = other if isinstance(other, StoredResults) else load_ranks(other)
@@ -128,9 +129,9 @@ class Evaluation:
         """Writes `ranks.npz`, `boards.json`, `report.md`, `metrics.csv` and, last, `metrics.json`.
 
         A page of examples is written to `examples.html`, a comparison with the model `other` to
-        `comparison.json` and `comparison.md`; without them, those of an earlier evaluation are
-        removed. `report.html` is the report as a page, with the comparison. Everything is computed
-        before the first file is written, see `files.write_files`.
+        `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
+        removed. `report.html` is the report as a web page, with the comparison. Everything is
+        computed before the first file is written, see `files.write_files`.
 
         Raises:
           UserError: the folder cannot be written.
@@ -145,7 +146,7 @@ class Evaluation:
         page = self.report()
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
-            page += f"\n[Queries that are worth a look]({EXAMPLES})\n"
+            page += f"\n[Queries worth a look]({EXAMPLES})\n"
         if comparison is not None:
             text = format_comparison(comparison, name=self.name, other=other)
             contents |= zip(_COMPARISON, (format_json(flatten(comparison)), text), strict=True)
@@ -187,21 +188,21 @@ def judge(
     examples: int = 0,
     other: StoredResults | None = None,
 ) -> Evaluation:
-    """Returns the evaluation of a source by an evaluator; for the rest see `Evaluation`.
+    """Returns the evaluation of a source by an evaluator; see `Evaluation` for details.
 
     Args:
       evaluator: the evaluator.
       source: the source.
-      name: of the model.
+      name: name of the model.
       evaluator_name: its name in `config.evals`.
-      notes: on the model; they follow those on the labels.
+      notes: notes on the model; they follow those on the labels.
       trained_on: see `Evaluation`.
-      split: of the labels, for examples of boards; None for no examples.
-      examples: queries of every rule on a page of them; 0 for no page.
+      split: split of the labels, for examples of boards; None for no examples.
+      examples: number of queries per rule on the page of examples; 0 for no page.
       other: results to compare with, for the page.
 
     Raises:
-      UserError: the source is not enough for a single number, or a value is not finite.
+      UserError: the source does not allow a single number, or a value is not finite.
     """
     results = evaluator.run(source)
     ranked_by = "rankings" if isinstance(source, RankedLists) else "scores"

@@ -1,4 +1,4 @@
-"""A page of picked queries: the items found first, and the ranks of their positives."""
+"""A page of selected queries: the top items, and the ranks of their positives."""
 
 import dataclasses
 import functools
@@ -21,15 +21,15 @@ from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.results import BoardResult
 from xmodal.page import Group, Item, Page, Row, Section
 
-_SHOWN = 5  # items of a row
+_SHOWN = 5  # Items per row.
 _NOUNS = {"image": "Image", "text": "Caption"}
 
 
 def check_examples(count: int, options: Mapping[str, Options]) -> None:
-    """Refuses to show examples where no evaluator has queries; `options` are by name.
+    """Raises an error if no evaluator has queries for examples; `options` are by name.
 
     Raises:
-      UserError: says which evaluators there are.
+      UserError: lists the evaluators.
     """
     if count and not any(isinstance(each, BoardsOptions) for each in options.values()):
         kinds = ", ".join(f"{name} ({each.type})" for name, each in options.items())
@@ -49,12 +49,12 @@ def make_example_page(
     """Returns the page.
 
     Args:
-      evaluator: whose boards were evaluated.
+      evaluator: evaluator whose boards were evaluated.
       rankings: retrieval task -> scores, see `BoardsEvaluator.open_rankings`.
-      results: of the evaluator on them.
+      results: results of the evaluator on these boards.
       split: has the captions, and pictures if there are any.
-      count: queries of every rule, direction and board, at most.
-      name: of the model.
+      count: largest number of queries per rule, direction and board.
+      name: name of the model.
       other: results of another model on the same boards.
     """
     picks = pick_examples(evaluator.boards, results, count, other)
@@ -62,9 +62,9 @@ def make_example_page(
     title = f"{name}: examples of {evaluator.provenance.title}"
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not split.has_pictures:
-        notes.append("The dataset holds no pictures; images are named by their first caption.")
+        notes.append("The dataset has no pictures; images are named by their first caption.")
     if not groups:
-        notes.append("No rule picks any query.")
+        notes.append("No rule selects any query.")
     return Page(title, groups, notes)
 
 
@@ -74,7 +74,7 @@ def make_groups(
     picks: Sequence[Pick],
     split: Items,
 ) -> list[Group]:
-    """Returns a section for every query of every pick; for the arguments see `make_example_page`.
+    """Returns a section for every query of every pick; see `make_example_page` for arguments.
 
     `rankings` is called once for every pick.
     """
@@ -97,8 +97,8 @@ def make_groups(
 
 _HOW_TO_READ = (
     f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
-    "positives. Positives are framed; below every item stand its rank, its score, the boards that "
-    "have it as a positive, and human ratings of the pair."
+    "positives. Positives are framed; below every item are its rank, its score, the boards where "
+    "it is a positive, and human ratings of the pair."
 )
 
 
@@ -114,12 +114,12 @@ def _make_section(
     """One query.
 
     Args:
-      pick: whose query it is.
-      number: of the query in the pick.
+      pick: the pick of the query.
+      number: index of the query in the pick.
       query: its position in its gallery.
-      scores: of all items, float32 [N].
+      scores: scores of all items, float32 [N].
       gallery: ids of the items.
-      boards: name -> boards that have the task.
+      boards: boards that have the task, by name.
       shown: items by side and id.
     """
     query_side, item_side = RETRIEVAL_TASKS[pick.task]
@@ -152,7 +152,7 @@ def _make_section(
         rows.append(Row([show(item) for item in missed[:_SHOWN]], title))
     title = f"{_NOUNS[query_side]} {pick.queries[number]}: {rank}"
     query_item = shown(query_side, pick.queries[number])
-    if pick.task == "t2i":  # Its image is an answer.
+    if pick.task == "t2i":  # The image of the query is an answer.
         query_item = dataclasses.replace(query_item, picture=None)
     return Section(title, rows, query_item)
 

@@ -1,7 +1,7 @@
-"""Rules that pick the queries of an evaluation that are worth a look.
+"""Rules that select the queries of an evaluation that are worth a look.
 
-Each rule is a sentence on the ranks of one retrieval task. "Rank" is that of the best positive,
-from 1; a query is right by a board where that is 1.
+Each rule is a condition on the ranks of one retrieval task. "Rank" is that of the best positive,
+starting at 1; a query is right by a board if its rank is 1.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ class Pick:
 
     Attributes:
       rule: "worst rank", "changed", "right by A, wrong by B" or "tied".
-      note: a sentence on the rule.
+      note: a sentence about the rule.
       task: a name in `RETRIEVAL_TASKS`.
-      board: by whose positives they are judged.
+      board: board whose positives judge them.
       queries: int64 [P], ids.
       ranks: int32 [P], items ahead of the best positive.
-      others: int32 [P], for "changed" those of the other model.
+      others: int32 [P], for "changed" the ranks of the other model.
     """
 
     rule: str
@@ -44,7 +44,7 @@ class Pick:
 
     @property
     def title(self) -> str:
-        """The rule with its task, and its board where the rule names none."""
+        """The rule with its task, and its board if the rule does not name it."""
         board = "" if self.board in self.rule else f", {self.board}"
         return f"{self.rule[0].upper()}{self.rule[1:]}: {_ARROWS[self.task]}{board}"
 
@@ -55,14 +55,14 @@ def pick_examples(
     count: int,
     other: StoredResults | None = None,
 ) -> list[Pick]:
-    """Returns the queries of every rule that picks any.
+    """Returns the queries of every rule that selects any.
 
-    Boards whose queries meet a fold of the gallery take no part.
+    Boards whose queries are compared only with a fold of the gallery are ignored.
 
     Args:
-      boards: that were evaluated.
-      results: of them.
-      count: queries of every rule and task, at most.
+      boards: the evaluated boards.
+      results: their results.
+      count: largest number of queries per rule and task.
       other: results of another model on the same boards.
     """
     theirs = {board.name: board for board in other.results} if other else {}
@@ -85,12 +85,13 @@ def pick_examples(
 
 
 def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: int) -> list[Pick]:
-    """Returns queries at equal distances for every task: the same for all models of the labels.
+    """Returns evenly spaced queries for every task, the same for all models on these labels.
 
     Args:
-      boards: that were evaluated; those whose queries meet a fold of the gallery take no part.
-      results: of them.
-      count: queries of every task, at most.
+      boards: the evaluated boards; those whose queries are compared only with a fold of the gallery
+        are ignored.
+      results: their results.
+      count: largest number of queries per task.
     """
     picks = []
     for task in RETRIEVAL_TASKS:
@@ -106,7 +107,7 @@ def pick_fixed(boards: Sequence[Board], results: Sequence[BoardResult], count: i
 def _ranked_boards(
     boards: Sequence[Board], results: Sequence[BoardResult], task: str
 ) -> dict[str, TaskResult]:
-    """The results of a task by board, of boards whose positives and ranks are known."""
+    """The results of a task by board, for boards whose positives and ranks are known."""
     found = {board.name: board.tasks.get(task) for board in results}
     ranked = {}
     for board in boards:
@@ -119,7 +120,7 @@ def _ranked_boards(
 
 
 def _widest(boards: Sequence[Board], ranked: Mapping[str, TaskResult], task: str) -> str:
-    """The board with the most labels: it calls the fewest answers wrong for want of one."""
+    """The board with the most labels, which calls the fewest right answers wrong."""
 
     def width(board: Board) -> tuple[int, int]:
         positives = board.tasks[task].positives
@@ -133,7 +134,7 @@ def _pick_worst(board: str, task: str, result: TaskResult) -> Pick:
     rank, ids = _ranks(result), result.query_ids
     at = np.flatnonzero(rank > 0)
     at = at[np.lexsort((ids[at], -rank[at]))]
-    note = "Queries whose best positive stands farthest down."
+    note = "Queries whose best positive is ranked lowest."
     return Pick("worst rank", note, task, board, ids[at], rank[at])
 
 
@@ -145,7 +146,7 @@ def _pick_changed(board: str, task: str, ours: TaskResult, theirs: TaskResult) -
     change = np.abs(np.log1p(after) - np.log1p(before))
     at = np.flatnonzero(change > 0)
     at = at[np.lexsort((ids[at], -change[at]))]
-    note = "Queries with the largest ratio between the ranks of both models."
+    note = "Queries with the largest ratio between the ranks of the two models."
     return Pick("changed", note, task, board, ids[at], after[at], before[at])
 
 
@@ -157,7 +158,7 @@ def _pick_disputed(
     at = np.flatnonzero((_ranks(of_right)[mine] == 0) & (down > 0))
     at = at[np.lexsort((ids[at], -down[at]))]
     note = (
-        f"The first item is a positive of {right}, and none of {wrong}; ranks are those of {wrong}."
+        f"The first item is a positive of {right} but not of {wrong}; ranks are those of {wrong}."
     )
     return Pick(f"right by {right}, wrong by {wrong}", note, task, wrong, ids[at], down[at])
 
@@ -167,7 +168,7 @@ def _pick_tied(board: str, task: str, result: TaskResult) -> Pick:
     rank, ids = _ranks(result), result.query_ids
     at = np.flatnonzero(tied)
     at = at[np.lexsort((ids[at], rank[at]))]
-    note = "The best positive scores exactly like another item, so its rank rests on the tie rule."
+    note = "The best positive ties exactly with another item, so its rank depends on the tie rule."
     return Pick("tied", note, task, board, ids[at], rank[at])
 
 

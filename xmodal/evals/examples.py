@@ -1,4 +1,4 @@
-"""A few captions of a split, and the images that they find."""
+"""A few captions of a split and the images that they find."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from xmodal.evals.split import Split
 def find_examples(scores: Scores, labels: Labels, split: Split, count: int = 3) -> list[str]:
     """Returns a line of Markdown for each of a few captions: the image that it finds.
 
-    The captions are those at equal distances in the labels. An image is named by its first caption.
+    The captions are evenly spaced in the labels. An image is named by its first caption.
 
     Args:
-      scores: of the captions and images of the labels.
-      labels: with the order of the scores.
-      split: with the texts of their captions.
-      count: captions, at most.
+      scores: scores of the captions and images of the labels.
+      labels: labels in the order of the scores.
+      split: split with the texts of the captions.
+      count: largest number of captions.
     """
     captions = len(labels.caption_ids)
     count = min(count, captions)
@@ -35,7 +35,7 @@ def find_examples(scores: Scores, labels: Labels, split: Split, count: int = 3) 
             if of_best.any():
                 named = f'the image of "{split.caption_texts[texts[of_best.argmax()]]}"'
             found = f"{named} first"
-            if own >= 0:  # On a part of a split, captions may be here without their image.
+            if own >= 0:  # In a part of a split, a caption's image may be missing.
                 rank = 1 + int(np.flatnonzero(order == own)[0])
                 found += f", its own at rank {rank:,} of {len(order):,}"
         lines.append(f'- "{split.caption_texts[texts[row]]}" finds {found}.')

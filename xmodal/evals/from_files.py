@@ -1,4 +1,4 @@
-"""Evaluates the files of any model on released labels: the same in a notebook and by command.
+"""Evaluates files of any model on released labels, in a notebook or from the command line.
 
 evaluation = evaluate(
     embeddings="model.npz", annotations="labels", split="test", similarity="cosine"
@@ -46,29 +46,29 @@ def evaluate(
     mesh: Mesh | None = None,
     other: StoredResults | None = None,
 ) -> Evaluation:
-    """Evaluates embeddings, scores or ranked lists; give one of the three.
+    """Evaluates embeddings, scores or ranked lists; pass one of the three.
 
     Args:
       embeddings: see `arrays.load_embeddings`.
       scores: see `arrays.load_scores`.
       rankings: see `lists.load_rankings`.
-      ids: of a bare matrix of scores.
+      ids: ids of a bare matrix of scores.
       annotations: folder of the released label files, see `annotations.read_annotations`.
-      split: of these labels.
-      boards: their names; None for all that the annotations allow.
-      similarity: of embeddings, a name in `xmodal.losses.similarity.SIMILARITIES`; None for the
-        one that the file names. There is no default, since dot product and cosine rank
+      split: split of these labels.
+      boards: names of boards; None for all that the annotations allow.
+      similarity: similarity of embeddings, a name in `xmodal.losses.similarity.SIMILARITIES`; None
+        for the one that the file names. There is no default, since dot product and cosine rank
         differently.
-      partial: evaluate on the items that exist although the split has more.
-      name: of the model's row, by default that of the file.
-      bootstrap_samples: of every interval and correlation.
-      seed: of the bootstrap.
-      mesh: devices over which galleries are spread.
-      other: another model, which will be compared with this one.
+      partial: whether to evaluate on the existing items although the split has more.
+      name: name of the model's row; by default that of the file.
+      bootstrap_samples: samples of every interval and correlation.
+      seed: seed of the bootstrap.
+      mesh: devices over which galleries are sharded.
+      other: another model to compare with this one.
 
     Raises:
-      UserError: an argument or a file cannot be used; says why, where and the remedy. That the
-        models cannot be compared is said before anything is computed.
+      UserError: an argument or a file cannot be used; says why, where and what to do. If the
+        models cannot be compared, the error comes before anything is computed.
     """
     given = {"embeddings": embeddings, "scores": scores, "rankings": rankings}
     kinds = [kind for kind, source in given.items() if source is not None]
@@ -97,35 +97,35 @@ def evaluate(
 def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:
     """Reads the file of a kind."""
     if kind != "embeddings" and similarity is not None:
-        raise UserError(f"Similarity {similarity!r} is for embeddings; {kind} rank by themselves.")
+        raise UserError(f"Similarity {similarity!r} is for embeddings; {kind} need none.")
     if kind == "scores":
         return arrays.load_scores(source, ids)
     if ids is not None:
-        raise UserError(f"Ids are for a matrix of scores; {kind} hold their own.")
+        raise UserError(f"Ids are for a matrix of scores; {kind} have their own.")
     if kind == "rankings":
         return lists.load_rankings(source)
     if similarity is not None:
-        lookup("similarity", str(similarity), SIMILARITIES)  # before a long file is read
+        lookup("similarity", str(similarity), SIMILARITIES)  # Before reading a large file.
     return choose_similarity(arrays.load_embeddings(source), similarity)
 
 
 def choose_similarity(embeddings: Vectors, similarity: str | None) -> Vectors:
-    """Returns the embeddings with the similarity asked for, else with that of the file.
+    """Returns the embeddings with the requested similarity, else with that of the file.
 
     Raises:
-      UserError: there is none, or it lacks a number.
+      UserError: there is none, or a number that it needs is missing.
     """
     name = similarity or embeddings.similarity
     if not name:
         raise UserError(
             f"Name the similarity that the model ranks by, one of {sorted(SIMILARITIES)}: they "
-            "rank differently, so none is assumed."
+            "rank differently, so there is no default."
         )
     chosen = make_similarity({"name": name}, "similarity")
-    # A file may hold the numbers of a similarity that is not asked for.
+    # A file may hold the numbers of a similarity that was not requested.
     needed = chosen.parameters
     parameters = {key: value for key, value in embeddings.parameters.items() if key in needed}
-    chosen.scorer(parameters)  # names a missing number here
+    chosen.scorer(parameters)  # Raises an error here if a number is missing.
     return dataclasses.replace(embeddings, similarity=name, parameters=parameters)
 
 

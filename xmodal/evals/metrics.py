@@ -11,9 +11,9 @@ _RECALL = "recall@"
 
 
 def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str, np.ndarray]:
-    """Returns the recalls among `metrics` by name, query by query.
+    """Returns the recalls among `metrics` by name, for each query.
 
-    Of 0-based ranks, int32 [Q], `recall@k` is float64 [Q], 100 where the best positive is among the
+    For 0-based ranks, int32 [Q], `recall@k` is float64 [Q], 100 if the best positive is among the
     first k, else 0.
     """
     return {
@@ -26,20 +26,20 @@ def compute_recall_values(rank: np.ndarray, metrics: Sequence[str]) -> dict[str,
 def compute_median_rank(rank: np.ndarray) -> float:
     """Returns the median 1-based rank of 0-based ranks, int [Q].
 
-    A half-way median is rounded down (the convention of VSE++).
+    A median halfway between two ranks is rounded down (the convention of VSE++).
     """
     return float(np.floor(np.median(rank)) + 1)
 
 
 def compute_map_at_r(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Returns mAP@R of every query: sum over the hits in the first R of precision there, over R.
+    """Returns mAP@R of every query: the summed precision at each hit in the first R, over R.
 
-    Musgrave et al. 2020, as the eccv_caption library computes it: the sum is divided by R, not by
+    Musgrave et al. 2020, as computed by the eccv_caption library: the sum is divided by R, not by
     the number of hits.
 
     Args:
       hits: bool [Q, depth], which items of the list are positives; depth is at least the largest R.
-      r: int [Q], number of positives of every query, not 0.
+      r: int [Q], number of positives of every query, at least 1.
 
     Returns:
       float64 [Q] in 0..1.
@@ -51,15 +51,15 @@ def compute_map_at_r(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 
 def compute_r_precision(hits: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Returns the share of positives among the first R, as `compute_map_at_r`."""
+    """Returns the share of positives among the first R, see `compute_map_at_r`."""
     place = np.arange(1, hits.shape[1] + 1)
     return np.sum(hits & (place <= r[:, None]), axis=1) / r
 
 
 def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Returns the mean over positives of the precision at their place, in 0..1; NaN without any.
+    """Returns the mean precision at the positives' ranks, in 0..1; NaN without positives.
 
-    Items are ranked by falling score, float [N]; of equal scores the earlier comes first (as
+    Items are ranked by descending score, float [N]; of equal scores the earlier comes first (as in
     torchnet's `APMeter`).
     """
     hits = positive[np.argsort(-scores, kind="stable")]
@@ -72,16 +72,16 @@ def compute_average_precision(scores: np.ndarray, positive: np.ndarray) -> float
 def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray:
     """Returns the rated pairs of every bootstrap sample, int32 [S, Q // 2].
 
-    Half of the queries without replacement, and for each of them one of its rated pairs, all
-    equally likely (Crisscrossed Captions, section 5). A pair may come twice in a sample,
-    once from either end. `pairs_of_query` has a row per query, none empty.
+    Draws half of the queries without replacement, and for each of them one of its rated pairs, all
+    equally likely (Crisscrossed Captions, section 5). A pair may occur twice in a sample, once
+    from each end. `pairs_of_query` has one non-empty row per query.
     """
     generator = np.random.default_rng(seed)
     num_queries = len(pairs_of_query.lengths)
     drawn = np.empty((samples, num_queries // 2), np.int32)
     for row in drawn:
         query = generator.choice(num_queries, len(row), replace=False, shuffle=False)
-        # Faster than integers up to a bound for each query.
+        # Faster than drawing integers with a bound for each query.
         lengths = pairs_of_query.lengths[query]
         which = (generator.random(len(row)) * lengths).astype(np.int64)
         row[:] = pairs_of_query.values[pairs_of_query.offsets[query] + which]
@@ -89,7 +89,7 @@ def draw_pairs(pairs_of_query: Ragged, *, samples: int, seed: int) -> np.ndarray
 
 
 def compute_shares(pairs_of_query: Ragged, num_pairs: int) -> np.ndarray:
-    """Returns the expected share of every pair in a sample of `draw_pairs`, float64 [P], sum 1."""
+    """Returns every pair's expected share of a sample of `draw_pairs`, float64 [P], sum 1."""
     lengths = pairs_of_query.lengths
     shares = np.repeat(1 / (len(lengths) * lengths), lengths)
     return np.bincount(pairs_of_query.values, shares, num_pairs)
@@ -98,21 +98,21 @@ def compute_shares(pairs_of_query: Ragged, num_pairs: int) -> np.ndarray:
 def compute_influence(x: np.ndarray, y: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Returns the influence of every pair on Spearman's correlation.
 
-    The correlation of samples, whose pairs have these shares, deviates from that of all possible
-    pairs by the sum of the influences, to first order (Croux and Dehon 2010, section 2, here with
-    ties at their average rank). Their own sum is 0.
+    To first order, the correlation of a sample whose pairs have these shares deviates from that of
+    all possible pairs by the sum of the influences (Croux and Dehon 2010, section 2, here with ties
+    at their average rank). The influences sum to 0.
 
     Args:
       x: float [P], one value per pair.
       y: float [P].
-      shares: float [P], of the pairs, sum 1.
+      shares: float [P], shares of the pairs, sum 1.
 
     Returns:
-      float64 [P]; NaN where Spearman is undefined.
+      float64 [P]; NaN where Spearman's correlation is undefined.
     """
     if not min(np.ptp(x), np.ptp(y)) > 0:  # a constant, or NaN
         return np.full(len(x), np.nan)
-    # Mid-ranks in 0..1, less their mean, and the codes of equal values.
+    # Mid-ranks in 0..1 minus their mean, and the codes of equal values.
     (a, at), (b, bt) = (_center_shares(values, shares) for values in (x, y))
     covariance, of_a, of_b = (np.sum(shares * each) for each in (a * b, a * a, b * b))
 
@@ -120,11 +120,11 @@ def compute_influence(x: np.ndarray, y: np.ndarray, shares: np.ndarray) -> np.nd
         return values - np.sum(shares * values)
 
     def sum_above(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Sum of values over the pairs above each, and half of those at its place."""
+        """Sum of values over the pairs above each pair, plus half of those at its rank."""
         totals = np.bincount(codes, shares * values)
         return (totals.sum() - np.cumsum(totals) + totals / 2)[codes]
 
-    # A pair moves the ranks of all pairs above it.
+    # A pair shifts the ranks of all pairs above it.
     on_covariance = center(a * b + sum_above(at, b) + sum_above(bt, a))
     on_a, on_b = center(a * a + 2 * sum_above(at, a)), center(b * b + 2 * sum_above(bt, b))
     scale = np.sqrt(of_a * of_b)
@@ -149,7 +149,7 @@ def compute_pearson_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _center_shares(values: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Share of the pairs below each and half of those at its place, minus 1/2; order codes."""
+    """Share of the pairs below each plus half of those at its rank, minus 1/2; order codes."""
     codes = np.unique(values, return_inverse=True)[1]
     totals = np.bincount(codes, shares)
     return (np.cumsum(totals) - totals / 2 - 0.5)[codes], codes
@@ -158,8 +158,8 @@ def _center_shares(values: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, 
 def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """Returns the Spearman correlation within every sample, ties at their average rank.
 
-    The values of all pairs are coded by their order once; within a sample the ranks then follow
-    from counting codes, without sorting.
+    The values of all pairs are encoded by their order once; ranks within a sample then follow from
+    counting codes, without sorting.
 
     Args:
       x: float [P], one value per pair.
@@ -167,8 +167,8 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
       drawn: int [S, n], the pairs of every sample.
 
     Returns:
-      float64 [S]; NaN where Spearman is undefined: x or y is constant in the sample or NaN in one
-      of its pairs, or the sample has fewer than two pairs.
+      float64 [S]; NaN where the correlation is undefined: x or y is constant in the sample or NaN
+      in one of its pairs, or the sample has fewer than two pairs.
     """
     if drawn.shape[1] < 2:
         return np.full(len(drawn), np.nan)
@@ -179,7 +179,7 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
         variances = float((a * a).sum()) * float((b * b).sum())
         result[number] = (a * b).sum() / np.sqrt(variances) if variances else np.nan
     unknown = np.isnan(x) | np.isnan(y)
-    if unknown.any():  # the codes take NaN for the highest value
+    if unknown.any():  # The codes treat NaN as the highest value.
         result[unknown[drawn].any(1)] = np.nan
     return result
 
@@ -187,7 +187,7 @@ def compute_spearman(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndar
 def _centered_ranks(codes: np.ndarray) -> np.ndarray:
     """Twice the average ranks of order codes [n], minus their mean: int64."""
     counts = np.bincount(codes)
-    # Places of one code run from last - count + 1 to last: twice their middle is its double rank,
-    # and the mean of all double ranks is n + 1.
+    # A code occupies ranks last - count + 1 to last: twice their middle is its double rank, and the
+    # mean of all double ranks is n + 1.
     last = np.cumsum(counts)
     return 2 * last[codes] - counts[codes] - len(codes)

@@ -1,4 +1,4 @@
-"""Numbers that papers print, to stand beside ours."""
+"""Numbers from papers, to print beside ours."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from xmodal.evals.results import RSUM, metric_tag
 
 # Board -> `Board.label_hash` of the released labels of the MS-COCO 5K test split. The hash covers
 # the ids of all items, the positives and the ratings, so no other split, subset or numbering has
-# it: printed numbers compare with these labels alone.
+# it: published numbers can be compared only on these labels.
 PUBLISHED_LABELS: Mapping[str, str] = {
     "coco5k": "0dc52fa5a267b33f",
     "coco1k": "b9c6643427c4ee1a",
@@ -17,7 +17,7 @@ PUBLISHED_LABELS: Mapping[str, str] = {
 }
 
 # Task -> numbers: R@1, R@5, R@10 and median rank, or mean and deviation of the bootstrap
-# correlation. None where a paper prints a dash or nothing.
+# correlation. None if a paper has a dash or nothing.
 Row = Mapping[str, tuple[float | None, ...]]
 _METRICS = {
     4: ("recall@1", "recall@5", "recall@10", "median_rank"),
@@ -77,7 +77,7 @@ _CXC_LABELS: dict[str, dict[str, Row]] = {
             "sis": (74.5, 0.9),
             "sits": (61.9, 1.3),
         },
-        # The authors of VSE-infinity print two recalls and no correlations.
+        # The authors of VSE-infinity report two recalls and no correlations.
         "VSE-inf BUTD grid": {
             "i2t": (60.6, 87.4, None, None),
             "t2i": (46.2, 76.3, None, None),
@@ -94,10 +94,10 @@ _CXC_LABELS: dict[str, dict[str, Row]] = {
 }
 
 
-# The ECCV Caption paper averages image-to-text and text-to-image. Its CxC labels are the ratings
-# alone, without the original pairs: the board `cxc_sits_only`. Its PMRP is capped at 50 and knows
-# the own pair. Columns of its table 4, in its order, without "1K R@1", where the first revision
-# prints the mean of image-to-text within 1K and text-to-image within 5K (VinVL excepted).
+# The ECCV Caption paper averages image-to-text and text-to-image. Its CxC labels are only the
+# ratings, without the original pairs: the board `cxc_sits_only`. Its PMRP is capped at 50 and
+# includes the own pair. Columns of its table 4, in its order, without "1K R@1", where the first
+# revision prints the mean of image-to-text within 1K and text-to-image within 5K (except VinVL).
 _COLUMNS = (
     "eccv/mean/map@r",
     "eccv/mean/r_precision",
@@ -134,7 +134,7 @@ _TABLE_4 = {
     "PVSE K=1 hardest": (35.76, 46.50, 73.68, 39.02, 36.88, 54.37),
 }
 
-# The true means within 1K where they are known: the latest revision, the models' papers and
+# The true means within 1K, if known: from the latest revision, the models' papers and
 # repositories.
 ECCV_TRUE_1K: dict[str, float] = {
     "PVSE K=1": 60.10,
@@ -197,8 +197,8 @@ ECCV_TABLE_5: dict[tuple[str, str], float] = {
 }
 
 # By direction: CLIP ViT-B/32 from the latest revision's appendix, ViT-L/14 from the library's
-# example, the others from the PCME authors' repository (one decimal). PMRP of that repository is
-# another metric, within 1K and without a cap, and is left out. R@5 and R@10 within 1K are perhaps
+# example, the others from the PCME authors' repository (one decimal). PMRP in that repository is
+# a different metric, within 1K and without a cap, and is left out. R@5 and R@10 within 1K may be
 # too low: lists of 50 do not reach 10 items of every fold.
 ECCV_BY_DIRECTION: dict[str, dict[str, float]] = {
     "CLIP ViT-B/32": {
@@ -276,7 +276,7 @@ def _name(board: str, row: Row) -> dict[str, float]:
 
 
 def _add_rsum(board: str, numbers: Mapping[str, float]) -> dict[str, float]:
-    """The numbers of a board, with the sum of the six recalls where all are printed."""
+    """The numbers of a board, with the sum of the six recalls if all are published."""
     own = {tag: number for tag, number in numbers.items() if tag.startswith(f"{board}/")}
     recalls = [own.get(f"{board}/{task}/{m}") for task in ("i2t", "t2i") for m in _METRICS[4][:3]]
     return own if None in recalls else own | {f"{board}/{RSUM}": sum(recalls)}

@@ -1,4 +1,4 @@
-"""Results of an evaluation, query by query: all printed and compared numbers come from these."""
+"""Results of an evaluation by query; all printed and compared numbers come from these."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,16 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class TaskResult:
-    """One retrieval task of one board; rows are the queries that were asked.
+    """One retrieval task of one board; rows are its queries.
 
     Attributes:
       query_ids: int64 [Q].
       clusters: int32 [Q], position of the image that a query shows or describes: queries of one
         image are resampled together.
-      values: metric -> float64 [Q], the share of every query in the mean, in percent.
-      rank: int32 [Q], items ahead of the best positive, or None where no rank is known.
-      tied: bool [Q], whether the rank, or the items that R-Precision counts, rest on the tie rule,
-        see `ranking.from_scores.TaskAnswer`; None where that is unknown, as of ranked lists.
+      values: metric -> float64 [Q], the value of every query, in percent.
+      rank: int32 [Q], items ahead of the best positive, or None if not known.
+      tied: bool [Q], whether the rank, or the items that R-Precision counts, depend on the tie
+        rule, see `ranking.from_scores.TaskAnswer`; None if unknown, as for ranked lists.
       gallery: items a query is ranked among, itself excluded.
       skipped: queries without a positive.
       has_median: whether the median of `rank` is a metric of the board.
@@ -40,10 +40,10 @@ class CorrelationResult:
     """One bootstrapped correlation over P rated pairs.
 
     Attributes:
-      samples: float64 [S], Spearman x100 of every sample; NaN where a side was constant.
-      pairs_per_sample: number of pairs in each.
+      samples: float64 [S], Spearman x100 of every sample; NaN if a side was constant.
+      pairs_per_sample: number of pairs in each sample.
       images: int64 [2, P], ids of the images that both items of every pair show or describe.
-      influence: float32 [P], x100, of every pair on the correlation, see
+      influence: float32 [P], x100, influence of every pair on the correlation, see
         `metrics.compute_influence`.
     """
 
@@ -67,11 +67,10 @@ class BoardResult:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """Results that are numbers only.
+    """Results that are only numbers.
 
-    `<tag>_std` is a deviation that belongs to `<tag>`, `<tag>_low` and `<tag>_high` are the limits
-    of its interval. `repeats` has the values of a metric in samples that all models share, one by
-    one: tag -> [S].
+    `<tag>_std` is the deviation of `<tag>`; `<tag>_low` and `<tag>_high` are the limits of its
+    interval. `repeats` has the values of a metric in samples that all models share: tag -> [S].
     """
 
     name: str
@@ -83,14 +82,14 @@ class Numbers:
 
 Result = BoardResult | Numbers
 
-RSUM = "rsum"  # stands in tags behind the board: the sum of the recalls of both directions
+RSUM = "rsum"  # Follows the board in tags: the sum of the recalls of both directions.
 
 
 def evaluator_tag(evaluator: str, tag: str) -> str:
-    """Returns `evaluator/tag`, or the tag itself where it begins with the evaluator's name."""
+    """Returns `evaluator/tag`, or the tag itself if it begins with the evaluator's name."""
     return tag if tag.partition("/")[0] == evaluator else f"{evaluator}/{tag}"
 
 
 def metric_tag(board: str, task: str, metric: str) -> str:
-    """`cxc/i2t/recall@1`; PMRP is the only metric of its boards, so `pmrp/i2t` says it all."""
+    """`cxc/i2t/recall@1`; PMRP is the only metric of its boards, so `pmrp/i2t` is enough."""
     return f"{board}/{task}" if metric == "pmrp" else f"{board}/{task}/{metric}"

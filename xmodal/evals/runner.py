@@ -45,19 +45,19 @@ def evaluate_boards(
     reranker: Reranker | None = None,
     task: str = "",
 ) -> list[BoardResult]:
-    """Computes everything of the boards that the source allows, and names the rest.
+    """Computes everything on the boards that the source allows, and names the rest.
 
     Args:
       source: embeddings, scores or ranked lists that have all items of the labels.
-      labels: of the split; they name the queries and say which captions belong to one image.
-      boards: to compute.
-      bootstrap_samples: of every correlation.
-      seed: of their draws.
+      labels: labels of the split; they name the queries and group the captions of one image.
+      boards: boards to compute.
+      bootstrap_samples: samples of every correlation.
+      seed: seed of their draws.
       block_size: items per tile of scores; the results do not depend on it.
-      mesh: galleries are spread over its `data` axis.
+      mesh: galleries are sharded over its `data` axis.
       reranker: maps complete rows of scores between images and captions to the rows to rank by;
-        correlations are of the scores as they are.
-      task: whose predictions the reranker takes.
+        correlations use the original scores.
+      task: task whose predictions the reranker uses.
 
     Raises:
       ValueError: shapes disagree.
@@ -69,7 +69,7 @@ def evaluate_boards(
     else:
         scores, predictions = _open(source, labels, block_size, mesh)
         if reranker is not None and task not in predictions:
-            raise UserError(f"{source.place} has no predictions of task {task!r} to rerank by.")
+            raise UserError(f"{source.place} has no predictions of task {task!r} for reranking.")
         _check_finite(scores, boards, source.place)
         answers = _rank(scores, boards, predictions.get(task), reranker)
         correlations = correlate(scores, labels, boards, bootstrap_samples, seed)
@@ -111,7 +111,7 @@ def open_rankings(
 ) -> Callable[[str], Scores]:
     """Returns the function retrieval task -> scores that `evaluate_boards` ranks its queries by.
 
-    For the arguments see `evaluate_boards`.
+    See `evaluate_boards` for the arguments.
     """
     scores, predictions = _open(source, labels, block_size, mesh)
 
@@ -162,7 +162,7 @@ def _rank(
             continue
         if reranker is None:
             answered = answer_tasks(between, list(forward.values()), list(backward.values()))
-        else:  # a row of one direction is no column of the other
+        else:  # A row of one direction is not a column of the other.
             answered = tuple(
                 answer_tasks(
                     rerank(between, predictions, reranker, transposed=transposed),
@@ -205,11 +205,11 @@ def correlate(
     """Returns the correlation of scores with the graded pairs of boards, by rating task.
 
     Args:
-      scores: by the modalities of the pairs; tasks of other modalities are left out.
-      labels: of the split.
-      boards: that have graded pairs.
-      samples: of every correlation.
-      seed: of their draws.
+      scores: scores by the modalities of the pairs; tasks of other modalities are left out.
+      labels: labels of the split.
+      boards: boards that have graded pairs.
+      samples: samples of every correlation.
+      seed: seed of their draws.
     """
     images = {
         "image": np.asarray(labels.image_ids, np.int64),
@@ -241,7 +241,7 @@ class _Queries:
     def __init__(self, labels: Labels) -> None:
         image_ids, caption_ids = np.asarray(labels.image_ids), np.asarray(labels.caption_ids)
         self._ids = {"image": image_ids, "text": caption_ids}
-        # On a part of a split, captions may be here without their image.
+        # In a part of a split, a caption's image may be missing.
         own = np.asarray(labels.caption_image_ids)
         image = Positions("image", image_ids).find(own)
         absent = len(image_ids) + np.unique(own, return_inverse=True)[1]

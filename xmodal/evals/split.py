@@ -1,4 +1,4 @@
-"""The labels of a split, as every evaluator takes them."""
+"""The labels of a split, as evaluators receive them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,19 +10,19 @@ class Split(Protocol):
     """The labels of a prepared dataset's split.
 
     Attributes:
-      name: of the dataset.
+      name: name of the dataset.
       image_ids: int [N].
       caption_ids: int [M].
       caption_image_ids: int [M], the image of every caption.
-      caption_texts: M texts.
+      caption_texts: M strings.
       ratings: see `boards.types.Labels`.
       lists: see `boards.types.Labels`; may be read at the first use.
-      categories: see `boards.types.Labels`; so for `caption_categories` and `partial`.
+      categories: see `boards.types.Labels`, as for `caption_categories` and `partial`.
       split: name of the split.
-      hashes: of the records, by name.
-      labels: label columns by name, one row per record, in the order of `image_ids`; a dataset
-        without images has the ids of its records there.
-      label_names: names of the values of label columns, as far as they are known.
+      hashes: hashes of the records, by name.
+      labels: label columns by name, one row per record, in the order of `image_ids`; for a dataset
+        without images, these are the ids of its records.
+      label_names: names of the values of label columns, if known.
     """
 
     name: str

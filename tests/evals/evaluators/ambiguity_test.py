@@ -72,5 +72,5 @@ def test_a_model_of_one_embedding_predicts_no_uncertainty():
     split = dataclasses.replace(split, lists=make_matches(split))
     section = {"type": "ambiguity", "board": "shapes_matches"}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
-    with pytest.raises(UserError, match="here has one embedding of every item and no log sigma"):
+    with pytest.raises(UserError, match="here has one embedding per item and no log sigma"):
         evaluator.run(make_source(split))

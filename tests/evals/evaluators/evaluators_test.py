@@ -62,7 +62,7 @@ def test_tags_begin_with_the_evaluator_once():
         ({"type": "relations", "task": "t", "labels": "topics"}, SIDES, "column 'topics'"),
         ({"type": "relations", "task": "t", "names": ["a"]}, SIDES, "has 1 names for the 2 rel"),
         ({"type": "boards", "boards": ["coco5k"]}, SIDES, r"Unknown board\(s\) \['coco5k'\]"),
-        ({"type": "boards"}, ["image"], "a tower for image alone, which no board"),
+        ({"type": "boards"}, ["image"], "a tower only for image, which no board"),
     ],
 )
 def test_a_split_or_model_that_lacks_something(section, sides, message):

@@ -119,7 +119,9 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     other = make_evaluator("x", options_of(**section, seed=3), split, SIDES)
     with pytest.raises(UserError, match="The items pools differ"):
         other.check_comparable(stored)
-    with pytest.raises(UserError, match="of B have no values of single pools; evaluate that model"):
+    with pytest.raises(
+        UserError, match="of B have no values for single pools; evaluate that model"
+    ):
         evaluator.check_comparable(dataclasses.replace(stored, numbers=()))
 
 
@@ -157,7 +159,7 @@ def test_pools_are_reranked_by_whole_rows():
     reranker = {"name": "selective_refinement", "strength": 5.0, "gap": 2.0}
     section = {"type": "pools", "size": 12, "repeats": 3, "reranker": reranker, "task": "topics"}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
-    with pytest.raises(UserError, match="no predictions of task 'topics' to rerank by"):
+    with pytest.raises(UserError, match="no predictions of task 'topics' for reranking"):
         evaluator.run(source)
     source = dataclasses.replace(source, predictions={"topics": Predictions(*parts)})
     (found,) = evaluator.run(source)

@@ -106,11 +106,11 @@ def with_value(value, row):
             {"caption_embeddings": with_value(np.nan, 3)[:, None]},
             "1 of 5 rows hold NaN .* first is id 71",
         ),
-        ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\]; give one number"),
-        ({"match_shift": np.nan}, "match_shift in .* is nan; give one number"),
+        ({"match_scale": np.ones(2)}, r"match_scale in .* is \[1.0, 1.0\], not one number"),
+        ({"match_shift": np.nan}, "match_shift in .* is nan, not one number"),
         (
             {"image_ids": np.array([7, None, 11], object)},
-            "model.npz cannot be read .*; write it again by numpy.savez with plain arrays",
+            "model.npz cannot be read .*; write it again with numpy.savez and plain arrays",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_files_that_are_no_npz(tmp_path):
         arrays.load_embeddings(tmp_path / "none.npz")
     whole = saved(tmp_path).read_bytes()
     (tmp_path / "short.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match="short.npz is no npz file, or was cut short"):
+    with pytest.raises(UserError, match="short.npz is not an npz file or is truncated"):
         arrays.load_embeddings(tmp_path / "short.npz")
     damaged = bytearray(whole)
     at = whole.index(make_arrays()["image_embeddings"].tobytes())
@@ -155,13 +155,17 @@ def test_scores_are_mapped_or_read_from_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("matrix", "known", "message"),
     [
-        (np.ones((3, 5)), None, "is a bare matrix: name the npz file .* by `ids`"),
+        (np.ones((3, 5)), None, "is a bare matrix: use `ids` to name the npz file"),
         (np.ones((5, 3)), ids(), r"are \[5, 3\] for 3 image_ids and 5 .*, so save the transpose"),
         (np.ones((3, 4)), ids(), r"are \[3, 4\] for 3 image_ids and 5 .* columns captions\.$"),
         (np.ones((3, 5), int), ids(), "scores in .* are int64; save them as floats"),
         (np.ones((3, 5)), ids(caption_ids=None), r"no 'caption_ids'; it holds \['image_ids'\]"),
         (np.ones((3, 5)), ids(image_ids=np.array([1, 1, 2])), "image_ids in .*: id 1 occurs twice"),
-        (np.array([None, 1]), ids(), "scores.npy cannot be read .*; write it again by numpy.save"),
+        (
+            np.array([None, 1]),
+            ids(),
+            "scores.npy cannot be read .*; write it again with numpy.save",
+        ),
     ],
 )
 def test_scores_that_do_not_fit(tmp_path, matrix, known, message):

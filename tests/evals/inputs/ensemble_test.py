@@ -46,7 +46,7 @@ def test_a_side_may_be_missing():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(UserError, match="the similarity 'order' of one of its models is none"):
+    with pytest.raises(UserError, match="the similarity 'order' of one of its models is not"):
         average([make(0, 3, "cosine"), make(1, 3, "order")])
     other = dataclasses.replace(make(1, 3, "cosine"), caption_ids=np.arange(1, 8))
     with pytest.raises(UserError, match="caption_ids of model 0 and of model 1 differ"):

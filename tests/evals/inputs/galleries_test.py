@@ -84,11 +84,11 @@ def test_embeddings_in_order_are_not_copied_and_a_modality_may_be_missing():
             range(29, 60),
             LABELS.caption_ids,
             False,
-            "has 1 of the 20 images of the test split among its 31: if it is of another split, "
-            "say which by `split`, else pass `partial`",
+            "has 1 of the 20 images of the test split among its 31: if it is from another "
+            "split, name that split in `split`, else pass `partial`",
         ),
-        (range(50, 60), None, False, r"has 0 of the 20 images .* by `split`\.$"),
-        (range(50, 60), None, True, r"has 0 of the 20 images .* by `split`\.$"),
+        (range(50, 60), None, False, r"has 0 of the 20 images .* in `split`\.$"),
+        (range(50, 60), None, True, r"has 0 of the 20 images .* in `split`\.$"),
     ],
 )
 def test_items_that_are_missing(image_ids, caption_ids, partial, message):

@@ -27,14 +27,14 @@ def test_lists_keep_their_order(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"ranked.json is no JSON file \(.*line 1"),
-        ("[1, 2]", "holds list; rankings are looked for under 'i2t'"),
-        ('{"image": {}}', r"holds \['image'\]; rankings are looked for under 'i2t'"),
-        ('{"i2t": [[1]]}', "'i2t' in .* is no mapping of query ids"),
-        ('{"t2i": {}}', "'t2i' in .* is no mapping of query ids"),
-        ('{"i2t": {"a.jpg": [1]}}', "Query 'a.jpg' under 'i2t' in .* is no id"),
+        ("{", r"ranked.json is not a JSON file \(.*line 1"),
+        ("[1, 2]", "holds list; rankings are expected under 'i2t'"),
+        ('{"image": {}}', r"holds \['image'\]; rankings are expected under 'i2t'"),
+        ('{"i2t": [[1]]}', "'i2t' in .* is not a mapping of query ids"),
+        ('{"t2i": {}}', "'t2i' in .* is not a mapping of query ids"),
+        ('{"i2t": {"a.jpg": [1]}}', "Query 'a.jpg' under 'i2t' in .* is not an id"),
         ('{"i2t": {"1": [4], "01": [5]}}', "Query 1 occurs twice under 'i2t'"),
-        ('{"i2t": {"1": []}}', "The i2t list of query 1 in .* is empty; give at least its best"),
+        ('{"i2t": {"1": []}}', "The i2t list of query 1 in .* is empty; add at least its best"),
         ('{"i2t": {"1": 5}}', "The i2t list of query 1 in .* is no list of ids"),
         ('{"i2t": {"1": "5"}}', "query 1 in .* is no list of ids"),
         ('{"i2t": {"1": [5.5]}}', "query 1 in .* holds something other than integer ids"),
@@ -87,8 +87,8 @@ def test_queries_that_no_board_asks_need_no_list():
     [
         (
             {5: [50], 4: [50], 3: [50], 9: [50]},
-            "1 of the 4 lists under 'i2t' in <arrays> are of queries that are no images of this "
-            "split, the first of 4; leave them out",
+            "1 of the 4 lists under 'i2t' in <arrays> are for queries that are not images of "
+            "this split, the first for 4; leave them out",
         ),
         (
             {5: [50], 3: [50, 55, 56], 9: [50]},
@@ -98,7 +98,7 @@ def test_queries_that_no_board_asks_need_no_list():
         (
             {5: [50]},
             "no list under 'i2t' in <arrays> for 2 of the 3 images that are queries of cxc, eccv, "
-            "the first is 3; add them, or name by `boards`",
+            "the first is 3; add them, or name in `boards`",
         ),
     ],
 )

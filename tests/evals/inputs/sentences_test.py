@@ -33,14 +33,17 @@ def test_captions_are_found_by_their_texts(tmp_path):
     ("changed", "message"),
     [
         ({"sentences": None}, "holds .'sentence_embeddings'.; sentence embeddings are"),
-        ({"sentences": np.array([1, 2, 3, 4])}, "sentences in .* are int64 .4.; they are texts"),
+        (
+            {"sentences": np.array([1, 2, 3, 4])},
+            "sentences in .* are int64 .4.; they have to be strings",
+        ),
         ({"sentence_embeddings": VECTORS[:3]}, "has 3 rows of sentence_embeddings and 4 sentences"),
         ({"sentence_embeddings": VECTORS * np.nan}, "4 of 4 rows hold NaN"),
         (
             {"sentence_embeddings": np.float32([[1, 0], [0, 1], [1, 1], [0, 0]])},
-            "two different embeddings of 'a dog'; keep one",
+            "two different embeddings for 'a dog'; keep one",
         ),
-        ({"similarity": np.array([1])}, "similarity in .* give one name"),
+        ({"similarity": np.array([1])}, "similarity in .*, not one name"),
     ],
 )
 def test_files_that_do_not_fit(changed, message):
@@ -51,6 +54,6 @@ def test_files_that_do_not_fit(changed, message):
 
 def test_a_sentence_without_an_embedding():
     split = SimpleNamespace(**vars(SPLIT) | {"caption_texts": ["a cat", "a cow", "two cows"]})
-    message = "no embedding of 2 of the 3 sentences of semeval_sts, the first is 'a cow'"
+    message = "no embedding for 2 of the 3 sentences of semeval_sts; the first is 'a cow'"
     with pytest.raises(UserError, match=message):
         load_sentences(FILE).of_split(split)

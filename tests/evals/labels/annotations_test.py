@@ -113,7 +113,7 @@ def test_restricting_to_everything_changes_nothing(tmp_path):
     labels = annotations.read_annotations(write_files(tmp_path), "test")
     assert annotations.restrict(labels) is labels
     assert annotations.restrict(labels, np.array([30, 20, 10, 5])) is labels
-    with pytest.raises(ValueError, match="None of the 2 caption ids is among the 6 .* test"):
+    with pytest.raises(ValueError, match="None of the 2 caption ids are among the 6 .* test"):
         annotations.restrict(labels, None, np.array([1, 2]))
 
 

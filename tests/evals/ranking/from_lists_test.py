@@ -137,7 +137,7 @@ def test_recalls_of_cut_lists(length):
     beyond = int(np.sum(whole.rank[asked] >= length))
     assert beyond  # so the median rank rests on ranks that nobody knows
     assert found.rank is None
-    reason = f"the lists of {beyond} of {asked.sum()} queries end too early to decide it"
+    reason = f"the lists of {beyond} of {asked.sum()} queries are too short to determine it"
     expected = {f"recall@{k}": reason for k in (1, 5, 10) if k > length}
     assert found.missing == {**expected, "median_rank": reason}
     assert set(found.values) == set(RECALLS) - set(expected)
@@ -167,7 +167,7 @@ def test_list_metrics_need_as_many_items_as_r():
         np.testing.assert_array_equal(found.values[metric], whole.values[metric])
     found, _ = cut(matrix, task, longest - 1)
     undecided = int(np.sum(r == longest))
-    reason = f"the lists of {undecided} of {len(r)} queries end too early to decide it"
+    reason = f"the lists of {undecided} of {len(r)} queries are too short to determine it"
     assert found.missing["map@r"] == found.missing["r_precision"] == reason
     assert not {"map@r", "r_precision"} & set(found.values)
 
@@ -195,7 +195,7 @@ def test_only_items_of_the_fold_fill_a_list():
     missed = asked & (whole.rank >= own.sum(axis=1))  # the positive is behind the end
     for k in (1, 5, 10):
         undecided = int(np.sum(missed & (own.sum(axis=1) < k)))
-        reason = f"the lists of {undecided} of {asked.sum()} queries end too early to decide it"
+        reason = f"the lists of {undecided} of {asked.sum()} queries are too short to determine it"
         assert found.missing.get(f"recall@{k}", "") == (reason if undecided else "")
     assert found.missing["recall@10"]
 
@@ -225,5 +225,5 @@ def test_positives_that_are_all_out_of_reach():
     np.testing.assert_array_equal(whole.values["map@r"], [0, 0])
     found = answer_lists(sort_lists(matrix, [2, 2]), task, 3)
     assert found.missing == {
-        "median_rank": "the lists of 1 of 2 queries end too early to decide it"
+        "median_rank": "the lists of 1 of 2 queries are too short to determine it"
     }

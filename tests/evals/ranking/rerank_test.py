@@ -94,5 +94,5 @@ def test_predictions_are_split_where_their_logits_are_sums():
     )
     assert parts.split()[0] is parts.images
     multiplied = Predictions(left, right, lambda x, y: jax.nn.sigmoid(x @ y.T)[..., None])
-    with pytest.raises(UserError, match="no sums of a part"):
+    with pytest.raises(UserError, match="not sums of an image"):
         multiplied.split()

@@ -77,7 +77,7 @@ def test_scores_that_overflow(devices):
     )
     with pytest.raises(UserError, match=message):
         scores().check_finite("x")
-    with pytest.raises(UserError, match="Scores are not finite .* compare by cosine"):
+    with pytest.raises(UserError, match="Scores are not finite .* use the cosine"):
         ranks.compute_ranks(scores(), [])
     for similarity in ("euclidean", "order"):
         with pytest.raises(UserError, match="Scores of x are not finite"):

@@ -261,7 +261,7 @@ def test_table_and_numbers():
         "| b/t2i/median_rank |     2 |     3 |         -1 |       -1 to +0 |        no |\n\n"
         "1 of 2 differences are separable from noise: 0 lies outside of the 95 % interval. "
         "Differences are new minus old. "
-        "Both models meet the same images, so items that are hard for both cancel. "
+        "Both models see the same images, so items that are hard for both cancel out. "
     )
     assert compare.flatten(differences) == {
         "b/t2i/recall@1_difference": 2.5,

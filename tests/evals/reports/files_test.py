@@ -85,7 +85,7 @@ def test_whether_a_folder_can_be_written_is_found_out_without_a_trace(tmp_path):
     (tmp_path / "mine").write_text("a file")
     for name in ("out", "out/deep", "."):
         files.check_writable(tmp_path / name)
-    with pytest.raises(UserError, match="Cannot write to .*mine: it is a file. Name another"):
+    with pytest.raises(UserError, match="Cannot write to .*mine: it is a file. Use another"):
         files.check_writable(tmp_path / "mine")
     for name in ("mine/out", "mine/out/deep"):
         with pytest.raises(UserError, match=f"Cannot write to .*{name}: .*[Nn]ot a directory"):

@@ -147,9 +147,9 @@ def flip(content, at):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda saved: b"", "is no npz file"),
-        (lambda saved: b'{"cxc/i2t/recall@1": 50.0}', "is no npz file"),
-        (lambda saved: npy(np.zeros(3)), "is no npz file"),
+        (lambda saved: b"", "is not an npz file"),
+        (lambda saved: b'{"cxc/i2t/recall@1": 50.0}', "is not an npz file"),
+        (lambda saved: npy(np.zeros(3)), "is not an npz file"),
         (lambda saved: saved.read_bytes()[:-40], "cut off or damaged"),
         (lambda saved: saved.read_bytes()[:900], "cut off or damaged"),
         (lambda saved: npz(image_ids=np.zeros(3)), r"arrays \['image_ids'\] but no header"),

@@ -11,7 +11,7 @@ RETRIEVAL_TASKS = {
     "i2i": ("image", "image"),
 }
 # Rating task -> its two sides and the sides that are queries of the bootstrap. Queries of
-# caption-image ratings are the images: only so do the published deviations come out.
+# caption-image ratings are the images, which reproduces the published deviations.
 RATING_SIDES = {
     "sts": ("text", "text", ("left", "right")),
     "sis": ("image", "image", ("left", "right")),
@@ -41,21 +41,21 @@ class Definition:
 
     Attributes:
       name: prefix of all its metrics.
-      sentence: on the positives, for people.
-      tasks: retrieval tasks to ask; one without a single positive is left out.
+      sentence: description of the positives, for reports.
+      tasks: retrieval tasks to evaluate; a task without any positive is left out.
       metrics: names, see `xmodal.evals.boards.types.RetrievalTask`.
       own: whether a caption and its image, and captions of one image, are positives.
-      thresholds: rating task -> lowest score of a positive; own pairs of any rating stay
-        positive.
+      thresholds: rating task -> lowest score of a positive; own pairs are positive whatever their
+        rating.
       correlations: rating tasks whose scores are compared with the model's.
-      released: name of a released list of positives; where it is present nothing else counts.
-      unreachable: positives of the released list that are known to be outside of the split.
+      released: name of a released list of positives; if it is set, nothing else counts.
+      unreachable: positives of the released list that are known to be outside the split.
       zetas: largest Hamming distance between the category vectors of two images that match; the
         own pair is included. Metrics are averaged over several.
-      labeled_gallery: whether items without any category leave the galleries.
-      folded: whether a query meets only the items of its fold of 1,000 images.
+      labeled_gallery: whether items without a category are removed from the galleries.
+      folded: whether a query is compared only with the items of its fold of 1,000 images.
       cap: largest R of a query.
-      variant: whether the board is computed only where it is named.
+      variant: whether the board is computed only if it is named.
     """
 
     name: str
@@ -99,11 +99,11 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             thresholds=_CXC_THRESHOLDS,
             correlations=_CXC_RATINGS,
         ),
-        # The labels that the eccv_caption library calls CxC. Its JSON files and the ratings say
-        # the same.
+        # The labels that the eccv_caption library calls CxC. Its JSON files and the ratings
+        # agree.
         Definition(
             "cxc_sits_only",
-            "Caption and image rated at least 3 (SITS); an own pair rated lower is no positive.",
+            "Caption and image rated at least 3 (SITS); an own pair rated lower is not a positive.",
             tasks=_INTERMODAL,
             own=False,
             thresholds={"sits": 3.0},
@@ -138,7 +138,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             cap=50,
             variant=True,
         ),
-        # PCME's evaluation strikes items without a category from the ranked lists, too.
+        # PCME's evaluation also removes items without a category from the ranked lists.
         Definition(
             "pmrp_pcme",
             "Plausible matches as in PCME: R-Precision averaged over images whose categories "

@@ -1,4 +1,4 @@
-"""Ids of labels and items: their positions in a gallery, and a hash that names a set of labels."""
+"""Ids of labels and items: their positions in a gallery, and a hash that identifies labels."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ from xmodal.config import UserError
 
 
 class Positions:
-    """Positions of ids [N] in a gallery; `kind` names the items in messages."""
+    """Maps ids [N] to positions in a gallery; `kind` names the items in messages."""
 
     def __init__(self, kind: str, ids: np.ndarray) -> None:
         self.kind, self.ids = kind, np.asarray(ids)
@@ -21,7 +21,7 @@ class Positions:
             raise UserError(f"{self.kind} id {twice[0]} occurs twice in the gallery.")
 
     def find(self, wanted: np.ndarray) -> np.ndarray:
-        """int64, position of every wanted id, -1 for one that is not in the gallery."""
+        """int64, position of every wanted id; -1 for ids that are not in the gallery."""
         at = np.minimum(np.searchsorted(self._sorted, wanted), len(self.ids) - 1)
         return np.where(self._sorted[at] == wanted, self._order[at], -1)
 
@@ -36,20 +36,20 @@ class Positions:
         if len(missing):
             raise UserError(
                 f"{len(missing)} labels name {self.kind}s that are not among the {len(self.ids)} "
-                f"of this split, the first is {self.kind} id {missing[0]}: labels and items must "
+                f"of this split; the first is {self.kind} id {missing[0]}: labels and items must "
                 "be of the same split."
             )
         return found
 
 
 class LabelHash:
-    """Gathers labels by id; the same labels in any order give the same digits."""
+    """Hashes labels by id; the order of the labels does not matter."""
 
     def __init__(self) -> None:
         self._sha = hashlib.sha256()
 
     def add(self, name: str, *columns: np.ndarray) -> None:
-        """Takes in a table of columns [P]: integers, or human scores as floating point."""
+        """Adds a table of columns [P]: integers, or human scores as floating-point numbers."""
         order = np.lexsort(columns[::-1])
         self._sha.update(f"{name} {len(columns)} x {len(order)};".encode())
         for column in columns:
@@ -57,5 +57,5 @@ class LabelHash:
             self._sha.update(np.ascontiguousarray(column[order], dtype).tobytes())
 
     def digits(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of all that was added."""
+        """The first 16 hexadecimal digits of the SHA-256 of everything added."""
         return self._sha.hexdigest()[:16]

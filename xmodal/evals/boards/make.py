@@ -23,12 +23,12 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
     """Returns boards of a dataset.
 
     Args:
-      labels: of the split.
-      names: of the boards; None for every board that has its labels, variants left out.
+      labels: labels of the split.
+      names: names of the boards; None for every board that has its labels, except variants.
 
     Raises:
-      UserError: a label names an item that is not in the galleries, a board is unknown, or one
-        asked for by name lacks its labels.
+      UserError: a label names an item that is not in the galleries, a board is unknown, or a
+        board requested by name lacks its labels.
     """
     known = definitions_of(labels.name)
     if unknown := [name for name in names or () if name not in known]:
@@ -49,7 +49,7 @@ def make_boards(labels: Labels, names: Sequence[str] | None = None) -> list[Boar
 
 
 def explain_left_out(labels: Labels, boards: Sequence[Board]) -> dict[str, list[str]]:
-    """Returns the names of boards that `make_boards` left out unasked, by reason; no variants."""
+    """Returns the boards that `make_boards` left out by default, by reason; no variants."""
     made = {board.name for board in boards}
     reasons: dict[str, list[str]] = {}
     for name, definition in definitions_of(labels.name).items():
@@ -70,12 +70,12 @@ class _Maker:
             "text": Positions("caption", labels.caption_ids),
         }
         images = self._galleries["image"]
-        # On a part of a split, captions may be here without their image.
+        # In a part of a split, a caption's image may be missing.
         own_image = (images.find if labels.partial else images)(labels.caption_image_ids)
         group = np.unique(labels.caption_image_ids, return_inverse=True)[1]
         self._own = own_pairs(own_image, group)
         self._own_image = own_image
-        # A dataset may have ratings that none of its boards looks at.
+        # A dataset may have ratings that none of its boards uses.
         used = definitions_of(labels.name).values()
         used = {task for each in used for task in (*each.thresholds, *each.correlations)}
         self._graded = {
@@ -140,7 +140,7 @@ class _Maker:
             found = gallery.find(ids[1])
             beyond = ids[:, found < 0]
             if beyond.shape[1] > definition.unreachable:
-                gallery(beyond[1])  # says which
+                gallery(beyond[1])  # The error names them.
             return np.stack([query(ids[0]), found])[:, found >= 0], beyond
         pairs = [self._own.get(task, none)] if definition.own else [none]
         for rating, threshold in definition.thresholds.items():
@@ -172,7 +172,7 @@ class _Maker:
 
 
 def _lacking(labels: Labels, definition: Definition) -> str:
-    """Which labels are missing for a board, "" if none is."""
+    """Which labels are missing for a board; "" if none are."""
     if definition.folded and labels.partial:
         return f"its folds need the whole split, and this is {labels.partial}"
     missing = []
@@ -205,7 +205,7 @@ def _make_graded(
     }
     queries = np.concatenate([ends[side] for side in query_sides])
     pair = np.tile(np.arange(len(ends["left"])), len(query_sides))
-    _, rows = np.unique(queries, return_inverse=True)  # only rated items are queries
+    _, rows = np.unique(queries, return_inverse=True)  # Only rated items are queries.
     return GradedPairs(
         modalities=(left_kind, right_kind),
         left=ends["left"],

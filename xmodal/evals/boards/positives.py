@@ -1,4 +1,4 @@
-"""Positive pairs by gallery position: two ways to store them, and those of each kind of label."""
+"""Positive pairs by gallery position: two ways to store them, and how labels define them."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ class Ragged:
     """Row i holds `values[offsets[i]:offsets[i + 1]]` (compressed sparse rows).
 
     Attributes:
-      offsets: int64 [Q + 1], starts at 0, never falls.
+      offsets: int64 [Q + 1], starts at 0, never decreases.
       values: int32 [P], not negative; ascending and distinct within a row when built by
         `from_pairs`.
     """
@@ -22,7 +22,7 @@ class Ragged:
 
     @classmethod
     def from_pairs(cls, rows: np.ndarray, values: np.ndarray, num_rows: int) -> "Ragged":
-        """Groups (row, value) pairs by row; pairs given twice are kept once.
+        """Groups (row, value) pairs by row; duplicate pairs are kept once.
 
         Args:
           rows: integers [P] in 0..num_rows-1, in any order.
@@ -41,17 +41,17 @@ class Ragged:
         return np.diff(self.offsets)
 
     def contains(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Whether items are in their rows: bool, `rows` and `items` broadcast; -1 is in none."""
+        """Whether items are in their rows, bool; `rows` and `items` broadcast; -1 is in no row."""
         keys, stride = self._keys
         items = np.asarray(items)
-        # One key per pair; an item beyond the stride would spell a pair of another row.
+        # One key per pair; an item beyond the stride would give the key of another row's pair.
         wanted = np.asarray(rows, np.int64) * stride + items
         found = keys[np.searchsorted(keys[:-1], wanted)] == wanted
         return found & (items >= 0) & (items < stride)
 
     @functools.cached_property
     def _keys(self) -> tuple[np.ndarray, int]:
-        """Ascending keys row * stride + value, closed by one that is no pair; the stride."""
+        """Ascending keys row * stride + value, ending with one that is not a pair; the stride."""
         stride = int(self.values.max(initial=0)) + 1
         keys = np.repeat(np.arange(len(self.lengths)), self.lengths) * stride + self.values
         return np.concatenate([np.sort(keys), [-1]]), stride
@@ -61,8 +61,8 @@ class Ragged:
 class Relation:
     """Item n is a positive of query q if their groups are related.
 
-    Plausible matches relate 11.8 million image-caption pairs, but only through the category
-    vectors of the images, of which there are about two thousand.
+    Plausible matches relate 11.8 million image-caption pairs, but only through the images' category
+    vectors, of which there are about two thousand.
 
     Attributes:
       query_group: int32 [Q].
@@ -78,22 +78,22 @@ class Relation:
     def lengths(self) -> np.ndarray:
         """int64 [Q], number of positives of every query."""
         sizes = np.bincount(self.gallery_group, minlength=self.related.shape[1])
-        # float32 counts exactly up to 2 ** 24 items, and its product is a fast one.
+        # float32 counts exactly up to 2 ** 24 items, and its products are fast.
         counts = self.related.astype(np.float32) @ sizes.astype(np.float32)
         return counts.astype(np.int64)[self.query_group]
 
     def contains(self, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Whether items are positives of their queries, as `Ragged.contains`."""
+        """Whether items are positives of their queries, see `Ragged.contains`."""
         items = np.asarray(items)
         groups = self.query_group[rows], self.gallery_group[items]
         return self.related[groups] & (items >= 0)
 
 
 def own_pairs(image_of_caption: np.ndarray, group: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the positives a captioned dataset has by itself.
+    """Returns the positives that follow from a captioned dataset's own pairs.
 
     Args:
-      image_of_caption: int [M], position of every caption's image, -1 for none in the gallery.
+      image_of_caption: int [M], position of every caption's image; -1 if it is not in the gallery.
       group: int [M], equal for captions of one image.
 
     Returns:
@@ -113,21 +113,21 @@ def own_pairs(image_of_caption: np.ndarray, group: np.ndarray) -> dict[str, np.n
 def rated_pairs(
     modalities: tuple[str, str], left: np.ndarray, right: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Returns well rated pairs as positives, in both directions.
+    """Returns highly rated pairs as positives, in both directions.
 
     Args:
-      modalities: of the left and the right side.
+      modalities: modalities of the left and the right side.
       left: int [P], positions.
       right: int [P], positions.
 
     Returns:
-      As `own_pairs`.
+      See `own_pairs`.
     """
     forward = np.stack([left, right])
     if modalities == ("text", "image"):
         return {"t2i": forward, "i2t": forward[::-1]}
     both = np.concatenate([forward, forward[::-1]], axis=1)
-    both = both[:, both[0] != both[1]]  # an item is no positive of itself
+    both = both[:, both[0] != both[1]]  # An item is not its own positive.
     return {"t2t" if modalities == ("text", "text") else "i2i": both}
 
 
@@ -137,26 +137,26 @@ def plausible_matches(
     """Returns a relation for each largest Hamming distance in `zetas`.
 
     Items match if their category vectors differ in at most zeta places. An item without a category
-    matches nothing (as in the evaluation of PCME and in the files released with ECCV Caption, which
-    leave the 48 such images of the COCO test split out).
+    matches nothing (as in PCME's evaluation and in the files released with ECCV Caption, which
+    leave out the 48 such images of the COCO test split).
 
     Args:
       queries: uint8 0/1 [Q, C], categories of every query's image.
       gallery: uint8 0/1 [N, C], categories of every gallery item's image.
-      zetas: rising.
+      zetas: distances in ascending order.
     """
     query_vectors, query_group = _distinct(queries)
     gallery_vectors, gallery_group = _distinct(gallery)
     a, b = query_vectors.astype(np.float32), gallery_vectors.astype(np.float32)
     left, right = a.sum(1)[:, None], b.sum(1)[None, :]
-    distance = left + right - 2 * (a @ b.T)  # small integers: exact in float32
+    distance = left + right - 2 * (a @ b.T)  # Small integers are exact in float32.
     distance[(left == 0) | (right == 0)] = np.inf
     return tuple(Relation(query_group, gallery_group, distance <= zeta) for zeta in zetas)
 
 
 def _distinct(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows [G, C], and the row [N] of them that every vector is."""
+    """The distinct rows [G, C], and the index [N] of each vector among them."""
     packed = np.ascontiguousarray(np.packbits(vectors, axis=1))
-    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()  # compared as one value
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()  # Compared as single values.
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return vectors[first], group.ravel().astype(np.int32)

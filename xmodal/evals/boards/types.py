@@ -1,4 +1,4 @@
-"""Types of boards and of the labels they are made from."""
+"""Types of boards and their labels."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ class Labels:
     """The labels of one split, from released files or from a prepared dataset.
 
     Attributes:
-      name: of the dataset.
+      name: name of the dataset.
       split: `test` or `validation`.
       image_ids: integers [N].
       caption_ids: integers [M].
@@ -23,9 +23,9 @@ class Labels:
       lists: name of a released list of positives -> retrieval task -> (query ids, gallery ids)
         int64 [P] each; may be empty.
       categories: uint8 0/1 [N, C], objects in every image, or None.
-      caption_categories: uint8 0/1 [M, C], objects in the image of every caption, or None.
+      caption_categories: uint8 0/1 [M, C], objects in every caption's image, or None.
       folds: int32 [N], fold of every image, or None.
-      partial: how much of the split is here, "181 of 5,000 images"; "" for all of it.
+      partial: how much of the split is present, as in "181 of 5,000 images"; "" for all of it.
       differences: how files differ from those that were released, one phrase per file.
     """
 
@@ -48,11 +48,11 @@ class GradedPairs:
     """Rated pairs of one task, by position in the galleries.
 
     Attributes:
-      modalities: of the left and the right item.
+      modalities: modalities of the left and the right item.
       left: int [P].
       right: int [P].
       scores: float32 [P], human ratings.
-      pairs_of_query: the pairs of every item that is a query and was rated.
+      pairs_of_query: the pairs of every rated item that is a query.
     """
 
     modalities: tuple[str, str]
@@ -67,15 +67,16 @@ class RetrievalTask:
     """Positives of one direction, by position in the galleries of Q queries and N items.
 
     Attributes:
-      positives: of every query; one without a positive is not asked. Several relations ask the
-        same queries one after the other, and every metric is their mean (PCME's R-Precision).
-      metrics: of "recall@1", "recall@5", "recall@10", "median_rank", "map@r", "r_precision",
+      positives: positives of every query; a query without any is skipped. With several relations,
+        the same queries are evaluated with each, and every metric is their mean (PCME's
+        R-Precision).
+      metrics: any of "recall@1", "recall@5", "recall@10", "median_rank", "map@r", "r_precision",
         "pmrp".
       unreachable: int32 [Q], positives of every query that are not in the gallery: they can never
-        be found but count in R. None stands for zeros.
+        be found but count in R. None means zeros.
       cap: R of a query is min(its positives, `cap`); None for no cap.
-      folds: int32 [Q] and int32 [N], fold of every query and every item: a query meets only
-        items of its own fold. None for the whole gallery.
+      folds: int32 [Q] and int32 [N], fold of every query and every item: a query is compared only
+        with items of its own fold. None for the whole gallery.
     """
 
     positives: Ragged | Relation | tuple[Relation, ...]
@@ -86,7 +87,7 @@ class RetrievalTask:
 
     @property
     def relations(self) -> tuple[Ragged | Relation, ...]:
-        """The positives as a tuple, also of one."""
+        """The positives, always as a tuple."""
         return self.positives if isinstance(self.positives, tuple) else (self.positives,)
 
 
@@ -95,11 +96,11 @@ class Board:
     """A named set of retrieval tasks and correlations over the galleries of one split.
 
     Attributes:
-      name: starts the tags of its metrics.
-      definition: one sentence on the positives.
+      name: first part of its metric tags.
+      definition: one sentence about the positives.
       tasks: retrieval task, a name in `RETRIEVAL_TASKS` -> its positives.
       graded: rating task -> pairs.
-      label_hash: 16 hexadecimal digits that name the labels exactly, in any order.
+      label_hash: 16 hexadecimal digits that identify the labels, regardless of their order.
     """
 
     name: str

@@ -74,6 +74,6 @@ def make_evaluator(
     """Returns the evaluator of `config.evals.NAME` for a split and the sides that a model embeds.
 
     Raises:
-      UserError: the split lacks labels, or the model a side, that the evaluator needs.
+      UserError: the split lacks labels, or the model lacks a side, that the evaluator needs.
     """
     return EVALUATORS[options.type].make(f"config.evals.{name}", options, split, sides, mesh)

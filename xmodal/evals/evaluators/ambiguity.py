@@ -1,4 +1,4 @@
-"""Whether a model is less certain of items that more items of the other side fit."""
+"""Tests whether a model is less certain about items with more matches on the other side."""
 
 import dataclasses
 from collections.abc import Collection
@@ -28,7 +28,7 @@ class AmbiguityOptions(Options):
     """Options of predicted uncertainty.
 
     Attributes:
-      board: whose positives are counted.
+      board: board whose positives are counted.
     """
 
     board: str = ""
@@ -39,10 +39,11 @@ class AmbiguityOptions(Options):
 
 
 class AmbiguityEvaluator(Evaluator[Embeddings]):
-    """Spearman of the uncertainty of queries with the number of their positives, see `Evaluator`.
+    """Spearman correlation of queries' uncertainty and number of positives, see `Evaluator`.
 
-    Each retrieval task of a board, such as `i2t`, has its own correlation, over the queries with a
-    positive. They are those of ratings: every query is a pair with itself, "rated" by its count.
+    Each retrieval task of a board, such as `i2t`, has its own correlation over the queries with a
+    positive. It is computed as for ratings: every query is paired with itself and "rated" by its
+    count.
     """
 
     options: AmbiguityOptions
@@ -109,17 +110,17 @@ def compute_uncertainty(
     Args:
       place: names the model in messages.
       vectors: [N, D], or [N, K, D] with K embeddings of every item.
-      log_sigma: [N, D], of which it is the mean, or None: then it is the root of the mean squared
-        distance of the K embeddings from their mean.
+      log_sigma: [N, D], whose mean is the uncertainty; if None, the uncertainty is the
+        root mean squared distance of the K embeddings from their mean.
 
     Raises:
-      UserError: there is one embedding of every item and no log sigma.
+      UserError: there is only one embedding per item and no log sigma.
     """
     if log_sigma is not None:
         return log_sigma.mean(axis=1)
     if vectors.ndim == 2 or vectors.shape[1] == 1:
         raise UserError(
-            f"{place} has one embedding of every item and no log sigma, so it predicts no "
+            f"{place} has one embedding per item and no log sigma, so it predicts no "
             "uncertainty; the evaluator 'ambiguity' needs the head 'gaussian', or 'pie' with "
             "several embeddings."
         )
@@ -128,17 +129,17 @@ def compute_uncertainty(
 
 @dataclasses.dataclass(frozen=True)
 class _Uncertainty:
-    """Uncertainty [N] of items in place of scores of pairs, see `runner.PairScores`."""
+    """Uncertainty [N] of items instead of scores of pairs, see `runner.PairScores`."""
 
     values: np.ndarray
 
     def pairs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        del right  # the same item
+        del right  # It is the same item.
         return self.values[left]
 
 
 def _grade(side: str, task: RetrievalTask) -> GradedPairs:
-    """Every query with itself, rated by the number of its positives."""
+    """Every query paired with itself, rated by the number of its positives."""
     counts = np.mean([relation.lengths for relation in task.relations], axis=0)
     if task.unreachable is not None:
         counts = counts + task.unreachable

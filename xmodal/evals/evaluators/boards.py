@@ -42,10 +42,10 @@ class BoardsOptions(Options):
 
     Attributes:
       annotations: folder of released label files, see `labels.annotations.read_annotations`; ""
-        for the labels that the dataset itself has.
-      boards: names; None for every board that the labels allow.
+        for the dataset's own labels.
+      boards: names of boards; None for every board that the labels allow.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`.
-      task: whose predictions the reranker takes.
+      task: task whose predictions the reranker uses.
     """
 
     annotations: str = ""
@@ -65,7 +65,7 @@ class BoardsOptions(Options):
 
     def check_dataset(self, where: str, dataset: str) -> None:
         """See `Options`."""
-        if self.annotations:  # They are of another dataset.
+        if self.annotations:  # They belong to another dataset.
             return
         for name in self.boards or ():
             lookup(f"{where}.boards", name, definitions_of(dataset))
@@ -94,7 +94,7 @@ class BoardsEvaluator(Evaluator[Source]):
         """Makes the boards.
 
         Raises:
-          UserError: a board is unknown, or the labels allow none.
+          UserError: a board is unknown, or the labels allow no board.
         """
         self.options = options
         self.labels, self._mesh = labels, mesh
@@ -153,8 +153,8 @@ def boards_of_split(
     """Makes the boards of a prepared dataset's split, see `make_evaluator`.
 
     Raises:
-      UserError: see `BoardsEvaluator`; or no board compares the sides, or the released labels are
-        of other items.
+      UserError: see `BoardsEvaluator`; or no board compares the sides, or the released labels
+        belong to other items.
     """
     if options.annotations:
         ids = {"image": split.image_ids, "caption": split.caption_ids}
@@ -200,13 +200,13 @@ def boards_of_annotations(
     """Makes the boards of released labels for the items of a source.
 
     Args:
-      options: with the folder of the labels.
-      split: of these labels.
+      options: options with the folder of the labels.
+      split: split of these labels.
       place: names the source in messages.
-      ids: of the source by kind, "image" and "caption"; None where the source has no item list.
-      partial: whether the source may lack items, and labels are of those that it has.
+      ids: ids of the source by kind, "image" and "caption"; None if it has no item list.
+      partial: whether the source may lack items; labels are then limited to those it has.
       where: section of the options, for messages.
-      mesh: devices over which galleries are spread.
+      mesh: devices over which galleries are sharded.
 
     Raises:
       UserError: the labels cannot be read, or the items are not those of the split; see also
@@ -219,7 +219,7 @@ def boards_of_annotations(
         if partial:
             labels = restrict(labels, ids.get("image"), ids.get("caption"))
     notes = [
-        f"{number:,} {kind}s of {place} are not of this split and play no part."
+        f"{number:,} {kind}s of {place} are not in this split and are ignored."
         for kind, number in extra.items()
         if number
     ]
@@ -227,8 +227,8 @@ def boards_of_annotations(
     if labels.differences:
         warnings.append(
             f"NOT THE RELEASED LABELS: in {os.fspath(options.annotations)}, "
-            f"{'; '.join(labels.differences)}. Boards of these files compare with no published "
-            "number; unless a part is meant, take the released files again."
+            f"{'; '.join(labels.differences)}. Boards from these files cannot be compared with "
+            "published numbers; unless a part is intended, get the released files again."
         )
     provenance = Provenance(
         title=f"{labels.name}, {labels.split} split",
@@ -244,7 +244,7 @@ def tags_of_boards(boards: Sequence[Board], sides: Collection[str]) -> list[str]
 
 
 def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:
-    """The result of a model with these sides on a board, as if no query had been asked."""
+    """The result of a model with these sides on a board, as if there were no queries."""
     none = np.zeros(0, np.int64)
     tasks = {
         name: TaskResult(
@@ -269,18 +269,18 @@ def _unanswered(board: Board, sides: Collection[str]) -> BoardResult:
 
 
 def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) -> None:
-    """Refuses a dataset without a board that compares the sides of a model."""
+    """Raises an error if no board of a dataset compares the sides of a model."""
     compared = {RETRIEVAL_TASKS[task] for board in boards for task in board.tasks}
     compared |= {pairs.modalities for board in boards for pairs in board.graded.values()}
     if not any(set(pair) <= set(sides) for pair in compared):
         raise UserError(
-            f"There is a tower for {' and '.join(sides)} alone, which no board of {dataset} "
+            f"There is a tower only for {' and '.join(sides)}, which no board of {dataset} "
             f"compares: {', '.join(board.name for board in boards)}."
         )
 
 
 def _check_results(results: Sequence[BoardResult], place: str) -> None:
-    """Refuses results without a single number that judges the model."""
+    """Raises an error if results have no number that judges the model."""
     reasons = set()
     for board in results:
         tasks = board.tasks.values()
@@ -289,6 +289,6 @@ def _check_results(results: Sequence[BoardResult], place: str) -> None:
         reasons |= set(board.skipped.values())
         reasons |= {reason for task in tasks for reason in task.missing.values()}
     raise UserError(
-        f"{place} is not enough for any of {', '.join(board.name for board in results)}: "
+        f"{place} does not allow any of {', '.join(board.name for board in results)}: "
         f"{'; '.join(sorted(reasons))}."
     )

@@ -25,14 +25,14 @@ class Options:
 
     Attributes:
       type: a key of `EVALUATORS`.
-      data: changes to `config.data`, for a dataset of its own; None for the run's.
-      split: evaluated during training.
-      final_split: evaluated at the end, and by `xmodal.eval_main`.
+      data: changes to `config.data`, for a different dataset; None for the run's.
+      split: split evaluated during training.
+      final_split: split evaluated at the end, and by `xmodal.eval_main`.
       every: steps between evaluations during training; 0 for the last step only.
       batch_size: items embedded per call, over all devices.
-      similarity: `{"name": ...}` to compare embeddings by; None for the model's.
-      bootstrap_samples: of every interval and correlation.
-      seed: of the bootstrap and of random pools.
+      similarity: `{"name": ...}` of the similarity of embeddings; None for the model's.
+      bootstrap_samples: samples of every interval and correlation.
+      seed: seed of the bootstrap and of random pools.
     """
 
     type: str
@@ -56,7 +56,7 @@ class Options:
         return ()
 
     def check(self, where: str) -> None:
-        """Refuses options that `config.read` cannot judge; `where` is their section.
+        """Checks options that `config.read` cannot check; `where` is their section.
 
         Raises:
           UserError: names the option.
@@ -65,25 +65,25 @@ class Options:
             make_similarity(self.similarity, f"{where}.similarity")
 
     def check_dataset(self, where: str, dataset: str) -> None:
-        """Refuses options that do not fit a dataset, as far as its name tells.
+        """Checks options against a dataset, as far as its name allows.
 
         Raises:
           UserError: names the option.
         """
 
     def default_metric(self, dataset: str) -> str:
-        """Returns the tag by which a run on this dataset is selected unless it names one, or ""."""
+        """Returns the default tag for `select` in a run on this dataset, or ""."""
         del dataset
         return ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Facts that stand beside the numbers of a report.
+    """Facts that accompany the numbers of a report.
 
     Attributes:
       title: names dataset and split.
-      warnings: to be read before any number.
+      warnings: warnings to read before any number.
       notes: other facts.
       records: hash of the records of every prepared dataset that was evaluated, by name.
     """
@@ -95,7 +95,7 @@ class Provenance:
 
 
 class Evaluator(Generic[AnySource]):
-    """Judges one source after another on the same labels, whose facts are its `provenance`."""
+    """Judges sources one by one on the same labels, described by its `provenance`."""
 
     options: Options
     provenance: Provenance
@@ -105,26 +105,26 @@ class Evaluator(Generic[AnySource]):
         raise NotImplementedError
 
     def check_comparable(self, other: StoredResults) -> None:
-        """Refuses stored results of boards that those of `run` could not be compared with.
+        """Raises an error if stored results cannot be compared with those of `run`.
 
         Raises:
-          UserError: labels differ, or there is no board that both have.
+          UserError: labels differ, or there are no common boards.
         """
 
     def run(self, source: AnySource) -> Sequence[Result]:
         """Returns all results of a source.
 
         Raises:
-          UserError: the source is not enough for a single number, or a value is not finite.
+          UserError: the source does not allow a single number, or a value is not finite.
         """
         raise NotImplementedError
 
 
 class NumbersEvaluator(Evaluator[Embeddings]):
-    """Judges the splits of prepared datasets by numbers alone, see `Evaluator`.
+    """Judges splits of prepared datasets by numbers without boards, see `Evaluator`.
 
-    `_read` reads the labels, adds them to `_label_hash` and says in `_definition` what `_compute`
-    computes.
+    `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
+    `_compute` computes.
     """
 
     _definition: str
@@ -144,9 +144,9 @@ class NumbersEvaluator(Evaluator[Embeddings]):
         self._read(sides)
 
     def check_comparable(self, other: StoredResults) -> None:
-        """See `Evaluator`; says that there is nothing to compare."""
+        """See `Evaluator`; logs that there is nothing to compare."""
         logging.warning(
-            "%s gives no values of single items or samples; it is not compared with %s.",
+            "%s has no values for single items or samples; it is not compared with %s.",
             self._where, other.name,
         )  # fmt: skip
 
@@ -160,16 +160,16 @@ class NumbersEvaluator(Evaluator[Embeddings]):
         metrics: Mapping[str, float],
         repeats: Mapping[str, Sequence[float]] | None = None,
     ) -> Numbers:
-        """The result with these metrics, and with their values in samples that models share."""
+        """The result with these metrics, and their values in samples shared by all models."""
         name, digits = self.options.type, self._label_hash.digits()
         return Numbers(name, self._definition, digits, metrics, repeats or {})
 
     def _read(self, sides: Collection[str]) -> None:
-        """Reads the labels, or refuses them or the sides."""
+        """Reads the labels; raises an error if they or the sides do not fit."""
         raise NotImplementedError
 
     def _compute(self, source: Embeddings) -> dict[str, float]:
-        """Metrics of a source by tag, with `_low` and `_high` behind those that have intervals."""
+        """Metrics of a source by tag, with `_low` and `_high` appended for intervals."""
         raise NotImplementedError
 
     def _column(self, name: str) -> np.ndarray:
@@ -183,12 +183,12 @@ class NumbersEvaluator(Evaluator[Embeddings]):
 
 
 def warn_of_part(partial: str, split: str) -> list[str]:
-    """Returns the warning of an evaluation on a part of a split; none for "", the whole split."""
+    """Returns the warning for an evaluation on part of a split; none for "", the whole split."""
     if not partial:
         return []
     return [
         f"PARTIAL: {partial} of the {split} split. Numbers among fewer items are higher; they "
-        "compare with no published number."
+        "cannot be compared with published numbers."
     ]
 
 
@@ -213,7 +213,7 @@ def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) ->
     if missing := [key for key in chosen.parameters if key not in source.parameters]:
         raise UserError(
             f"The similarity {chosen.name!r} of an evaluator needs {missing}, which {source.place} "
-            "has not learned; name a similarity without parameters, or the model's."
+            "has not learned; choose a similarity without parameters, or the model's."
         )
     parameters = {key: source.parameters[key] for key in chosen.parameters}
     return dataclasses.replace(source, similarity=chosen.name, parameters=parameters)

@@ -1,4 +1,4 @@
-"""Correlation of a model's scores with gold scores of sentence pairs, as in SemEval STS."""
+"""Correlation of a model's scores with gold scores for sentence pairs, as in SemEval STS."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +17,7 @@ from xmodal.evals.reports.correlation_intervals import compute_pairs_interval
 
 @dataclasses.dataclass(frozen=True)
 class PairsOptions(Options):
-    """Options of correlations over sentence pairs: those of every type."""
+    """Options of correlations over sentence pairs: only the common ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +25,9 @@ class _Correlation:
     """A correlation, or a mean of several.
 
     Attributes:
-      value: in -1..1; NaN where it is undefined.
+      value: correlation in -1..1; NaN if undefined.
       rows: int [R], its pairs.
-      influence: float [R], of each of them.
+      influence: float [R], influence of each pair.
     """
 
     value: float
@@ -40,9 +40,9 @@ class PairsEvaluator(NumbersEvaluator):
 
     The two captions of a record are its pair. Label columns: `score`, the gold score; `set`, the
     name of the set; `average`, the year of the set, or 0. For every year there are `avg<year>`, the
-    mean of the correlations of its sets without weights, as SemEval and VETE report, and
-    `all<year>`, the correlation over the pairs of all its sets, as sentence encoders are compared.
-    Correlations are in -1..1, as SemEval prints them.
+    unweighted mean of the correlations of its sets, as SemEval and VETE report, and `all<year>`,
+    the correlation over the pairs of all its sets, as used to compare sentence encoders.
+    Correlations are in -1..1, as in SemEval.
     """
 
     options: PairsOptions
@@ -62,9 +62,9 @@ class PairsEvaluator(NumbersEvaluator):
         self._texts = np.stack([texts[end] for end in self._ends])
         self._label_hash.add("pairs", np.asarray(self._split.image_ids), self._gold)
         self._definition = (
-            "Correlation of scores with gold scores of sentence pairs, set by set. avg: the mean "
-            "over the sets of a year, without weights; all: over the pairs of its sets together. "
-            "Intervals: 95 %, other sentences in place of these."
+            "Correlation of scores with gold scores of sentence pairs, per set. avg: the "
+            "unweighted mean over the sets of a year; all: over the pairs of its sets together. "
+            "Intervals: 95 %, treating the sentences as a random sample."
         )
 
     def tags(self, sides: Collection[str]) -> list[str]:
@@ -101,7 +101,7 @@ class PairsEvaluator(NumbersEvaluator):
         function: Callable[..., float],
         influence: Callable[..., np.ndarray],
     ) -> dict[str, _Correlation]:
-        """One kind of correlation by set, year average and whole year."""
+        """One kind of correlation per set, year average and whole year."""
 
         def correlate(rows: np.ndarray) -> _Correlation:
             found, gold = values[rows], self._gold[rows]
@@ -130,7 +130,7 @@ def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
         wrong = int((counts != 2).argmax())
         raise UserError(
             f"Record {split.image_ids[wrong]} of {split.name} has {counts[wrong]} sentences; the "
-            "evaluator 'pairs' needs two of every record."
+            "evaluator 'pairs' needs two per record."
         )
     first, second = np.argsort(record, kind="stable").reshape(-1, 2).T
     return first, second
@@ -153,7 +153,7 @@ def _spearman_influence(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return compute_influence(x, y, np.full(len(x), 1 / len(x)))
 
 
-# Metric -> its function, and that of influences.
+# Metric -> its function, and the function of influences.
 _CORRELATIONS: Mapping[str, tuple[Callable[..., float], Callable[..., np.ndarray]]] = {
     "pearson": (_pearson, compute_pearson_influence),
     "spearman": (_spearman, _spearman_influence),

@@ -32,13 +32,13 @@ class PoolsOptions(Options):
     """Options of random pools.
 
     Attributes:
-      size: pairs of a pool; all pairs where there are fewer.
-      repeats: number of pools; one where all would hold the same pairs.
+      size: pairs per pool; all pairs if there are fewer.
+      repeats: number of pools; one if all would hold the same pairs.
       directions: "t2i", "i2t" or both.
       reranker: `{"name": ..., **options}`, see `ranking.rerank`.
-      task: whose predictions the reranker takes.
+      task: task whose predictions the reranker uses.
       labels: label column, 0/1 [N, C], that `without` refers to.
-      without: names of relations in that column; captions that have one of them ask nothing.
+      without: names of relations in that column; captions with any of these are not queries.
     """
 
     size: int = setting(500, at_least=1)
@@ -64,7 +64,7 @@ class PoolsOptions(Options):
         super().check(where)
         make_reranker(f"{where}.reranker", self.reranker)
         if not self.directions:
-            raise UserError(f"{where}.directions is empty; name 't2i', 'i2t' or both.")
+            raise UserError(f"{where}.directions is empty; use 't2i', 'i2t' or both.")
 
     def default_metric(self, dataset: str) -> str:
         """See `Options`."""
@@ -76,9 +76,9 @@ class PoolsEvaluator(NumbersEvaluator):
     """Median rank and recalls in pools, see `Evaluator`.
 
     A pool has `size` images, drawn without replacement, and one caption of each. Every caption
-    ranks the images of its pool, whose only positive is its own. Pools depend on the seed and the
-    ids alone: all models meet the same ones. A median between two ranks stays a half. The option
-    `without` leaves out queries, and nothing of the galleries.
+    ranks the images of its pool; its own image is the only positive. Pools depend only on the seed
+    and the ids, so they are the same for all models. A median halfway between two ranks is not
+    rounded. The option `without` removes queries but no gallery items.
     """
 
     options: PoolsOptions
@@ -92,7 +92,7 @@ class PoolsEvaluator(NumbersEvaluator):
         repeats = range(self.options.repeats)
         self._pools = [_draw_pool(self._split, self.options, repeat) for repeat in repeats]
         if len({frozenset(captions.tolist()) for _, captions in self._pools}) == 1:
-            # All pairs: to judge them again would tell nothing, and look like certainty.
+            # All pairs: judging them again adds no information and would look like certainty.
             self._pools = self._pools[:1]
         ids = np.asarray(self._split.image_ids), np.asarray(self._split.caption_ids)
         for images, captions in self._pools:
@@ -124,7 +124,7 @@ class PoolsEvaluator(NumbersEvaluator):
         return f" Reranked by {self.options.reranker['name']} ({listed})."
 
     def _find_asking(self) -> np.ndarray:
-        """Whether the captions of an image ask, bool [N]."""
+        """Whether the captions of an image are queries, bool [N]."""
         options, split = self.options, self._split
         if not options.without:
             return np.ones(len(split.image_ids), bool)
@@ -164,7 +164,7 @@ class PoolsEvaluator(NumbersEvaluator):
         source = order_embeddings(source, self._split)
         if self._reranker is not None and self.options.task not in source.predictions:
             raise UserError(
-                f"{source.place} has no predictions of task {self.options.task!r} to rerank by."
+                f"{source.place} has no predictions of task {self.options.task!r} for reranking."
             )
         repeats = [
             self._judge_pool(source, *pool, asking)
@@ -175,7 +175,7 @@ class PoolsEvaluator(NumbersEvaluator):
     def _judge_pool(
         self, source: Embeddings, images: np.ndarray, captions: np.ndarray, asking: np.ndarray
     ) -> dict[str, float]:
-        """Metrics of the pairs at the given positions, over those that ask."""
+        """Metrics of the pairs at the given positions, over those that are queries."""
         pool = dataclasses.replace(
             source,
             images=source.images[images],
@@ -189,7 +189,7 @@ class PoolsEvaluator(NumbersEvaluator):
         own = Question(Ragged(np.arange(len(images) + 1), np.arange(len(images), dtype=np.int32)))
         if self._reranker is None:
             answers = dict(zip(("i2t", "t2i"), compute_ranks(scores, [own], [own]), strict=True))
-        else:  # a row of one direction is no column of the other
+        else:  # A row of one direction is not a column of the other.
             predictions = pool.predictions[self.options.task]
             answers = {
                 direction: compute_ranks(
@@ -212,7 +212,7 @@ def _draw_pool(split: Split, options: PoolsOptions, repeat: int) -> tuple[np.nda
     generator = np.random.default_rng([options.seed, repeat])
     image_ids, caption_ids = np.asarray(split.image_ids), np.asarray(split.caption_ids)
     owner = Positions("image", image_ids)(split.caption_image_ids)
-    # By id, so that the order of the records does not matter.
+    # Sorted by id, so that the order of the records does not matter.
     order = np.lexsort([caption_ids, image_ids[owner]])
     counts = np.bincount(owner, minlength=len(image_ids))
     with_caption = np.argsort(image_ids, kind="stable")

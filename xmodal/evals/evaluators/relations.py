@@ -19,9 +19,9 @@ class RelationsOptions(Options):
     """Options of predicted relations.
 
     Attributes:
-      task: of the run, whose predictions are judged.
+      task: task of the run whose predictions are judged.
       labels: label column, 0/1 [N, C].
-      names: of the C relations; those of the dataset where it is empty, else numbers from 0.
+      names: names of the C relations; if empty, those of the dataset, else numbers from 0.
       select: positions of the C relations among those of the dataset; empty for all.
     """
 
@@ -40,7 +40,7 @@ class RelationsEvaluator(NumbersEvaluator):
     """Average precision per relation over images and their own captions, see `Evaluator`.
 
     The base rate of a relation, the share of pairs that have it, is the average precision of
-    chance. The mean is that of the relations that some pair has.
+    chance. The mean is over the relations that occur.
     """
 
     options: RelationsOptions

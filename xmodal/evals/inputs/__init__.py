@@ -1,1 +1,1 @@
-"""Sources of an evaluation: embeddings, scores or ranked lists, checked and ordered."""
+"""Sources of an evaluation: checked and ordered embeddings, scores or ranked lists."""

@@ -1,7 +1,7 @@
-"""Embeddings and score matrices of any model, read and checked before any work.
+"""Reads and checks embeddings and score matrices of any model.
 
-Ids are the dataset's own (COCO's caption and image ids); `galleries` brings the arrays into
-the order of a split's labels.
+Ids are the dataset's own (COCO's caption and image ids); `galleries` puts the arrays in the order
+of a split's labels.
 """
 
 import io
@@ -26,13 +26,13 @@ _LOG_SIGMA = {"image": "image_log_sigma", "text": "caption_log_sigma"}
 # Scalars that a similarity may need: scale and shift of PCME's match probability.
 _PARAMETERS = ("match_scale", "match_shift")
 _SIMILARITY = "similarity"
-# Start of the names of predictions, followed by TASK/images or TASK/captions.
+# Prefix of prediction names, followed by TASK/images or TASK/captions.
 _PREDICTIONS = "predictions/"
-_ROWS_AT_A_TIME = 1024  # of a matrix that may be on disk
+_ROWS_AT_A_TIME = 1024  # Of a matrix that may be on disk.
 
 
 def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Embeddings:
-    """Reads `image_ids` [N], `image_embeddings` [N, D] or [N, K, D], and the same of captions.
+    """Reads `image_ids` [N], `image_embeddings` [N, D] or [N, K, D], and the same for captions.
 
     Args:
       source: npz file, or its arrays in a mapping. Embeddings of any float type, bfloat16
@@ -58,7 +58,7 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     if not found:
         wanted = [name for pair in _EMBEDDING_NAMES for name in pair]
         raise UserError(
-            f"{place} holds {sorted(arrays)}, none of which is known; embeddings are looked for "
+            f"{place} holds {sorted(arrays)}, none of which is known; embeddings are expected "
             f"under {wanted}."
         )
     image_ids, image = found.get("image_embeddings", (None, None))
@@ -66,7 +66,7 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
     if image is not None and captions is not None and image.shape[-1] != captions.shape[-1]:
         raise UserError(
             f"{place}: images have {image.shape[-1]} dimensions and captions "
-            f"{captions.shape[-1]}; both must come out of one joint space."
+            f"{captions.shape[-1]}; both must come from one joint space."
         )
     parameters = {}
     for name in _PARAMETERS:
@@ -74,7 +74,7 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
             continue
         numeric = np.issubdtype(number.dtype, np.number)
         if number.size != 1 or not numeric or not np.isfinite(number).all():
-            raise UserError(f"{name} in {place} is {number.tolist()}; give one number.")
+            raise UserError(f"{name} in {place} is {number.tolist()}, not one number.")
         parameters[name] = float(number.reshape(()))
     predictions = _read_predictions(arrays, place, image_ids, caption_ids)
     sides = (image_ids, image, caption_ids, captions)
@@ -84,14 +84,14 @@ def load_embeddings(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Emb
 
 
 def save_embeddings(path: str | os.PathLike, embeddings: Embeddings) -> None:
-    """Writes the npz file that `load_embeddings` reads; nothing half written is left.
+    """Writes the npz file that `load_embeddings` reads; never leaves a partial file.
 
     Raises:
-      UserError: the folder cannot be written, or the name does not end in .npz.
+      UserError: the folder is not writable, or the name does not end in .npz.
     """
     path = epath.Path(path)
     if path.suffix != ".npz":
-        raise UserError(f"Embeddings are saved as npz: name {path} with the ending .npz.")
+        raise UserError(f"Embeddings are saved as npz: {path} has to end in .npz.")
     values = (
         (embeddings.image_ids, embeddings.images),
         (embeddings.caption_ids, embeddings.captions),
@@ -122,9 +122,9 @@ def load_scores(
     """Reads a matrix of scores, images by captions.
 
     Args:
-      source: npy file [N, M], which is mapped and not read; or an npz file (or mapping) that holds
-        it as `scores` beside `image_ids` and `caption_ids`.
-      ids: npz file (or mapping) of `image_ids` and `caption_ids`, if they are not in `source`.
+      source: npy file [N, M], which is memory-mapped; or an npz file (or mapping) with `scores`,
+        `image_ids` and `caption_ids`.
+      ids: npz file (or mapping) with `image_ids` and `caption_ids`, if they are not in `source`.
 
     Raises:
       UserError: a file cannot be read, or the matrix and the ids do not fit together.
@@ -134,13 +134,13 @@ def load_scores(
         matrix = _map_matrix(place)
         if ids is None:
             raise UserError(
-                f"{place} is a bare matrix: name the npz file of its image_ids (rows) and "
-                "caption_ids (columns) by `ids`."
+                f"{place} is a bare matrix: use `ids` to name the npz file of its image_ids "
+                "(rows) and caption_ids (columns)."
             )
         ids_place, arrays = open_arrays(ids, "ids")
     else:
         if ids is not None:
-            raise UserError(f"`ids` belongs to a matrix in a .npy file; {place} holds its own ids.")
+            raise UserError(f"`ids` belongs to a matrix in a .npy file; {place} has its own ids.")
         _, arrays = open_arrays(source, "scores")
         ids_place = place
         matrix = _require(arrays, "scores", place)
@@ -153,16 +153,16 @@ def load_scores(
 
 
 def place_of(source: object, name: str) -> str:
-    """Returns how messages name a source: by its path; `name` is that of the argument.
+    """Returns the name of a source in messages, its path; `name` is the argument's name.
 
     Raises:
-      UserError: the source is neither a path nor a mapping of the content of a file.
+      UserError: the source is neither a path nor a mapping with the content of a file.
     """
     if isinstance(source, Mapping):
         return "<arrays>"
     if not isinstance(source, str | os.PathLike):
         raise UserError(
-            f"{name} are given as {type(source).__name__}; give the path of a file, or a mapping "
+            f"{name} are given as {type(source).__name__}; pass the path of a file, or a mapping "
             "from the names in such a file to their arrays or lists."
         )
     return os.fspath(source)
@@ -181,7 +181,7 @@ def open_arrays(
         return place, {key: np.asarray(array) for key, array in source.items()}
     _check_exists(place)
     if not zipfile.is_zipfile(place):
-        raise UserError(f"{place} is no npz file, or was cut short; write it by numpy.savez.")
+        raise UserError(f"{place} is not an npz file or is truncated; write it with numpy.savez.")
     arrays = {}
     known = {name for pair in _EMBEDDING_NAMES for name in pair}
     known |= {"scores", "sentences", "sentence_embeddings", _SIMILARITY, *_PARAMETERS}
@@ -189,26 +189,26 @@ def open_arrays(
     try:
         with np.load(place, allow_pickle=False) as file:
             for key in file.files:
-                # Other arrays may be anything and stay unread.
+                # Other arrays may be anything and are not read.
                 is_read = key in known or key.startswith(_PREDICTIONS)
                 arrays[key] = file[key] if is_read else np.zeros(0)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(
-            f"{place} cannot be read ({first_line(error)}); write it again by numpy.savez with "
+            f"{place} cannot be read ({first_line(error)}); write it again with numpy.savez and "
             "plain arrays of numbers."
         ) from error
     return place, arrays
 
 
 def read_similarity(arrays: Mapping[str, np.ndarray], place: str) -> str:
-    """Returns the name of the similarity in some arrays, "" where there is none.
+    """Returns the name of the similarity in some arrays; "" if there is none.
 
     Raises:
-      UserError: it is no name.
+      UserError: it is not a name.
     """
     similarity = arrays.get(_SIMILARITY, np.array(""))
     if similarity.shape != () or similarity.dtype.kind != "U":
-        raise UserError(f"{_SIMILARITY} in {place} is {similarity.tolist()}; give one name.")
+        raise UserError(f"{_SIMILARITY} in {place} is {similarity.tolist()}, not one name.")
     return str(similarity)
 
 
@@ -218,7 +218,7 @@ def _map_matrix(path: str) -> np.ndarray:
         return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise UserError(
-            f"{path} cannot be read ({first_line(error)}); write it again by numpy.save as one "
+            f"{path} cannot be read ({first_line(error)}); write it again with numpy.save as one "
             "plain matrix of numbers."
         ) from error
 
@@ -229,7 +229,7 @@ def _check_exists(path: str) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Returns the first line of an error, without the pages that some libraries add."""
+    """Returns the first line of an error, without the long details that some libraries add."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
@@ -251,7 +251,7 @@ def _check_ids(ids: np.ndarray, place: str, name: str) -> np.ndarray:
     if len(unique) < len(ids):
         raise UserError(
             f"{name} in {place}: id {unique[counts > 1][0]} occurs twice, one of "
-            f"{np.sum(counts > 1)} such ids; keep one row of every item."
+            f"{np.sum(counts > 1)} such ids; keep one row per item."
         )
     return ids.astype(np.int64)
 
@@ -262,30 +262,31 @@ def check_embeddings(
     """Returns embeddings as float32, one row for each of `ids`.
 
     Raises:
-      UserError: they have another shape or type, or a value is not finite.
+      UserError: their shape or type is wrong, or a value is not finite.
     """
     if array.dtype == np.dtype("V2"):
-        array = array.view(ml_dtypes.bfloat16)  # npz files do not remember its name
+        array = array.view(ml_dtypes.bfloat16)  # npz files do not store its name.
     if array.dtype != ml_dtypes.bfloat16 and not np.issubdtype(array.dtype, np.floating):
         raise UserError(f"{name} in {place} are {array.dtype}; save them as floats.")
     if array.ndim not in (2, 3) or 0 in array.shape[1:]:
         raise UserError(
             f"{name} in {place} have shape {list(array.shape)}; embeddings are [N, D], or "
-            "[N, K, D] with K of every item."
+            "[N, K, D] with K per item."
         )
     if len(array) != len(ids):
         raise UserError(
             f"{place} has {len(array)} rows of {name} and {len(ids)} {ids_name}; every row needs "
             "its id."
         )
-    with np.errstate(over="ignore"):  # float64 beyond float32's range is found just below
+    with np.errstate(over="ignore"):  # float64 values beyond float32's range are found just below.
         array = np.ascontiguousarray(array, np.float32)
     broken = np.concatenate([~np.isfinite(rows).all(axis=-1) for rows in _blocks(array)])
     broken = broken.reshape(len(ids), -1).any(axis=1)
     if broken.any():
         raise UserError(
             f"{name} in {place}: {broken.sum()} of {len(ids)} rows hold NaN or infinity in "
-            f"float32, the first is id {ids[broken.argmax()]}; mend the model or leave them out."
+            f"float32, the first is id {ids[broken.argmax()]}; fix the model or leave these "
+            "rows out."
         )
     return array
 
@@ -344,7 +345,8 @@ def _read_predictions(
             raise UserError(
                 f"Predictions of task {task!r} in {place} are {shapes}; save "
                 f"{_PREDICTIONS}{task}/images [N, C] and {_PREDICTIONS}{task}/captions [M, C], a "
-                "row for every image and every caption; one of the two where a task reads one side."
+                "row for every image and every caption; only one of the two if the task reads "
+                "one side."
             )
     return {
         task: Predictions(

@@ -12,22 +12,22 @@ from xmodal.losses.similarity import make_similarity
 def average(members: Sequence[Embeddings]) -> Embeddings:
     """Returns embeddings whose scores are the means of the members' scores.
 
-    A score that is an inner product stays one: vectors of the members, joined and divided by the
-    square root of their number. So everything that takes embeddings takes an ensemble.
+    Inner products are preserved: the members' vectors are concatenated and divided by the square
+    root of their number. So anything that accepts embeddings accepts an ensemble.
 
     Args:
-      members: of the same items, each with its similarity.
+      members: embeddings of the same items, each with its similarity.
 
     Raises:
-      UserError: the items differ, or the score of a member is no inner product.
+      UserError: the items differ, or the score of a member is not an inner product.
     """
     first = members[0]
     for other in members[1:]:
         for ids in ("image_ids", "caption_ids"):
             if not np.array_equal(getattr(first, ids), getattr(other, ids)):
                 raise UserError(
-                    f"The models of an ensemble embed other items: {ids} of {first.place} and of "
-                    f"{other.place} differ; evaluate them on the same split of the same dataset."
+                    f"The models of an ensemble embed different items: {ids} of {first.place} and "
+                    f"of {other.place} differ; evaluate them on the same split of the same dataset."
                 )
     return Embeddings(
         place=first.place,
@@ -48,7 +48,7 @@ def _join(members: Sequence[Embeddings], side: str) -> np.ndarray | None:
         if not similarity.inner_product:
             raise UserError(
                 f"An ensemble averages inner products, and the similarity {member.similarity!r} of "
-                "one of its models is none; give the evaluator the similarity 'cosine', or "
+                "one of its models is not one; give the evaluator the similarity 'cosine', or "
                 "evaluate the models one by one."
             )
         prepared.append(np.asarray(similarity.prepare(getattr(member, side))))

@@ -1,4 +1,4 @@
-"""Brings embeddings and scores into the order of a split, after a check of its items."""
+"""Checks the items of embeddings and scores and puts them in the order of a split."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,24 +11,24 @@ from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.types import Labels
 from xmodal.evals.inputs.sources import Embeddings, ScoreMatrix
 
-# Items of another split are almost all unknown; an incomplete export is mostly known.
+# Almost all items of another split are unknown; those of an incomplete export are known.
 _ANOTHER_SPLIT = 0.1
 
 
 def check_coverage(
     place: str, ids: Mapping[str, np.ndarray], labels: Labels, *, split: str, partial: bool
 ) -> dict[str, int]:
-    """Returns how many items of a source are beyond the split, by kind: they play no part.
+    """Returns how many items of a source are not in the split, by kind; they are ignored.
 
     Args:
       place: names the source in messages.
       ids: "image" and "caption" -> ids; a kind without ids is left out.
-      labels: of the split.
+      labels: labels of the split.
       split: its name.
       partial: whether some items may be missing.
 
     Raises:
-      UserError: items are missing and may not be, or nothing fits.
+      UserError: items are missing although they may not be, or no item is in the split.
     """
     extra = {}
     for kind, wanted in (("image", labels.image_ids), ("caption", labels.caption_ids)):
@@ -39,7 +39,7 @@ def check_coverage(
         if found.mean() < _ANOTHER_SPLIT and not (partial and found.any()):
             raise UserError(
                 f"{place} has {found.sum()} of the {len(wanted)} {kind}s of the {split} "
-                f"split among its {count}: if it is of another split, say which by `split`"
+                f"split among its {count}: if it is from another split, name that split in `split`"
                 + (", else pass `partial`." if found.any() else ".")
             )
         if missing and not partial:
@@ -71,7 +71,7 @@ class Ids(Protocol):
 
 
 def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
-    """Returns the embeddings in the order of the split; arrays already in it are not copied."""
+    """Returns the embeddings in the order of the split; arrays in this order are not copied."""
     at = _find(source, labels)
     arrays = {"image": source.images, "caption": source.captions}
     for kind, positions in at.items():
@@ -105,7 +105,7 @@ def order_scores(source: ScoreMatrix, labels: Labels) -> "np.ndarray | Reordered
 
 
 class ReorderedMatrix:
-    """A matrix with rows and columns in another order, read where it is indexed."""
+    """A matrix with reordered rows and columns, read when indexed."""
 
     ndim = 2
 
@@ -115,7 +115,7 @@ class ReorderedMatrix:
         self.dtype = matrix.dtype
 
     def __getitem__(self, at: tuple[Any, Any]) -> np.ndarray:
-        """Numbers at two slices, or at two arrays of positions, one pair per number."""
+        """Numbers at two slices, or at two arrays of positions, one pair for each number."""
         rows, columns = self._rows[at[0]], self._columns[at[1]]
         if isinstance(at[0], slice):
             return self._matrix[rows[:, None], columns]

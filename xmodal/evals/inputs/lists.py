@@ -1,4 +1,4 @@
-"""Ranked lists of any model, read and checked before any work."""
+"""Reads and checks ranked lists of any model."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from xmodal.evals.inputs.sources import RankedLists
 
 
 def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLists:
-    """Reads ranked lists in the form that the eccv_caption library takes.
+    """Reads ranked lists in the format of the eccv_caption library.
 
     Args:
       source: JSON file `{"i2t": {image id: [caption ids]}, "t2i": {caption id: [image ids]}}`, or
-        the same as mappings; most similar first. One direction may be missing.
+        the same as mappings, most similar first. One direction may be missing.
 
     Raises:
       UserError: the file cannot be read, or a list is empty, names an item twice or holds
@@ -31,7 +31,7 @@ def load_rankings(source: str | os.PathLike | Mapping[str, Mapping]) -> RankedLi
     if not isinstance(content, Mapping) or not {"i2t", "t2i"} & set(content):
         found = sorted(content) if isinstance(content, Mapping) else type(content).__name__
         raise UserError(
-            f"{place} holds {found}; rankings are looked for under 'i2t' (image id -> caption "
+            f"{place} holds {found}; rankings are expected under 'i2t' (image id -> caption "
             "ids) and 't2i' (caption id -> image ids)."
         )
     directions = {
@@ -46,11 +46,11 @@ def order_rankings(
 ) -> dict[str, Ragged]:
     """Returns ranked lists by position in the galleries of a split, by task.
 
-    Lists have one row per query of the split, best item first; only a query that none of the
-    boards to be computed asks may have an empty one.
+    Lists have one row per query of the split, best item first; a list may be empty only if its
+    query is not used by any of the boards to be computed.
 
     Raises:
-      UserError: a list names unknown items or is of an unknown query, or a query has no list.
+      UserError: a list names unknown items or has an unknown query, or a query has no list.
     """
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
     kinds = {"image": "image", "text": "caption"}
@@ -72,9 +72,9 @@ def _find_queries(lists: Mapping[int, np.ndarray], queries: Positions, place: st
     unknown = names[rows < 0]
     if len(unknown):
         raise UserError(
-            f"{len(unknown)} of the {len(names)} lists under {place} are of queries that are no "
-            f"{queries.kind}s of this split, the first of {unknown[0]}; leave them out, or name "
-            "their split by `split`."
+            f"{len(unknown)} of the {len(names)} lists under {place} are for queries that are not "
+            f"{queries.kind}s of this split, the first for {unknown[0]}; leave them out, or name "
+            "their split in `split`."
         )
     return rows
 
@@ -82,7 +82,7 @@ def _find_queries(lists: Mapping[int, np.ndarray], queries: Positions, place: st
 def _check_complete(
     rows: np.ndarray, queries: Positions, task: str, boards: Sequence[Board], place: str
 ) -> None:
-    """Refuses lists, of the queries at `rows`, that lack a query of some board."""
+    """Raises an error if lists, for the queries at `rows`, lack a query of some board."""
     asking = [board for board in boards if task in board.tasks]
     lacking = np.zeros(len(queries.ids), bool)
     for board in asking:
@@ -94,8 +94,8 @@ def _check_complete(
         raise UserError(
             f"There is no list under {place} for {lacking.sum()} of the {number} {queries.kind}s "
             f"that are queries of {', '.join(board.name for board in asking)}, the first is "
-            f"{queries.ids[lacking.argmax()]}; add them, or name by `boards` those boards that "
-            "do not ask them."
+            f"{queries.ids[lacking.argmax()]}; add them, or name in `boards` only boards that "
+            "do not use them."
         )
 
 
@@ -116,9 +116,9 @@ def _make_ragged(
     if unknown.any():
         query = np.repeat(queries.ids, lengths)[unknown.argmax()]
         raise UserError(
-            f"The list of query {query} under {place} names {named[unknown.argmax()]}, which is no "
-            f"{items.kind} of this split (nor are {unknown.sum() - 1} other entries); rank the "
-            "items of one split only, and name it by `split`."
+            f"The list of query {query} under {place} names {named[unknown.argmax()]}, which is "
+            f"not a {items.kind} of this split (nor are {unknown.sum() - 1} other entries); rank "
+            "the items of one split only, and name it in `split`."
         )
     return Ragged(np.concatenate([[0], np.cumsum(lengths)]), values.astype(np.int32))
 
@@ -130,18 +130,18 @@ def _read_json(path: str) -> object:
     except FileNotFoundError as error:
         raise UserError(f"There is no file {path!r}.") from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no JSON file ({first_line(error)}).") from error
+        raise UserError(f"{path} is not a JSON file ({first_line(error)}).") from error
 
 
 def _check_lists(lists: object, place: str, task: str) -> dict[int, np.ndarray]:
     if not isinstance(lists, Mapping) or not lists:
-        raise UserError(f"{task!r} in {place} is no mapping of query ids to lists of ids.")
+        raise UserError(f"{task!r} in {place} is not a mapping of query ids to lists of ids.")
     checked = {}
     for key, ranked in lists.items():
         try:
             query = int(key)
         except (TypeError, ValueError):
-            raise UserError(f"Query {key!r} under {task!r} in {place} is no id.") from None
+            raise UserError(f"Query {key!r} under {task!r} in {place} is not an id.") from None
         if query in checked:
             raise UserError(f"Query {query} occurs twice under {task!r} in {place}.")
         checked[query] = _check_list(ranked, f"The {task} list of query {query} in {place}")
@@ -150,12 +150,12 @@ def _check_lists(lists: object, place: str, task: str) -> dict[int, np.ndarray]:
 
 def _check_list(ranked: Sequence[int], name: str) -> np.ndarray:
     if not isinstance(ranked, Sequence | np.ndarray) or isinstance(ranked, str):
-        raise UserError(f"{name} is no list of ids.")
+        raise UserError(f"{name} is not a list of ids.")
     if not len(ranked):
-        raise UserError(f"{name} is empty; give at least its best item, or leave the query out.")
+        raise UserError(f"{name} is empty; add at least its best item, or leave the query out.")
     try:
         ids = np.asarray(ranked)
-    except ValueError:  # lists in it
+    except ValueError:  # It contains lists.
         ids = np.zeros(0)
     if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
         raise UserError(f"{name} holds something other than integer ids.")

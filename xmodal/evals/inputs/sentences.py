@@ -18,9 +18,9 @@ class Captions(Protocol):
     """The captions of a split.
 
     Attributes:
-      name: of its dataset.
+      name: name of its dataset.
       caption_ids: int [M].
-      caption_texts: M texts.
+      caption_texts: M strings.
     """
 
     name: str
@@ -57,8 +57,8 @@ class Sentences:
             text for text, row in zip(split.caption_texts, rows, strict=True) if row < 0
         ]:
             raise UserError(
-                f"{self.place} has no embedding of {len(missing):,} of the {len(rows):,} sentences "
-                f"of {split.name}, the first is {missing[0]!r}; embed all of them."
+                f"{self.place} has no embedding for {len(missing):,} of the {len(rows):,} "
+                f"sentences of {split.name}; the first is {missing[0]!r}; embed all of them."
             )
         captions = self.vectors[np.array(rows, np.int64)]
         return Embeddings(
@@ -67,7 +67,7 @@ class Sentences:
 
 
 def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sentences:
-    """Reads `sentences`, texts [N], and `sentence_embeddings` [N, D] or [N, K, D].
+    """Reads `sentences`, strings [N], and `sentence_embeddings` [N, D] or [N, K, D].
 
     Args:
       source: npz file, or its arrays in a mapping; `similarity`, a name, is optional.
@@ -80,14 +80,14 @@ def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sent
     for name in (SENTENCES, EMBEDDINGS):
         if name not in arrays:
             raise UserError(
-                f"{place} holds {sorted(arrays)}; sentence embeddings are {SENTENCES!r}, texts "
+                f"{place} holds {sorted(arrays)}; sentence embeddings are {SENTENCES!r}, strings "
                 f"[N], and {EMBEDDINGS!r} [N, D]."
             )
     texts = arrays[SENTENCES]
     if texts.ndim != 1 or texts.dtype.kind != "U" or not len(texts):
         raise UserError(
-            f"{SENTENCES} in {place} are {texts.dtype} {list(texts.shape)}; they are texts [N] "
-            "(numpy.array of a list of str)."
+            f"{SENTENCES} in {place} are {texts.dtype} {list(texts.shape)}; they have to be "
+            "strings [N] (numpy.array of a list of str)."
         )
     numbers = np.arange(len(texts))
     vectors = check_embeddings(arrays[EMBEDDINGS], numbers, place, SENTENCES, EMBEDDINGS)
@@ -96,15 +96,15 @@ def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sent
         first = rows.setdefault(text.strip(), row)
         if not np.array_equal(vectors[first], vectors[row]):
             raise UserError(
-                f"{place} has two different embeddings of {text.strip()!r}; keep one of them."
+                f"{place} has two different embeddings for {text.strip()!r}; keep one of them."
             )
     return Sentences(place, rows, vectors, read_similarity(arrays, place))
 
 
 def has_sentences(source: str | os.PathLike) -> bool:
-    """Returns whether a file is one of sentence embeddings.
+    """Returns whether a file holds sentence embeddings.
 
     Raises:
-      UserError: it cannot be read.
+      UserError: the file cannot be read.
     """
     return SENTENCES in open_arrays(source, "embeddings")[1]

@@ -1,7 +1,6 @@
 """Sources of an evaluation, by id: embeddings, a score matrix, or ranked lists.
 
-A file and a model give the same types; `galleries` and `lists` bring them into the order of a
-split.
+Files and models give the same types; `galleries` and `lists` put them in the order of a split.
 """
 
 import dataclasses
@@ -13,15 +12,15 @@ import numpy as np
 
 from xmodal.config import UserError
 
-# Largest error of a probability that is put together from its two parts.
+# Largest error of a probability that is combined from its two parts.
 _TOLERANCE = 1e-4
-_SMALLEST = 1e-7  # a probability of less has no logit that float32 could tell
+_SMALLEST = 1e-7  # float32 cannot represent the logits of smaller probabilities.
 
 
 def add_logits(images: jax.Array | None, captions: jax.Array | None) -> jax.Array:
     """Returns probabilities [L, R, C] whose logits are the sums of parts [L, C] and [R, C].
 
-    A part that is None counts as one row of zeros.
+    A part that is None is treated as one row of zeros.
     """
     of_images = 0.0 if images is None else images[:, None]
     return jax.nn.sigmoid(of_images + (0.0 if captions is None else captions[None]))
@@ -31,14 +30,14 @@ def add_logits(images: jax.Array | None, captions: jax.Array | None) -> jax.Arra
 class Predictions:
     """Probabilities that a task predicts for every pair of an image and a caption.
 
-    A task that reads one side alone predicts the same for all items of the other side, whose rows
-    are None; its probabilities have one row or column for all of them.
+    A task that reads only one side predicts the same for all items of the other side, whose rows
+    are None; its probabilities then have a single row or column for all of them.
 
     Attributes:
-      images: float32 [N, ...], one row per image, as `combine` takes them; or None.
+      images: float32 [N, ...], one row per image, as `combine` expects; or None.
       captions: float32 [M, ...], one row per caption; or None.
       combine: rows of L images and of R captions -> probabilities [L, R, C]; pure JAX. L or R is 1
-        where the rows are None.
+        if the rows are None.
     """
 
     images: np.ndarray | None
@@ -46,7 +45,7 @@ class Predictions:
     combine: Callable[[jax.Array | None, jax.Array | None], jax.Array] = add_logits
 
     def take(self, images: np.ndarray | None, captions: np.ndarray | None) -> "Predictions":
-        """Returns the predictions of items at the given positions, None for all."""
+        """Returns the predictions for items at the given positions; None for all."""
         return dataclasses.replace(
             self, images=_rows(self.images, images), captions=_rows(self.captions, captions)
         )
@@ -60,7 +59,7 @@ class Predictions:
     def rows(self, queries: np.ndarray, *, transposed: bool) -> jax.Array:
         """Returns probabilities of queries with the whole gallery.
 
-        Of B images, float32 [B, M, C]; if `transposed`, of B captions, float32 [B, N, C]. B, M or
+        For B images, float32 [B, M, C]; if `transposed`, for B captions, float32 [B, N, C]. B, M or
         N is 1 for the items that are not read.
         """
         if transposed:
@@ -76,7 +75,7 @@ class Predictions:
         A side that is not read has no part.
 
         Raises:
-          UserError: the logits are no such sums, so a file cannot hold them.
+          UserError: the logits are not such sums, so a file cannot hold them.
         """
         if self.combine is add_logits:
             return self.images, self.captions
@@ -87,7 +86,7 @@ class Predictions:
         generator = np.random.default_rng(0)
         rows, columns = (generator.integers(len(x), size=64) for x in (self.images, self.captions))
         sample = self.pairs(rows, columns)
-        # Of all pairs, those near 1/2 tell the logits best.
+        # The pairs near 1/2 determine the logits best.
         at = np.abs(_logits(sample)).max(axis=1).argmin()
         image, caption = rows[at : at + 1], columns[at : at + 1]
         of_images = _logits(self._combine(self.images, self.captions[caption]))[:, 0]
@@ -96,8 +95,8 @@ class Predictions:
         sums = jax.nn.sigmoid(of_images[rows] + of_captions[columns])
         if np.abs(sample - sums).max() > _TOLERANCE:
             raise UserError(
-                "The logits of the task's predictions are no sums of a part of the image and one "
-                "of the caption; a file of embeddings can hold only such predictions."
+                "The logits of the task's predictions are not sums of an image part and a "
+                "caption part; a file of embeddings can hold only such predictions."
             )
         return of_images, of_captions
 
@@ -113,15 +112,15 @@ def _logits(probabilities: jax.typing.ArrayLike) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
-    """Embeddings of a model; a side without embeddings is None, with its ids.
+    """Embeddings of a model; a side without embeddings is None, as are its ids.
 
     Attributes:
       place: names the source in messages.
       image_ids: int64 [N].
-      images: float32 [N, D], or [N, K, D] with K embeddings of every item.
+      images: float32 [N, D], or [N, K, D] with K embeddings per item.
       caption_ids: int64 [M].
       captions: float32 [M, D] or [M, K, D].
-      similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" for none yet.
+      similarity: name in `xmodal.losses.similarity.SIMILARITIES`; "" if not yet known.
       parameters: learned numbers of the similarity.
       predictions: task -> predictions for the same images and captions, in the same order.
       log_sigma: side, "image" or "text" -> float32 [N, D] or [M, D], the log standard deviations of

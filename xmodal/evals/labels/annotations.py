@@ -1,4 +1,4 @@
-"""Labels of the COCO boards, from the files their authors released."""
+"""Labels of the COCO boards, from the files released by their authors."""
 
 import dataclasses
 import os
@@ -31,15 +31,16 @@ _NOUNS = {"image": "image", "text": "caption"}
 
 
 def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
-    """Reads the released files in a folder or anywhere below it.
+    """Reads the released files in a folder and its subfolders.
 
-    The galleries are in the released order, not in that of any saved embeddings, so that ties
-    fall alike for everybody. A file may hold a part of the released one, which `differences`
-    then says.
+    The galleries are in the released order, not that of any saved embeddings, so that ties are
+    broken the same way for everyone. A file may hold only part of the released one;
+    `differences` then reports it.
 
     Args:
-      folder: of the CSV files of Crisscrossed Captions, the JSON files and `coco_test_ids.npy` of
-        ECCV Caption, and COCO's `instances_val2014.json`; some of them may be missing.
+      folder: folder with the CSV files of Crisscrossed Captions, the JSON files and
+        `coco_test_ids.npy` of ECCV Caption, and COCO's `instances_val2014.json`; some of them may
+        be missing.
       split: `test` or `validation`; also `val`, as in the names of the files.
 
     Raises:
@@ -84,17 +85,17 @@ def restrict(
     image_ids: np.ndarray | None = None,
     caption_ids: np.ndarray | None = None,
 ) -> Labels:
-    """Returns the same labels on the items that exist; all that mention another item are dropped.
+    """Returns labels for existing items only; labels that mention other items are dropped.
 
     Args:
-      labels: of a split.
-      image_ids: int [K], images that exist; others than the split's are ignored. None for all.
-      caption_ids: int [L], captions that exist, likewise.
+      labels: labels of a split.
+      image_ids: int [K], existing images; those outside the split are ignored. None for all.
+      caption_ids: int [L], existing captions, likewise.
 
     Returns:
       `labels` itself if nothing is missing, else labels with the sentence `partial` and without
-      folds. Captions stay without their image. Positives outside of the whole split, which can
-      never be found, stay as well.
+      folds. Captions are kept even without their image. Positives outside the whole split, which
+      can never be found, are kept as well.
 
     Raises:
       UserError: none of the images or captions exist.
@@ -108,7 +109,7 @@ def restrict(
     for kind, found in keep.items():
         if not found.any():
             raise UserError(
-                f"None of the {len(given[kind])} {_NOUNS[kind]} ids is among the {len(found)} of "
+                f"None of the {len(given[kind])} {_NOUNS[kind]} ids are among the {len(found)} of "
                 f"{labels.name} {labels.split}: another split?"
             )
     if all(found.all() for found in keep.values()):
@@ -162,7 +163,7 @@ def _read_galleries(
         captions, images = (sits[side][original].astype(np.int64) for side in _ENDS)
     else:
         raise UserError(
-            f"{files.folder} does not say which captions and images are the {split} split: add "
+            f"{files.folder} does not say which captions and images are in the {split} split: add "
             f"{ratings_file('sits', split)}"
             + (f", or {OWN} and {ORDERS[split]}." if split == "test" else ".")
         )
@@ -175,7 +176,7 @@ def _read_galleries(
         urls = sorted({url_of(order), url_of(own) if own else cxc_files.HOME})
         raise UserError(
             f"{order} lists {len(ids)} captions and {own or 'the SITS ratings'} {len(captions)}, "
-            f"{(at >= 0).sum()} of them the same: take both again from {' and '.join(urls)}"
+            f"{(at >= 0).sum()} of them the same: get both again from {' and '.join(urls)}"
         )
     return ids, images[at], True
 

@@ -1,4 +1,4 @@
-"""Finds, reads and counts the released label files; the ratings are read by `cxc_files`."""
+"""Finds, reads and counts the released label files; `cxc_files` reads the ratings."""
 
 import filecmp
 import json
@@ -23,7 +23,7 @@ _COCO = "https://cocodataset.org/#download"
 OWN = "original_caption_to_image.json"
 # Split -> caption ids in the order of Karpathy's split; from ECCV Caption and from PCME.
 ORDERS = {"test": "coco_test_ids.npy", "validation": "coco_dev_ids.npy"}
-# The table says the same as the file of COCO, in one row per image.
+# The table has the same content as COCO's file, one row per image.
 CATEGORIES = ("val2014_categories.npz", "instances_val2014.json")
 # Released lists of the test split -> retrieval task -> file.
 LISTS = {
@@ -51,7 +51,7 @@ def ratings_file(task: str, split: str) -> str:
 
 
 def names_of(split: str) -> list[str]:
-    """All files that say something about a split."""
+    """All files with information about a split."""
     names = [ratings_file(task, split) for task in cxc_files.TASKS]
     names += [ORDERS[split], *CATEGORIES]
     if split == "test":
@@ -71,9 +71,9 @@ def url_of(path: Path) -> str:
 def describe_difference(name: str, split: str, found: Mapping[str, int]) -> str:
     """Returns how the counts of a file differ from the released ones.
 
-    "sts_test.csv holds 2,999 pairs instead of 44,045"; "" for a file as released. `found` maps
-    quantities to numbers: `pairs` of ratings, `captions` of an order, `queries` and `positives` of
-    lists, `categories` and `images` that have one.
+    For example "sts_test.csv holds 2,999 pairs instead of 44,045"; "" for a file as released.
+    `found` maps quantities to numbers: `pairs` of ratings, `captions` of an order, `queries` and
+    `positives` of lists, `categories` and `images` that have one.
     """
     expected = _COUNTS.get(name) or {"categories": 80, "images": _LABELED_IMAGES[split]}
     wrong = [
@@ -85,9 +85,9 @@ def describe_difference(name: str, split: str, found: Mapping[str, int]) -> str:
 
 
 class ReleasedFiles:
-    """The released files of a split in a folder or anywhere below it.
+    """The released files of a split in a folder and its subfolders.
 
-    `differences` are those of the counted files from the released ones.
+    `differences` lists how the counted files differ from the released ones.
     """
 
     def __init__(self, folder: str | os.PathLike, split: str) -> None:
@@ -106,15 +106,15 @@ class ReleasedFiles:
             if path.name in names:
                 first = self._paths.setdefault(path.name, path)
                 if first != path and not filecmp.cmp(first, path, shallow=False):
-                    raise UserError(f"{first} and {path} differ: keep the one that is meant.")
+                    raise UserError(f"{first} and {path} differ: keep the right one.")
         if not self._paths:
             raise UserError(
-                f"{self.folder} and the folders below have no annotations; looked for "
+                f"{self.folder} and its subfolders have no annotations; looked for "
                 f"{', '.join(names)}."
             )
 
     def get(self, name: str) -> Path | None:
-        """Where the file is, or None."""
+        """The path of the file, or None."""
         return self._paths.get(name)
 
     def count(self, path: Path, **found: int) -> None:
@@ -153,7 +153,7 @@ def read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
 
     Args:
       path: COCO's `instances_*.json`, or an npz of `image_ids` [K] and `labels` 0/1 [K, C].
-      image_ids: int [N]; an image the file does not name has no category.
+      image_ids: int [N]; an image that is not in the file has no category.
     """
     read = _read_category_table if path.suffix == ".npz" else _read_instances
     ids, image, category, width = read(path)
@@ -168,10 +168,10 @@ def read_categories(path: Path, image_ids: np.ndarray) -> np.ndarray:
 
 
 def _read_category_table(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Image ids [K]; (row of them, column) of everything that occurs, [P] each; columns."""
+    """Image ids [K]; (row, column) of every category that occurs, [P] each; columns."""
     try:
         if not zipfile.is_zipfile(path):
-            raise zipfile.BadZipFile("no npz file, or cut short")
+            raise zipfile.BadZipFile("not an npz file, or truncated")
         with np.load(path) as table:
             ids, labels = table["image_ids"], table["labels"]
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
@@ -184,10 +184,10 @@ def _read_category_table(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _read_instances(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """As `_read_category_table`; crowds count like single objects."""
+    """Like `_read_category_table`; crowds count like single objects."""
 
     def shrink(section: dict) -> Any:
-        # Outlines of objects are most of the file: they are dropped as soon as they are read.
+        # Object outlines make up most of the file, so they are dropped as soon as they are read.
         if "category_id" in section:
             return section.get("image_id"), section["category_id"]
         return section
@@ -215,7 +215,7 @@ def _read_json(path: Path, object_hook: Any = None) -> Any:
 
 
 def _damaged(path: Path, problem: str) -> UserError:
-    return UserError(f"{path} {problem}; take the released file again from {url_of(path)}")
+    return UserError(f"{path} {problem}; get the released file again from {url_of(path)}")
 
 
 def _whole(item: Any) -> int:

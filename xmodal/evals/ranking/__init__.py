@@ -1,1 +1,1 @@
-"""Exact ranks and tops of lists, from one pass over tiles of scores."""
+"""Exact ranks and top items of lists, from one pass over tiles of scores."""

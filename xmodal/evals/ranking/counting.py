@@ -1,9 +1,9 @@
-"""Counts the items ahead of the best positives, one tile of scores after another, on the devices.
+"""Counts the items ahead of the best positives, tile by tile, on the devices.
 
-Every device counts its own columns of a tile, and the counts are added once, at the end: no
-collective runs meanwhile. XLA's CPU client runs the programs of all devices on one pool of threads,
-and a program that waits in a collective keeps its thread, so collectives of several tiles under way
-can hold all threads and wait forever.
+Every device counts its own columns of a tile, and the counts are added once, at the end, so no
+collectives run in between. XLA's CPU client runs the programs of all devices on one thread pool,
+and a program that waits in a collective keeps its thread, so collectives of several tiles in
+progress can block all threads and deadlock.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 from xmodal.evals.boards.positives import Ragged
 from xmodal.mesh import BATCH_AXIS, to_host
 
-# Parts in which the items of a tile are counted; a tile has a multiple of 64 items.
+# Number of parts in which a tile's items are counted; a tile has a multiple of 64 items.
 _SLABS = 8
 
 
@@ -30,8 +30,8 @@ class Question:
     """One label set, for all queries.
 
     Attributes:
-      positives: of Q queries by position among N items.
-      folds: int32 [Q] and [N]; a query meets only items of its fold. None for all items.
+      positives: positives of Q queries by position among N items.
+      folds: int32 [Q] and [N]; a query is compared only with items of its fold. None for all items.
     """
 
     positives: Ragged
@@ -39,7 +39,7 @@ class Question:
 
 
 class Best(NamedTuple):
-    """Best positive of every query; infinity and 0 where it has none."""
+    """Best positive of every query; infinity and 0 if it has none."""
 
     score: np.ndarray  # [Q]
     first: np.ndarray  # int32 [Q], the first item of this score among the positives
@@ -47,7 +47,7 @@ class Best(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question on every device, its queries padded to whole tiles."""
+    """A question on every device, with its queries padded to whole tiles."""
 
     best: jax.Array  # [Q]
     first: jax.Array  # int32 [Q]
@@ -55,14 +55,14 @@ class Asked(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of a question so far, one row per device, of the columns that it has seen."""
+    """Counts of a question so far, one row per device, for the columns it has seen."""
 
     ahead: jax.Array  # int32 [devices, Q]
     equal: jax.Array  # int32 [devices, Q]
 
 
 class Tops(NamedTuple):
-    """Lists so far, one per device, of the columns that it has seen."""
+    """Lists so far, one per device, for the columns it has seen."""
 
     scores: jax.Array | np.ndarray  # [devices, Q, depth]
     items: jax.Array | np.ndarray  # int32 [devices, Q, depth]
@@ -85,8 +85,8 @@ def make_side(
 ) -> Side:
     """Places the questions of one direction on the devices, with nothing counted yet.
 
-    `padded` are the numbers of queries and of items in whole tiles, `depth` the length of the lists
-    to keep, 0 for none.
+    `padded` gives the numbers of queries and items in whole tiles, `depth` the length of the lists
+    to keep (0 for none).
     """
     queries, items = padded
     devices = mesh.shape[BATCH_AXIS]
@@ -102,7 +102,7 @@ def make_side(
     asked = []
     for question, found in zip(questions, best, strict=True):
         folds = question.folds
-        if folds is not None:  # padding is in no fold
+        if folds is not None:  # Padding is in no fold.
             folds = pad(folds[0], queries, -1), pad(folds[1], items, -1)
         asked.append(Asked(pad(found.score, queries, np.inf), pad(found.first, queries, 0), folds))
     return Side(
@@ -125,14 +125,14 @@ def count(
     """Adds one tile of scores to both directions.
 
     Args:
-      sides: counts so far, of the queries and of the items; given up by the caller.
-      tile: float32 [B, M], its columns spread over `mesh`.
+      sides: counts so far, of the queries and of the items; donated by the caller.
+      tile: float32 [B, M], with its columns sharded over `mesh`.
       start: position of its first query and its first item.
       sizes: number of queries and of items; rows beyond are padding.
-      exclude_self: an item does not meet itself.
-      mirrored: the tile stands for its transpose too, so its items are also queries of the first
-        side.
-      mesh: of one axis.
+      exclude_self: whether an item is not compared with itself.
+      mirrored: whether the tile also represents its transpose, so that its items are also queries
+        of the first side.
+      mesh: mesh of one axis.
     """
     query, item = map(np.int32, start)
     stop = start[0] + tile.shape[0], start[1] + tile.shape[1]
@@ -148,7 +148,7 @@ def count(
 def join(side: Side, mesh: Mesh) -> tuple[list[Counts], Tops]:
     """Returns the counts [Q] and lists [Q, depth] of all devices together, on the host.
 
-    Of two equal scores in a list the smaller position comes first.
+    In a list, the smaller of two positions with equal scores comes first.
     """
     counts, (scores, items) = to_host((side.counts, side.tops), mesh)
     counts = [Counts(*(each.sum(axis=0) for each in one)) for one in counts]
@@ -170,7 +170,7 @@ def _strike(
     sizes: tuple[int, int],
     exclude_self: bool,
 ) -> jax.Array:
-    """The tile without padding and, on request, without an item against itself."""
+    """The tile without padding and, on request, without self-comparisons."""
     queries = query + jnp.arange(tile.shape[0], dtype=jnp.int32)[:, None]
     items = item + jnp.arange(tile.shape[1], dtype=jnp.int32)[None]
     competes = (queries < sizes[0]) & (items < sizes[1])
@@ -182,7 +182,7 @@ def _strike(
 def _count_side(
     side: Side, tile: jax.Array, query: np.int32, item: np.int32, *, axis: int, mesh: Mesh
 ) -> Side:
-    """Adds a tile to one direction, whose queries lie along `axis`, from position `query` on."""
+    """Adds a tile to one direction, whose queries are along `axis`, starting at `query`."""
     start = query, item
     counts = side.counts
     if counts:
@@ -194,9 +194,9 @@ def _count_side(
 
 
 def _on_every_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `function` of a tile as a compiled one in which every device takes its own columns.
+    """Returns a compiled `function` of a tile in which every device handles its own columns.
 
-    Its first argument is given up by the caller: a tree of arrays with one row per device.
+    Its first argument, donated by the caller, is a tree of arrays with one row per device.
     """
 
     @functools.partial(jax.jit, static_argnames=("axis", "mesh"), donate_argnums=0)
@@ -273,8 +273,8 @@ def _count_question(
         # A tile has far fewer than 2**15 items.
         return ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
 
-    # XLA writes an array to memory before it sums it, on CPUs. It adds up slabs while it reads
-    # them, and writes an eighth: a third of the time.
+    # On CPUs, XLA writes an array to memory before summing it. Slabs are summed while they are
+    # read and only an eighth is written, which takes a third of the time.
     width = num_items // _SLABS
     slabs = (mark(slice(start, start + width)) for start in range(0, num_items, width))
     both = jnp.sum(functools.reduce(operator.add, slabs), axis=1 - axis)
@@ -291,7 +291,7 @@ def _merge(tops: Tops, tile: jax.Array, start: tuple[jax.Array, jax.Array], *, a
     def rows_of(values: jax.Array | np.ndarray) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(values, query, len(tile))
 
-    # Earlier items stand first, and top_k keeps the order of equal scores.
+    # Earlier items come first, and top_k keeps the order of equal scores.
     scores = jnp.concatenate([rows_of(tops.scores), tile], axis=1)
     scores, at = jax.lax.top_k(scores, depth)
     earlier = jnp.take_along_axis(rows_of(tops.items), jnp.minimum(at, depth - 1), axis=1)

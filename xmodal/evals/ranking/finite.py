@@ -9,19 +9,19 @@ from xmodal.config import UserError
 
 def count_not_finite(values: np.ndarray) -> int:
     """Returns the number of rows with a value that is not finite."""
-    # A sum is finite if all its terms are, and needs no array of booleans.
+    # A sum is finite if all its terms are, and needs no Boolean array.
     if np.isfinite(np.sum(values, dtype=np.float64)):
         return 0
     return int(np.sum(~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))))
 
 
 def refuse_not_finite(blocks: Iterable[np.ndarray], asked: str, why: str) -> None:
-    """Refuses scores that are not finite.
+    """Raises an error if scores are not finite.
 
     Args:
       blocks: [b, N] complete rows, one block after the other.
       asked: which numbers need the scores; may be empty.
-      why: cause and remedy, the end of the sentence.
+      why: cause and remedy, to end the error message.
 
     Raises:
       UserError: a score is not finite.

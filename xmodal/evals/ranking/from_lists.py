@@ -1,4 +1,4 @@
-"""Answers retrieval tasks from ranked lists, where early ends leave some numbers open."""
+"""Answers retrieval tasks from ranked lists; truncation leaves some metrics undetermined."""
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from xmodal.evals.ranking.from_scores import (
 
 
 def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer:
-    """Computes the metrics whose value is certain for every query; `missing` names the others.
+    """Computes the metrics that are determined for every query; `missing` names the others.
 
-    A list that ends before its first positive leaves the rank open, yet decides recall@k if it
-    is at least k long; within folds, only items of the query's fold count. `lists` are items by
-    falling score, with an empty row for a query that has no positive.
+    A list that ends before its first positive leaves the rank undetermined, but determines recall@k
+    if it has at least k items; within folds, only items of the query's fold count. `lists` are
+    items by descending score, with an empty row for a query that has no positive.
     """
     table = _pad(lists, task)
     is_query = has_positives(task)
@@ -52,11 +52,11 @@ def answer_lists(lists: Ragged, task: RetrievalTask, gallery: int) -> TaskAnswer
         )
         values[metric] = np.zeros(len(is_query))
         values[metric][rows] = compute_list_values(task, table, rows, metric)
-    return TaskAnswer(rank, None, values, missing)  # a list shows no equal scores
+    return TaskAnswer(rank, None, values, missing)  # A list does not show equal scores.
 
 
 def _pad(lists: Ragged, task: RetrievalTask) -> np.ndarray:
-    """Lists as int32 [Q, depth] with -1 behind the last item; other folds' items left out."""
+    """Lists as int32 [Q, depth] with -1 after the last item, without other folds' items."""
     rows = np.repeat(np.arange(len(lists.lengths)), lists.lengths)
     items = lists.values
     if task.folds is not None:
@@ -72,7 +72,7 @@ def _pad(lists: Ragged, task: RetrievalTask) -> np.ndarray:
 def _ranks(
     table: np.ndarray, positives: Ragged, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Place of the first positive, or the length of a list without one; whether it is known."""
+    """Rank of the first positive, or the length of a list without one; whether it is known."""
     hits = positives.contains(np.arange(len(table))[:, None], table)
     found = np.any(hits, axis=1)
     return np.where(found, hits.argmax(axis=1), length).astype(np.int32), found
@@ -84,4 +84,4 @@ def _fold_sizes(task: RetrievalTask) -> np.ndarray:
 
 
 def _too_short(undecided: int, rows: np.ndarray) -> str:
-    return f"the lists of {undecided} of {len(rows)} queries end too early to decide it"
+    return f"the lists of {undecided} of {len(rows)} queries are too short to determine it"

@@ -12,25 +12,25 @@ from xmodal.evals.ranking.ranks import Answers, Question, Ranks, compute_ranks
 from xmodal.evals.ranking.scores import Scores, complete_rows
 from xmodal.progress import progress
 
-# Metrics of the top of a list, and the function of each.
+# Metrics of the top of a list, and their functions.
 LIST_METRICS = {
     "map@r": compute_map_at_r,
     "r_precision": compute_r_precision,
     "pmrp": compute_r_precision,
 }
-# Longest list that is kept; PCME's R-Precision, whose R goes into the thousands, is counted.
+# Longest list that is kept; PCME's R-Precision, whose R can be thousands, is counted instead.
 _LONGEST_LIST = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskAnswer:
-    """Results of one task, a row of every query in the gallery of queries.
+    """Results of one task, with one row per query in the gallery of queries.
 
     Attributes:
-      rank: int32 [Q], items ahead of the best positive; None if that is not known.
-      tied: bool [Q], see `Ranks`; where no rank is asked, whether the R-th item and the next score
-        exactly alike, so that the tie rule decides which one counts. None if that is not known.
-      values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary where a query
+      rank: int32 [Q], items ahead of the best positive; None if not known.
+      tied: bool [Q], see `Ranks`; if no rank is needed, whether the R-th item and the next have
+        equal scores, so that the tie rule decides which one counts. None if not known.
+      values: metric of `LIST_METRICS` or recall -> float64 [Q] in percent; arbitrary if a query
         has no positive.
       missing: metric -> why it could not be computed.
     """
@@ -50,8 +50,8 @@ def answer_tasks(
 ) -> tuple[list[TaskAnswer], list[TaskAnswer]]:
     """Answers all tasks between two galleries.
 
-    `forward` are tasks of the Q queries; `backward` those of the N items, which then look for the
-    queries. For `exclude_self` see `compute_ranks`.
+    `forward` are tasks of the Q queries; `backward` are tasks of the N items, which then rank the
+    queries. See `compute_ranks` for `exclude_self`.
     """
     if not forward and not backward:
         return [], []
@@ -79,7 +79,7 @@ def answer_tasks(
 
 
 def listed_positives(task: RetrievalTask) -> Ragged:
-    """Returns the positives of a task that asks for ranks, which are always listed."""
+    """Returns the positives of a task that needs ranks, which are always lists."""
     assert isinstance(task.positives, Ragged)
     return task.positives
 
@@ -96,7 +96,7 @@ def compute_list_values(
 
     Args:
       task: the task.
-      lists: int32 [Q, depth], items by falling score, -1 behind the last; depth is at least the
+      lists: int32 [Q, depth], items by descending score, -1 after the last; depth is at least the
         largest R.
       rows: int [P], queries with a positive.
       metric: its name.
@@ -109,7 +109,7 @@ def compute_list_values(
 
 
 def compute_r(task: RetrievalTask, relation: Ragged | Relation) -> np.ndarray:
-    """R of every query: its positives, at most the cap; int64 [Q]."""
+    """R of every query, the number of its positives up to the cap; int64 [Q]."""
     count = _count(task, relation)
     return count if task.cap is None else np.minimum(count, task.cap)
 
@@ -125,7 +125,7 @@ def _needed_depth(task: RetrievalTask) -> int:
 
 
 def _is_listed(task: RetrievalTask) -> bool:
-    """Whether lists are kept for this task: they are over the whole gallery and not endless."""
+    """Whether lists are kept for this task: over the whole gallery and not too long."""
     return task.folds is None and 0 < _needed_depth(task) <= _LONGEST_LIST
 
 
@@ -150,13 +150,13 @@ def _answer(
         values = dict.fromkeys(asked, precision)
     if ranks is None:
         return TaskAnswer(None, tied, values)
-    # All positives of a query may be outside the gallery: it counts, and misses.
+    # All positives of a query may be outside the gallery: it counts as a miss.
     rank = np.where(ranks.rank < 0, items, ranks.rank).astype(np.int32)
     return TaskAnswer(rank, ranks.tied, values)
 
 
 def _find_cut_ties(task: RetrievalTask, answers: Answers) -> np.ndarray:
-    """Whether the R-th item of a list and the next score exactly alike, bool [Q]."""
+    """Whether the R-th item of a list and the next have equal scores, bool [Q]."""
     tied = np.zeros(len(answers.lists), bool)
     for relation in task.relations:
         r = compute_r(task, relation)[:, None]
@@ -171,7 +171,7 @@ def _find_cut_ties(task: RetrievalTask, answers: Answers) -> np.ndarray:
 def _count_r_precision(
     task: RetrievalTask, metrics: Sequence[str], scores: Scores
 ) -> tuple[np.ndarray, np.ndarray]:
-    """R-Precision [Q] in percent, and whether the R-th item and the next score alike, bool [Q]."""
+    """R-Precision [Q] in percent, and whether the R-th and the next score are equal, bool [Q]."""
     for metric in metrics:
         if LIST_METRICS[metric] is not compute_r_precision:
             raise ValueError(
@@ -191,16 +191,16 @@ def count_hits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Counts the positives among the first R items, for an R of thousands.
 
-    Of two equal scores the smaller position comes first.
+    Of two equal scores, the smaller position comes first.
 
     Args:
-      scores: of Q queries and N items.
-      relations: the positives, one after the other.
-      depths: R for each relation, int [Q], at most the number of items a query meets.
+      scores: scores of Q queries and N items.
+      relations: the positives, one relation after the other.
+      depths: R for each relation, int [Q], at most the number of items that a query ranks.
       folds: as in `RetrievalTask`.
 
     Returns:
-      The counts, int64 [relations, Q], and whether the R-th item and the next score exactly alike,
+      The counts, int64 [relations, Q], and whether the R-th item and the next have equal scores,
       bool [relations, Q].
     """
     queries, rows = scores.shape[0], scores.tile_shape[0]
@@ -214,7 +214,7 @@ def count_hits(
                 if folds is not None:
                     met = folds[1] == folds[0][query]
                 row, theirs = row[met], items[met]
-                rising = np.sort(row)  # ten times faster than a stable order of the positions
+                rising = np.sort(row)  # Ten times faster than a stable sort of the positions.
                 for n, (relation, r) in enumerate(zip(relations, depths, strict=True)):
                     first, tied[n, query] = _take_first(row, rising, r[query])
                     counts[n, query] = np.sum(relation.contains(np.asarray(query), theirs[first]))

@@ -1,10 +1,10 @@
-"""Scores of two galleries, tile by tile: a pair of items has one score, wherever it is asked.
+"""Scores of two galleries, tile by tile: a pair has the same score wherever it is computed.
 
 Ranks compare the score of a positive with the scores of the whole gallery, so the same pair must
-come out with the same bits from `tile` and from `pairs`. Every product therefore has one shape
-per gallery, made of whole groups of 64 rows: XLA computes left-over rows in another summation
-order. `ranks.compute_ranks` counts every positive against itself and so notices a device on which
-this fails.
+have the same bits from `tile` and from `pairs`. Every product therefore has one shape
+per gallery, made of whole groups of 64 rows: XLA computes leftover rows in a different
+summation order. `ranks.compute_ranks` counts every positive against itself and so notices a device
+on which this fails.
 """
 
 import functools
@@ -26,16 +26,16 @@ from xmodal.mesh import BATCH_AXIS, to_host
 
 Score = Callable[[Any, Any], jax.Array]
 
-# Single pairs are looked up on the diagonals of products. A CPU, where small products have the bits
-# of large ones, takes small ones; many of them at a time keep it busy.
+# Scores of single pairs come from the diagonals of products. On a CPU, where small products have
+# the same bits as large ones, they are small; computing many at a time keeps it busy.
 _CPU_PAIRS = GROUP
 _PAIRS_AT_A_TIME = 2048
-# Products from here on have all 24 bits, also sums of terms much smaller than the largest.
+# Products above this have all 24 bits, as do sums of terms much smaller than the largest.
 _SMALLEST_PRODUCT = 2.0**-102
 
 
 class Gallery:
-    """Items prepared for a similarity: whole on the host, in tiles over the devices."""
+    """Items prepared for a similarity: complete on the host, in tiles over the devices."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class Gallery:
         Args:
           vectors: float32 [N, D] or [N, K, D].
           prepare: [b, ...] -> tree of float32 arrays [b, ...], row by row.
-          block_size: items per tile, at most.
-          mesh: every tile is spread over its `data` axis; None for one device.
-          name: of the items, for errors.
+          block_size: largest number of items per tile.
+          mesh: every tile is sharded over its `data` axis; None for one device.
+          name: name of the items, for errors.
 
         Raises:
           UserError: a value is not finite.
@@ -81,10 +81,10 @@ class Gallery:
             jax.tree.map(_fill(start), self._prepared, block)
             self.largest = max(self.largest, *map(_largest, jax.tree.leaves(block)))
         self._tiles = [self._place(self._rows(j), P(BATCH_AXIS)) for j in range(len(starts))]
-        self._queries: tuple[int, Any] = -1, None  # the last ones asked for
+        self._queries: tuple[int, Any] = -1, None  # The last requested ones.
 
     def items(self, j: int) -> Any:
-        """Tile j, spread over the devices."""
+        """Tile j, sharded over the devices."""
         return self._tiles[j]
 
     def queries(self, i: int) -> Any:
@@ -125,16 +125,16 @@ class Products:
         self._score = score
         self._symmetric: bool | None = None
         self._finite = False
-        # Positives are often rated, too: pairs that were scored, row * N + column, and the scores.
+        # Positives are often rated too: already scored pairs, row * N + column, and their scores.
         self._known = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
     def tile(self, i: int, j: int) -> jax.Array:
-        """See `Scores.tile`; the columns are spread over the devices as the items are."""
+        """See `Scores.tile`; the columns are sharded like the items."""
         return _compute(self._score, self.mesh, self._queries.queries(i), self._items.items(j))
 
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """See `Scores.pairs`."""
-        if self.is_symmetric():  # from either end the same
+        if self.is_symmetric():  # The same from either end.
             rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
         keys = np.asarray(rows, np.int64) * self.shape[1] + columns
         known, values = self._known
@@ -158,20 +158,20 @@ class Products:
                 for gallery, positions in ((self._queries, rows), (self._items, columns))
             )
             found.append(_compute_diagonals(self._score, left, right))
-            # The host copies the next items while the device computes, and no further ahead.
+            # The host copies only the next items while the device computes.
             found[:-1] = [np.asarray(scores) for scores in found[:-1]]
         return np.concatenate([np.asarray(scores).ravel() for scores in found])[: len(rows)]
 
     def check_finite(self, asked: str = "") -> None:
-        """See `Scores.check_finite`; products that are lost to rounding are refused, too."""
+        """See `Scores.check_finite`; also rejects products that are lost to rounding."""
         left, right = self._queries.largest, self._items.largest
         if 0 < left * right < _SMALLEST_PRODUCT:
             raise UserError(
                 f"numbers up to {max(left, right):.0e} in the embeddings are too small for this "
                 "similarity in float32: scores would tie. Multiply all of them by one number, or "
-                "compare by cosine."
+                "use the cosine similarity."
             )
-        # No inner product and no square of a distance, and no part of their sums, is larger.
+        # No inner product, squared distance or partial sum of them is larger.
         largest = self._items.width * (left + right) ** 2
         if self._finite or largest < float(np.finfo(np.float32).max):
             return
@@ -180,22 +180,22 @@ class Products:
             blocks,
             asked,
             f"numbers up to {max(left, right):.0e} in the embeddings are too large for this "
-            "similarity in float32. Divide all of them by one number, or compare by cosine.",
+            "similarity in float32. Divide all by one number, or use the cosine similarity.",
         )
         self._finite = True
 
     def transpose(self) -> "Scores":
-        """See `Scores.transpose`; a score of two sides keeps them in their order.
+        """See `Scores.transpose`; the order of the two sides in a score is kept.
 
-        Rows of its tiles, not columns, are spread over the devices: they cannot be counted.
+        The rows of its tiles, not the columns, are sharded: they cannot be counted.
         """
         return _Transposed(self)
 
     def is_symmetric(self) -> bool:
         """Whether scores within one gallery have the same bits from either side.
 
-        A tile far from the diagonal stands for all; `ranks.compute_ranks` would notice a positive
-        for which it does not hold.
+        Only a tile far from the diagonal is tested; `ranks.compute_ranks` would notice a positive
+        for which this does not hold.
         """
         if self._symmetric is None:
             last = -(-self.shape[1] // self.tile_shape[1]) - 1
@@ -240,7 +240,7 @@ def open_scores(
     """Returns the scores of ("image", "text"), ("text", "text") and ("image", "image").
 
     Pairs with a side that has no embeddings are missing. Every tile has at most `block_size` items
-    and is spread over the `data` axis of `mesh`.
+    and is sharded over the `data` axis of `mesh`.
 
     Raises:
       UserError: an embedding is not finite.
@@ -265,7 +265,7 @@ def open_scores(
 def _compute(score: Score, mesh: Mesh, queries: Any, items: Any) -> jax.Array:
     """Every device scores its own items, see `counting`."""
     specs = P(), P(BATCH_AXIS)
-    # A score may scan from a constant, whose type would not vary over the devices.
+    # A score may scan from a constant, whose type does not vary over the devices.
     spread = jax.shard_map(
         score, mesh=mesh, in_specs=specs, out_specs=P(None, BATCH_AXIS), check_vma=False
     )

@@ -1,4 +1,4 @@
-"""Exact ranks by counting, and the tops of ranked lists, from one pass over the scores."""
+"""Exact ranks by counting, and the top of ranked lists, from one pass over the scores."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ class Ranks:
     """Rank of the best positive of every query.
 
     Attributes:
-      rank: int32 [Q], items ahead of the best positive; -1 where the query has no positive.
-      tied: bool [Q], whether an item that is no positive scores exactly like the best positive,
-        so that the rank rests on the tie rule.
+      rank: int32 [Q], items ahead of the best positive; -1 if the query has no positive.
+      tied: bool [Q], whether an item that is not a positive has the same score as the best
+        positive, so that the rank depends on the tie rule.
     """
 
     rank: np.ndarray
@@ -32,8 +32,8 @@ class Answers:
 
     Attributes:
       ranks: one per question.
-      lists: int32 [Q, depth], items by falling score; -1 behind the last item.
-      list_scores: float32 [Q, depth], their scores; arbitrary behind the last item.
+      lists: int32 [Q, depth], items by descending score; -1 after the last item.
+      list_scores: float32 [Q, depth], their scores; arbitrary after the last item.
     """
 
     ranks: list[Ranks]
@@ -52,20 +52,21 @@ def compute_ranks(
     """Ranks the best positive of every query, in both directions and for several label sets.
 
     The order is a stable descending sort: of two equal scores the smaller position comes first.
-    Every tile of scores is computed once and serves all questions. Within one gallery, where
-    scores are symmetric to the bit, half of the tiles serve both of their sides.
+    Every tile of scores is computed once and used for all questions. Within one gallery, where
+    scores are symmetric to the bit, half of the tiles are used for both of their sides.
 
     Args:
-      scores: of Q queries and N items.
+      scores: scores of Q queries and N items.
       forward: questions of the queries.
       backward: questions of the items, which then rank the queries.
-      exclude_self: queries and items are one gallery and none meets itself; `backward` is empty.
+      exclude_self: whether queries and items are one gallery, in which no item is compared with
+        itself; `backward` is then empty.
       depths: lengths of the lists to return for the queries and for the items.
 
     Raises:
       ValueError: labels do not fit the galleries.
       UserError: a score is not finite.
-      RuntimeError: the device computes one pair with different bits in different products.
+      RuntimeError: the device gives one pair different bits in different products.
     """
     _check(scores.shape, forward, backward, exclude_self)
     scores.check_finite()
@@ -126,7 +127,7 @@ def _find_best(positives: Ragged, scores: np.ndarray) -> Best:
     is_best = scores == best[rows]
     first = np.full(size, np.iinfo(np.int32).max, np.int32)
     np.minimum.at(first, rows[is_best], positives.values[is_best])
-    best[positives.lengths == 0] = np.inf  # nothing is ahead of a query that is not asked
+    best[positives.lengths == 0] = np.inf  # Nothing is ahead of a skipped query.
     return Best(best, first, np.bincount(rows[is_best], minlength=size))
 
 
@@ -164,7 +165,7 @@ def _check(
 ) -> None:
     if exclude_self and (shape[0] != shape[1] or backward):
         raise ValueError(
-            f"exclude_self needs one list of items asked in one direction, got {shape[0]} queries, "
+            f"exclude_self needs one list of items in one direction, got {shape[0]} queries, "
             f"{shape[1]} items and {len(backward)} backward questions."
         )
     for questions, (queries, items) in ((forward, shape), (backward, shape[::-1])):

@@ -17,7 +17,7 @@ from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.ranking.saved_scores import SavedScores
 from xmodal.evals.ranking.scores import Scores, complete_rows
 
-_PREDICTIONS_AT_A_TIME = 1 << 26  # of some queries with the whole gallery
+_PREDICTIONS_AT_A_TIME = 1 << 26  # Of some queries with the whole gallery.
 
 
 def rerank(
@@ -30,8 +30,8 @@ def rerank(
     """Returns the reranked scores of all queries, on the host.
 
     Args:
-      scores: of N images and M captions.
-      predictions: for the same items.
+      scores: scores of N images and M captions.
+      predictions: predictions for the same items.
       reranker: complete rows of scores [B, ...] and probabilities [B, ..., C] -> rows [B, ...].
       transposed: whether captions are the queries.
     """
@@ -44,7 +44,7 @@ def rerank(
     for start in range(0, queries, rows):
         block = complete_rows(scores, start // rows)
         for first in range(start, min(start + rows, queries), step):
-            # Beyond the last query of the tile it is repeated, so that one shape is compiled.
+            # The last query of the tile is repeated as padding, so that one shape is compiled.
             at = np.minimum(np.arange(first, first + step), min(start + rows, queries) - 1)
             predicted = predictions.rows(at, transposed=transposed)
             result[at] = np.asarray(apply(block[at - start], predicted))
@@ -60,9 +60,9 @@ def refine_selectively(
 ) -> jax.Array:
     """Returns rows in which uncertain queries favor items with confident predictions.
 
-    Selective similarity refinement of Alikhani et al. 2022 (CMCM), section 3.4: where the best two
+    Selective similarity refinement of Alikhani et al. 2022 (CMCM), section 3.4: if the best two
     scores of a query are less than `gap` apart, each of its scores is multiplied by the sum over
-    relations of exp(strength |p - 0.5|), p the predicted probability.
+    relations of exp(strength |p - 0.5|), where p is the predicted probability.
 
     Args:
       scores: float32 [B, N].

@@ -1,4 +1,4 @@
-"""Complete rows of scores of a few queries, in place of one pass for all of them."""
+"""Complete rows of scores for a few queries, instead of one pass for all queries."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from xmodal.evals.ranking.scores import Scores, complete_rows
 
 
 def score_queries(scores: Scores, queries: np.ndarray, *, exclude_self: bool = False) -> np.ndarray:
-    """Returns the scores of queries with all items, float32 [P, N], with the bits ranks rest on.
+    """Returns scores of queries with all items, float32 [P, N], with the same bits as in ranks.
 
     Args:
-      scores: of Q queries and N items.
+      scores: scores of Q queries and N items.
       queries: int [P], positions.
       exclude_self: whether queries and items are one gallery; a query then scores itself -inf.
     """
@@ -24,5 +24,5 @@ def score_queries(scores: Scores, queries: np.ndarray, *, exclude_self: bool = F
 
 
 def order_items(row: np.ndarray) -> np.ndarray:
-    """Returns the positions of items by falling score, int [N]; of equals the earlier is first."""
+    """Returns item positions by descending score, int [N]; of equals, the earlier is first."""
     return np.argsort(-row, kind="stable")

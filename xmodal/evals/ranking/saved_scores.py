@@ -12,7 +12,7 @@ from xmodal.mesh import BATCH_AXIS
 
 
 class SavedScores:
-    """A score matrix from elsewhere, such as that of a model that reads both items at once."""
+    """A precomputed score matrix, such as that of a cross-encoder."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class SavedScores:
     ) -> None:
         """Wraps a matrix [Q, N] of any float type, in memory or mapped from a file.
 
-        Tiles have at most `block_size` queries and items; their columns are spread over the `data`
+        Tiles have at most `block_size` queries and items; their columns are sharded over the `data`
         axis of `mesh`.
         """
         self.mesh = mesh = mesh or one_device()
@@ -68,9 +68,9 @@ class SavedScores:
 
 
 def _flush(scores: np.ndarray) -> np.ndarray:
-    """Float32 with one zero: for -0.0 and for numbers so small that XLA compares them as zeros.
+    """Float32 with a single zero, also for -0.0 and numbers that XLA flushes to zero.
 
-    A sort by the bits, such as top_k, would tell them apart.
+    A sort by the bits, such as top_k, would distinguish them.
     """
     scores = np.array(scores, np.float32)
     scores[np.abs(scores) < np.finfo(np.float32).tiny] = 0.0

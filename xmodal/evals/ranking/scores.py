@@ -1,4 +1,4 @@
-"""Scores of queries and items, tile by tile: what ranking asks of embeddings and of matrices."""
+"""Scores by tile: the interface that ranking needs from embeddings and score matrices."""
 
 from typing import Protocol
 
@@ -8,9 +8,9 @@ from jax.sharding import Mesh
 
 from xmodal.mesh import make_mesh, to_host
 
-# Rows of a tile come in whole groups, see `products`.
+# Tiles have whole groups of rows, see `products`.
 GROUP = 64
-# Counts of one tile share an int32, half of it each; see `counting`.
+# Two counts of one tile share an int32, half each; see `counting`.
 _MOST_ROWS = 1 << 14
 
 
@@ -19,8 +19,8 @@ class Scores(Protocol):
 
     Attributes:
       shape: (Q, N).
-      tile_shape: (B, M), of every tile; the last ones are padded.
-      mesh: devices over which the columns of every tile are spread.
+      tile_shape: (B, M), shape of every tile; the last ones are padded.
+      mesh: devices over which the columns of every tile are sharded.
     """
 
     shape: tuple[int, int]
@@ -28,16 +28,16 @@ class Scores(Protocol):
     mesh: Mesh
 
     def is_symmetric(self) -> bool:
-        """Whether scores within one gallery are the same from either end, as far as is known."""
+        """Whether scores within one gallery are known to be the same from either end."""
 
     def tile(self, i: int, j: int) -> jax.Array:
-        """Scores [B, M] of queries iB.. and items jM..; those of padding are arbitrary."""
+        """Scores [B, M] of queries iB.. and items jM..; scores of padding are arbitrary."""
 
     def pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Scores [P] of single pairs, with the bits they have in their tiles."""
 
     def check_finite(self, asked: str = "") -> None:
-        """Raises a `UserError` if a score is not finite; `asked` says which numbers need it."""
+        """Raises a `UserError` if a score is not finite; `asked` names the numbers that need it."""
 
     def transpose(self) -> "Scores":
         """The scores of the items as queries."""
@@ -56,12 +56,12 @@ def one_device() -> Mesh:
 
 
 def choose_rows(size: int, block_size: int, group: int) -> int:
-    """Returns the rows per tile: whole groups, at most `block_size` if that is one, little padding.
+    """Returns the rows per tile: whole groups, at most `block_size` if possible, little padding.
 
     Args:
-      size: rows in all.
-      block_size: rows per tile, at most.
-      group: rows that stay together, `GROUP` per device over which they are spread.
+      size: total number of rows.
+      block_size: largest number of rows per tile.
+      group: rows that stay together, `GROUP` per device over which they are sharded.
     """
     most = max(1, min(block_size, _MOST_ROWS) // group)
     choices = range(-(-3 * most // 4), most + 1)

@@ -1,1 +1,1 @@
-"""From results by query to numbers with intervals, tables, comparisons and files."""
+"""Turns results by query into numbers with intervals, tables, comparisons and files."""

@@ -1,4 +1,4 @@
-"""Two models on the same labels: paired differences, and which of them noise could explain."""
+"""Compares two models on the same labels: paired differences, and which may be noise."""
 
 import dataclasses
 import math
@@ -19,12 +19,12 @@ from xmodal.evals.results import BoardResult, Numbers, TaskResult
 
 _POOLS = (
     " Intervals of pools are those of a paired t-test over the pools. Pools share pairs, so the "
-    "intervals tell of other pools of these pairs, and too little of other pairs."
+    "intervals cover other pools of these pairs, but are too narrow for other pairs."
 )
 _HOW_TO_READ = (
-    "Both models meet the same images, so items that are hard for both cancel. Intervals are not "
-    "corrected for the number of comparisons: of two equally good models, about 5 % of these rows "
-    "would say yes."
+    "Both models see the same images, so items that are hard for both cancel out. Intervals are "
+    "not corrected for the number of comparisons: for two equally good models, about 5 % of these "
+    "rows would say yes."
 )
 
 
@@ -32,8 +32,8 @@ _HOW_TO_READ = (
 class Difference:
     """One metric of two models: `value - other`, with its 95 % interval.
 
-    The difference is NaN where one of them is undefined; it is separable from noise if 0 lies
-    outside of the interval. `is_mean` is of a mean over samples that both models share.
+    The difference is NaN if one of them is undefined; it is separable from noise if 0 lies
+    outside the interval. `is_mean` marks a mean over samples that both models share.
     """
 
     value: float
@@ -48,16 +48,16 @@ class Difference:
 def compare(
     ours: StoredResults, theirs: StoredResults, *, samples: int = 1000, seed: int = 0
 ) -> dict[str, Difference]:
-    """Returns the differences between two models in every metric that both have, by tag.
+    """Returns the differences between two models in every common metric, by tag.
 
     Both models are evaluated on the same resamples of the images, or by the difference of the
-    influences of every rated pair, so difficulty for both cancels: intervals of differences are
-    shorter than those of the values let expect. Of pools, which all models share, the interval is
-    that of a paired t-test over the pools. Nothing corrects for the number of comparisons:
-    5 % of the metrics of two equally good models look separable.
+    influences of every rated pair, so shared difficulty cancels out: intervals of differences are
+    narrower than the intervals of the values suggest. For pools, which all models share, the
+    interval is that of a paired t-test over the pools. Nothing corrects for the number of
+    comparisons: 5 % of the metrics of two equally good models look separable.
 
     Raises:
-      UserError: labels or queries differ, or there is no metric that both have.
+      UserError: labels or queries differ, or there are no common metrics.
     """
     bootstrap = Bootstrap(samples=samples, seed=seed)
     other_boards = {board.name: board for board in theirs.results}
@@ -89,10 +89,10 @@ def compare(
 
 
 def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
-    """Refuses a model with which `compare` could not compare an evaluation still to be made.
+    """Raises an error if `compare` cannot compare a future evaluation with a model.
 
     Raises:
-      UserError: labels differ, or there is no board that both have.
+      UserError: labels differ, or there are no common boards.
     """
     theirs = {board.name: board for board in other.results}
     _check_shared([board.name for board in boards], list(theirs))
@@ -102,7 +102,7 @@ def check_comparable(other: StoredResults, boards: Sequence[Board]) -> None:
 
 
 def check_numbers(other: StoredResults, ours: Numbers) -> None:
-    """Refuses a model whose numbers `compare` could not compare with those still to be made.
+    """Raises an error if `compare` cannot compare future numbers with a model's.
 
     Raises:
       UserError: samples differ, or the model's are unknown.
@@ -110,7 +110,7 @@ def check_numbers(other: StoredResults, ours: Numbers) -> None:
     theirs = {each.name: each for each in other.numbers}
     if ours.name not in theirs:
         raise UserError(
-            f"The results of {other.name} have no values of single {ours.name}; evaluate that "
+            f"The results of {other.name} have no values for single {ours.name}; evaluate that "
             "model again, or leave out `compare`."
         )
     _check_labels(ours, theirs[ours.name])
@@ -170,7 +170,7 @@ def _compare_numbers(ours: StoredResults, theirs: StoredResults) -> dict[str, Di
 
 
 def _compute_t_interval(differences: np.ndarray) -> tuple[float, float]:
-    """Limits of the 95 % interval of a mean, NaN for a single value."""
+    """Limits of the 95 % interval of a mean; NaN for a single value."""
     count = len(differences)
     if count < 2:
         return math.nan, math.nan
@@ -195,9 +195,9 @@ def _compute_intervals(
 
 
 def _pair_boards(ours: BoardResult, theirs: BoardResult) -> tuple[BoardResult, BoardResult]:
-    """Both boards, with the tasks that both have and their queries in the order of ours.
+    """Both boards, with their common tasks and with queries in the order of ours.
 
-    Resamples depend on the images that tasks ask about, so a task of one side must not count.
+    Resamples depend on the images in the tasks, so tasks that only one side has must not count.
     """
     _check_labels(ours, theirs)
     tasks = {name: task for name, task in ours.tasks.items() if name in theirs.tasks}
@@ -233,11 +233,11 @@ def _check_labels(ours: Board | BoardResult | Numbers, theirs: BoardResult | Num
 
 
 def _align(place: str, ours: TaskResult, theirs: TaskResult) -> TaskResult:
-    """Their task with its queries in the order of ours."""
+    """Their task, with its queries in the order of ours."""
     order, other_order = (np.argsort(task.query_ids, kind="stable") for task in (ours, theirs))
     if not np.array_equal(ours.query_ids[order], theirs.query_ids[other_order]):
         only = np.setxor1d(ours.query_ids, theirs.query_ids)
-        example = f", id {only[0]} for one is asked on one side only" if len(only) else ""
+        example = f", id {only[0]} for example is a query on one side only" if len(only) else ""
         raise UserError(
             f"The queries of {place} differ: {len(ours.query_ids)} against "
             f"{len(theirs.query_ids)}{example}; evaluate both models on the same items."

@@ -1,4 +1,4 @@
-"""Result files, written together: no file is left half written."""
+"""Writes result files together, so that no file is left incomplete."""
 
 import contextlib
 import csv
@@ -22,16 +22,16 @@ def write_files(
     *,
     stale: Collection[str] = (),
 ) -> None:
-    """Writes files that belong together: all of them aside, then moves them in.
+    """Writes files that belong together: writes all of them elsewhere, then moves them in.
 
-    They wait in a folder of their own within the folder, so nothing beside it is touched. A full
-    disk or a kill while writing leaves older files as they were. Moving is quick and
-    keeps the order, so a reader that waits for the last file finds the others.
+    They are staged in a subfolder, so nothing outside the folder is touched. A full disk or a kill
+    while writing leaves older files unchanged. Moving is quick and keeps the order, so a reader
+    that waits for the last file also finds the others.
 
     Args:
-      folder: made if missing; other files in it stay, those of the same names are replaced.
+      folder: created if missing; existing files of the same names are replaced, others are kept.
       contents: file name -> content.
-      stale: names of files that would no longer fit; removed before the new ones come.
+      stale: names of outdated files, removed before the new ones are moved in.
 
     Raises:
       UserError: the folder cannot be written.
@@ -48,7 +48,7 @@ def write_files(
 
 
 def check_writable(folder: epath.PathLike) -> None:
-    """Refuses a folder that `write_files` could not write; leaves nothing in it, nor the folder.
+    """Raises an error if `write_files` cannot write a folder; leaves nothing behind.
 
     Raises:
       UserError: the folder cannot be written.
@@ -59,28 +59,28 @@ def check_writable(folder: epath.PathLike) -> None:
 
 @contextlib.contextmanager
 def _stage(folder: epath.Path) -> Iterator[epath.Path]:
-    """A new folder within `folder`; afterwards it is gone, and so are folders made for nothing."""
+    """A temporary folder within `folder`; removed afterwards, as are unneeded new folders."""
     staging = folder / f".partial-{secrets.token_hex(4)}"
     try:
-        # A bucket has no folders to make.
+        # A bucket has no folders to create.
         parents = () if is_on_bucket(folder) else (folder, *folder.parents)
         made = [each for each in parents if not each.exists()]
         if parents and not made and not folder.is_dir():
-            raise UserError(f"Cannot write to {folder}: it is a file. Name another folder.")
+            raise UserError(f"Cannot write to {folder}: it is a file. Use another folder.")
         try:
             staging.mkdir(parents=True)
             try:
                 yield staging
             finally:
-                staging.rmtree(missing_ok=True)  # A folder on a bucket is gone with its files.
+                staging.rmtree(missing_ok=True)  # On a bucket, a folder disappears with its files.
         finally:
             _remove_empty(made)
     except OSError as error:
-        raise DiskError(f"Cannot write to {folder}: {error}. Name another folder.") from error
+        raise DiskError(f"Cannot write to {folder}: {error}. Use another folder.") from error
 
 
 def _remove_empty(folders: Collection[epath.Path]) -> None:
-    """Removes folders, innermost first, up to one that holds something."""
+    """Removes folders, innermost first, up to one that is not empty."""
     for folder in folders:
         if folder.exists():
             if any(folder.iterdir()):
@@ -89,12 +89,12 @@ def _remove_empty(folders: Collection[epath.Path]) -> None:
 
 
 def format_json(content: Mapping[str, Any]) -> str:
-    """JSON of numbers, texts, lists and objects; NaN, which JSON lacks, becomes null."""
+    """JSON of numbers, strings, lists and objects; NaN, which JSON lacks, becomes null."""
     return json.dumps(_without_nan(content), indent=2) + "\n"
 
 
 def format_csv(model: str, metrics: Mapping[str, float]) -> str:
-    """CSV with a row per metric: its value, and interval and deviation where it has them."""
+    """CSV with one row per metric: its value, and its interval and deviation, if any."""
     ends = ("low", "high", "std")
     rows: list[tuple[str | float, ...]] = [("model", "tag", "value", *ends)]
     for tag, value in metrics.items():

@@ -1,4 +1,4 @@
-"""The report of an evaluation: the papers' tables with our rows in them, and the counts behind."""
+"""The report of an evaluation: the papers' tables with our rows, and the underlying counts."""
 
 import dataclasses
 import math
@@ -33,7 +33,7 @@ _METRICS = {
     "pmrp": "PMRP",
 }
 _NOT_PUBLISHED = (
-    "The items or labels are not those of the published test split, so no paper's row stands here."
+    "The items or labels are not those of the published test split, so no published rows are shown."
 )
 _TABLES_OF_TASKS = ("i2t", "t2i"), ("t2t", "i2i")
 # Columns of the summary, and their tags within a board.
@@ -56,8 +56,8 @@ class Column:
     decimals: int = 1
 
 
-# Table 4 of the ECCV Caption paper: means of both directions. Its CxC column rests on the labels
-# of the eccv_caption library, and its 1K column is meant as the mean over folds.
+# Table 4 of the ECCV Caption paper: means of both directions. Its CxC column uses the labels of the
+# eccv_caption library, and its 1K column is meant to be the mean over folds.
 _ECCV_CAPTION_TABLE = (
     Column("ECCV mAP@R", "eccv/mean/map@r", 2),
     Column("R-P", "eccv/mean/r_precision", 2),
@@ -82,17 +82,17 @@ def format_report(
 ) -> str:
     """Returns a summary, the tables of every board, and the facts behind their numbers.
 
-    The text is Markdown, aligned so that it also reads well in a terminal.
+    The result is Markdown, aligned to be readable in a terminal too.
 
     Args:
       model: name of our row.
-      metrics: by tag; `_low` and `_high` of a tag are its 95 % interval.
+      metrics: metrics by tag; `_low` and `_high` of a tag are its 95 % interval.
       title: heading, naming dataset and split.
-      boards: their definitions, labels and missing parts. The papers' rows stand beside ours on
-        those whose labels are the published ones.
-      numbers: results without boards; each has a table of its own.
-      warnings: in bold at the top.
-      notes: other facts, under them.
+      boards: their definitions, labels and missing parts. The papers' rows are shown for boards
+        with the published labels.
+      numbers: results without boards; each has its own table.
+      warnings: shown in bold at the top.
+      notes: other facts, below the warnings.
       examples: lines of the last section.
     """
     plain = {tag for each in numbers for tag in each.metrics}
@@ -162,7 +162,7 @@ def _board_tables(board: str, tags: Collection[str]) -> list[tuple[str, list[Col
 
 
 def _retrieval_columns(board: str, tasks: Sequence[str], tags: Collection[str]) -> list[Column]:
-    # The ECCV Caption paper prints two decimals: its differences are small.
+    # The ECCV Caption paper prints two decimals, since its differences are small.
     decimals = 2 if board == "eccv" or board.startswith("pmrp") else 1
     columns = []
     for task in tasks:
@@ -196,7 +196,7 @@ def _format_columns(
     model: str,
     metrics: Mapping[str, float],
 ) -> str:
-    """One table: our row over its intervals, then the published ones with any of the columns."""
+    """One table: our row above its intervals, then the published rows with any of the columns."""
     body = [[head, *(column.header for column in columns)]]
     body.append([model, *(_cell(metrics, column) for column in columns)])
     intervals = [_interval(metrics, column) for column in columns]
@@ -226,7 +226,7 @@ def _format_counts(board: str, metrics: Mapping[str, float]) -> str:
 
 
 def _format_numbers(model: str, metrics: Mapping[str, float]) -> str:
-    """A table with a row per name before the last slash of the tags, and a column per metric."""
+    """A table with one row per tag prefix before the last slash and one column per metric."""
     rows: dict[str, dict[str, str]] = {}
     for tag in metrics:
         base, _, end = tag.rpartition("_")
@@ -261,19 +261,19 @@ def format_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _as_printed(metrics: Mapping[str, float], columns: Sequence[Column]) -> list[Column]:
-    """Columns with one decimal where the source of a row has no more."""
+    """Columns, with one decimal if the source of a row has no more."""
     if any(round(metrics[c.tag], 1) != metrics[c.tag] for c in columns if c.tag in metrics):
         return list(columns)
     return [dataclasses.replace(column, decimals=1) for column in columns]
 
 
 def _count(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.0f}"  # ties in ranked lists are not known
+    return "-" if number is None else f"{number:,.0f}"  # Ties in ranked lists are not known.
 
 
 def _cell(metrics: Mapping[str, float], column: Column) -> str:
     value = metrics.get(column.tag)
-    if value is None or math.isnan(value):  # a constant model has no correlation
+    if value is None or math.isnan(value):  # A constant model has no correlation.
         return "-"
     if f"{column.tag}_std" in metrics:
         return f"{value:.{column.decimals}f} ± {metrics[f'{column.tag}_std']:.{column.decimals}f}"

@@ -1,9 +1,9 @@
-"""`ranks.npz`: results query by query, kept for later statistics and comparison.
+"""`ranks.npz`: results by query, stored for later statistics and comparisons.
 
-The file holds one array per key, readable with `numpy.load` alone. Retrieval tasks have
-`<board>/<task>/query_ids`, `/clusters`, `/values/<metric>` and, where they are known, `/rank` and
-`/tied`; correlations have `<board>/<task>/samples`, `/images` and `/influence`; `header` is a JSON
-text with all that is no array. Numbers without boards have `<name>/repeats/<tag>`.
+The file has one array per key, readable with `numpy.load` alone. Retrieval tasks have
+`<board>/<task>/query_ids`, `/clusters`, `/values/<metric>` and, if known, `/rank` and `/tied`;
+correlations have `<board>/<task>/samples`, `/images` and `/influence`; `header` is a JSON string
+with everything that is not an array. Numbers without boards have `<name>/repeats/<tag>`.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ _FORMAT = "xmodal ranks"
 _VERSION = 2
 _HEADER = "header"
 _CORRELATION_ARRAYS = ("samples", "images", "influence")
-RANKS = "ranks.npz"  # in the folder of an evaluation
-# Errors of reading a damaged file, RuntimeError where a flag of the archive is hit.
+RANKS = "ranks.npz"  # In the folder of an evaluation.
+# Errors when reading a damaged file; RuntimeError if a flag of the archive is damaged.
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -39,13 +39,13 @@ _DAMAGE = (
 
 @dataclasses.dataclass(frozen=True)
 class StoredResults:
-    """An evaluation as it is kept.
+    """A stored evaluation.
 
     Attributes:
-      results: of the boards.
-      numbers: of evaluators without boards that have values in samples that models share.
-      name: of the model.
-      place: the file's folder, "" for results that are in no file.
+      results: results of the boards.
+      numbers: numbers of evaluators without boards that have values in shared samples.
+      name: name of the model.
+      place: the file's folder; "" for results that are not in a file.
     """
 
     results: Sequence[BoardResult]
@@ -54,14 +54,14 @@ class StoredResults:
     numbers: Sequence[Numbers] = ()
 
     def name_beside(self, model: str) -> str:
-        """Returns the name of this model beside another one: with its folder, if both are alike."""
+        """Returns this model's name to show beside another, with its folder if both are equal."""
         return f"{self.name} ({self.place})" if self.name == model else self.name
 
 
 def pack_ranks(
     results: Sequence[BoardResult], *, name: str, numbers: Sequence[Numbers] = ()
 ) -> bytes:
-    """Returns the content of `ranks.npz`, see `StoredResults`; equal results give equal bytes."""
+    """Returns the content of `ranks.npz`, see `StoredResults`; equal results have equal bytes."""
     arrays: dict[str, Any] = {}
     header = {
         "format": _FORMAT,
@@ -85,10 +85,10 @@ def pack_ranks(
 
 
 def load_ranks(path: epath.PathLike) -> StoredResults:
-    """Returns the content of a file of `pack_ranks`, or of the one in an evaluation's folder.
+    """Returns the content of a file from `pack_ranks`, or of the one in an evaluation's folder.
 
     Raises:
-      UserError: there is no such file, it is not ours, cut off, damaged or of another version.
+      UserError: the file is missing, truncated, damaged, of another version or of another kind.
     """
     path = epath.Path(path)
     if path.is_dir():
@@ -100,7 +100,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
             f"There is no file {path}; name the output folder of an evaluation, or its {RANKS}."
         ) from None
     if not content.startswith(b"PK"):
-        raise UserError(f"{path} is no npz file; name the ranks.npz of an evaluation.")
+        raise UserError(f"{path} is not an npz file; name the ranks.npz of an evaluation.")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = dict(file)
@@ -112,7 +112,7 @@ def load_ranks(path: epath.PathLike) -> StoredResults:
             )
         elif header["version"] != _VERSION:
             problem = (
-                f"has version {header['version']} of the format, this is version {_VERSION}; "
+                f"has version {header['version']} of the format, but this is version {_VERSION}; "
                 "evaluate that model again, or read the file with the xmodal that wrote it."
             )
         else:

@@ -10,12 +10,12 @@ from xmodal.evals.reports.correlation_intervals import compute_correlation_inter
 from xmodal.evals.reports.uncertainty import Bootstrap, compute_interval
 from xmodal.evals.results import RSUM, BoardResult, Numbers, Result, TaskResult, metric_tag
 
-MEAN = "mean"  # stands in tags where a task would
+MEAN = "mean"  # Used in tags in place of a task.
 _MEAN_OF = ("i2t", "t2i")
 _MEAN_METRICS = ("recall@1", "recall@5", "recall@10", "map@r", "r_precision", "pmrp")
 _SELECTION = "recall@10"
 _SUMMED = ("recall@1", "recall@5", "recall@10")
-# Ends of tags that training does not change, and of one that repeats another tag.
+# Suffixes of tags that training does not change, and of one that repeats another tag.
 _COUNTS = (
     *("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample"),
     "base_rate",
@@ -30,11 +30,11 @@ def summarize(
 ) -> dict[str, float]:
     """Returns all numbers of an evaluation, with 95 % `intervals` on request.
 
-    Tag -> value, percent for all but median ranks and counts, NaN for undefined values:
+    Tag -> value, in percent except for median ranks and counts, NaN for undefined values:
     `<board>/<task>/<metric>`, with intervals also `<tag>_low` and `<tag>_high`;
     `<board>/mean/<metric>` over i2t and t2i, and `<board>/rsum`, the sum of their recalls at 1, 5
     and 10; the counts `queries`, `skipped_queries`,
-    `tied_queries` (where ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
+    `tied_queries` (if ties are known), `gallery` and `pairs`, `pairs_per_sample`; `spearman`
     and `spearman_std` over the samples that are defined; and `<board>/mean_recall@10`, by which
     training selects checkpoints: the mean over i2t and t2i, or t2t on a board without images.
     """
@@ -58,7 +58,7 @@ def summarize(
 
 
 def select_curves(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Returns the metrics that are worth a curve: no counts, and no number twice."""
+    """Returns the metrics that are worth a curve, without counts or duplicates."""
     return {tag: x for tag, x in metrics.items() if tag.rpartition("/")[2] not in _NO_CURVES}
 
 
@@ -79,7 +79,7 @@ def compute_values(board: BoardResult) -> dict[str, float]:
 
 
 def compute_samples(board: BoardResult, bootstrap: Bootstrap) -> dict[str, np.ndarray]:
-    """The tags of retrieval of `compute_values`, each with its float64 [S] bootstrap samples."""
+    """The retrieval tags of `compute_values`, each with its float64 [S] bootstrap samples."""
     found = bootstrap.resample(board)
     return found | _compute_means(board.name, found)
 
@@ -105,7 +105,7 @@ def _compute_means(board: str, found: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def count_queries(task: TaskResult) -> dict[str, int | None]:
-    """Sizes of a task; ties are None where they are unknown."""
+    """Sizes of a task; ties are None if they are unknown."""
     return {
         "queries": len(task.query_ids),
         "skipped_queries": int(task.skipped),
@@ -115,7 +115,7 @@ def count_queries(task: TaskResult) -> dict[str, int | None]:
 
 
 def _compute_extras(board: BoardResult, found: Mapping[str, float]) -> dict[str, float]:
-    """Counts, the deviation of correlations and the metric of selection: no intervals."""
+    """Counts, the deviation of correlations and the selection metric, without intervals."""
     extras = {}
     for name, task in board.tasks.items():
         for count, number in count_queries(task).items():

@@ -1,9 +1,9 @@
 """95 % confidence intervals: a bootstrap over images.
 
 Queries that show or describe one image, such as its five captions, succeed and fail together, so
-images are resampled, with replacement. All metrics of a board, and two models on one
-board, meet the same resamples: means over tasks and differences between models keep the variation
-that their parts share.
+images are resampled, with replacement. All metrics of a board, and two models on one board, use the
+same resamples: means over tasks and differences between models keep the variation that their parts
+share.
 """
 
 import numpy as np
@@ -12,18 +12,18 @@ from xmodal.evals.metrics import MEDIAN_RANK
 from xmodal.evals.results import BoardResult, TaskResult, metric_tag
 
 _PERCENTILES = (2.5, 97.5)
-# Half-width of the window of medians: about one resample in a million leaves it.
+# Half-width of the window of medians: about one resample in a million falls outside.
 _WINDOW_DEVIATIONS = 5.0
-_SAMPLES_PER_CHUNK = 64  # of those that left it: they look at all queries
+_SAMPLES_PER_CHUNK = 64  # For those that fell outside, which use all queries.
 
 
 class Resamples:
     """How often every image is in every resample: `counts`, uint8 [N, S]."""
 
     def __init__(self, num_images: int, *, samples: int, seed: int) -> None:
-        """Draws N of N images with replacement, S times; same seed, same resamples."""
+        """Draws N of N images with replacement, S times; the same seed gives the same resamples."""
         generator = np.random.default_rng(seed)
-        # A byte is enough: 256 copies of one image have a chance below 1e-500.
+        # A byte is enough: the probability of 256 copies of one image is below 1e-500.
         drawn = np.empty((samples, num_images), np.uint8)
         for row in drawn:
             images = generator.integers(max(num_images, 1), size=num_images)
@@ -46,8 +46,8 @@ class Bootstrap:
     def resample(self, board: BoardResult) -> dict[str, np.ndarray]:
         """Returns every metric of every retrieval task, recomputed on each resample.
 
-        The images of a board are those that any of its tasks asks about. Tags map to float64 [S],
-        NaN where a resample has no query of the task.
+        The images of a board are those in any of its tasks. Tags map to float64 [S], with NaN if a
+        resample has no query of the task.
         """
         if not board.tasks:
             return {}
@@ -60,7 +60,7 @@ class Bootstrap:
             _Part(task, np.searchsorted(images, task.clusters), len(images))
             for task in board.tasks.values()
         ]
-        # One product for the whole board: it reads the large matrix, however few the columns.
+        # One product for the whole board, since every product reads the large matrix.
         sums = resamples.compute_sums(np.concatenate([part.columns for part in parts], axis=1))
         ends = np.cumsum([part.columns.shape[1] for part in parts])
         found = {}
@@ -73,9 +73,9 @@ class Bootstrap:
 
 
 def compute_interval(samples: np.ndarray) -> tuple[float, float]:
-    """Returns the limits of the middle 95 % of samples, rounded outwards to some that occurred.
+    """Returns the limits of the middle 95 % of samples, rounded outward to actual samples.
 
-    Undefined samples (NaN) are left out; without a defined one, the limits are NaN.
+    Undefined samples (NaN) are ignored; without any defined one, the limits are NaN.
     """
     samples = samples[~np.isnan(samples)]
     if len(samples) == 0:
@@ -88,8 +88,8 @@ class _Part:
     """One task of a board.
 
     Attributes:
-      columns: float64 [N, M + 1 or M + 2], by image the terms summed over resamples: its queries,
-        the values of M metrics, and queries that are ahead of the window of the median.
+      columns: float64 [N, M + 1 or M + 2], for each image the terms summed over resamples: its
+        queries, the values of M metrics, and queries ahead of the window of the median.
     """
 
     def __init__(self, task: TaskResult, images: np.ndarray, num_images: int) -> None:
@@ -105,21 +105,21 @@ class _Part:
     def compute_samples(self, sums: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
         """Metric -> float64 [S] from the sums of `columns` [S, ...] and counts uint8 [N, S]."""
         queries, *totals = sums.T
-        with np.errstate(invalid="ignore"):  # 0 / 0 of a resample without queries
+        with np.errstate(invalid="ignore"):  # 0 / 0 for a resample without queries.
             means = [total / queries for total in totals[: len(self._metrics)]]
         found = dict(zip(self._metrics, means, strict=True))
         if self._window is not None:
-            # Sums of whole numbers are exact.
+            # Sums of integers are exact.
             ahead, queries = totals[-1].astype(np.int32), queries.astype(np.int32)
             found[MEDIAN_RANK] = self._window.find_medians(counts, ahead, queries)
         return found
 
 
 class _MedianWindow:
-    """The queries among which the median of nearly every resample lies.
+    """The queries that contain the median of nearly every resample.
 
-    Sorted by rank, the median of a resample lies near that of all queries: queries ahead of a
-    window around it are counted in a product, and only the window is looked at query by query.
+    In queries sorted by rank, the median of a resample is near that of all queries: queries ahead
+    of a window around it are counted in a product, and only the window is processed by query.
 
     Attributes:
       ahead: int64 [N], queries of every image that are ahead of the window.
@@ -129,7 +129,7 @@ class _MedianWindow:
         order = np.argsort(rank, kind="stable")
         self._rank, self._images = rank[order], images[order]
         middle = len(rank) // 2
-        # The place of a resample's median varies as the sum over images of this excess does.
+        # The position of a resample's median varies like the sum of this excess over images.
         excess = np.bincount(self._images[:middle], minlength=len(queries)) - queries / 2
         half_width = 2 + int(_WINDOW_DEVIATIONS * np.sqrt((excess * excess).sum()))
         start = max(0, middle - half_width)
@@ -155,18 +155,18 @@ def _find_medians(
     """Medians within a window of the sorted queries.
 
     Args:
-      rank: int [w], ranks of the window, rising.
+      rank: int [w], ranks of the window, ascending.
       counts: uint8 [w, S], how often every query is in every resample.
       ahead: int32 [S], queries ahead of the window.
       total: int32 [S], all queries.
 
     Returns:
-      float64 [S]; NaN where the median lies outside of the window.
+      float64 [S]; NaN where the median is outside the window.
     """
-    places = counts.astype(np.int32)  # first widened, then summed in place: twice as fast
+    places = counts.astype(np.int32)  # Widening before summing in place is twice as fast.
     np.cumsum(places, axis=0, out=places)
-    places += ahead  # of the last copy of every query, counted from 1
-    lower, upper = (total - 1) // 2, total // 2  # the two middle places, from 0; often the same
+    places += ahead  # Position of the last copy of every query, counted from 1.
+    lower, upper = (total - 1) // 2, total // 2  # The two middle positions, from 0; often equal.
     first, second = ((places <= place).sum(axis=0) for place in (lower, upper))
     inside = (ahead <= lower) & (second < len(rank))
     medians = np.full(len(total), np.nan)
