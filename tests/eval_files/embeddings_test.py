@@ -296,7 +296,7 @@ def test_results_of_another_model_are_kept_unless_told_otherwise(
     arrays["image_embeddings"] = -arrays["image_embeddings"]
     other = str(tmp_path / "other.npz")
     np.savez(other, **arrays)
-    with pytest.raises(UserError, match=r"copy.npz \(dot\), .* than \S+ \(cosine\)"):
+    with pytest.raises(UserError, match=r"copy.npz \(dot\), .* from \S+ \(cosine\)"):
         evaluate(embeddings=str(model / "tiny.npz"), **given | {"similarity": "cosine"})
     message = r"out has results of \S+copy.npz .* than \S+other.npz .*; replace them by --overwrite"
     with monkeypatch.context() as patch:

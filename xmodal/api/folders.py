@@ -75,7 +75,7 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         weights = _tower_weights({side: folder})
     else:
         raise UserError(
-            f"{source} is no run of xmodal.main, no folder of xmodal.convert_weights and no bundle "
+            f"{source} is not a run of xmodal.main, no folder of xmodal.convert_weights and no bundle "
             "of xmodal.export: it has neither config.json, model.json, tower.json nor bundle.json."
         )
     params, model_state = weights

@@ -98,7 +98,7 @@ def with_value(value, row):
         ({"image_embeddings": np.ones((3, 5))}, "images have 5 dimensions and captions 4; both"),
         (
             {"caption_embeddings": with_value(np.nan, [1, 3])},
-            "caption_embeddings in .*: 2 of 5 rows hold NaN .* the first is id 30; mend",
+            "caption_embeddings in .*: 2 of 5 rows hold NaN .* the first is id 30; fix",
         ),
         ({"caption_embeddings": with_value(-np.inf, 4)}, "1 of 5 rows .* first is id 31"),
         ({"caption_embeddings": with_value(1e300, 2)}, "infinity in float32, .* is id 110"),

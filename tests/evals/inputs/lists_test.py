@@ -35,8 +35,8 @@ def test_lists_keep_their_order(tmp_path):
         ('{"i2t": {"a.jpg": [1]}}', "Query 'a.jpg' under 'i2t' in .* is not an id"),
         ('{"i2t": {"1": [4], "01": [5]}}', "Query 1 occurs twice under 'i2t'"),
         ('{"i2t": {"1": []}}', "The i2t list of query 1 in .* is empty; add at least its best"),
-        ('{"i2t": {"1": 5}}', "The i2t list of query 1 in .* is no list of ids"),
-        ('{"i2t": {"1": "5"}}', "query 1 in .* is no list of ids"),
+        ('{"i2t": {"1": 5}}', "The i2t list of query 1 in .* is not a list of ids"),
+        ('{"i2t": {"1": "5"}}', "query 1 in .* is not a list of ids"),
         ('{"i2t": {"1": [5.5]}}', "query 1 in .* holds something other than integer ids"),
         ('{"i2t": {"1": [[5], [6, 7]]}}', "query 1 in .* holds something other than integer ids"),
         ('{"t2i": {"8": [5, 6, 5]}}', "The t2i list of query 8 in .* names item 5 twice"),
@@ -92,7 +92,7 @@ def test_queries_that_no_board_asks_need_no_list():
         ),
         (
             {5: [50], 3: [50, 55, 56], 9: [50]},
-            "list of query 3 under 'i2t' in <arrays> names 55, which is no caption of this split "
+            "list of query 3 under 'i2t' in <arrays> names 55, which is not a caption of this split "
             r"\(nor are 1 other entries\)",
         ),
         (

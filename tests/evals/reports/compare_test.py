@@ -216,8 +216,8 @@ def fewer_queries(model):
     ("change", "message"),
     [
         (other_labels, "labels of board b differ: 00ff against beef"),
-        (other_queries, r"queries of b/i2t differ: 90 against 90, id 1 for one"),
-        (fewer_queries, r"queries of b/t2i differ: 270 against 269, id 2697 for one"),
+        (other_queries, r"queries of b/i2t differ: 90 against 90, id 1 for example"),
+        (fewer_queries, r"queries of b/t2i differ: 270 against 269, id 2697 for example"),
         (lambda _: make_model(2, name="c"), r"no metric in common: boards \['b'\] against \['c'\]"),
         (other_task, r"share boards among \['b'\] and \['b'\], but no metric"),
     ],

@@ -51,7 +51,7 @@ def test_nothing_is_made_beside_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "mkdir", refuse)
     files.write_files(tmp_path / "out", {"report.md": "new"})
     assert (tmp_path / "out/report.md").read_text() == "new"
-    with pytest.raises(UserError, match="Cannot write to .*new: Permission denied: .* Name"):
+    with pytest.raises(UserError, match="Cannot write to .*new: Permission denied: .* Use"):
         files.write_files(tmp_path / "new", {"report.md": "new"})
 
 
@@ -67,7 +67,7 @@ def test_a_failure_leaves_the_folder_as_it_was(tmp_path, monkeypatch, new):
 
     monkeypatch.setattr(type(epath.Path()), "write_bytes", fail)
     for name in (new, "old"):
-        with pytest.raises(UserError, match=f"Cannot write to .*{name}: no space left. Name"):
+        with pytest.raises(UserError, match=f"Cannot write to .*{name}: no space left. Use"):
             files.write_files(
                 tmp_path / name,
                 {"report.md": "new", "ranks.npz": b"large"},
