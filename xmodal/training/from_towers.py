@@ -57,37 +57,40 @@ def load_towers(state: TrainState, source: InitConfig) -> TowerWeights:
     """
     params: dict[str, np.ndarray] = {}
     model_state: dict[str, np.ndarray] = {}
-    shapes = flatten(state.all_params()), flatten(state.model_state)
     for side, folder in named_folders(source).items():
-        given: tuple[dict[str, np.ndarray], ...] = ({}, {})
-        for name, array in read_weights(folder).items():
-            kind, _, path = name.partition("/")
-            if kind == "params":
-                given[0][f"{side}/{path}"] = array
-            else:
-                given[1][f"{side}/{name}"] = array
-        start = f"{side}/"
-        wanted = tuple(
-            {path: leaf.shape for path, leaf in flat.items() if path.startswith(start)}
-            for flat in shapes
-        )
-        given = (_split_layers(given[0], wanted[0]), given[1])
-        _check_fits(folder, given[0] | given[1], wanted[0] | wanted[1])
-        params |= given[0]
-        model_state |= given[1]
+        tower = _load_tower(state, side, folder)
+        params |= tower.params
+        model_state |= tower.model_state
     if source.model:
-        params |= _task_params(source.model, shapes[0])
+        params |= _task_params(source.model, flatten(state.all_params()))
         numbers = read_model(source.model).parameters
         params |= {
             f"similarity/{name}": np.asarray(value, np.float32) for name, value in numbers.items()
         }
-    if source.run:
-        both = [path for path in params if matches(source.include, path)]
-        if both:
-            raise UserError(
-                f"config.init_from.include={list(source.include)} takes {both[0]} from "
-                f"{source.run}, but {_SECTION} provides it too: narrow include."
-            )
+    both = [path for path in params if source.run and matches(source.include, path)]
+    if both:
+        raise UserError(
+            f"config.init_from.include={list(source.include)} takes {both[0]} from "
+            f"{source.run}, but {_SECTION} provides it too: narrow include."
+        )
+    return TowerWeights(params, model_state)
+
+
+def _load_tower(state: TrainState, side: str, folder: str) -> TowerWeights:
+    params: dict[str, np.ndarray] = {}
+    model_state: dict[str, np.ndarray] = {}
+    for name, array in read_weights(folder).items():
+        kind, _, path = name.partition("/")
+        if kind == "params":
+            params[f"{side}/{path}"] = array
+        else:
+            model_state[f"{side}/{name}"] = array
+    wanted_params, wanted_state = (
+        {path: leaf.shape for path, leaf in flatten(tree).items() if path.startswith(f"{side}/")}
+        for tree in (state.all_params(), state.model_state)
+    )
+    params = _split_layers(params, wanted_params)
+    _check_fits(folder, params | model_state, wanted_params | wanted_state)
     return TowerWeights(params, model_state)
 
 
