@@ -8,6 +8,7 @@ import pytest
 
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up, rated
 from xmodal.evals import Embedder, judge, make_evaluator, read_options
+from xmodal.evals.embed import _Group
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports.summary import summarize
 from xmodal.losses.similarity import make_similarity
@@ -154,3 +155,19 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
     first, second = (judge(evaluator, each, name="x") for each in (found, loaded))
     assert first.metrics == pytest.approx(second.metrics, nan_ok=True, abs=0)
     assert first.report() == second.report()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("items", [1, 5, 6, 7, 12, 13])
+def test_items_of_all_processes_come_back_in_their_order(items, processes):
+    """Each process embeds whole batches; padding repeats a real item."""
+    rows = np.random.default_rng(0).permutation(items) + 10
+    group = _Group(rows, None, 2, processes)
+    batches = -(-items // (2 * processes))
+    gathered = []
+    for index in range(processes):
+        own = group.own_rows(index)
+        assert 2 * batches - 2 < len(own) <= 2 * batches
+        gathered.append(np.pad(own, (0, 2 * batches - len(own)), mode="edge"))
+    found = group.restore_order(np.stack([np.concatenate(gathered)] * 3, axis=-1))
+    np.testing.assert_array_equal(found, np.stack([rows] * 3, axis=-1))

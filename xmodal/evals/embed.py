@@ -1,5 +1,6 @@
 """Embeds every unique item of a split once."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -131,22 +132,19 @@ class Embedder:
         vectors: dict[str, np.ndarray] = {}
         log_sigma: dict[str, np.ndarray] = {}
         for side in (each for each in self._sides if each in split.sides):
-            plan = _plan(side, split, batch_size)
-            if not plan:
+            groups = self._group(side, split, batch_size)
+            if not groups:
                 raise ValueError(f"The split has no {side} to embed.")
             embed = functools.partial(self._embed, side, field, params, model_state)
-            count = sum(len(rows) for _, rows in plan)
+            count = sum(len(group.rows) for group in groups)
             what = f"Embedding {count:,} {_NOUNS[side]} of {split.name} {split.split}"
             with progress(what, count) as advance:
-                parts = [
-                    self._embed_rows(embed, side, split, rows, length, batch_size, advance)
-                    for length, rows in plan
-                ]
+                parts = [self._embed_group(embed, side, split, each, advance) for each in groups]
             for name, found in ((_VECTORS, vectors), (_LOG_SIGMA, log_sigma)):
                 if name in parts[0]:
                     found[side] = np.empty((count, *parts[0][name].shape[1:]), np.float32)
-                    for (_, rows), part in zip(plan, parts, strict=True):
-                        found[side][rows] = part[name]
+                    for group, part in zip(groups, parts, strict=True):
+                        found[side][group.rows] = part[name]
         learned = params["similarity"] if self._similarity.parameters else {}
         return Embeddings(
             place=f"{split.name} {split.split}",
@@ -187,24 +185,40 @@ class Embedder:
             if each.sides <= set(vectors)
         }
 
-    def _embed_rows(
+    def _group(self, side: str, split: Items, batch_size: int) -> list["_Group"]:
+        """All items of a split; captions by the length to which their batch is padded."""
+        processes = mesh_lib.process_count(self._mesh) if self._mesh is not None else 1
+        size = batch_size // processes
+        if side == "image":
+            rows = np.arange(len(split.image_ids))
+            return [_Group(rows, None, size, processes)] if len(rows) else []
+        lengths = np.asarray(split.caption_lengths)
+        rows = np.argsort(lengths, kind="stable")
+        ends = np.arange(len(rows)) // batch_size * batch_size + batch_size
+        of_batch = lengths[rows[np.minimum(ends, len(rows)) - 1]]
+        return [
+            _Group(rows[of_batch == length], int(length), size, processes)
+            for length in np.unique(of_batch)
+        ]
+
+    def _embed_group(
         self,
         embed: Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]],
         side: str,
         split: Items,
-        rows: np.ndarray,
-        length: int | None,
-        batch_size: int,
+        group: "_Group",
         advance: Callable[[int], None],
     ) -> dict[str, np.ndarray]:
-        """Arrays [R, ...] of the items at `rows`; captions are padded to `length`."""
-        processes = mesh_lib.process_count(self._mesh) if self._mesh is not None else 1
-        size = batch_size // processes
-        own = _own_rows(rows, batch_size, processes)
-        read = split.images(size, own) if side == "image" else split.captions(size, own, length)
+        """Arrays [R, ...] of the items of a group, in its order."""
+        own, size = group.own_rows(jax.process_index() if group.processes > 1 else 0), group.size
+        if side == "image":
+            read = split.images(size, own)
+        else:
+            assert group.length is not None
+            read = split.captions(size, own, group.length)
         ids, batches, unread = [], [], None
         for batch in read:
-            advance(processes * len(batch[_ID_COLUMNS[side]]))
+            advance(group.processes * len(batch[_ID_COLUMNS[side]]))
             ids.append(np.asarray(batch[_ID_COLUMNS[side]]))
             columns = {
                 name: self._place(values, size)
@@ -224,16 +238,9 @@ class Embedder:
                 "asked for."
             )
         found = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-        if processes > 1:
+        if group.processes > 1:
             found = mesh_lib.to_host(mesh_lib.global_batch(found, self._mesh), self._mesh)
-        # Reorders rows from process by process to batch by batch.
-        blocks = {
-            name: array.reshape(processes, -1, size, *array.shape[1:]).swapaxes(0, 1)
-            for name, array in found.items()
-        }
-        return {
-            name: array.reshape(-1, *array.shape[3:])[: len(rows)] for name, array in blocks.items()
-        }
+        return {name: group.restore_order(array) for name, array in found.items()}
 
     def _place(self, rows: np.ndarray, size: int) -> jax.Array:
         """Pads this process's rows, so that one shape is compiled, and shards them."""
@@ -245,23 +252,38 @@ class Embedder:
         return mesh_lib.global_batch({"rows": rows}, self._mesh)["rows"]
 
 
-def _plan(side: str, split: Items, batch_size: int) -> list[tuple[int | None, np.ndarray]]:
-    """The positions of all items; captions are grouped by their padded length."""
-    if side == "image":
-        return [(None, np.arange(len(split.image_ids)))] if len(split.image_ids) else []
-    lengths = np.asarray(split.caption_lengths)
-    rows = np.argsort(lengths, kind="stable")
-    last = np.minimum(np.arange(len(rows)) // batch_size * batch_size + batch_size, len(rows)) - 1
-    of_batch = lengths[rows[last]]
-    return [(int(length), rows[of_batch == length]) for length in np.unique(of_batch)]
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """Items that are embedded in batches of one shape, each spread over all processes.
 
+    Two processes share batches of 2 x 2 items: of the rows a..f, process 0 embeds a b, e f, and
+    process 1 embeds c d, f f. All processes call the model equally often, so the last one may
+    have nothing of its own to embed.
 
-def _own_rows(rows: np.ndarray, batch_size: int, processes: int) -> np.ndarray:
-    """This process's block of every batch; at least one row, since all call the model."""
-    size = batch_size // processes
-    index = jax.process_index() if processes > 1 else 0
-    blocks = [
-        rows[start + index * size : start + (index + 1) * size]
-        for start in range(0, len(rows), batch_size)
-    ]
-    return np.concatenate([*blocks[:-1], blocks[-1] if len(blocks[-1]) else rows[-1:]])
+    Attributes:
+      rows: positions [R] of the items in the split.
+      length: length to which captions are padded; None for images.
+      size: items per batch and process.
+      processes: number of processes.
+    """
+
+    rows: np.ndarray
+    length: int | None
+    size: int
+    processes: int
+
+    def own_rows(self, index: int) -> np.ndarray:
+        """Returns the rows that a process embeds, at least one per batch: a b e f, c d f."""
+        starts = range(index * self.size, len(self.rows) + index * self.size, self._batch_size)
+        blocks = [self.rows[start : start + self.size] for start in starts]
+        return np.concatenate([*blocks[:-1], blocks[-1] if len(blocks[-1]) else self.rows[-1:]])
+
+    def restore_order(self, array: np.ndarray) -> np.ndarray:
+        """Returns [R, ...] of all processes' results, one after the other: a b e f c d f f."""
+        items = array.shape[1:]
+        by_process = array.reshape(self.processes, -1, self.size, *items)
+        return by_process.swapaxes(0, 1).reshape(-1, *items)[: len(self.rows)]
+
+    @property
+    def _batch_size(self) -> int:
+        return self.processes * self.size
