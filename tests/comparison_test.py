@@ -60,7 +60,7 @@ def test_agreement_and_ranks(saved):
 
 def test_results_that_cannot_be_compared(saved, tmp_path):
     folders, _ = saved
-    with pytest.raises(xmodal.UserError, match=r"twos or more; given: \['one'\]"):
+    with pytest.raises(xmodal.UserError, match=r"at least two models; given: \['one'\]"):
         xmodal.compare({"one": folders["first"]})
     with pytest.raises(xmodal.UserError, match="neither a finished run nor the results"):
         xmodal.compare({"one": folders["first"], "two": tmp_path})

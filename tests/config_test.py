@@ -110,7 +110,7 @@ def test_read_fills_defaults_and_converts():
         ({"size": 1, "inner": {"rate": 1.0}}, r"config.x.inner.rate is 1.0; .* less than 1"),
         ({"size": 1, "inner": {"rate": float("nan")}}, r"config.x.inner.rate .* finite"),
         ({"size": 1, "area": (0.5,)}, r"config.x.area is \(0.5,\); it has to be a list"),
-        ({"size": 1, "names": ["("]}, r"config.x.names is '\(', no regular expression: "),
+        ({"size": 1, "names": ["("]}, r"config.x.names is '\(', not a valid regular expression: "),
         ({"size": 1, "inner": 3}, r"config.x.inner is 3; it has to be a section or None"),
         ({"size": 1, "iner": {}}, r"Unknown key\(s\) \['iner'\] .* Did you mean 'inner'\?"),
     ],

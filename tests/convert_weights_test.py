@@ -120,7 +120,9 @@ def test_mistakes(run, source, option, message):
 def test_a_pattern_that_is_none(run, capsys):
     with pytest.raises(SystemExit):
         run("--allow_missing=[")
-    assert "argument --allow_missing: '[' is no regular expression" in capsys.readouterr().err
+    assert (
+        "argument --allow_missing: '[' is not a valid regular expression" in capsys.readouterr().err
+    )
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_the_work(run, source, capsys):

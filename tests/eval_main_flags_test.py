@@ -22,7 +22,7 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
         ({"rankings": "r", "partial": True} | FILES, "--partial cannot be given with --rankings"),
         ({"embeddings": "e", "examples": 3} | FILES, "pictures, which --embeddings with --anno"),
-        ({"scores": "s", "examples": 3} | FILES, "give --embeddings with the --config of their"),
+        ({"scores": "s", "examples": 3} | FILES, "use --embeddings with the --config of their"),
         ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
         ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder of"),
     ],

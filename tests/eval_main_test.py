@@ -182,7 +182,7 @@ def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
 def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
     path = tmp_path / "model.npz"
     given = {"run": str(run_dir), "split": "validation", "output": str(tmp_path / "out")}
-    with pytest.raises(UserError, match="leave out --follow"):
+    with pytest.raises(UserError, match="remove --follow"):
         evaluate(save_embeddings=str(path), follow=True, **given)
     evaluate(save_embeddings=str(path), evaluators=["shapes"], **given)
     assert sorted(each.name for each in (tmp_path / "out").glob("*/")) == ["shapes", "steps"]
@@ -208,7 +208,7 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
     (other / "config.json").write_text(json.dumps(longer))
     evaluate(run=str(other), step="4", **given)  # the same model, trained on
     (other / "config.json").write_text(json.dumps(config | {"seed": 1}))
-    with pytest.raises(UserError, match=r"another tiny_quick, .*replace them by --overw"):
+    with pytest.raises(UserError, match=r"another tiny_quick, .*replace them with --overw"):
         evaluate(run=str(other), **given)
     assert read(tmp_path / "out/metrics.json")["step"] == 4
     evaluate(run=str(other), overwrite=True, **given)
@@ -274,7 +274,7 @@ def test_the_mean_of_the_scores_of_two_runs(run_dir, config, tmp_path, capsys):
         np.testing.assert_allclose(both[tag], value, atol=1e-3, err_msg=tag)
     assert "Scores are means of those of tiny" in capsys.readouterr().out
     for values, message in (
-        ({}, "give --output"),
+        ({}, "set --output"),
         ({"output": str(tmp_path / "x"), "save_embeddings": "x.npz"}, "takes one run"),
         ({"output": str(tmp_path / "x"), "run": f"{runs[0]},nowhere"}, "nowhere"),
     ):

@@ -117,9 +117,9 @@ def test_counts_of_numpy(inspection):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda i: i.search("a red star"), "from a file have no model that embeds a query"),
+        (lambda i: i.search("a red star"), "from a file have no model to embed a query"),
         (lambda i: i.neighbors("t2x"), "t2x.*i2t"),
-        (lambda i: i.neighbors("i2t", [10**6]), r"\[1000000\] are no queries of i2t on the board"),
+        (lambda i: i.neighbors("i2t", [10**6]), r"\[1000000\] are not queries of i2t on the board"),
         (lambda i: i.picture(10**6), "crisscrossed_shapes test has no image 1000000"),
     ],
 )

@@ -23,9 +23,13 @@ ROWS = [
     (TEXT, "log_every=-1", "config.log_every is -1; it has to be at least 1."),
     (TEXT, "checkpoint.every=-1", "config.checkpoint.every is -1; it has to be at least 0."),
     (TEXT, "checkpoint.keep_last=0", "config.checkpoint.keep_last is 0; it has to be at least 1."),
-    (TEXT, "freeze=['(']", "config.freeze is '(', no regular expression: "),
+    (TEXT, "freeze=['(']", "config.freeze is '(', not a valid regular expression: "),
     (TEXT, "freeze=[3]", "config.freeze is (3,); it has to be a list such as ['a', 'b']."),
-    (TEXT, "l2={'pattern': '*', 'scale': 1}", "config.l2.pattern is '*', no regular expression"),
+    (
+        TEXT,
+        "l2={'pattern': '*', 'scale': 1}",
+        "config.l2.pattern is '*', not a valid regular expression",
+    ),
     (
         TEXT,
         "l2={'pattern': '.*', 'scale': -1}",
@@ -33,9 +37,13 @@ ROWS = [
     ),
     (TEXT, "sharding=[('.*', 'sharded')]", "Unknown name 'sharded' in config.sharding; known: "),
     (TEXT, "sharding=[('.*',)]", "config.sharding is (('.*',),); it has to be a list"),
-    (TEXT, "sharding=[('[', 'fsdp')]", "config.sharding is '[', no regular expression: "),
+    (TEXT, "sharding=[('[', 'fsdp')]", "config.sharding is '[', not a valid regular expression: "),
     (TEXT, "init_from.run=runs/nowhere", "'runs/nowhere' is not a run of xmodal.main"),
-    (TEXT, "init_from.include=['+']", "config.init_from.include is '+', no regular expression"),
+    (
+        TEXT,
+        "init_from.include=['+']",
+        "config.init_from.include is '+', not a valid regular expression",
+    ),
     (TEXT, "init_from.towers.text=nowhere", "nowhere"),
     (TEXT, "select.mode=most", "Unknown name 'most' in config.select.mode; known: "),
     (TEXT, "select.metric=shape/x", "'shape' in config.select.metric='shape/x'; known: "),
@@ -182,7 +190,7 @@ ROWS = [
     (
         TEXT,
         "optimizer.weight_decay={'rate': 0.1, 'pattern': '('}",
-        "config.optimizer.weight_decay.pattern is '(', no regular expression: ",
+        "config.optimizer.weight_decay.pattern is '(', not a valid regular expression: ",
     ),
     (
         TEXT,
@@ -192,7 +200,7 @@ ROWS = [
     (
         TEXT,
         "optimizer.groups={'text': {'pattern': '('}}",
-        "config.optimizer.groups.text.pattern is '(', no regular expression: ",
+        "config.optimizer.groups.text.pattern is '(', not a valid regular expression: ",
     ),
     (
         TEXT,

@@ -37,7 +37,7 @@ def test_the_same_seed_gives_the_same_vectors(tmp_path):
     table = load_word_vectors(path)
     assert list(table.rows) == words
     np.testing.assert_allclose(table.vectors, vectors, rtol=1e-5)
-    with pytest.raises(UserError, match="No word comes 9999 times in 241 captions"):
+    with pytest.raises(UserError, match="No word occurs 9999 times in 241 captions"):
         word2vec.learn_vectors(SENTENCES, **SETTINGS | {"min_count": 9999})
 
 

@@ -1,11 +1,11 @@
-"""Image-text dual encoders: trained with a loss over the whole global batch, judged exactly.
+"""Image-text dual encoders, trained with losses over the whole global batch and judged exactly.
 
     model = xmodal.load("runs/quickstart")
     texts = model.embed_texts(["a dog on a beach"])
     images = model.embed_images(["beach.jpg", "street.jpg"])
     model.similarity(texts, images)
 
-Public are the names below; all else may change.
+Only the names below are public; everything else may change.
 """
 
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ __all__ = [
     "train",
 ]
 
-# Imported when they are used: `import xmodal` is quick, and starts no JAX.
+# Imported on first use, so that `import xmodal` is fast and does not initialize JAX.
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={

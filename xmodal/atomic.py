@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that appear complete or not at all."""
 
 import contextlib
 import uuid
@@ -10,7 +10,7 @@ from etils import epath
 
 @contextlib.contextmanager
 def replacing(path: epath.PathLike) -> Iterator[BinaryIO]:
-    """Opens a new file that takes the place of `path` at the end, unless there is an error."""
+    """Opens a new file that replaces `path` at the end, unless there is an error."""
     path = epath.Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -23,7 +23,7 @@ def replacing(path: epath.PathLike) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def new_folder(path: epath.PathLike) -> Iterator[epath.Path]:
-    """Makes a hidden folder that gets the name `path` at the end, unless there is an error."""
+    """Makes a hidden folder that is renamed to `path` at the end, unless there is an error."""
     path = epath.Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Parts of all commands: --config, a readable log, and errors that are for the user."""
+"""Common parts of all commands: --config, a readable log, and user errors."""
 
 import ast
 import re
@@ -19,19 +19,19 @@ from xmodal.scratch import keep_overrides
 
 
 class _Literal(flags.ArgumentParser[Any]):
-    """Reads an override as a Python literal, and anything else as text.
+    """Reads an override as a Python literal, or else as a string.
 
-    A value may change its type: None becomes a section, a number a schedule. The dataclass of the
-    section checks the result.
+    A value may change its type: None to a section, or a number to a schedule. The section's
+    dataclass checks the result.
     """
 
-    syntactic_help = "a Python literal, or a text"
+    syntactic_help = "a Python literal, or a string"
 
     def parse(self, argument: Any) -> Any:
         """Returns the value; one that is no text is that of the config file."""
         if not isinstance(argument, str):
             return argument
-        # Python warns of texts such as "3if".
+        # Python warns about strings such as "3if".
         with warnings.catch_warnings(action="ignore"):
             try:
                 return ast.literal_eval({"true": "True", "false": "False"}.get(argument, argument))
@@ -40,7 +40,7 @@ class _Literal(flags.ArgumentParser[Any]):
 
 
 class _Text(_Literal):
-    """Reads an override of a text; it stays one unless it is `None` or a section."""
+    """Reads an override of a string, which stays one unless it is `None` or a section."""
 
     def parse(self, argument: Any) -> Any:
         """Returns the value; one that is no text is that of the config file."""
@@ -55,16 +55,16 @@ config_flags.register_flag_parser_for_type(str, _Text())
 CONFIG = config_flags.DEFINE_config_file(
     "config",
     None,
-    "Experiment: a config of --list_configs, or a file of your own, FILE.py; with an argument, "
+    "Experiment: a config of --list_configs, or your own file, FILE.py; with an argument, "
     "quickstart:i2t or FILE.py:ARGUMENT.",
-    # Files leave out keys that have a default; sections know their own keys.
+    # Files omit keys that have a default; sections know their own keys.
     lock_config=False,
     accept_new_attributes=True,
 )
 
 
 class _Answer(flags.BooleanFlag):
-    """A flag that prints a text, and ends the command before anything else is looked at."""
+    """A flag that prints a text and exits before anything else is checked."""
 
     def __init__(self, name: str, help: str, text: Callable[[], str]) -> None:
         super().__init__(name, False, help)
@@ -78,26 +78,26 @@ class _Answer(flags.BooleanFlag):
 
 
 def define_answer(name: str, help: str, text: Callable[[], str]) -> None:
-    """Defines a flag of the calling module that prints a text and ends the command."""
+    """Defines a flag of the calling module that prints a text and exits."""
     flags.DEFINE_flag(_Answer(name, help, text))
 
 
 def format_names(names: Mapping[str, str]) -> str:
-    """Returns a line for every name, with its meaning beside it."""
+    """Returns a line for every name and its meaning."""
     width = max(map(len, names))
     return "\n".join(f"{name:{width}}  {text}" for name, text in names.items())
 
 
-define_answer("version", "Print the version and stop.", lambda: f"xmodal {xmodal.__version__}")
+define_answer("version", "Print the version and exit.", lambda: f"xmodal {xmodal.__version__}")
 define_answer(
     "list_configs",
-    "Print the configs that --config takes by name, and stop.",
+    "Print the configs that --config accepts by name, and exit.",
     lambda: format_names(describe_configs()),
 )
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """Runs `main` with flags parsed; a `UserError` is printed alone and ends with exit code 1."""
+    """Runs `main` with parsed flags; a `UserError` is printed without a trace, with exit code 1."""
     make_log_readable()
 
     def main_for_users(argv: list[str]) -> None:
@@ -120,7 +120,7 @@ def read_config() -> ConfigDict:
     """
     config = CONFIG.value
     try:
-        config.lock()  # The flag keeps a file it could not open until the first use.
+        config.lock()  # The flag reports a file that it could not open only on first use.
     except OSError as error:
         message = re.sub(r"^\[Errno \d+\] ", "", str(error).splitlines()[-1].strip())
         raise UserError(f"--config: {message}") from error
@@ -132,7 +132,7 @@ def call_config_file(name: str) -> Any:
     """Returns the result of another function of the config file, called with the file's argument.
 
     Args:
-      name: of the function, beside `get_config`; None is returned where the file has no such one.
+      name: name of the function; None is returned if the file does not have it.
     """
     path, *argument = config_flags.get_config_filename(flags.FLAGS["config"]).split(":", 1)
     function = runpy.run_path(path).get(name)
@@ -153,13 +153,13 @@ def _parse_flags(argv: list[str]) -> list[str]:
         text = str(error)
         if isinstance(error, flags.UnrecognizedFlagError) and error.flagname.startswith("config."):
             text = f"--{error.flagname} sets a value of --config, which is not given."
-        # A config file refuses its argument by a ValueError, which comes with a whole stack trace.
+        # A config file rejects its argument with a ValueError, which comes with a full stack trace.
         *trace, last = text.splitlines()
         if trace and last.strip().startswith("ValueError: "):
             text = f"--config: {last.strip().removeprefix('ValueError: ')}"
         sys.exit(f"\nError: {text}\nPass --helpshort to see the flags.")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        # How a config flag says that an override such as --config.bach_size=8 names no key.
+        # A config flag's error for an override of an unknown key, such as --config.bach_size=8.
         message: object = error
         while isinstance(message, Exception):
             message = message.args[0]
@@ -167,7 +167,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 
 def _with_paths(argv: list[str]) -> list[str]:
-    """Returns the arguments with the path of the config in the place of its name.
+    """Returns the arguments with the name of the config replaced by its path.
 
     Raises:
       UserError: see `find_config_file`.
@@ -186,7 +186,7 @@ def _with_paths(argv: list[str]) -> list[str]:
 def _explain_override(argv: list[str], message: str) -> str:
     inside_none = re.match(r'Override (\S+)\.(\w+) can not .* field "(\w+)" is None', message)
     if inside_none is None:
-        # A KeyError has the key alone.
+        # A KeyError has only the key.
         key = re.match(r"'\w+'", message)
         flag = next((each for each in argv if key and f".{key[0][1:-1]}." in each), "--config")
         return f"Unknown key in {flag.partition('=')[0]}: {message}"

@@ -11,9 +11,9 @@ def is_on_bucket(path: epath.PathLike) -> bool:
 
 
 def absolute(path: epath.PathLike) -> epath.Path:
-    """Returns an absolute path; one on an object store is absolute already.
+    """Returns an absolute path; a path on an object store is already absolute.
 
-    `epath.Path.absolute` takes gs://BUCKET for a folder of that name in the current one.
+    `epath.Path.absolute` mistakes gs://BUCKET for a relative path.
     """
     path = epath.Path(path)
     return path if is_on_bucket(path) else path.absolute()

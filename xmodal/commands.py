@@ -25,6 +25,6 @@ def export() -> None:
 
 
 def _run(module: str) -> None:
-    # As `python -m` has it: configs and datasets of the working directory can be imported.
+    # As with `python -m`, configs and datasets in the working directory can be imported.
     sys.path.insert(0, "")
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -28,14 +28,14 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
         print(comparison.table())
 
     Args:
-      results: name of a model -> its run, whose final evaluation is taken, or a folder that
-        `xmodal.eval_main` or `Evaluation.save` wrote.
+      results: name of a model -> its run, whose final evaluation is used, or a folder written by
+        `xmodal.eval_main` or `Evaluation.save`.
 
     Raises:
-      UserError: there are fewer than two, a folder has no results, or their labels differ.
+      UserError: there are fewer than two models, a folder has no results, or the labels differ.
     """
     if len(results) < 2:
-        raise UserError(f"Models are compared in twos or more; given: {list(results)}.")
+        raise UserError(f"A comparison needs at least two models; given: {list(results)}.")
     folders = {name: _find(folder) for name, folder in results.items()}
     for evaluator in sorted({each for folder in folders.values() for each in _evaluators(folder)}):
         paths = [folder / evaluator for folder in folders.values()]
@@ -52,7 +52,7 @@ def _find(folder: str | os.PathLike) -> epath.Path:
 
 
 def _evaluators(folder: epath.Path) -> list[str]:
-    """Folders of evaluators below that of all results; "." for those of one evaluation."""
+    """Folders of evaluators in the folder of all results; "." for a single evaluation."""
     if (folder / RANKS).exists():
         return ["."]
     return sorted(path.name for path in folder.iterdir() if (path / RANKS).exists())
@@ -66,7 +66,7 @@ class Comparison:
     """
 
     def __init__(self, folders: Mapping[str, epath.Path]) -> None:
-        """Reads the numbers; `folders` are those of the results by model."""
+        """Reads the numbers; `folders` has the folders of the results by model."""
         self._folders = dict(folders)
         self.metrics: dict[str, dict[str, float]] = {}
         for name, folder in folders.items():
@@ -75,11 +75,11 @@ class Comparison:
     def table(self, tags: Sequence[str] | None = None) -> str:
         """Returns a Markdown table with a row for every metric and a column for every model.
 
-        Args:
-          tags: of `metrics.json`; None for the usual ones.
+            Args:
+              tags: tags of `metrics.json`; None for the default ones.
 
         Raises:
-          UserError: no model has a metric of that name.
+          UserError: no model has a metric with that tag.
         """
         rows = [["", *self.metrics]]
         for tag in choose_metrics(self.metrics, tags, at_least=1):
@@ -106,13 +106,13 @@ class Comparison:
     def agreement(self, tags: Sequence[str] | None = None) -> str:
         """Returns Markdown with Kendall's tau-b between metrics, and the models' ranks by each.
 
-        For `tags` see `table`.
+        See `table` for `tags`.
         """
         chosen = choose_metrics(self.metrics, tags)
         found = kendall_tau_b(self.metrics, chosen)
         return format_agreement(found, ranks_of_models(self.metrics, chosen))
 
     def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
-        """Returns a PNG of a line per model over the metrics; for `tags` see `table`."""
+        """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""
         ranks = ranks_of_models(self.metrics, choose_metrics(self.metrics, tags))
         return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")

@@ -1,6 +1,6 @@
 """Reads sections of a config into calls and dataclasses, with errors that list the known names.
 
-Each package describes its own sections as frozen dataclasses, whose fields may carry a range::
+Each package describes its own sections as frozen dataclasses, whose fields may have a range::
 
     @dataclasses.dataclass(frozen=True)
     class LogConfig:
@@ -29,11 +29,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 Section = TypeVar("Section", bound="DataclassInstance")
 
-_LONG = 20  # names
+_LONG = 20  # Names.
 
 
 class UserError(ValueError):
-    """The user gave something wrong; the commands print it without a stack trace."""
+    """An error in user input; the commands print it without a stack trace."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Bounds:
       above: number that the value must exceed.
       at_most: largest number allowed.
       below: number that the value must not reach.
-      one_of: texts allowed; None allows all.
-      pattern: whether texts are regular expressions.
+      one_of: allowed strings; None allows all.
+      pattern: whether strings are regular expressions.
     """
 
     at_least: float = -math.inf
@@ -60,10 +60,10 @@ class Bounds:
     pattern: bool = False
 
     def check(self, where: str, value: Any) -> None:
-        """Refuses a value outside of its bounds, and numbers that are not finite.
+        """Raises an error if a value is out of bounds or a number is not finite.
 
         Raises:
-          UserError: names the place and the bound, or the allowed text nearest to the given one.
+          UserError: names the place and the bound, or the closest allowed string.
         """
         if isinstance(value, tuple):
             for item in value:
@@ -93,7 +93,7 @@ def setting(default: Any = dataclasses.MISSING, **bounds: Any) -> Any:
     """Returns a dataclass field that `read` checks.
 
     Args:
-      default: of the field; left out, the section has to set it.
+      default: default of the field; without one, the section has to set the field.
       **bounds: see `Bounds`.
     """
     return dataclasses.field(default=default, metadata={"bounds": Bounds(**bounds)})
@@ -111,7 +111,7 @@ def read(
       instead: see `check_keys`.
 
     Raises:
-      UserError: names the unknown or missing key, or the value of another type or out of range.
+      UserError: names the unknown or missing key, or the value of wrong type or out of range.
     """
     if isinstance(given, cls):
         return given
@@ -139,7 +139,7 @@ def read(
 
 
 def as_dict(section: Any) -> Any:
-    """Returns a section as nested plain dicts; an `ml_collections.ConfigDict` is no `Mapping`."""
+    """Returns a section as nested plain dicts; `ml_collections.ConfigDict` is not a `Mapping`."""
     if dataclasses.is_dataclass(section) or not hasattr(section, "items"):
         return section
     return {key: as_dict(value) for key, value in section.items()}
@@ -177,16 +177,16 @@ def set_whole(where: str, **keys: Any) -> str:
 def check_keys(
     section: str, given: Iterable[str], known: Collection[str], *, instead: str = ""
 ) -> None:
-    """Refuses keys that nothing would read.
+    """Raises an error for keys that nothing would read.
 
     Args:
-      section: where the keys stand, as a user would write it: `config.optimizer`.
+      section: place of the keys, as a user would write it: `config.optimizer`.
       given: the section.
       known: every key its reader understands.
-      instead: flag that replaces the section, which may have keys of another name left over.
+      instead: flag that replaces the section, which may have leftover keys of another name.
 
     Raises:
-      UserError: names the unknown keys, lists the known ones and suggests the nearest.
+      UserError: names the unknown keys, lists the known ones and suggests the closest.
     """
     if unknown := sorted(set(given) - set(known)):
         whole = f" To drop keys that belong to another name, set all at once: {instead}."
@@ -200,7 +200,7 @@ def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
     """Returns the row called `name`.
 
     Raises:
-      UserError: names the unknown row, where it was asked for, and lists the known ones.
+      UserError: names the unknown row and its place, and lists the known ones.
     """
     if not isinstance(name, str) or name not in table:
         raise UserError(f"Unknown name {name!r} in {section}; {suggest([name], table)}")
@@ -208,9 +208,9 @@ def lookup(section: str, name: str, table: Mapping[str, T]) -> T:
 
 
 def suggest(names: Iterable[str], known: Collection[str]) -> str:
-    """Returns `known: [...].` and, where known names are near the given ones, a question.
+    """Returns `known: [...].` and, if known names are close to the given ones, a question.
 
-    The question stands before a list so long that it would be overlooked behind it.
+    The question precedes a list that is so long that the question would be overlooked after it.
     """
     near = [difflib.get_close_matches(str(name), list(known), n=1) for name in names]
     found = " and ".join(repr(match[0]) for match in near if match)
@@ -221,7 +221,7 @@ def suggest(names: Iterable[str], known: Collection[str]) -> str:
 
 
 def check_pattern(where: str, pattern: str) -> None:
-    """Refuses a text that is no regular expression.
+    """Raises an error if a string is not a valid regular expression.
 
     Raises:
       UserError: says why.
@@ -229,7 +229,9 @@ def check_pattern(where: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise UserError(f"{where} is {pattern!r}, no regular expression: {error}.") from error
+        raise UserError(
+            f"{where} is {pattern!r}, not a valid regular expression: {error}."
+        ) from error
 
 
 def check_options(
@@ -240,16 +242,16 @@ def check_options(
     instead: str = "",
     expand: Callable[[str, Any, Any], Iterable[Any]] = lambda where, hint, value: [value],
 ) -> None:
-    """Refuses options that a function does not take, or not with these values.
+    """Raises an error for options or values that a function does not accept.
 
     The options are the keyword-only arguments; their hints give the types and `Bounds`.
 
     Args:
       where: section of the options as a user writes it.
-      function: with hints.
-      options: by name.
+      function: function with hints.
+      options: options by name.
       instead: see `check_keys`.
-      expand: (place, hint, value) -> all values of an option in the course of a run.
+      expand: (place, hint, value) -> all values of an option during a run.
 
     Raises:
       UserError: an unknown or missing option, another type, or a value out of range.
@@ -268,7 +270,7 @@ def check_options(
 
 
 def check_value(where: str, hint: Any, value: Any) -> None:
-    """Refuses a value that is not of a type, or out of the `Bounds` of an `Annotated` one.
+    """Raises an error for a value of a wrong type, or outside the `Bounds` of an `Annotated` type.
 
     Raises:
       UserError: names the place, the value and its type or bound.
@@ -280,7 +282,7 @@ def check_value(where: str, hint: Any, value: Any) -> None:
 
 
 def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
-    """Returns `value` as one of the types of a field, or refuses it."""
+    """Returns `value` as one of the types of a field, or raises an error."""
     if value is None and type(None) in kinds:
         return None
     for each in kinds:
@@ -289,7 +291,7 @@ def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
         if isinstance(value, (Mapping, each)):
             return read(each, where, value)
     if int in kinds and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
-        value = int(value)  # set on the command line in place of a length such as "3 epochs"
+        value = int(value)  # Set on the command line instead of a length such as "3 epochs".
     for each in kinds:
         if _fits(each, value):
             return _as_plain(each, value)
@@ -298,7 +300,7 @@ def _convert(kinds: Sequence[Any], where: str, value: Any) -> Any:
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
-    """Returns the types that a hint allows: of `float | None`, both."""
+    """Returns the types that a hint allows; for `float | None`, both."""
     if typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]
     is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
@@ -334,7 +336,7 @@ def _as_plain(hint: Any, value: Any) -> Any:
 
 
 def _name(hint: Any) -> str:
-    """Returns words for a type that a config can hold, "" for one that it cannot."""
+    """Returns the words for a type that a config can hold; "" for other types."""
     kind = typing.get_origin(hint) or hint
     return "a section" if dataclasses.is_dataclass(kind) else _TYPE_NAMES.get(kind, "")
 

@@ -12,8 +12,8 @@ def find_config_file(name: str) -> str:
     """Returns the path of a config file, with its argument.
 
     Args:
-      name: `quickstart`, a file of the folder `configs`, or a path that ends in .py, which is
-        returned as it is; both with or without an `:ARGUMENT`.
+      name: `quickstart`, a file in the folder `configs`, or a path that ends in .py, which is
+        returned unchanged; both with or without an `:ARGUMENT`.
 
     Raises:
       UserError: there is no such config; the known ones are listed.
@@ -23,8 +23,8 @@ def find_config_file(name: str) -> str:
     if not file.endswith(".py"):
         if file not in files:
             raise UserError(
-                f"--config={file} names no config; {suggest([file], files)} The name of a file of "
-                "your own ends in .py."
+                f"--config={file} names no config; {suggest([file], files)} The name of your own "
+                "file has to end in .py."
             )
         return f"{files[file]}{colon}{argument}"
     stem = pathlib.Path(file).stem

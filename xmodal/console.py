@@ -1,4 +1,4 @@
-"""What commands print: a readable log, without the lines of libraries."""
+"""The console output of commands: a readable log, without messages from libraries."""
 
 import contextlib
 import io
@@ -20,7 +20,7 @@ _OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("xmodal", "data_prep",
 
 def run(main: Callable[[], None]) -> None:
     """Runs a command that parses its own arguments."""
-    flags.FLAGS.mark_as_parsed()  # The log waits for flags, of which there are none.
+    flags.FLAGS.mark_as_parsed()  # The log waits for flags, but there are none.
     make_log_readable()
     with interruptible():
         main()
@@ -28,19 +28,19 @@ def run(main: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Ends a command at Ctrl-C with one line."""
+    """Ends a command with one line on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
-        sys.exit(130)  # 128 + SIGINT, as shells have it
+        sys.exit(130)  # 128 + SIGINT, as in shells.
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Keeps off the console what TensorFlow and CUDA print at their import, unless it fails.
+    """Hides what TensorFlow and CUDA print on import, unless the import fails.
 
-    TF_CPP_MIN_LOG_LEVEL does not reach all of these lines.
+    TF_CPP_MIN_LOG_LEVEL does not cover all of these lines.
     """
     sys.stderr.flush()
     console = os.dup(2)
@@ -60,7 +60,7 @@ def quietly() -> Iterator[None]:
 
 def make_log_readable() -> None:
     """One plain line per message, above the bars of a terminal."""
-    # TensorFlow and CUDA speak of their own affairs when they are imported.
+    # TensorFlow and CUDA print messages when they are imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.use_absl_handler()
     logging.set_verbosity(logging.INFO)
@@ -72,7 +72,7 @@ def make_log_readable() -> None:
 
 
 class _AboveBars(io.TextIOBase):
-    """Standard error; a line leaves the bars below it whole."""
+    """Standard error that keeps progress bars below a line intact."""
 
     def write(self, text: str) -> int:
         tqdm.write(text, file=sys.stderr, end="")
@@ -84,17 +84,17 @@ class _AboveBars(io.TextIOBase):
 
 def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
     if unraisable.exc_type is KeyboardInterrupt:
-        # A callback of a library swallowed the Ctrl-C, such as JAX's at a garbage collection.
+        # A library's callback swallowed the Ctrl-C, such as JAX's during garbage collection.
         main = threading.main_thread().ident
         threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
         return
-    # Where one write of a checkpoint fails, TensorStore's threads tell a loop that ended with it.
+    # If one write of a checkpoint fails, TensorStore's threads notify an event loop that has ended.
     if str(unraisable.exc_value) != "Event loop is closed":
         sys.__unraisablehook__(unraisable)
 
 
 def _is_for_users(record: log.LogRecord) -> bool:
-    # Libraries speak of every file they touch, and log an error before they raise it.
+    # Libraries log every file they touch, and log an error before they raise it.
     record.prefix = "" if record.levelno <= log.INFO else f"{record.levelname}: "
     if record.levelno <= log.INFO:
         return record.pathname.startswith(_OWN)

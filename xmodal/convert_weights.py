@@ -1,14 +1,14 @@
-"""Converts published weights to a folder that training starts from and evaluation reads.
+"""Converts published weights to a folder that training and evaluation can use.
 
     python -m xmodal.convert_weights --tower=bert --source=PATH --output=DIR
     python -m xmodal.convert_weights --model=pcme --source=pcme_coco.pth --output=DIR
 
 PATH is the download, local or gs://: a TensorFlow checkpoint, a SavedModel or TF-Hub folder,
 a Hugging Face folder, or a .safetensors, .h5, .keras, .npz or torch file. ResNet and EfficientNet
-want a --variant. A config then says `init_from.towers.text = DIR` and has the encoder of
-DIR/tower.json, and its head where it has one, in `model.text`.
+need a --variant. A config then sets `init_from.towers.text = DIR` and has the encoder of
+DIR/tower.json, and its head if it has one, in `model.text`.
 
---model takes both sides of a released image-text model at once. A config then says
+--model converts both sides of a released image-text model at once. A config then sets
 `init_from.model = DIR`; `configs/released.py` evaluates any such folder.
 """
 
@@ -59,11 +59,11 @@ def _parse() -> argparse.Namespace:
     variants = "; ".join(
         f"{name}: {', '.join(row.variants)}" for name, row in rows.items() if row.variants
     )
-    parser.add_argument("--variant", default="", help=f"of those that have several: {variants}")
+    parser.add_argument("--variant", default="", help=f"for weights that have several: {variants}")
     parser.add_argument(
         "--vocabulary",
         default="",
-        help="of a model: its words, unless the source has them; of --tower=words: those to keep",
+        help="for a model: its words, unless the source has them; for --tower=words: words to keep",
     )
     for kind, whose in (("missing", "our"), ("unexpected", "the source's")):
         parser.add_argument(
@@ -71,7 +71,7 @@ def _parse() -> argparse.Namespace:
             default=[],
             type=_patterns,
             metavar="REGEX,...",
-            help=f"{kind} arrays that are no error, by {whose} names",
+            help=f"{kind} arrays to ignore, by {whose} names",
         )
     args = parser.parse_args()
     if not args.source or not args.output:
@@ -86,7 +86,7 @@ def _patterns(text: str) -> list[str]:
             re.compile(pattern)
         except re.error as error:
             raise argparse.ArgumentTypeError(
-                f"{pattern!r} is no regular expression ({error})"
+                f"{pattern!r} is not a valid regular expression ({error})"
             ) from error
     return patterns
 

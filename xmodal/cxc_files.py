@@ -1,7 +1,7 @@
 """The released rating files of Crisscrossed Captions, `{sts,sis,sits}_{val,test}.csv`.
 
-A leaf of the package: training reads them beside a dataset, the evaluation binary beside saved
-embeddings; annotation writes files of this layout.
+Training reads them with a dataset, and the evaluation command with saved embeddings; annotation
+writes files in this layout. This module imports little, since all of them use it.
 """
 
 import csv
@@ -23,7 +23,7 @@ _COLUMNS = {
 TASKS = tuple(_COLUMNS)
 # Split -> its part of the file names.
 SPLITS = {"validation": "val", "test": "test"}
-# File without its ending -> rated pairs that were released.
+# File name without extension -> number of released pairs.
 PAIRS = {
     "sts_val": 44_009,
     "sts_test": 44_045,
@@ -40,15 +40,14 @@ def read_cxc_ratings(folder: epath.Path, split: str) -> dict[str, dict[str, np.n
     """Reads the three files of a split.
 
     Args:
-      folder: where the files lie.
+      folder: folder of the files.
       split: `validation` or `test`; other splits have no ratings.
 
     Returns:
       Task -> columns, as `read_cxc_file` gives them.
 
     Raises:
-      UserError: a file is missing or not the released one.
-    """
+      UserError: a file is missing or is not the released one."""
     if split not in SPLITS:
         return {}
     return {task: read_cxc_file(folder / f"{task}_{SPLITS[split]}.csv", task) for task in TASKS}
@@ -58,7 +57,7 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
     """Reads one file.
 
     Args:
-      path: of the file.
+      path: path of the file.
       task: `sts`, `sis` or `sits`.
 
     Returns:
@@ -68,11 +67,11 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
       UserError: the file is missing or not the released one.
     """
     if not path.exists():
-        raise UserError(f"{path} does not exist; take the CxC ratings from {HOME}")
+        raise UserError(f"{path} does not exist; get the CxC ratings from {HOME}")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text ({error}); take it again from {HOME}") from error
+        raise UserError(f"{path} is not text ({error}); get it again from {HOME}") from error
     columns: dict[str, list] = {"left_ids": [], "right_ids": [], "scores": [], "methods": []}
     with io.StringIO(text, newline="") as file:
         rows = csv.reader(file)
@@ -80,7 +79,7 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
         wanted = [*_COLUMNS[task], "agg_score", "sampling_method"]
         if missing := [name for name in wanted if name not in header]:
             lacking = ", ".join(missing)
-            raise UserError(f"{path} lacks the column {lacking}; take it again from {HOME}")
+            raise UserError(f"{path} lacks the column {lacking}; get it again from {HOME}")
         left, right, score, method = (header.index(name) for name in wanted)
         for row in filter(None, rows):
             try:
@@ -92,7 +91,7 @@ def read_cxc_file(path: epath.Path, task: str) -> dict[str, np.ndarray]:
                 columns["methods"].append(row[method])
             except ValueError as error:
                 raise UserError(
-                    f"{path} line {rows.line_num}: {error}; take the file again from {HOME}"
+                    f"{path} line {rows.line_num}: {error}; get the file again from {HOME}"
                 ) from error
     dtypes = {"left_ids": np.int32, "right_ids": np.int32, "scores": np.float32, "methods": str}
     return {key: np.asarray(column, dtypes[key]) for key, column in columns.items()}
@@ -124,6 +123,6 @@ def _coco_id(name: str) -> int:
 
 def _score(text: str) -> float:
     score = float(text)
-    if not 0 <= score <= 5:  # NaN neither
+    if not 0 <= score <= 5:  # Also catches NaN.
         raise ValueError(f"the score {text!r} is not from 0 to 5")
     return score

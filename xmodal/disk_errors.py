@@ -1,4 +1,4 @@
-"""Errors of a disk that is full or must not be written, as one sentence."""
+"""One-sentence errors for a disk that is full or not writable."""
 
 import contextlib
 import errno
@@ -13,15 +13,15 @@ _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
 class DiskError(UserError):
-    """A disk is full, or must not be written."""
+    """A disk is full or not writable."""
 
 
 @contextlib.contextmanager
 def disk_errors(folder: object, remedy: str) -> Iterator[None]:
-    """Raises a `DiskError` in place of an error of the disk, however deep a library wrapped it.
+    """Raises a `DiskError` in place of a disk error, however deep a library wrapped it.
 
     Args:
-      folder: that is written, as the sentence names it.
+      folder: folder that is written, as the message names it.
       remedy: what to do, as a sentence.
     """
     try:
@@ -38,25 +38,25 @@ def disk_errors(folder: object, remedy: str) -> Iterator[None]:
 
 
 def _is_within(file: str, folder: str) -> bool:
-    # A folder that is a file is written within its parent.
+    # A folder whose path is a file is written in its parent.
     parent = os.path.dirname(os.path.realpath(folder))
     return os.path.commonpath([os.path.realpath(file), parent]) == parent
 
 
 def _reason(error: BaseException | None) -> tuple[str, str]:
-    """Returns the system's words for the error of the disk behind an error, and the file's name.
+    """Returns the system's message for the disk error behind an error, and the file name.
 
-    Both are "" if there is no such error; the name also where it is not known.
+    Both are "" if there is no such error; the name also if it is not known.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, OSError) and error.errno in _FULL + _CLOSED:
             return os.strerror(error.errno), str(error.filename or "")
-        # NumPy does not say why it could not write the rest.
+        # NumPy does not say why it could not write everything.
         if isinstance(error, OSError) and re.match(r"\d+ requested and \d+ written", str(error)):
             return os.strerror(errno.ENOSPC), ""
-        # Libraries in C++ give the system's words alone.
+        # C++ libraries give only the system's message.
         for number in (*_FULL, errno.EROFS):
             if os.strerror(number) in str(error):
                 return os.strerror(number), ""

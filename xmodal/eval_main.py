@@ -10,16 +10,17 @@ r"""Evaluates the checkpoints of a run, published towers, or the files of any ot
     python -m xmodal.eval_main --embeddings=FILE.npz --config=configs/sts.py --similarity=cosine \
         --config.data.manual_dir=DIR --output=OUT
 
-Prints the tables and writes to --output: `metrics.json`, `report.md`, the same as a page in
-`report.html`, `boards.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
-`comparison.md` and `comparison.json`, `--examples=N` with a config or a run `examples.html`, a page
-of queries that are worth a look.
+Prints the tables and writes to --output: `metrics.json`, `report.md`, the same report as a web page
+in `report.html`, `boards.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
+`comparison.md` and `comparison.json`; with a config or a run, `--examples=N` adds `examples.html`,
+a page of queries worth a look.
 
 A run, published towers, and embeddings with a config are evaluated by every evaluator of
-`config.evals`. Each has a folder of its own in --output; `metrics.json` holds the numbers of all,
-EVALUATOR/BOARD/DIRECTION/METRIC, of a run those of the checkpoint evaluated last, and
-`steps/STEP.json` those of every one. The default of --output is RUN/SPLIT for the best checkpoint,
-whose results in RUN/test are those that training wrote; RUN/step_STEP/SPLIT for another --step.
+`config.evals`. Each has its own folder in --output; `metrics.json` has the numbers of all,
+EVALUATOR/BOARD/DIRECTION/METRIC, for a run those of the last evaluated checkpoint, and
+`steps/STEP.json` those of each checkpoint. --output defaults to RUN/SPLIT for the best checkpoint,
+whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SPLIT for another
+--step.
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
@@ -46,23 +47,23 @@ RUN = flags.DEFINE_string(
 STEP = flags.DEFINE_string(
     "step",
     "best",
-    "Checkpoint to evaluate: its step, 'best' or 'latest'. Results of another than 'best' go to "
+    "Checkpoint to evaluate: its step, 'best' or 'latest'. Results of any other than 'best' go to "
     "RUN/step_STEP/SPLIT.",
 )
 SPLIT = flags.DEFINE_string(
     "split", None, "Split of the dataset; by default test, or config.evals.NAME.final_split."
 )
-EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals, by default all.")
+EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals; by default all.")
 SAVE_EMBEDDINGS = flags.DEFINE_string(
-    "save_embeddings", None, "npz file for the embeddings, as --embeddings reads it."
+    "save_embeddings", None, "npz file to write the embeddings to, as --embeddings reads it."
 )
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace results of another model in --output.")
 FOLLOW = flags.DEFINE_bool(
     "follow",
     False,
-    "Wait for the run, and evaluate every checkpoint as it appears, until its last step.",
+    "Wait for the run and evaluate every checkpoint as it appears, until its last step.",
 )
-TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds without a new checkpoint.")
+TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds to wait for a checkpoint.")
 
 EMBEDDINGS = flags.DEFINE_string(
     "embeddings",
@@ -72,28 +73,28 @@ EMBEDDINGS = flags.DEFINE_string(
 )
 SCORES = flags.DEFINE_string("scores", None, "npy or npz of scores, images by captions.")
 IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
-RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, as eccv_caption takes.")
+RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, in eccv_caption's format.")
 ANNOTATIONS = flags.DEFINE_string(
-    "annotations", None, "Folder of the released label files of MS-COCO; with --run optional."
+    "annotations", None, "Folder of the released label files of MS-COCO; optional with --run."
 )
-BOARDS = flags.DEFINE_list("boards", None, "Boards to compute, by default all.")
+BOARDS = flags.DEFINE_list("boards", None, "Boards to compute; by default all.")
 SIMILARITY = flags.DEFINE_string(
-    "similarity", None, "Of embeddings, such as dot or cosine; by default the one in the file."
+    "similarity", None, "Similarity of embeddings, such as dot or cosine; by default the file's."
 )
-PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on those items of the split that exist.")
-NAME = flags.DEFINE_string("name", None, "Of the model's row; by default the file's.")
+PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on the items of the split that exist.")
+NAME = flags.DEFINE_string("name", None, "Name of the model's row; by default the file's.")
 COMPARE = flags.DEFINE_string(
     "compare", None, "Results of another model to compare with: folder or ranks.npz."
 )
 EXAMPLES = flags.DEFINE_integer(
     "examples",
     0,
-    "Queries of every rule (worst rank, changed against --compare, right by one board and wrong by "
-    "another, tied) on the page examples.html.",
+    "Number of queries per rule (worst rank, changed against --compare, right by one board and "
+    "wrong by another, tied) on the page examples.html.",
     lower_bound=0,
 )
-SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Of every interval.", lower_bound=1)
-SEED = flags.DEFINE_integer("seed", 0, "Of the bootstrap.", lower_bound=0)
+SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Samples per interval.", lower_bound=1)
+SEED = flags.DEFINE_integer("seed", 0, "Seed of the bootstrap.", lower_bound=0)
 
 # Flag of the source -> the flags that go with it.
 _WRITTEN = {"split", "output", "overwrite", "compare"}
@@ -116,7 +117,7 @@ def main(argv: list[str]) -> None:
     """Evaluates a run, published towers, or the files of a model."""
     del argv
     mode = _check_flags()
-    # All else is imported where it is needed, so that --help and a mistyped flag answer at once.
+    # Everything else is imported where it is needed, so that --help and flag errors appear at once.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
 
@@ -160,7 +161,7 @@ def evaluate_run() -> None:
         step, place = None, "follow"
     else:
         config = run_folder.load_run(folder)
-        # Resolved once: a run that trains may save a later checkpoint at any time.
+        # Resolved once: a training run may save a later checkpoint at any time.
         step = run_folder.resolve_step(folder, STEP.value)
         # RUN/test has the run's own results, which are those of its best checkpoint.
         place = "" if STEP.value == "best" else f"step_{step}"
@@ -177,7 +178,7 @@ def evaluate_run() -> None:
     elif jax.process_count() > 1:
         raise UserError("--follow runs in one process: hosts could see different checkpoints.")
     elif SAVE_EMBEDDINGS.value:
-        raise UserError("--save_embeddings saves one checkpoint; leave out --follow.")
+        raise UserError("--save_embeddings saves one checkpoint; remove --follow.")
     else:
         steps = follow(folder, output, timeout=TIMEOUT.value, anew=OVERWRITE.value)
     parts = run.build(config, mesh_lib.make_mesh())
@@ -193,7 +194,7 @@ def evaluate_run() -> None:
             save_embeddings=SAVE_EMBEDDINGS.value,
             examples=EXAMPLES.value,
             follows=FOLLOW.value,
-            # A folder that is named may hold the results of another split.
+            # A folder given by the user may hold the results of another split.
             keep_others=not OUTPUT.value,
             check_lock=check_lock,
         )
@@ -213,7 +214,7 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
             section.annotations, found = folder, True
     if not found:
         raise UserError(
-            f"--annotations={folder} are labels of MS-COCO; no evaluator of config.evals judges "
+            f"--annotations={folder} has labels of MS-COCO, but no evaluator of config.evals uses "
             "boards of coco_captions."
         )
 
@@ -228,10 +229,10 @@ def evaluate_ensemble() -> None:
         if flag.value:
             raise UserError(f"--{flag.name} takes one run; --run names several.")
     if not OUTPUT.value:
-        raise UserError("--run names several runs, whose results belong to none: give --output.")
+        raise UserError("--run names several runs, whose results belong to none: set --output.")
     folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]
     if len(set(folders)) < 2:
-        raise UserError(f"--run={RUN.value} names one run; give it alone, or several by commas.")
+        raise UserError(f"--run={RUN.value} names one run; remove the comma, or name several runs.")
     configs = [run_folder.load_run(folder) for folder in folders]
     _check_output(OUTPUT.value, judged(folders, configs))
     if ANNOTATIONS.value:
@@ -308,7 +309,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
 
 
 def evaluate_files(kind: str) -> None:
-    """Evaluates the embeddings, scores or rankings that the flag of this name gives."""
+    """Evaluates the embeddings, scores or rankings in the flag of this name."""
     from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
     from xmodal.evals.reports.store import load_ranks
@@ -322,7 +323,7 @@ def evaluate_files(kind: str) -> None:
 
     model = Judged.of_file(flags.FLAGS[kind].value, SIMILARITY.value)
     _check_output(OUTPUT.value, model)
-    # Read before any work, since it may be unreadable.
+    # Read first, since it may be unreadable.
     other = load_ranks(COMPARE.value) if COMPARE.value else None
     evaluation = evaluate(
         **{kind: flags.FLAGS[kind].value},
@@ -345,11 +346,11 @@ def evaluate_files(kind: str) -> None:
 
 
 def _check_is_elsewhere(output: str, own: str) -> None:
-    """Refuses a run's own results as the place of those of another checkpoint or split."""
+    """Keeps results of another checkpoint or split out of the folder of a run's own results."""
     if not OVERWRITE.value and os.path.realpath(output) == os.path.realpath(own):
         raise UserError(
             f"--output={output} is for results of the best checkpoint, which a finished run prints "
-            "as its own; name another folder, leave out --output, or replace them by --overwrite."
+            "as its own; use another folder, leave out --output, or replace them with --overwrite."
         )
 
 
@@ -360,7 +361,7 @@ def _check_output(output: str, model: "Judged") -> None:
 
 
 def _check_flags() -> str:
-    """Returns the flag of the source, or `_BOTH`, after a check that all others go with it."""
+    """Returns the flag of the source, or `_BOTH`; checks that all other flags fit it."""
     given_flags = flags.FLAGS
     modes = [mode for mode in _MODES if given_flags[mode].value is not None]
     if set(modes) == {"embeddings", "config"}:
@@ -374,17 +375,17 @@ def _check_flags() -> str:
 
 
 def _check_others(mode: str, allowed: set[str]) -> str:
-    """Returns the mode, after a check that the other flags go with it and none is missing."""
+    """Returns the mode; checks that the other flags fit it and that none is missing."""
     given = {
         name for name in set().union(*_MODES.values()) if not flags.FLAGS[name].using_default_value
     }
     if "examples" in given - allowed:
         raise UserError(
-            f"--examples shows captions and pictures, which --{mode} with --annotations has not: "
-            "give --embeddings with the --config of their dataset."
+            f"--examples shows captions and pictures, which --{mode} with --annotations lacks: "
+            "use --embeddings with the --config of their dataset."
         )
     if strange := sorted(f"--{name}" for name in given - allowed):
-        raise UserError(f"{', '.join(strange)} cannot be given with --{mode}.")
+        raise UserError(f"{', '.join(strange)} cannot be used with --{mode}.")
     for name in _NEEDED:
         if mode != "run" and name in allowed and not flags.FLAGS[name].value:
             raise UserError(f"--{mode} needs --{name}: {flags.FLAGS[name].help}")

@@ -1,4 +1,4 @@
-"""A look at a model: queries and the items they find, beside labels and human ratings."""
+"""Inspects a model: queries and the items they find, with labels and human ratings."""
 
 import functools
 import os
@@ -35,7 +35,7 @@ from xmodal.training.file_evaluation import open_all, open_file
 if TYPE_CHECKING:
     from xmodal.api.model import Model
 
-_PAIRS = 5000  # of either kind in a distribution
+_PAIRS = 5000  # Of either kind in a distribution.
 _NOTE = "The query with the items that it finds first and its other positives."
 
 
@@ -48,7 +48,7 @@ def inspect(
     step: int | str = "best",
     similarity: str | None = None,
 ) -> "Inspection":
-    """Embeds a split by a run, or reads its embeddings from a file, for a closer look.
+    """Embeds a split with a run, or reads its embeddings from a file, for inspection.
 
         inspection = xmodal.inspect("runs/quickstart")
         inspection.search("a red star")
@@ -56,18 +56,18 @@ def inspect(
 
     Args:
       source: folder of a run, or an npz file that `eval_main --save_embeddings` wrote.
-      config: of the dataset of a file, such as that of a run; a run brings its own.
-      evaluator: name in `config.evals`, of the type `boards`; "" for the first one.
-      split: of the dataset; None for the final one of the evaluator.
-      step: of a run, the checkpoint: a number, `best` or `latest`.
-      similarity: of a file that names none.
+      config: config with the dataset of a file, such as a run's config; a run has its own.
+      evaluator: name in `config.evals`, of type `boards`; "" for the first one.
+      split: split of the dataset; None for the evaluator's final split.
+      step: checkpoint of a run: a number, `best` or `latest`.
+      similarity: similarity for a file that does not name one.
 
     Raises:
       UserError: the run, the file or the evaluator cannot be used.
     """
     path = os.fspath(source)
     if not epath.Path(path).exists():
-        raise UserError(f"{path} does not exist; give the folder of a run, or an npz file.")
+        raise UserError(f"{path} does not exist; pass the folder of a run, or an npz file.")
     if epath.Path(path).is_dir():
         if config is not None or similarity is not None:
             raise UserError(
@@ -111,12 +111,12 @@ def _choose(config: ml_collections.ConfigDict, name: str) -> str:
 
 
 class Inspection:
-    """Embeddings of a split beside its labels; made by `xmodal.inspect`.
+    """Embeddings of a split with its labels; made by `xmodal.inspect`.
 
     Attributes:
-      name: of the model.
-      model: embeds texts and pictures; None where embeddings came from a file.
-      embeddings: in the order of the labels.
+      name: name of the model.
+      model: embeds texts and pictures; None if the embeddings came from a file.
+      embeddings: embeddings in the order of the labels.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Inspection:
 
     @property
     def directions(self) -> list[str]:
-        """The directions that there are, of i2t, t2i, t2t and i2i."""
+        """The available directions, of i2t, t2i, t2t and i2i."""
         return list(self._boards)
 
     @property
@@ -164,7 +164,7 @@ class Inspection:
           UserError: there is no such image, or the dataset stores features.
         """
         if not self._items.has_pictures:
-            raise UserError(f"{self._items.name} stores features of images and no pictures.")
+            raise UserError(f"{self._items.name} stores image features, not pictures.")
         (row,) = Positions("image", self._items.image_ids).find(np.array([image_id]))
         if row < 0:
             raise UserError(f"{self._items.name} {self._items.split} has no image {image_id}.")
@@ -173,14 +173,14 @@ class Inspection:
     def neighbors(self, direction: str, queries: int | Sequence[int] = 3) -> Page:
         """Returns a page of queries, the items they find first, and their other positives.
 
-        Every item has its rank, its score, and human ratings of the pair.
+            Every item has its rank, its score, and human ratings of the pair.
 
-        Args:
-          direction: "i2t", "t2i", "t2t" or "i2i".
-          queries: ids of images or captions, or how many to take at equal distances.
+            Args:
+              direction: "i2t", "t2i", "t2t" or "i2i".
+              queries: ids of images or captions, or the number of evenly spaced queries.
 
         Raises:
-          UserError: there is no such direction, or an id is no query of it.
+          UserError: there is no such direction, or an id is not one of its queries.
         """
         board = lookup("direction", direction, self._boards)
         (result,) = (b.tasks[direction] for b in self.evaluation.boards if b.name == board)
@@ -191,7 +191,7 @@ class Inspection:
         else:
             row_of = {int(each): row for row, each in enumerate(ids)}
             if unknown := [each for each in queries if int(each) not in row_of]:
-                raise UserError(f"{unknown} are no queries of {direction} on the board {board}.")
+                raise UserError(f"{unknown} are not queries of {direction} on the board {board}.")
             rows = np.array([row_of[int(each)] for each in queries], np.int64)
         assert result.rank is not None
         pick = Pick("neighbors", _NOTE, direction, board, ids[rows], result.rank[rows])
@@ -201,19 +201,19 @@ class Inspection:
     def search(
         self, text: str | None = None, *, image: Any = None, find: str = "image", top: int = 5
     ) -> Page:
-        """Returns a page of the items of the split most alike a text or a picture.
+        """Returns a page of the split's items that are most similar to a text or a picture.
 
         Args:
-          text: of the query.
-          image: of the query, as `Model.embed_images` takes it; either this or `text`.
-          find: "image" or "caption".
-          top: number of hits.
+          text: the query as text.
+          image: the query as an image for `Model.embed_images`; either this or `text`.
+              find: "image" or "caption".
+              top: number of hits.
 
-        Raises:
-          UserError: there is no model to embed the query, or the items have no such side.
+            Raises:
+              UserError: there is no model to embed the query, or the items have no such side.
         """
         if self.model is None:
-            raise UserError("Embeddings from a file have no model that embeds a query.")
+            raise UserError("Embeddings from a file have no model to embed a query.")
         hits = self._index.query(text, image=image, top=top, find=find)
         rows = self._rows(find)
 
@@ -233,7 +233,7 @@ class Inspection:
         """Returns a PNG of similarity against human rating, with the line of best fit.
 
         Raises:
-          UserError: there are none, see `ratings`.
+          UserError: there are no ratings, see `ratings`.
         """
         if not self._rated:
             raise UserError(f"{self._evaluator.provenance.title} has no ratings to compare with.")
@@ -244,7 +244,7 @@ class Inspection:
         return similarity_plots.draw_ratings(found, title=self.name)
 
     def draw_scores(self) -> bytes:
-        """Returns a PNG of the similarities of positive and of other pairs, by direction."""
+        """Returns a PNG of the similarities of positive and other pairs, by direction."""
         found = {}
         for direction, name in self._boards.items():
             (board,) = (each for each in self._evaluator.boards if each.name == name)
@@ -267,7 +267,7 @@ class Inspection:
         }
 
     def _rows(self, kind: str) -> np.ndarray:
-        """The places in the split of the embedded images or captions, int [N]."""
+        """The positions in the split of the embedded images or captions, int [N]."""
         labels, items = self._evaluator.labels, self._items
         if kind == "image":
             return Positions("image", items.image_ids)(labels.image_ids)

@@ -1,4 +1,4 @@
-"""The device mesh, and where arrays live on it."""
+"""The device mesh and the placement of arrays on it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ BATCH_AXIS = "data"
 
 
 def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """Makes the mesh of all given devices (default: all there are), one axis called `data`."""
+    """Makes the mesh of all given devices (default: all), with one axis called `data`."""
     devices = jax.devices() if devices is None else list(devices)
     return jax.make_mesh(
         (len(devices),),
@@ -36,7 +36,7 @@ def batch_sharded(mesh: Mesh) -> NamedSharding:
 
 
 def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
-    """The largest dimension that the device count divides is split; replicated if there is none.
+    """Splits the largest dimension that the device count divides; replicates if there is none.
 
     The rule of fully sharded data parallelism. Tensors under 2**18 elements stay replicated:
     gathering them costs more than they save.
@@ -74,7 +74,7 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
     for pattern, _ in rules:
         if not any(re.search(pattern, path) for path in paths):
             raise UserError(
-                f"config.sharding pattern {pattern!r} matches nothing of the state, whose paths "
+                f"config.sharding pattern {pattern!r} matches no array of the state, whose paths "
                 f"are like {paths[:3]}; correct or remove it."
             )
 
@@ -86,7 +86,7 @@ def tree_shardings(tree: Any, rules: Sequence[tuple[str, str]], mesh: Mesh) -> A
         patterns = [pattern for pattern, _ in rules]
         raise UserError(
             f"No pattern of config.sharding matches {name!r} (patterns: {patterns}); "
-            "add one, '.*' matches everything."
+            "add one; '.*' matches everything."
         )
 
     return jax.tree_util.tree_map_with_path(choose, tree)
@@ -110,13 +110,13 @@ def process_count(mesh: Mesh) -> int:
 
 
 def local_rows(array: jax.Array) -> np.ndarray:
-    """The rows of this process, of an array whose leading dimension is split over the mesh."""
+    """This process's rows of an array whose leading dimension is split over the mesh."""
     shards = sorted(array.addressable_shards, key=lambda shard: shard.index[0].start or 0)
     return np.concatenate([np.asarray(shard.data) for shard in shards])
 
 
 def to_host(tree: Any, mesh: Mesh) -> Any:
-    """Every array whole, as NumPy arrays in every process; all processes have to call it."""
+    """Complete NumPy arrays in every process; all processes have to call it."""
     if all(leaf.is_fully_addressable for leaf in jax.tree.leaves(tree)):
         return jax.device_get(tree)  # Without a collective, see `xmodal.evals.ranking.counting`.
     copies = jax.jit(lambda arrays: arrays, out_shardings=replicated(mesh))(tree)
@@ -124,9 +124,9 @@ def to_host(tree: Any, mesh: Mesh) -> Any:
 
 
 def one_copy(tree: Any) -> Any:
-    """Returns replicated arrays as those of one device, where a single process has all devices.
+    """Returns one device's copy of replicated arrays if a single process has all devices.
 
-    Orbax cuts a replicated array into a part per device, and compiles a program for every part of
+    Orbax cuts a replicated array into one part per device and compiles a program for every part of
     every shape: hundreds before the first checkpoint.
     """
     if jax.process_count() > 1:
@@ -146,7 +146,7 @@ def put_step(step: int, mesh: Mesh) -> jax.Array:
 
 
 def check_batch_size(batch_size: int, mesh: Mesh) -> None:
-    """Refuses a global batch that the devices cannot share equally.
+    """Raises an error if the devices cannot share a global batch equally.
 
     Raises:
       UserError: names both numbers and the nearest sizes that work.

@@ -5,6 +5,6 @@ from absl import flags
 OUTPUT = flags.DEFINE_string(
     "output",
     None,
-    "Folder of the results; by default RUN/SPLIT, of --follow RUN/follow/SPLIT, of a --step "
-    "RUN/step_STEP/SPLIT. With --dry_run of xmodal.main, a JSON file.",
+    "Folder for the results; by default RUN/SPLIT, RUN/follow/SPLIT with --follow, or "
+    "RUN/step_STEP/SPLIT with --step. With --dry_run of xmodal.main, a JSON file.",
 )

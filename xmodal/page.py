@@ -1,7 +1,7 @@
-"""HTML pages in one file: sections of pictures and texts, readable by everybody without a server.
+"""Single-file HTML pages with sections of pictures and text, readable without a server.
 
-A page loads nothing and runs no script, so it may be mailed and opened offline. Its colors follow
-the reader's scheme, light or dark, and its links go from section to section by keyboard.
+A page loads nothing and runs no scripts, so it can be mailed and opened offline. Its colors follow
+the reader's light or dark scheme, and its links lead from section to section by keyboard.
 """
 
 import base64
@@ -16,7 +16,7 @@ import PIL.Image
 
 Picture = bytes | PIL.Image.Image
 
-_SIDE = 320  # pixels; larger pictures are shrunk
+_SIDE = 320  # In pixels; larger pictures are shrunk.
 _SHOWN = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 
 
@@ -25,10 +25,10 @@ class Item:
     """A picture, a text, or both.
 
     Attributes:
-      text: shown as it is, whatever characters it has.
-      picture: an encoded file, or a picture of PIL.
-      alt: describes the picture to those who do not see it.
-      words: in place of `text`, words with weights, by which they are shaded.
+      text: shown literally, whatever characters it has.
+      picture: an encoded file, or a PIL image.
+      alt: describes the picture to readers who cannot see it.
+      words: instead of `text`, words with the weights that shade them.
       notes: short facts under it.
       mark: a word in a colored frame, such as "own"; "" for no frame.
     """
@@ -62,7 +62,7 @@ class Section:
     Attributes:
       title: heads the section, and names it in links.
       query: shown first, larger than other items.
-      rows: of items.
+      rows: rows of items.
     """
 
     title: str
@@ -72,7 +72,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Sections under a title and a sentence on what they have in common."""
+    """Sections under a title and a sentence about what they have in common."""
 
     title: str
     sections: Sequence[Section]
@@ -84,10 +84,10 @@ class Page:
     """A whole page.
 
     Attributes:
-      title: of the page.
-      groups: of sections; groups without a title stand for themselves alone.
+      title: title of the page.
+      groups: groups of sections; groups without a title have no heading.
       notes: paragraphs under the title.
-      body: HTML in front of the groups, shown as it is; see `from_markdown`.
+      body: HTML before the groups, inserted unchanged; see `from_markdown`.
     """
 
     title: str
@@ -96,12 +96,12 @@ class Page:
     body: str = ""
 
     def to_html(self) -> str:
-        """Returns the page in HTML, with its pictures in it."""
+        """Returns the page as HTML with embedded pictures."""
         return _template().render(page=self)
 
     def _repr_html_(self) -> str:
-        """Shows the page in a notebook, in a frame of its own."""
-        # Links to sections would else open the notebook in the frame.
+        """Shows the page in a notebook, in its own frame."""
+        # Otherwise, links to sections would open the notebook in the frame.
         framed = self.to_html().replace("<head>", '<head><base href="about:srcdoc">', 1)
         title, text = html.escape(self.title), html.escape(framed)
         return f'<iframe title="{title}" srcdoc="{text}" width="100%" height="720"></iframe>'
@@ -110,7 +110,7 @@ class Page:
 def from_markdown(text: str) -> Page:
     """Returns a page of a text whose first line is its title, such as a report.
 
-    HTML in the text is shown, not obeyed; wide tables scroll.
+    HTML in the text is escaped; wide tables scroll.
     """
     import markdown
 
@@ -124,10 +124,10 @@ def from_markdown(text: str) -> Page:
 
 
 def to_data_uri(picture: Picture) -> str:
-    """Returns a picture as a URI that holds it, as it is or shrunk to 320 pixels.
+    """Returns a picture as a data URI, unchanged or shrunk to 320 pixels.
 
     Raises:
-      PIL.UnidentifiedImageError: the bytes are no picture.
+      PIL.UnidentifiedImageError: the bytes are not a picture.
     """
     opened = PIL.Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
     kind = _SHOWN.get(opened.format or "", "")

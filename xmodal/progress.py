@@ -1,4 +1,4 @@
-"""Progress of long work: one bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, occasional lines elsewhere."""
 
 import contextlib
 import sys
@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator
 from absl import logging
 from tqdm import tqdm
 
-# Shorter work says nothing.
+# Shorter work prints nothing.
 _QUIET_SECONDS = 10.0
 _LOG_SECONDS = 30.0
 
 
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Tells how far some work is, its rate and the remaining time, once it takes ten seconds.
+    """Reports progress, rate and remaining time of work that takes over ten seconds.
 
     Args:
       what: the work, as in "Embedding 25,000 captions".
-      total: number of its items.
+      total: number of items.
 
     Yields:
       A function of the number of items done since the last call.
@@ -37,7 +37,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         nonlocal done, due, first
         done += count
         now = time.monotonic()
-        # The first items wait for compilation: they are no measure of the others.
+        # The first items wait for compilation, so they do not predict the others.
         before, since = first = first or (done, now)
         if now - started >= due and done < total:
             due = now - started + _LOG_SECONDS

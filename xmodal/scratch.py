@@ -1,7 +1,7 @@
 """Settings of sides that start without weights: the section `scratch` of a config.
 
-`scratch.image` and `scratch.text` hold sections of the root. A side that starts from weights has
-none of them; otherwise they replace what the rest of the config says, except for overrides.
+`scratch.image` and `scratch.text` hold sections of the root. A side that starts from weights
+ignores them; otherwise they replace the rest of the config, except for overrides.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def keep_overrides(config: ConfigDict, paths: Iterable[str]) -> None:
 
     Args:
       config: the root.
-      paths: of the overrides, values or whole sections: `model.image.encoder`.
+      paths: paths of overridden values or whole sections, such as `model.image.encoder`.
     """
     for path in paths:
         *parents, last = path.split(".")

@@ -2,9 +2,9 @@ r"""A page of captions: the words that a model attends to, and the pictures that
 
     python -m xmodal.show --models=runs/cmcm,runs/cmca --count=20 --output=captions.html
 
-Figures 6 and 7 of the CMCM paper, for any models with the dataset of the first one: random captions
-of a split, for every model its words shaded by their weights (if it has attention), and the top
-pictures of the whole split, the caption's own one framed. The page holds all its pictures.
+Figures 6 and 7 of the CMCM paper, for any models on the dataset of the first one: random captions
+of a split and, for every model, the words shaded by their weights (if it has attention) and the top
+pictures of the whole split, with the caption's own picture framed. The page embeds its pictures.
 """
 
 import argparse
@@ -30,10 +30,10 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     """Returns the page.
 
     Args:
-      models: with a text side; those without an image side show no pictures.
-      split: whose captions and images are shown.
-      count: captions to draw.
-      seed: of the draw.
+      models: models with a text side; those without an image side show no pictures.
+      split: split whose captions and images are shown.
+      count: number of captions to draw.
+      seed: seed of the draw.
     """
     generator = np.random.default_rng(seed)
     captions = len(split.caption_ids)
@@ -55,16 +55,16 @@ def make_page(models: "Sequence[Model]", split: "EvalSplit", count: int, seed: i
     total = f"{len(split.image_ids):,}"
     notes = []
     if any(item.words for item in items):
-        notes.append("Words are shaded by the weights of the attention.")
+        notes.append("Words are shaded by their attention weights.")
     if any(item.picture for item in items):
-        notes.append(f"Pictures are the top {_TOP} of {total}, the caption's own one framed.")
+        notes.append(f"Pictures are the top {_TOP} of {total}; the caption's own is framed.")
     return Page(f"{split.name}, {split.split} split", [Group("", sections)], notes)
 
 
 def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, float]]] | None:
     try:
         return model.attend(texts)
-    except UserError:  # of models without attention the pictures are shown alone
+    except UserError:  # For models without attention, only the pictures are shown.
         return None
 
 
@@ -98,13 +98,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", required=True, help="runs, A,B; the first one's data is shown")
-    parser.add_argument("--split", default="test", help="of the data")
+    parser.add_argument("--models", required=True, help="runs A,B; the first one's data is shown")
+    parser.add_argument("--split", default="test", help="split of the data")
     parser.add_argument("--count", type=int, default=20, help="captions")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of captions")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of captions")
     parser.add_argument("--output", required=True, help="the page, an .html file")
     args = parser.parse_args()
-    # TensorFlow and JAX are slow to import, --help is not.
+    # TensorFlow and JAX are slow to import, but --help should be fast.
     from xmodal import data
     from xmodal.api.loading import load
     from xmodal.evals.reports.files import check_writable, write_files

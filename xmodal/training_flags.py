@@ -2,7 +2,7 @@
 
 from absl import flags
 
-STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops start such a job again
+STOPPED = 143  # 128 + SIGTERM: schedulers and shell loops restart such a job.
 
 WORKDIR = flags.DEFINE_string(
     "workdir",
@@ -14,5 +14,5 @@ DRY_RUN = flags.DEFINE_bool(
     "dry_run",
     False,
     "Check everything, compile, print parameters, memory, FLOPs and the time of a step, and try "
-    "two steps and an evaluation; or print the draws of a sweep; then stop.",
+    "two steps and an evaluation; or print the draws of a sweep; then exit.",
 )

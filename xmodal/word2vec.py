@@ -1,14 +1,14 @@
-r"""Learns word vectors from training captions by gensim's Word2Vec, the text-only baseline of VETE.
+r"""Learns word vectors from training captions with gensim's Word2Vec, VETE's text-only baseline.
 
     python -m xmodal.word2vec --config=configs/vete.py --vectors=word2vec.txt
     python -m xmodal.convert_weights --tower=words --source=word2vec.txt --output=weights/word2vec
     python -m xmodal.eval_main --config=configs/sts.py:bow \
         --config.init_from.towers.text=weights/word2vec --config.data.manual_dir=STS --output=OUT
 
-The captions are those of `config.data` and `config.train_split`, cut into words as tables of word
-vectors are read (`xmodal.preprocessing.words`) and in lower case; with --as_tokenized as the config
-cuts them. One worker, so that the same seed
-gives the same vectors. Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
+The captions are those of `config.data` and `config.train_split`, lowercased and split into words in
+the same way as for tables of word vectors (`xmodal.preprocessing.words`), or, with --as_tokenized,
+as the config splits them. A single worker runs, so that the same seed gives the same vectors.
+Mikolov et al. 2013; gensim is an extra: `pip install "xmodal[word2vec]"`.
 """
 
 import os
@@ -23,15 +23,15 @@ from xmodal.console import quietly
 
 flags.adopt_module_key_flags(binary)
 VECTORS = flags.DEFINE_string("vectors", None, "File to write, in GloVe's text format.")
-WIDTH = flags.DEFINE_integer("width", 128, "Of the vectors.", lower_bound=1)
-WINDOW = flags.DEFINE_integer("window", 5, "Words on either side.", lower_bound=1)
+WIDTH = flags.DEFINE_integer("width", 128, "Width of the vectors.", lower_bound=1)
+WINDOW = flags.DEFINE_integer("window", 5, "Context words on either side.", lower_bound=1)
 MIN_COUNT = flags.DEFINE_integer("min_count", 4, "Rarer words have no vector.", lower_bound=1)
 EPOCHS = flags.DEFINE_integer("epochs", 20, "Passes over the captions.", lower_bound=1)
-NEGATIVES = flags.DEFINE_integer("negatives", 5, "Random words per word.", lower_bound=1)
+NEGATIVES = flags.DEFINE_integer("negatives", 5, "Negative samples per word.", lower_bound=1)
 SKIP_GRAM = flags.DEFINE_bool("skip_gram", True, "Skip-gram; else a continuous bag of words.")
 
 AS_TOKENIZED = flags.DEFINE_bool(
-    "as_tokenized", False, "Cut captions into words as config.data.text does."
+    "as_tokenized", False, "Split captions into words as config.data.text does."
 )
 
 
@@ -79,17 +79,17 @@ def learn_vectors(
             seed=seed,
             workers=1,
         )
-    except RuntimeError as error:  # how gensim says that the vocabulary is empty
+    except RuntimeError as error:  # gensim's error for an empty vocabulary
         raise UserError(
-            f"No word comes {min_count} times in {len(sentences):,} captions; lower --min_count."
+            f"No word occurs {min_count} times in {len(sentences):,} captions; lower --min_count."
         ) from error
     return list(model.wv.index_to_key), model.wv.vectors
 
 
 def format_vectors(words: Iterable[str], vectors: np.ndarray) -> str:
-    """Returns GloVe's text format: a line per word, its numbers behind it.
+    """Returns GloVe's text format: a line per word, followed by its numbers.
 
-    The empty word, which some tokenizers know, has no line.
+    The empty word, which some tokenizers have, gets no line.
     """
     rows = zip(words, vectors.tolist(), strict=True)
     lines = (f"{word} {' '.join(f'{x:.6g}' for x in row)}\n" for word, row in rows if word)

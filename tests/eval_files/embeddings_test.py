@@ -298,7 +298,9 @@ def test_results_of_another_model_are_kept_unless_told_otherwise(
     np.savez(other, **arrays)
     with pytest.raises(UserError, match=r"copy.npz \(dot\), .* from \S+ \(cosine\)"):
         evaluate(embeddings=str(model / "tiny.npz"), **given | {"similarity": "cosine"})
-    message = r"out has results of \S+copy.npz .* than \S+other.npz .*; replace them by --overwrite"
+    message = (
+        r"out has results of \S+copy.npz .* from \S+other.npz .*; replace them with --overwrite"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(from_files, "evaluate", lambda **_: pytest.fail("evaluated for nothing"))
         with pytest.raises(UserError, match=message):

@@ -320,7 +320,10 @@ def test_shapes_are_enough_to_make_an_optimizer():
         ({"clip_norm": 0}, "clip_norm is 0.0; it has to be more than 0"),
         ({"name": "adamw"}, "name='adamw' needs config.optimizer.weight_decay"),
         ({"weight_decay": {"rate": 0.1, "pattern": "krenel"}}, "'krenel' matches no trained param"),
-        ({"weight_decay": {"rate": 0.1, "pattern": "("}}, r"pattern is '\(', no regular exp"),
+        (
+            {"weight_decay": {"rate": 0.1, "pattern": "("}},
+            r"pattern is '\(', not a valid regular exp",
+        ),
         ({"groups": {"a": {"rate": 2}}}, r"config.optimizer.groups.a lacks \['pattern'\]"),
         ({"groups": {"a": {"pattern": "image", "rate": 0}}}, "groups.a.rate is 0.0; .* more than"),
         ({"groups": {"a": {"pattern": "im", "clip": False, "clip_norm": 1}}}, "remove one"),

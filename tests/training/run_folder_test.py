@@ -51,7 +51,7 @@ def test_folders_without_checkpoints(tmp_path):
     with pytest.raises(UserError, match="has no checkpoint yet"):
         run_folder.resolve_step(str(tmp_path), "latest")
     save(tmp_path, [make_state(0)])
-    with pytest.raises(UserError, match="No checkpoint of .* carries .*; use --step=latest"):
+    with pytest.raises(UserError, match="No checkpoint of .* has .*; use --step=latest"):
         run_folder.resolve_step(str(tmp_path), "best")
 
 

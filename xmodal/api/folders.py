@@ -75,8 +75,8 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         weights = _tower_weights({side: folder})
     else:
         raise UserError(
-            f"{source} is not a run of xmodal.main, no folder of xmodal.convert_weights and no bundle "
-            "of xmodal.export: it has neither config.json, model.json, tower.json nor bundle.json."
+            f"{source} is not a run of xmodal.main, a folder of xmodal.convert_weights or a bundle of "
+            "xmodal.export: it has no config.json, model.json, tower.json or bundle.json."
         )
     params, model_state = weights
     sides = [side for side in SIDES if config.model.get(side) is not None]

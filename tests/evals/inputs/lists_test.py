@@ -92,8 +92,8 @@ def test_queries_that_no_board_asks_need_no_list():
         ),
         (
             {5: [50], 3: [50, 55, 56], 9: [50]},
-            "list of query 3 under 'i2t' in <arrays> names 55, which is not a caption of this split "
-            r"\(nor are 1 other entries\)",
+            "list of query 3 under 'i2t' in <arrays> names 55, which is not a caption of this "
+            r"split \(nor are 1 other entries\)",
         ),
         (
             {5: [50]},
