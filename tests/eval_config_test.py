@@ -132,8 +132,8 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     [
         (["--config.init_from.towers.text="], "config.init_from.towers.text is empty"),
         (["--split=test2014"], "has no split 'test2014'"),
-        (["--name=BoW"], "--name cannot be given with --config"),
-        (["--bootstrap_samples=9"], "--bootstrap_samples cannot be given with --config"),
+        (["--name=BoW"], "--name cannot be used with --config"),
+        (["--bootstrap_samples=9"], "--bootstrap_samples cannot be used with --config"),
         (["--run=r"], "given: --run and --config"),
         (["--output="], "--config needs --output"),
         (
@@ -198,7 +198,7 @@ def test_sentence_embeddings_are_judged_as_the_tower_that_made_them(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (["--annotations=a"], "--annotations cannot be given with --embeddings and --config"),
+        (["--annotations=a"], "--annotations cannot be used with --embeddings and --config"),
         (["--output="], "--embeddings and --config needs --output"),
         (["--similarity="], "Name the similarity that the model ranks by"),
         (["--split=test2014"], "has no split 'test2014'"),

@@ -421,7 +421,7 @@ def test_follow_gives_up_on_a_run_that_does_not_start(tmp_path):
         ({"step": "3"}, r"has no checkpoint of step 3; it has \[0, 2, 4\]"),
         ({"step": "first"}, r"'first' of .*: give one of \[0, 2, 4\], latest or best"),
         ({"split": "train2014"}, "train2014"),
-        ({"run": "runs/none"}, "'runs/none' is no run"),
+        ({"run": "runs/none"}, "'runs/none' is not a run"),
     ],
 )
 def test_mistakes_are_named(run_dir, tmp_path, values, message):

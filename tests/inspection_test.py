@@ -132,7 +132,7 @@ def test_sources_that_cannot_be_inspected(path, config, tmp_path):
     for arguments, message in (
         ((path,), "a file of embeddings needs the config of its dataset"),
         ((tmp_path, config), "is a run, which has a config and a similarity"),
-        ((tmp_path,), "is no run"),
+        ((tmp_path,), "is not a run"),
         ((tmp_path / "missing",), "missing does not exist"),
     ):
         with pytest.raises(xmodal.UserError, match=message):

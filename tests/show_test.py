@@ -31,7 +31,7 @@ def run(tmp_path_factory, few_shapes):
 
 def test_models_without_attention_say_so():
     model, _ = make_model()
-    with pytest.raises(UserError, match="no weights of single words; the head 'attention' has"):
+    with pytest.raises(UserError, match="no weights for single words; the head 'attention' has"):
         model.attend(["a red circle"])
 
 

@@ -1,9 +1,9 @@
-"""Exports a model to a bundle, which embeds without flax, orbax, optax and tensorflow.
+"""Exports a model to a bundle, which embeds without flax, orbax, optax or tensorflow.
 
     python -m xmodal.export --run=runs/quickstart --output=bundles/quickstart
 
 RUN is a run, or a model or tower of `xmodal.convert_weights`, local or gs://. `xmodal.load` opens
-the bundle; its numbers are those of the run to 1e-5. bundle.json says what it holds.
+the bundle; its numbers match the run's to 1e-5. bundle.json describes its contents.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--run", required=True, help="a run, or a folder of converted weights")
     parser.add_argument("--output", required=True, help="the new folder")
-    parser.add_argument("--step", default="best", help="of a run: a number, best or latest")
+    parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     parser.add_argument(
         "--platforms", default=",".join(PLATFORMS), help=f"some of {','.join(KNOWN_PLATFORMS)}"
     )

@@ -106,15 +106,15 @@ def test_sentence_pairs_are_judged_by_correlation(few_shapes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"embed_texts": None}, "Give embed_images and embed_texts, or one of embeddings"),
+        ({"embed_texts": None}, "Pass embed_images and embed_texts, or one of embeddings"),
         ({"dataset": ""}, "dataset is empty"),
         ({"similarity": "cosin"}, "similarity is 'cosin'.*Did you mean 'cosine'"),
-        ({"scores": "scores.npy"}, r"\['scores'\] cannot be given with functions"),
+        ({"scores": "scores.npy"}, r"\['scores'\] cannot be used with embedding"),
         ({"embed_texts": lambda texts: np.ones(3)}, r"embed_texts returned the shape \[3\] for 64"),
         ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
         (
             {"embed_images": lambda images: np.ones((len(images), 3))},
-            r"embed_images returned vectors of the shape \[3\] and embed_texts of \[",
+            r"embed_images returned vectors of shape \[3\] and embed_texts of \[",
         ),
     ],
 )

@@ -81,7 +81,7 @@ def test_a_converted_model(tmp_path):
 
 
 def test_other_folders_are_refused(tmp_path):
-    with pytest.raises(xmodal.UserError, match="neither config.json, model.json, tower.json nor"):
+    with pytest.raises(xmodal.UserError, match="no config.json, model.json, tower.json or"):
         xmodal.load(tmp_path)
 
 

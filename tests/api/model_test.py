@@ -139,13 +139,13 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda model: model.embed_texts("a star"), r"for one, give \['a star'\]"),
-        (lambda model: model.embed_texts(["a", 3]), "3 is no text"),
+        (lambda model: model.embed_texts("a star"), r"for one, pass \['a star'\]"),
+        (lambda model: model.embed_texts(["a", 3]), "3 is not a string"),
         (lambda model: model.embed_texts([]), "no text was given"),
         (lambda model: model.embed_texts(["a"], batch_size=0), "batch_size=0; it has to be at"),
-        (lambda model: model.embed_texts(["a", None]), "None is no text"),
-        (lambda model: model.embed_images("star.jpg"), "put one into a list"),
-        (lambda model: model.embed_images(np.zeros((9, 8, 3), np.uint8)), "put one into a list"),
+        (lambda model: model.embed_texts(["a", None]), "None is not a string"),
+        (lambda model: model.embed_images("star.jpg"), "put one in a list"),
+        (lambda model: model.embed_images(np.zeros((9, 8, 3), np.uint8)), "put one in a list"),
         (lambda model: model.embed_images(["star.jpg"]), r"Image 0 \(star.jpg\) cannot be embed"),
         (lambda model: model.similarity(np.ones((2, 3)), np.ones((2, 4))), "cannot be compared"),
         (lambda model: model.similarity(["a"], ["b"]), "takes embeddings: could not convert"),

@@ -69,7 +69,7 @@ def test_a_killed_build_goes_on_at_the_first_missing_part(files, build, monkeypa
         assert not (files / "index").exists()
         parts = sorted(path.name for path in (files / "index.parts").iterdir())
         assert parts == ["image-00000.npy", "image-00001.npy", "parts.json"]
-        assert "2 of 6 parts were embedded before" in build("index")
+        assert "2 of 6 parts are already embedded" in build("index")
     assert calls == [8, 8, 8, 8, 6]
     assert _read(files / "index") == _read(files / "whole")
     assert not (files / "index.parts").exists()
@@ -88,7 +88,7 @@ def test_parts_of_another_build_are_refused(files, build, monkeypatch):
     with pytest.raises(SystemExit, match=r"index\.parts holds .* with other part_size: remove it"):
         build("index", "--part_size=9")
     np.save(files / "features.npy", np.ones((30, 5), np.float32))
-    with pytest.raises(SystemExit, match=r"of a build with other weights, images: remove"):
+    with pytest.raises(SystemExit, match=r"of a build with different weights, images: remove"):
         build("index", "--step=5")
     with pytest.raises(SystemExit, match="--part_size=0; it has to be at least 1"):
         build("other", "--part_size=0")
@@ -199,6 +199,6 @@ def test_two_processes_one_of_them_killed_give_the_index_of_one(files, build):
     finally:
         for process in pair:
             process.kill()
-    assert f"{len(parts)} of 6 parts were embedded before" in outputs[0]
+    assert f"{len(parts)} of 6 parts are already embedded" in outputs[0]
     assert "index in" not in outputs[1]
     assert _read(files / "index") == _read(files / "whole")

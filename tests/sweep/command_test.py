@@ -44,7 +44,7 @@ def run(run_command, files, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "There is nothing to draw: the config file has no function get_space. Give --space="),
+        ([], "There is nothing to draw: the config file has no function get_space. Use --space="),
         (["--space=seed:chioce:1,2"], "Did you mean 'choice'?"),
         ([RATE, "--config.optimizer.learning_rate=1"], "fixes a value that --space or --study"),
         (

@@ -67,8 +67,8 @@ def test_a_value_within_a_drawn_section_is_set_in_it(config):
             "optimzer.learning_rate",
             "config.optimzer is not there; sections .*'optimizer'",
         ),
-        ("l2.scale", "config.l2 is no section"),
-        ("optimizer.schedule.name.x", "config.optimizer.schedule.name is no section"),
+        ("l2.scale", "config.l2 is not a section"),
+        ("optimizer.schedule.name.x", "config.optimizer.schedule.name is not a section"),
     ],
 )
 def test_paths_into_nothing(config, path, message):
@@ -110,4 +110,4 @@ def test_a_folder_keeps_to_its_plan(plan, tmp_path):
             check_same(changed, tmp_path)
         for line in lines:
             assert line in str(caught.value)
-        assert "or give another --workdir" in str(caught.value)
+        assert "or use another --workdir" in str(caught.value)

@@ -65,7 +65,7 @@ def test_a_config_of_before_has_no_such_section(tmp_path):
     ("change", "message"),
     [
         ({"init_from.word_vectors.file": "/no.txt"}, "word_vectors.file='/no.txt' does not exist"),
-        ({"init_from.run": "runs/a"}, "brings text/encoder/table, and so does 'runs/a'"),
+        ({"init_from.run": "runs/a"}, "provides text/encoder/table, and so does 'runs/a'"),
         ({"init_from.towers.text": "weights/t"}, "and so does 'weights/t' of config.init_from"),
         ({"model.text": None}, "but config.model.text is None"),
         ({"init_from.word_vectors.misses": "zero"}, "'zero'.*'shorten'"),

@@ -1,1 +1,1 @@
-"""Loaded models: one call loads, one call embeds. `xmodal` itself names what is public."""
+"""Loaded models: one call loads, one call embeds. `xmodal` defines the public names."""

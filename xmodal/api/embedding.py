@@ -1,4 +1,4 @@
-"""Items that have more than one vector each."""
+"""Items with more than one vector each."""
 
 import dataclasses
 from typing import Any
@@ -10,12 +10,12 @@ import numpy as np
 class Embedding:
     """Items of a model with several vectors per item, or with an uncertainty.
 
-    Indexed like an array it gives an `Embedding` of these items; `np.asarray` gives `vector`.
+    Indexing it like an array gives an `Embedding` of these items; `np.asarray` gives `vector`.
 
     Attributes:
-      vector: float32 [N, K, D], of a model with one vector per item [N, D].
+      vector: float32 [N, K, D]; [N, D] for a model with one vector per item.
       log_sigma: float32 [N, D], the logarithm of the standard deviation of every item's
-        distribution; None of a model without.
+        distribution; None for a model without it.
     """
 
     vector: np.ndarray
@@ -38,10 +38,10 @@ class Embedding:
 
 
 def join(parts: list[tuple[np.ndarray, np.ndarray | None]]) -> "np.ndarray | Embedding":
-    """Returns an array where every item has one vector and nothing else, else an `Embedding`.
+    """Returns an array if every item has just one vector, else an `Embedding`.
 
     Args:
-      parts: vectors and, of a probabilistic model, `log_sigma`, of items one after the other.
+      parts: vectors and, for a probabilistic model, `log_sigma`, of consecutive items.
     """
     vector = np.concatenate([vectors for vectors, _ in parts])
     sigmas = [sigma for _, sigma in parts if sigma is not None]

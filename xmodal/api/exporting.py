@@ -36,11 +36,11 @@ def export_model(
     Args:
       source: a run, or a folder of converted weights.
       output: the new folder.
-      step: of a run, the checkpoint: a number, `best` or `latest`.
-      platforms: that the bundle will run on, of `cpu`, `cuda`, `rocm` and `tpu`.
+      step: checkpoint of a run: a number, `best` or `latest`.
+      platforms: platforms for the bundle, of `cpu`, `cuda`, `rocm` and `tpu`.
 
     Raises:
-      UserError: the source cannot be read or exported, or the output is there.
+      UserError: the source cannot be read or exported, or the output already exists.
     """
     if unknown := [name for name in platforms if name not in KNOWN_PLATFORMS]:
         raise UserError(f"Unknown platform(s) {unknown}; {suggest(unknown, KNOWN_PLATFORMS)}")
@@ -48,7 +48,7 @@ def export_model(
         raise UserError(f"There are no platforms; known: {list(KNOWN_PLATFORMS)}.")
     check_new(output)
     stored = read_folder(source, step)
-    # Some layers are faster in a form of their own on a CPU; every form runs everywhere.
+    # Some layers are faster on a CPU in a special form; every form runs everywhere.
     platform = "cpu" if "cpu" in platforms else platforms[0]
     encoders = make_dual_encoder(stored.config.model, Devices(1, platform))
     contents = _contents(stored, encoders)
@@ -86,7 +86,7 @@ def _contents(stored: Stored, encoders: DualEncoder) -> Contents:
 
 
 def _image_shape(stored: Stored) -> tuple[int, ...]:
-    """The shape of an image as the encoder takes it."""
+    """The shape of the encoder's image input."""
     images = stored.images()
     assert images is not None
     if images.size:
@@ -101,7 +101,7 @@ def _image_shape(stored: Stored) -> tuple[int, ...]:
 
 
 def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
-    """Refuses a bundle that embeds otherwise than its source."""
+    """Raises an error if a bundle's embeddings differ from its source's."""
     if not runs_here(card.platforms):
         return
     model, bundle = make_model(stored), load(folder)
@@ -123,4 +123,4 @@ def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
                 f"The {side} embeddings of the bundle differ by {difference:.1e} from those of "
                 f"{stored.source['name']}: please report this with the config of the model."
             )
-        print(f"{side}: differs from the model by {difference:.1e} at most")
+        print(f"{side}: differs from the model by at most {difference:.1e}")

@@ -24,13 +24,13 @@ from xmodal.training.tree import Tree, merge, unflatten
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A model as its folder has it.
+    """A model as stored in its folder.
 
     Attributes:
-      source: `kind` ("run", "model" or "tower") and `name`; of a run also `step` and `metrics`.
-      config: with `model` and `data`.
-      params: of the towers, and `similarity`.
-      model_state: of the towers.
+      source: `kind` ("run", "model" or "tower") and `name`; for a run also `step` and `metrics`.
+      config: config with `model` and `data`.
+      params: parameters of the towers, and `similarity`.
+      model_state: running statistics of the towers.
     """
 
     source: Mapping[str, Any]
@@ -39,13 +39,13 @@ class Stored:
     model_state: Tree
 
     def images(self) -> ImageConfig | None:
-        """Returns the preprocessing of the images, None without an image side."""
+        """Returns the preprocessing of the images; None without an image side."""
         if self.config.model.get("image") is None:
             return None
         return read(ImageConfig, "config.data.image", self.config.data.image)
 
     def texts(self) -> tuple[TextConfig, list[str]] | None:
-        """Returns the preprocessing of the texts and the vocabulary, None without a text side."""
+        """Returns the preprocessing of the texts and the vocabulary; None without a text side."""
         if self.config.model.get("text") is None:
             return None
         text = read(TextConfig, "config.data.text", self.config.data.text)
@@ -53,7 +53,7 @@ class Stored:
 
 
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
-    """Returns the model in a folder, in NumPy arrays, without the parameters of tasks.
+    """Returns the model in a folder, as NumPy arrays, without the parameters of tasks.
 
     Raises:
       UserError: see `xmodal.load`.
@@ -75,8 +75,8 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
         weights = _tower_weights({side: folder})
     else:
         raise UserError(
-            f"{source} is not a run of xmodal.main, a folder of xmodal.convert_weights or a bundle of "
-            "xmodal.export: it has no config.json, model.json, tower.json or bundle.json."
+            f"{source} is not a run of xmodal.main, a folder of xmodal.convert_weights or a "
+            "bundle of xmodal.export: it has no config.json, model.json, tower.json or bundle.json."
         )
     params, model_state = weights
     sides = [side for side in SIDES if config.model.get(side) is not None]

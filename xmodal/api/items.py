@@ -1,4 +1,4 @@
-"""Texts and pictures in memory or in files, as the items of a split that has no labels."""
+"""Texts and pictures in memory or in files, as the items of a split without labels."""
 
 import concurrent.futures
 import functools
@@ -14,13 +14,13 @@ from xmodal.preprocessing import ImageConfig, Tokenizer
 from xmodal.preprocessing.images import EVALUATION_CROPS, decode_upright, stand_upright, to_rgb
 
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
-"""A file, its content, a picture of PIL, uint8 pixels [H, W, 3] or [H, W], or stored features."""
+"""A file, its content, a PIL image, uint8 pixels [H, W, 3] or [H, W], or stored features."""
 
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "images to embed")
 
 
 class GivenItems:
-    """Items of one side in the order they are given, see `evals.embed.Items`; ids are positions."""
+    """Items of one side in the given order, see `evals.embed.Items`; ids are positions."""
 
     name, split, partial = "given", "items", ""
     ratings: Mapping[str, Mapping[str, np.ndarray]] = {}
@@ -41,11 +41,11 @@ class GivenItems:
         """Takes texts with their tokenizer, or images with their preprocessing.
 
         Args:
-          texts: M texts.
+          texts: M strings.
           images: N pictures, or features.
-          tokenizer: of the texts.
-          config: of the images.
-          lengths: to which texts may be padded, ascending; multiples of 4 unless given.
+          tokenizer: tokenizer of the texts.
+          config: config of the images.
+          lengths: padded lengths of texts, ascending; by default multiples of 4.
         """
         self._images, self._config = images, config
         self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
@@ -75,7 +75,7 @@ class GivenItems:
             }
 
     def images(self, batch_size: int, rows: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
-        """Yields `image` [b, ...] as the encoder takes it, and `image_id` [b]; one batch ahead."""
+        """Yields `image` [b, ...] for the encoder and `image_id` [b], one batch ahead."""
         starts = range(0, len(rows), batch_size)
         waiting: list[Any] = []
         for start in starts:
@@ -100,14 +100,14 @@ def _collect(rows: np.ndarray, pictures: Sequence[Any]) -> dict[str, np.ndarray]
 
 
 def prepare_image(given: Picture, config: ImageConfig) -> np.ndarray:
-    """Returns an image as the encoder takes it, with the evaluation crop of its training.
+    """Returns the encoder's input for an image, with the evaluation crop of its training.
 
     Args:
       given: see `Picture`.
-      config: of the model's images; `size` 0 for stored features, which are returned as they are.
+      config: config of the model's images; `size` 0 for stored features, returned unchanged.
 
     Raises:
-      ValueError: it is no image, or its shape or type is not that of one.
+      ValueError: it is not an image, or has the wrong shape or type.
       OSError: its file cannot be read.
     """
     if config.size == 0:
@@ -136,7 +136,7 @@ def _pixels(given: Picture) -> np.ndarray:
         pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
     ):
         raise ValueError(
-            f"an array has to be uint8 [H, W, 3], this one is {pixels.dtype} {list(pixels.shape)}"
+            f"an array has to be uint8 [H, W, 3]; this one is {pixels.dtype} {list(pixels.shape)}"
         )
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]

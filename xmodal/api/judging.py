@@ -1,4 +1,4 @@
-"""Evaluates any model by two functions that embed, or by its files."""
+"""Evaluates any model from two embedding functions or from its files."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -36,9 +36,9 @@ def evaluate(
     name: str | None = None,
     **files: Any,
 ) -> Evaluation:
-    """Evaluates a model of any framework, exactly as the models of this project.
+    """Evaluates a model from any framework in the same way as the models of this project.
 
-    Two functions embed the images and captions of a prepared dataset, which is built if it can be::
+    Two functions embed the images and captions of a prepared dataset, which is built if possible::
 
         evaluation = xmodal.evaluate(
             embed_images=lambda images: model.encode(images),
@@ -48,26 +48,26 @@ def evaluate(
         print(evaluation.report())
         evaluation.save("results/my_model")
 
-    Or its embeddings, scores or ranked lists are in files, and the labels are those released for
-    MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function takes, too.
+    Alternatively, embeddings, scores or ranked lists are read from files and judged with the labels
+    released for MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function also takes.
 
-    A dataset of captions and images is judged by its retrieval boards and ratings, one of sentence
-    pairs (`dataset="semeval_sts", config="pairs"`) by the correlations of STS.
+    A dataset of captions and images is judged by its retrieval boards and ratings, a dataset of
+    sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations.
 
     Args:
-      embed_images: pictures of PIL in RGB, at most `batch_size` -> numbers [b, D] or [b, K, D], as
-        a tensor of PyTorch or an array that NumPy reads; None for a model of texts.
-      embed_texts: the same of texts; None for a model of images.
+      embed_images: at most `batch_size` PIL images in RGB -> numbers [b, D] or [b, K, D], as a
+        PyTorch tensor or an array that NumPy reads; None for a model of texts.
+      embed_texts: the same for texts; None for a model of images.
       dataset: one of `data_prep.BUILDERS`.
       config: TFDS builder config of the dataset.
-      split: of the dataset or labels.
+      split: split of the dataset or labels.
       data_dir: folder of prepared datasets; "" for TFDS's own.
       manual_dir: folder of the files that the dataset is built from.
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
       annotations: folder of the labels released for MS-COCO.
       similarity: a name in `xmodal.losses.similarity.SIMILARITIES`, such as "cosine" or "dot".
       batch_size: items per call of a function.
-      name: of the model's row; by default "model", or that of the file.
+      name: name of the model's row; by default "model", or that of the file.
       **files: see `xmodal.evals.evaluate`.
 
     Raises:
@@ -78,12 +78,12 @@ def evaluate(
     if not functions:
         if not any(files.get(kind) is not None for kind in _OF_FILES):
             raise UserError(
-                "Give embed_images and embed_texts, or one of embeddings, scores and rankings."
+                "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
             )
         files |= {"annotations": annotations, "split": split, "similarity": similarity}
         return from_files.evaluate(name=name, **files)
     if files:
-        raise UserError(f"{sorted(files)} cannot be given with functions that embed.")
+        raise UserError(f"{sorted(files)} cannot be used with embedding functions.")
     similarity = _checked(dataset, similarity)
     section = {
         "dataset": dataset,
@@ -91,12 +91,12 @@ def evaluate(
         "data_dir": data_dir,
         "manual_dir": manual_dir,
         "ratings_dir": ratings_dir,
-        # The functions get whole pictures; only that there are any counts.
+        # The functions get whole pictures; it only matters whether there are any.
         "image": {"size": 1} if "image" in functions else None,
         "text": {},
     }
     items = _prepared(section, split)
-    # Of sentence pairs with scores the correlation counts, as in STS.
+    # For sentence pairs with scores, the metric is the correlation, as in STS.
     kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
     options = read_options({dataset: kind})[dataset]
     evaluator = make_evaluator(dataset, options, cast(Split, items), sorted(functions))
@@ -106,14 +106,14 @@ def evaluate(
 
 def _checked(dataset: str, similarity: str | None) -> str:
     if not dataset:
-        raise UserError("dataset is empty: name the one whose items the functions embed.")
+        raise UserError("dataset is empty: name the dataset whose items the functions embed.")
     if similarity is None or similarity not in SIMILARITIES:
         raise UserError(f"similarity is {similarity!r}; {suggest([str(similarity)], SIMILARITIES)}")
     return similarity
 
 
 def _prepared(section: dict[str, Any], split: str) -> "EvalSplit":
-    from xmodal import data  # which imports tensorflow
+    from xmodal import data  # Imports TensorFlow.
 
     data.prepare(section, splits=[split])
     return data.eval_split(section, split=split)
@@ -139,8 +139,8 @@ def _embeddings(
     shapes = {side: list(found.shape[1:]) for side, found in vectors.items()}
     if len({tuple(shape) for shape in shapes.values()}) > 1:
         raise UserError(
-            f"embed_images returned vectors of the shape {shapes['image']} and embed_texts of "
-            f"{shapes['text']}; a similarity compares equal ones."
+            f"embed_images returned vectors of shape {shapes['image']} and embed_texts of shape "
+            f"{shapes['text']}; the shapes have to be equal."
         )
     ids = {side: np.asarray(ids[side], np.int64) for side in vectors}
     return Embeddings(
@@ -158,7 +158,7 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 
 def _as_array(found: Any) -> np.ndarray:
-    # Tensors of PyTorch may carry gradients, lie on a GPU or be bfloat16: NumPy reads none of them.
+    # PyTorch tensors may have gradients, be on a GPU or be bfloat16; NumPy can read none of these.
     if hasattr(found, "detach"):
         found = found.detach().float().cpu()
     return np.asarray(found, np.float32)
@@ -171,7 +171,7 @@ def _embed(
     batch_size: int,
     name: str,
 ) -> np.ndarray:
-    """All vectors, float32 [N, ...], of one function."""
+    """All vectors of one function, float32 [N, ...]."""
     parts: list[np.ndarray] = []
     with progress(f"Calling {name} for {count:,} items", count) as advance:
         for start in range(0, count, batch_size):

@@ -18,9 +18,9 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
     """Returns the model in a folder, on all devices of this process.
 
     Args:
-      source: a run, as `runs/quickstart`, a model or tower of `xmodal.convert_weights`, or a bundle
-        of `xmodal.export`; local or on a bucket.
-      step: of a run, the checkpoint: a number, `best` or `latest`.
+      source: a run, such as `runs/quickstart`, a model or tower of `xmodal.convert_weights`, or a
+        bundle of `xmodal.export`; local or on a bucket.
+      step: checkpoint of a run: a number, `best` or `latest`.
 
     Raises:
       UserError: the folder is none of these, or damaged, or has no such checkpoint.
@@ -28,9 +28,9 @@ def load(source: str | os.PathLike, *, step: int | str = "best") -> Model:
     use_compilation_cache()
     if (epath.Path(source) / CARD).exists():
         if step != "best":
-            raise UserError(f"{source} is a bundle, which has no steps; leave step={step!r} out.")
+            raise UserError(f"{source} is a bundle, which has no steps; remove step={step!r}.")
         return _load_bundle(source)
-    # They import flax and orbax, which a bundle does without.
+    # They import flax and orbax, which a bundle does not need.
     with quietly():
         from xmodal.api.folders import make_model, read_folder
 

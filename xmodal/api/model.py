@@ -1,4 +1,4 @@
-"""A loaded dual encoder: texts and images in, embeddings and similarities out."""
+"""A loaded dual encoder that maps texts and images to embeddings and similarities."""
 
 import hashlib
 import itertools
@@ -18,19 +18,19 @@ from xmodal.evals.embed import Embedder
 from xmodal.losses.similarity import Similarity
 from xmodal.preprocessing import ImageConfig, Tokenizer
 
-_AT_A_TIME = 1 << 14  # items of an iterator in memory
+_AT_A_TIME = 1 << 14  # Items of an iterator in memory.
 
 
 class Encoders(Protocol):
-    """The two sides of a model, as `models.DualEncoder` and the functions of a bundle have them."""
+    """The two sides of a model, as in `models.DualEncoder` and in the functions of a bundle."""
 
     @property
     def towers(self) -> Collection[str]:
-        """The sides that there are, of "image" and "text"."""
+        """The available sides, of "image" and "text"."""
 
     @property
     def similarity(self) -> Similarity:
-        """Of two embeddings."""
+        """The similarity of two embeddings."""
 
     def embed(
         self, side: str, params: Any, model_state: Any, inputs: Mapping[str, jax.Array], /
@@ -42,12 +42,12 @@ class Model:
     """Embeds texts and images as the evaluation does, and compares the embeddings.
 
     Attributes:
-      name: of the run or folder it was loaded from.
+      name: name of the run or folder it was loaded from.
       sides: "image", "text" or both.
-      similarity_name: by which embeddings are compared, such as `cosine`.
+      similarity_name: name of the similarity that compares embeddings, such as `cosine`.
       measure: the similarity and its learned numbers.
       source: the folder it was loaded from.
-      step: of a run, else None.
+      step: step of a run, else None.
     """
 
     def __init__(
@@ -64,19 +64,19 @@ class Model:
         source: str = "",
         step: int | None = None,
     ) -> None:
-        """Puts a model together; `xmodal.load` knows the parts.
+        """Assembles a model from its parts; use `xmodal.load` instead.
 
         Args:
-          name: for messages.
-          model: embeds.
-          params: by side, and `similarity` where that has parameters.
-          model_state: by side.
-          mesh: of the devices that items are spread over.
+          name: name in messages.
+          model: the model that embeds.
+          params: parameters by side, and `similarity` if that has parameters.
+          model_state: running statistics by side.
+          mesh: devices that items are sharded over.
           images: preprocessing of an image side.
-          tokenizer: of a text side.
+          tokenizer: tokenizer of a text side.
           lengths: see `GivenItems`.
           source: the folder it was loaded from.
-          step: of a run.
+          step: step of a run.
         """
         self.source, self.step = source, step
         self.name, self.sides = name, tuple(model.towers)
@@ -113,23 +113,23 @@ class Model:
         """Embeds texts; texts of similar length share a batch.
 
         Args:
-          texts: any number, also from an iterator.
-          batch_size: of a call over all devices.
+          texts: any number of texts, also from an iterator.
+          batch_size: items per call over all devices.
 
         Returns:
-          float32 [N, D] in the order given, of a model with several vectors per item or with an
-          uncertainty an `Embedding`.
+          float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
+          item or an uncertainty.
 
         Raises:
-          UserError: the model has no text side, or an item is no text.
+          UserError: the model has no text side, or an item is not a string.
         """
         tokenizer = self._require_tokenizer()
         if isinstance(texts, str):
-            raise UserError(f"embed_texts takes several texts; for one, give [{texts!r}].")
+            raise UserError(f"embed_texts takes several texts; for one, pass [{texts!r}].")
 
         def items(part: Sequence[str]) -> GivenItems:
             if wrong := [each for each in part if not isinstance(each, str)]:
-                raise UserError(f"{wrong[0]!r} is no text; embed_texts takes texts alone.")
+                raise UserError(f"{wrong[0]!r} is not a string; embed_texts takes only strings.")
             return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
 
         return self._embed_all("text", texts, items, batch_size)
@@ -140,23 +140,23 @@ class Model:
         """Embeds images, cropped and resized as in the evaluation of the model.
 
         Args:
-          images: paths, contents of files (bytes), pictures of PIL, or uint8 arrays [H, W, 3], any
-            number, also from an iterator; float features [F] or [R, F] for a model of such. Files
-            and pictures of PIL are turned as their EXIF orientation says.
-          batch_size: of a call over all devices.
+          images: paths, contents of files (bytes), PIL images, or uint8 arrays [H, W, 3], any
+            number, also from an iterator; float features [F] or [R, F] for a model of features.
+            Files and PIL images are rotated according to their EXIF orientation.
+          batch_size: items per call over all devices.
 
         Returns:
-          float32 [N, D] in the order given, of a model with several vectors per item or with an
-          uncertainty an `Embedding`.
+          float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
+          item or an uncertainty.
 
         Raises:
-          UserError: the model has no image side; or names an image that cannot be read.
+          UserError: the model has no image side, or an image cannot be read.
         """
         config = self._require_images()
         one = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim < 4
         if one or isinstance(images, (str, os.PathLike, bytes, PIL.Image.Image)):
             raise UserError(
-                "embed_images takes several images; put one into a list, or give an array [N, H, "
+                "embed_images takes several images; put one in a list, or pass an array [N, H, "
                 "W, 3]."
             )
         return self._embed_all(
@@ -164,13 +164,13 @@ class Model:
         )
 
     def similarity(self, left: np.ndarray | Embedding, right: np.ndarray | Embedding) -> np.ndarray:
-        """Compares embeddings by the model's own similarity; larger is more alike.
+        """Compares embeddings by the model's own similarity; larger is more similar.
 
-        Of PCME it is the log-odds of a match.
+        For PCME, it is the log-odds of a match.
 
         Args:
-          left: N items of `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D].
-          right: M items, the same.
+          left: N items from `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D].
+          right: M such items.
 
         Returns:
           float32 [N, M].
@@ -182,14 +182,14 @@ class Model:
         if first.ndim != second.ndim or first.shape[1:] != second.shape[1:]:
             raise UserError(
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
-                "compared: give [N, D] and [M, D] of one model."
+                "compared: pass [N, D] and [M, D] of one model."
             )
         return np.asarray(self._score(first, second))
 
     def attend(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-        """Returns the tokens of every text, each with its weight in the model's attention.
+        """Returns the tokens of every text with their weights in the model's attention.
 
-        The weights of a text sum to 1; a word outside of the vocabulary is its unknown token.
+        The weights of a text sum to 1; a word outside the vocabulary is the unknown token.
 
         Raises:
           UserError: the model has no text side, or no attention with one weight per token.
@@ -200,7 +200,7 @@ class Model:
         weights = self._attend(self._params, self._model_state, columns)
         if weights is None or weights.ndim != 2:
             raise UserError(
-                f"The text side of {self.name} has no weights of single words; the head "
+                f"The text side of {self.name} has no weights for single words; the head "
                 "'attention' has."
             )
         return [
@@ -224,7 +224,7 @@ class Model:
 
         Raises:
           UserError: the model has no image side.
-          ValueError: one is no image.
+          ValueError: an item is not an image.
         """
         config = self._require_images()
         return np.stack([prepare_image(each, config) for each in images])

@@ -6,7 +6,7 @@
         --output=dogs.html
 
 A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
-files, or features in a .npy file), captions (one per line), or those of a prepared dataset.
+files, or features in a .npy file), captions (one per line), or the items of a prepared dataset.
 """
 
 import argparse
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xmodal.api.model import Model
     from xmodal.search.items import Items
 
-_NO_ROOM = "Free some space and repeat the command; the parts that are written stay."
+_NO_ROOM = "Free some space and repeat the command; finished parts are kept."
 FORMATS = ("table", "json", "html")
 
 
@@ -45,9 +45,11 @@ def _build(args: argparse.Namespace) -> None:
     from xmodal import processes
 
     if args.dataset and (args.images or args.captions):
-        raise UserError("--dataset brings its images and captions; leave --images and --captions.")
+        raise UserError(
+            "--dataset already provides images and captions; omit --images and --captions."
+        )
     if not (args.dataset or args.images or args.captions):
-        raise UserError("There is nothing to index: give --images, --captions or --dataset.")
+        raise UserError("There is nothing to index: use --images, --captions or --dataset.")
     check_method(args.method, args.recall)
     with processes.connected({f"--{name}": value for name, value in vars(args).items()}):
         _build_together(args)
@@ -66,7 +68,7 @@ def _build_together(args: argparse.Namespace) -> None:
     model = load(args.model, step=args.step)
     items = given or _items_of_dataset(args, model)
     if not items:
-        raise UserError("There is nothing to index: the dataset has no items of the model's sides.")
+        raise UserError("Nothing to index: the dataset has no items for the model's sides.")
     parts = EmbeddedParts(args.output, model, items, args.part_size)
 
     def write() -> None:
@@ -123,9 +125,9 @@ def _query(args: argparse.Namespace) -> None:
     from xmodal.search import items as items_lib
 
     if (args.text is None) == (args.image is None):
-        raise UserError("Give a text or --image to search by, one of them.")
+        raise UserError("Use either a text or --image as the query.")
     if args.format == "html" and not args.output:
-        raise UserError("--format=html needs --output, the file of the page.")
+        raise UserError("--format=html needs --output, the file for the page.")
     image, asked = args.image, None
     if image is not None and image.endswith(".npy"):
         image = items_lib.read_array(pathlib.Path(image))
@@ -183,32 +185,32 @@ def _parse() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="embeds items and writes an index")
     build.add_argument("--model", required=True, help="a run, bundle or converted weights")
-    build.add_argument("--step", default="best", help="of a run: a number, best or latest")
+    build.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     build.add_argument("--images", help="a folder, a list of files, or features in a .npy file")
     build.add_argument("--captions", help="a text file, one caption per line")
     build.add_argument("--dataset", help="a prepared dataset, see data_prep/README.md")
-    build.add_argument("--config", default="images", help="of the dataset")
-    build.add_argument("--split", default="test", help="of the dataset")
+    build.add_argument("--config", default="images", help="config of the dataset")
+    build.add_argument("--split", default="test", help="split of the dataset")
     build.add_argument("--data_dir", default="", help="folder of prepared datasets")
     build.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
     build.add_argument("--method", choices=METHODS, default="auto", help="of search")
-    build.add_argument("--recall", type=float, default=0.95, help="of approximate search")
+    build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
     build.add_argument(
         "--part_size",
         type=int,
         default=1 << 14,
-        help="items that are embedded at once; a killed build goes on at the first missing part",
+        help="items that are embedded at once; a killed build resumes at the first missing part",
     )
     build.add_argument("--output", required=True, help="the new folder")
     query = commands.add_parser("query", help="searches an index")
-    query.add_argument("text", nargs="?", help="to search by")
+    query.add_argument("text", nargs="?", help="a text to search by")
     query.add_argument("--image", help="a picture to search by")
     query.add_argument("--index", required=True, help="the folder of an index")
-    query.add_argument("--model", help="of the index, where it was moved")
+    query.add_argument("--model", help="the model of the index, if it was moved")
     query.add_argument("--top", type=int, default=10, help="number of hits")
-    query.add_argument("--find", choices=KINDS, help="images, where there are any")
+    query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
     query.add_argument("--exact", action="store_true", help="compares all items")
-    query.add_argument("--format", choices=FORMATS, default="table", help="of the hits")
+    query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="a file, instead of the console")
     return parser.parse_args()
 

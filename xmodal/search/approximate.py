@@ -1,8 +1,8 @@
-"""Candidates of a query from faiss, which compares it with a part of the items.
+"""Candidates for a query from faiss, which compares it with only some of the items.
 
-An inverted file: k-means puts the items into lists, a query looks through the nearest ones. Items
-are compared by one vector of 8 bits per number, the mean where they have several, and then scored
-again exactly.
+An inverted file: k-means assigns the items to lists, and a query searches the nearest ones. Items
+are compared by one vector with 8 bits per number, their mean vector if they have several, and then
+scored again exactly.
 """
 
 import dataclasses
@@ -17,9 +17,9 @@ from xmodal.config import UserError
 from xmodal.losses.similarity.vectors import unit_length
 from xmodal.search.exact import Scorer
 
-_PER_LIST = 40  # items of a list that k-means looks at; faiss wants at least 39
+_PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.
 _ITERATIONS = 8
-_GROWTH = 1.5  # of the effort, from one measurement to the next
+_GROWTH = 1.5  # Growth of the effort between two measurements.
 
 
 def _import_faiss() -> Any:
@@ -48,7 +48,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(_unit_length(vectors))
 
 
-# Similarity -> whether the vectors of faiss have length 1, and are compared by distance.
+# Similarity -> whether faiss's vectors have length 1, and whether it compares distances.
 _COMPARED = {
     "dot": (False, False),
     "cosine": (True, False),
@@ -60,7 +60,7 @@ _COMPARED = {
 
 
 def candidate_vectors(similarity: str, vectors: np.ndarray) -> np.ndarray:
-    """Returns the vectors float32 [N, D] by which faiss compares items [N, D] or [N, K, D]."""
+    """Returns the vectors float32 [N, D] that faiss compares, for items [N, D] or [N, K, D]."""
     is_unit, _ = _COMPARED[similarity]
     if vectors.ndim == 3:
         vectors = (_unit(vectors) if is_unit else vectors).mean(axis=1)
@@ -69,32 +69,32 @@ def candidate_vectors(similarity: str, vectors: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """How much of an index a query looks at.
+    """How much of an index a query searches.
 
     Attributes:
-      probes: lists.
+      probes: lists searched.
       candidates: items scored exactly, per hit.
     """
 
     probes: int = 1
-    candidates: int = 2  # Of 8 bits, the best ten come in another order.
+    candidates: int = 2  # With 8 bits, the order of the best ten differs.
 
 
 class ApproximateSearch:
-    """Looks for the best items in some of the lists."""
+    """Searches some of the lists for the best items."""
 
     def __init__(
         self, index: Any, similarity: str, scorer: Scorer, vectors: np.ndarray, effort: Effort
     ) -> None:
-        """Takes an index of `build_lists` with the vectors of its items."""
+        """Takes an index from `build_lists` and the vectors of its items."""
         self._index, self._similarity = index, similarity
         self._scorer, self._vectors = scorer, vectors
         self._effort = effort
 
     def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns scores float32 [Q, top], falling, and items int64 [Q, top].
+        """Returns descending scores float32 [Q, top], and items int64 [Q, top].
 
-        Where a query finds fewer items, the last scores are -inf and their items -1.
+        If a query finds fewer items, the last scores are -inf and their items -1.
         """
         return self._search(queries, top, self._effort)
 
@@ -104,7 +104,7 @@ class ApproximateSearch:
         self._index.nprobe = effort.probes
         wanted = min(effort.candidates * top, len(self._vectors))
         _, items = self._index.search(candidate_vectors(self._similarity, queries), wanted)
-        # By position, so that of equal scores the earlier item comes first.
+        # Sorted by position, so that of equal scores the earlier item comes first.
         items = np.sort(items, axis=1)
         scores = self._scorer.rescore(queries, self._vectors[np.maximum(items, 0)])
         scores = np.where(items < 0, -np.inf, scores)
@@ -112,11 +112,11 @@ class ApproximateSearch:
         return np.take_along_axis(scores, order, 1), np.take_along_axis(items, order, 1)
 
     def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> Effort:
-        """Raises the effort until a recall is reached; returns it.
+        """Increases the effort until it reaches a recall; returns that recall.
 
         Args:
           queries: float32 [Q, ...].
-          truth: int64 [Q, top], the best items by exact search.
+          truth: int64 [Q, top], the best items from exact search.
           target: recall to reach.
         """
 
@@ -131,7 +131,7 @@ class ApproximateSearch:
             tried = [(measure(each), each) for each in more if each != effort]
             if not tried:
                 break
-            # Of equals the first: probes cost less than candidates.
+            # Of equals, the first: probes cost less than candidates.
             recall, effort = max(tried, key=lambda each: each[0])
         self._effort = effort
         return effort
@@ -157,7 +157,7 @@ def build_lists(similarity: str, vectors: np.ndarray) -> Any:
     _, by_distance = _COMPARED[similarity]
     coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
     metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
-    # A quarter of the memory to read: several times as fast as float32, and as many are found.
+    # A quarter of the memory to read: several times faster than float32, with the same recall.
     eight_bits = faiss.ScalarQuantizer.QT_8bit
     index = faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
     index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _PER_LIST

@@ -1,4 +1,4 @@
-"""The best items of a gallery by a model's own similarity, block by block."""
+"""Finds the best items of a gallery by a model's own similarity, block by block."""
 
 import functools
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 
 from xmodal.losses.similarity import Similarity
 
-_BLOCK = 1 << 16  # items compared at a time
+_BLOCK = 1 << 16  # Items compared at a time.
 _QUERIES = 256
 
 Score = Callable[[Any, Any], jax.Array]
@@ -25,9 +25,9 @@ class Scorer:
         """Binds a similarity.
 
         Args:
-          similarity: of the model.
+          similarity: the model's similarity.
           parameters: its learned numbers.
-          items_left: whether the items stand left where the similarity is not symmetric.
+          items_left: whether the items are on the left side if the similarity is not symmetric.
         """
         self.prepare, score = similarity.scorer(parameters)
         self.flips = items_left and not similarity.symmetric
@@ -41,8 +41,8 @@ class Scorer:
     def rescore(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Returns the scores [Q, C] of queries [Q, ...] with C items each, [Q, C, ...].
 
-        Query by query, because then they are those of `ExactSearch`, to the last bit (the log-odds
-        of PCME to 1e-6).
+        Queries are scored one by one, so that scores equal those of `ExactSearch` to the last bit
+        (PCME's log-odds to 1e-6).
         """
         return np.asarray(self._pairs(queries, items))
 
@@ -61,7 +61,7 @@ class ExactSearch:
         self._merge = jax.jit(functools.partial(_merge, scorer.score), static_argnames="top")
 
     def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the best scores float32 [Q, top], falling, and their items int64 [Q, top].
+        """Returns the best scores float32 [Q, top], descending, and their items int64 [Q, top].
 
         Args:
           queries: float32 [Q, D] or [Q, K, D].
@@ -97,11 +97,11 @@ def _merge(
     *,
     top: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Merges the best of a block, of which the first `count` items are real, with those so far."""
+    """Merges the best items of a block, whose first `count` items are real, with those so far."""
     found = score(queries, block)
     found = jnp.where(jnp.arange(found.shape[1]) < count, found, -jnp.inf)
     found, places = jax.lax.top_k(found, min(top, found.shape[1]))
-    # Those so far stand left: of equals `top_k` takes the left one.
+    # Those so far are on the left: of equals, `top_k` takes the left one.
     scores, places_of_both = jax.lax.top_k(jnp.concatenate([scores, found], axis=1), top)
     items = jnp.concatenate([items, start + places], axis=1)
     return scores, jnp.take_along_axis(items, places_of_both, axis=1)

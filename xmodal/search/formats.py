@@ -1,4 +1,4 @@
-"""Hits as a table, as JSON, and as a page of pictures in one file."""
+"""Hits as a table, as JSON, and as a single-file page of pictures."""
 
 import dataclasses
 import json
@@ -29,8 +29,8 @@ def as_page(
 
     Args:
       query: text or path.
-      hits: to show.
-      picture: returns the picture of a hit, None where there is none to show.
+      hits: hits to show.
+      picture: returns the picture of a hit; None if there is none to show.
       asked: the picture of the query.
     """
     items = [
@@ -38,5 +38,5 @@ def as_page(
         for hit in hits
     ]
     own = None if asked is None else Item(picture=asked, alt=query)
-    section = Section(f"{len(hits)} hits, the most alike first", [Row(items)], own)
+    section = Section(f"{len(hits)} hits, most similar first", [Row(items)], own)
     return Page(query, [Group("", [section])])

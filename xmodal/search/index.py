@@ -23,7 +23,7 @@ from xmodal.search.items import Items, from_values
 
 KINDS = ("image", "caption")
 METHODS = ("auto", "exact", "approximate")
-_WORTH_LISTS = 20_000  # items; fewer are compared exactly in milliseconds
+_WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
 _SAMPLE = 256
 _TOP = 10
 
@@ -33,10 +33,10 @@ class Hit:
     """An item that was found.
 
     Attributes:
-      rank: from 1.
-      row: its place in the index.
-      item: path, caption, or place in a dataset.
-      score: by the model's similarity; larger is more alike.
+      rank: rank, starting at 1.
+      row: its position in the index.
+      item: path, caption, or position in a dataset.
+      score: score by the model's similarity; larger is more similar.
     """
 
     rank: int
@@ -47,13 +47,13 @@ class Hit:
 
 @dataclasses.dataclass(frozen=True)
 class Quality:
-    """Approximate search beside exact search.
+    """Approximate search compared with exact search.
 
     Attributes:
-      recall: share of the exact best ten that is found.
-      exact_ms: milliseconds per query of exact search.
-      approximate_ms: of approximate search.
-      queries: kinds of items: "captions", "images".
+      recall: share of the exact top ten that is found.
+      exact_ms: milliseconds per query with exact search.
+      approximate_ms: milliseconds per query with approximate search.
+      queries: kind of the queries: "captions" or "images".
     """
 
     recall: float
@@ -69,9 +69,9 @@ class Gallery:
       names: see `Items`.
       vectors: float32 [N, D] or [N, K, D].
       dataset: see `Items`.
-      lists: faiss's index, None where search is exact.
-      effort: how much of it a query looks at.
-      quality: of approximate search.
+      lists: faiss's index; None if search is exact.
+      effort: how much of it a query searches.
+      quality: quality of approximate search.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class Index:
 
     Attributes:
       model: embeds queries.
-      galleries: "image" and "caption" -> items, of those there are.
+      galleries: "image" and "caption" -> items, if there are any.
     """
 
     def __init__(self, model: Model, galleries: Mapping[str, Gallery]) -> None:
-        """Puts an index together; `build` and `open` know the parts."""
+        """Assembles an index from its parts; use `build` or `open` instead."""
         self.model, self.galleries = model, dict(galleries)
         # Not decorators of the methods, which would keep every index for good.
         self._exact = functools.cache(self._make_exact)
@@ -121,12 +121,12 @@ class Index:
         """Embeds items.
 
         Args:
-          model: from `xmodal.load`.
-          images: as `Model.embed_images` takes them.
-          captions: texts.
+          model: a model from `xmodal.load`.
+          images: images for `Model.embed_images`.
+          captions: strings.
           method: "exact", "approximate" (with faiss), or "auto": approximate from 20,000 items on,
-            where faiss is installed.
-          recall: of approximate search, share of the best ten that it finds at least.
+            if faiss is installed.
+          recall: smallest share of the exact top ten that approximate search must find.
 
         Raises:
           UserError: there is nothing to index, or an item cannot be embedded.
@@ -147,7 +147,7 @@ class Index:
             if len(each.names)
         }
         if not galleries:
-            raise UserError("There is nothing to index: give images, captions or both.")
+            raise UserError("There is nothing to index: pass images, captions or both.")
         return cls.of_galleries(model, galleries, method=method, recall=recall)
 
     @classmethod
@@ -167,11 +167,11 @@ class Index:
         """Returns an index that was saved.
 
         Args:
-          folder: of `save`, or of `python -m xmodal.search build`.
-          model: that embedded the items; loaded from where it was unless given.
+          folder: folder written by `save` or `python -m xmodal.search build`.
+          model: model that embedded the items; by default loaded from its original location.
 
         Raises:
-          UserError: the folder is no index, or damaged, or of another model.
+          UserError: the folder is not an index, is damaged, or belongs to another model.
         """
         from xmodal.search import storage
 
@@ -181,7 +181,7 @@ class Index:
         """Writes a folder, which gets its name when it is complete.
 
         Raises:
-          UserError: the folder exists already.
+          UserError: the folder already exists.
         """
         from xmodal.search import storage
 
@@ -196,20 +196,20 @@ class Index:
         find: str | None = None,
         exact: bool = False,
     ) -> list[Hit]:
-        """Returns the items most alike a text or a picture, the best first.
+        """Returns the items most similar to a text or a picture, best first.
 
         Args:
-          text: of the query.
-          image: of the query, as `Model.embed_images` takes it; either this or `text`.
-          top: number of hits at most.
-          find: "image" or "caption"; by default images, where there are any.
-          exact: compares all items, also where approximate search is at hand.
+          text: the query as text.
+          image: the query as an image for `Model.embed_images`; either this or `text`.
+          top: largest number of hits.
+          find: "image" or "caption"; by default images, if there are any.
+          exact: whether to compare all items even if approximate search is available.
 
         Raises:
           UserError: an argument does not fit the index or the model.
         """
         if (text is None) == (image is None):
-            raise UserError("Give a text or an image to search by, one of them.")
+            raise UserError("Pass either a text or an image as the query.")
         kind = "caption" if image is None else "image"
         vectors = embed(self.model, kind, [text if image is None else image])
         (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
@@ -227,8 +227,8 @@ class Index:
         """Returns the hits of several queries.
 
         Args:
-          vectors: float32 [Q, D] or [Q, K, D], of the model.
-          kind: of the queries, "image" or "caption".
+          vectors: float32 [Q, D] or [Q, K, D], from the model.
+          kind: kind of the queries, "image" or "caption".
           top: see `query`.
           find: see `query`.
           exact: see `query`.
@@ -266,10 +266,10 @@ class Index:
         return Scorer(*self.model.measure, items_left=items_left)
 
     def _add_lists(self, kind: str, recall: float) -> None:
-        """Builds faiss's index, with as many probes as the recall needs."""
+        """Builds faiss's index with as many probes as the recall requires."""
         gallery = self.galleries[kind]
         gallery.lists = build_lists(self.model.similarity_name, gallery.vectors)
-        # Captions ask for images and images for captions, where there are both.
+        # Captions are queries for images and images for captions, if there are both.
         asking = next((each for each in self.galleries if each != kind), kind)
         asked = self.galleries[asking].vectors
         rng = np.random.default_rng(0)
@@ -288,10 +288,10 @@ class Index:
 
 
 def check_method(method: str, recall: float) -> None:
-    """Refuses a method or a recall that `Index.build` does not know.
+    """Raises an error for an invalid method or recall.
 
     Raises:
-      UserError: names it.
+      UserError: names the value.
     """
     if method not in METHODS:
         raise UserError(f"method is {method!r}; known: {list(METHODS)}.")

@@ -1,4 +1,4 @@
-"""Items to be found: pictures and captions from folders, lists, files and datasets."""
+"""Searchable items: pictures and captions from folders, lists, files and datasets."""
 
 import dataclasses
 import functools
@@ -21,9 +21,9 @@ class Items:
     """Items of one kind.
 
     Attributes:
-      names: shown for each: a path, a caption, or the place in a dataset.
+      names: shown for each item: a path, a caption, or the position in a dataset.
       read: (start, stop) -> inputs of the model, in this order.
-      dataset: section of the dataset that has their pictures; None for others.
+      dataset: section of the dataset that has their pictures; None for other items.
       stamps: further marks of identity: sizes and times of files, hashes.
     """
 
@@ -34,7 +34,7 @@ class Items:
 
 
 def from_values(values: Sequence[Any], stamps: Sequence[str] = ()) -> Items:
-    """Returns captions, or pictures as `Model.embed_images` takes them; names are paths or rows."""
+    """Returns captions, or pictures for `Model.embed_images`; names are paths or rows."""
     names = [
         os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
         for row, each in enumerate(values)
@@ -43,10 +43,10 @@ def from_values(values: Sequence[Any], stamps: Sequence[str] = ()) -> Items:
 
 
 def from_images(place: str) -> Items:
-    """Returns the pictures in a folder and below, of a list, or features in a .npy file.
+    """Returns the pictures of a folder and its subfolders, or of a list, or features.
 
     Raises:
-      UserError: there is no such place, or nothing in it.
+      UserError: the path does not exist, or has no items.
     """
     path = pathlib.Path(place)
     if path.is_dir():
@@ -65,7 +65,7 @@ def from_images(place: str) -> Items:
     missing = [p for p in paths if not _is_file(p)]
     if missing:
         raise UserError(
-            f"{place} lists {len(missing):,} files that are missing, first "
+            f"{place} lists {len(missing):,} files that are missing, the first is "
             f"{str(missing[0])[:200]}: a list has one path per line."
         )
     return _from_files(paths)
@@ -75,11 +75,11 @@ def from_captions(place: str) -> Items:
     """Returns the lines of a text file.
 
     Raises:
-      UserError: there is no such file, or nothing in it.
+      UserError: the file does not exist or is empty.
     """
     path = pathlib.Path(place)
     if not path.is_file():
-        raise UserError(f"--captions={place} is no file.")
+        raise UserError(f"--captions={place} is not a file.")
     return from_values(_read_lines(path))
 
 
@@ -88,7 +88,7 @@ def from_dataset(section: Mapping[str, str], *, features: bool) -> dict[str, Ite
 
     Args:
       section: `dataset`, `config`, `split`, `data_dir` and `manual_dir`.
-      features: whether the model takes stored features instead of pictures.
+      features: whether the model uses stored features instead of pictures.
     """
     split = open_split(section, features=features)
     found, stamps = {}, [f"{name} {value}" for name, value in split.hashes.items()]
@@ -107,11 +107,11 @@ def from_dataset(section: Mapping[str, str], *, features: bool) -> dict[str, Ite
 
 def open_split(section: Mapping[str, str], *, features: bool = False) -> Any:
     """Returns an `xmodal.data.EvalSplit`."""
-    from xmodal import data  # which imports tensorflow
+    from xmodal import data  # Imports TensorFlow.
 
     section = dict(section)
     split = section.pop("split")
-    # The model gets whole pictures; only that there are any counts.
+    # The model gets whole pictures; it only matters whether there are any.
     whole = {**section, "image": {"size": 0 if features else 1}, "text": {}}
     data.prepare(whole, splits=[split])
     return data.eval_split(whole, split=split)
@@ -143,17 +143,17 @@ def _stamp(path: pathlib.Path) -> str:
 def _is_file(path: pathlib.Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # A line that is no path may be too long for one.
+    except OSError:  # A line that is not a path may be too long for one.
         return False
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:
     try:
-        # Line feeds alone end a line: captions may hold the other marks of splitlines().
+        # Only line feeds end a line: captions may contain the other separators of splitlines().
         text = path.read_text(encoding="utf-8-sig")
         lines = [line.strip() for line in text.split("\n")]
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no text file in UTF-8: {error}.") from error
+        raise UserError(f"{path} is not a UTF-8 text file: {error}.") from error
     if not any(lines):
         raise UserError(f"{path} is empty.")
     return [line for line in lines if line]
@@ -163,9 +163,9 @@ def read_array(path: pathlib.Path) -> np.ndarray:
     """Returns the array of a .npy file.
 
     Raises:
-      UserError: it is no such file.
+      UserError: it is not such a file.
     """
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
-        raise UserError(f"{path} is no array of NumPy: {error}.") from error
+        raise UserError(f"{path} is not a NumPy array: {error}.") from error

@@ -1,4 +1,4 @@
-"""Embeddings in parts: every process of a build computes some, and a killed build goes on.
+"""Embeddings in parts: every process of a build computes some, and a killed build resumes.
 
 OUTPUT.parts/parts.json        hashes of the weights and of the items of every kind
 OUTPUT.parts/image-00012.npy   embeddings of the items of a part, float32 [n, D] or [n, K, D]
@@ -36,18 +36,18 @@ class _Part:
 
 
 class EmbeddedParts:
-    """The embeddings of items, in files beside an index until it is written.
+    """The embeddings of items, stored in files beside an index until it is written.
 
     Parts are computed one by one, so that they are the same for any number of processes.
 
     Args:
-      output: folder of the index. All processes see it.
-      model: embeds, on the devices of its process.
-      items: by kind, "image" and "caption".
-      size: items of a part.
+      output: folder of the index, visible to all processes.
+      model: embeds on the devices of its process.
+      items: items by kind, "image" and "caption".
+      size: items per part.
 
     Attributes:
-      folder: of the parts; the caller holds its lock.
+      folder: folder of the parts; the caller holds its lock.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class EmbeddedParts:
         self._parts = list(self._find())
 
     def embed(self) -> None:
-        """Embeds the missing parts of this process; every process calls it.
+        """Embeds this process's missing parts; every process calls it.
 
         Raises:
-          UserError: the folder holds parts of another build, or an item cannot be embedded.
+          UserError: the folder has parts of another build, or an item cannot be embedded.
         """
         card = self._card()
         processes.first_does("begin the parts", lambda: self._begin(card))
@@ -79,7 +79,7 @@ class EmbeddedParts:
         processes.gather("embed its parts", "done")
 
     def vectors(self, kind: str) -> np.ndarray:
-        """Returns the embeddings of all items of a kind, in their order.
+        """Returns the embeddings of all items of a kind, in order.
 
         Raises:
           UserError: a part is damaged.
@@ -97,11 +97,11 @@ class EmbeddedParts:
             different = [key for key in card if found.get(key) != card[key]]
             if different:
                 raise UserError(
-                    f"{self.folder} holds the parts of a build with other {', '.join(different)}: "
-                    "remove it, or give another --output."
+                    f"{self.folder} has parts of a build with different {', '.join(different)}: "
+                    "remove it, or use another --output."
                 )
             done = sum(part.path.exists() for part in self._parts)
-            print(f"{done:,} of {len(self._parts):,} parts were embedded before", flush=True)
+            print(f"{done:,} of {len(self._parts):,} parts are already embedded", flush=True)
             return
         with replacing(path) as file:
             file.write(json.dumps(card, indent=2).encode())
@@ -124,7 +124,7 @@ class EmbeddedParts:
                 yield _Part(self.folder / f"{kind}-{number:05d}.npy", kind, start, stop)
 
     def _card(self) -> dict[str, Any]:
-        """The hashes that decide on the content of the parts."""
+        """The hashes that determine the content of the parts."""
         card: dict[str, Any] = {"weights": self._model.hash_weights(), "part_size": self._size}
         for kind, items in self._items.items():
             digest = hashlib.sha256()

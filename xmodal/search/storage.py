@@ -1,6 +1,6 @@
 """Folders of indexes.
 
-index.json                      format, version, the model, and per kind: number, dataset, quality
+index.json                      format, version, the model, and per kind: count, dataset, quality
 image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
 image.json, caption.json        names of the items, a list
 image.faiss, caption.faiss      of approximate search
@@ -23,7 +23,7 @@ from xmodal.search.approximate import Effort, read_lists, save_lists
 from xmodal.search.index import Gallery, Quality
 
 CARD, FORMAT, VERSION = "index.json", "xmodal index", 1
-_PROBE = "a dog runs on the beach"  # a text whose embedding tells models apart
+_PROBE = "a dog runs on the beach"  # Its embedding distinguishes models.
 _TOLERANCE = 1e-3
 
 
@@ -31,10 +31,10 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
     """Writes a folder, which gets its name when it is complete.
 
     Raises:
-      UserError: the folder exists already.
+      UserError: the folder already exists.
     """
     if epath.Path(folder).exists():
-        raise UserError(f"{folder} exists already: give another --output, or remove it.")
+        raise UserError(f"{folder} already exists: use another --output, or remove it.")
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -67,22 +67,23 @@ def read_index(
     """Returns the model and the items of a folder.
 
     Args:
-      folder: of `write_index`.
-      model: of the items; loaded from where it was unless given.
+      folder: folder written by `write_index`.
+      model: model of the items; by default loaded from its original location.
 
     Raises:
-      UserError: it is no index, or damaged, or its items were embedded by another model.
+      UserError: it is not an index, is damaged, or its items were embedded by another model.
     """
     root = epath.Path(folder)
     if not (root / CARD).exists():
         raise UserError(
-            f"{folder} is no index: {CARD} is missing. Make one by `python -m xmodal.search build`."
+            f"{folder} is not an index: {CARD} is missing. Make one with "
+            "`python -m xmodal.search build`."
         )
     try:
         content = json.loads((root / CARD).read_text(encoding="utf-8"))
         if content["format"] != FORMAT or content["version"] != VERSION:
             raise UserError(
-                f"{folder} is {content['format']!r} of version {content['version']!r}, this xmodal "
+                f"{folder} is {content['format']!r} of version {content['version']!r}; this xmodal "
                 f"reads {FORMAT!r} of version {VERSION}: build the index again."
             )
         galleries = {
@@ -129,6 +130,6 @@ def _check_model(folder: str | os.PathLike, model: Model, content: Mapping[str, 
     )
     if not same or model.similarity_name != content["similarity"]:
         raise UserError(
-            f"The items of {folder} were embedded by another model than {model.name}: build the "
-            "index again, or give its own model."
+            f"The items of {folder} were not embedded by {model.name}: build the "
+            "index again, or pass its own model."
         )

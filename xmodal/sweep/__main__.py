@@ -6,14 +6,14 @@ r"""Random search over the values of a config.
     python -m xmodal.sweep --config=configs/vete.py --trials=100 \
         --study=tasks.i2t.loss.name=pearson,covariance
 
-The search space is that of the function `get_space` of the config file, and of --space. A value
-that --config.PATH sets is fixed. --study compares values of one parameter over the same draws of
-all others.
+The search space comes from the function `get_space` of the config file and from --space. Values set
+by --config.PATH are fixed. --study compares values of one parameter over the same draws of all
+others.
 
 The folder of the sweep has a run per trial in `trials`, the draws in `draws.csv`, the record in
-`optuna.db`, and at the end `report.md`, `results.csv` and `scores.png`. The same command goes on
-with a sweep that was stopped or killed, and several may run at once, on one machine or on several
-that share the folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
+`optuna.db`, and at the end `report.md`, `results.csv` and `scores.png`. The same command resumes a
+sweep that was stopped or killed, and several may run at once, on one or several machines that share
+the folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
 """
 
 import os
@@ -32,7 +32,7 @@ from xmodal.training_flags import DRY_RUN, WORKDIR
 
 flags.adopt_module_key_flags(binary)
 flags.adopt_module_key_flags(training_flags)
-TRIALS = flags.DEFINE_integer("trials", 100, "Draws in all, those made before included.", 1)
+TRIALS = flags.DEFINE_integer("trials", 100, "Total number of draws, including earlier ones.", 1)
 SELECT = flags.DEFINE_string(
     "select",
     None,
@@ -42,25 +42,25 @@ SELECT = flags.DEFINE_string(
 SPACE = flags.DEFINE_multi_string(
     "space",
     [],
-    "A parameter to draw, in place of that of the config file: PATH:log:LOW:HIGH, "
+    "A parameter to draw, instead of those of the config file: PATH:log:LOW:HIGH, "
     "PATH:uniform:LOW:HIGH, PATH:int:LOW:HIGH or PATH:choice:VALUE,VALUE.",
 )
 STUDY = flags.DEFINE_string(
     "study", None, "Compares PATH=VALUE,VALUE: every draw is run with every value."
 )
 DRAW_SEED = flags.DEFINE_integer("draw_seed", 0, "Seed of the draws.")
-RETRY_FAILED = flags.DEFINE_bool("retry_failed", False, "Run trials that failed once more.")
+RETRY_FAILED = flags.DEFINE_bool("retry_failed", False, "Run failed trials again.")
 KEEP_CHECKPOINTS = flags.DEFINE_enum(
-    "keep_checkpoints", "best", ["best", "all"], "Trials whose weights stay on the disk."
+    "keep_checkpoints", "best", ["best", "all"], "Trials whose weights are kept on disk."
 )
 
 
 def main(argv: list[str]) -> None:
-    """Reads the flags and hands over to the search."""
+    """Reads the flags and starts the search."""
     del argv
     config = binary.read_config()
     space, studied = _read_parameters()
-    # Imported here so that --help and a mistyped flag or file answer at once.
+    # Imported here so that --help and errors in flags or file names appear at once.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
     from xmodal.sweep.record import check_installed
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> None:
 
 
 def _overlap(path: str, other: str) -> bool:
-    """Returns whether one of two paths of a config is the other one, or in it."""
+    """Returns whether one of two config paths is equal to or inside the other."""
     return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")
 
 
@@ -122,13 +122,13 @@ def _read_parameters() -> tuple[Space, tuple[str, Choice] | None]:
     }
     if not space and studied is None:
         raise UserError(
-            "There is nothing to draw: the config file has no function get_space. Give "
+            "There is nothing to draw: the config file has no function get_space. Use "
             "--space=PATH:log:LOW:HIGH or --space=PATH:choice:VALUE,VALUE, or --study."
         )
     if not space and TRIALS.value > 1:
         raise UserError(
             f"--study={STUDY.value} alone draws nothing, so all --trials={TRIALS.value} would be "
-            "the same: set --trials=1, or give --space."
+            "the same: set --trials=1, or use --space."
         )
     return space, studied
 

@@ -1,4 +1,4 @@
-"""Checks of a sweep before its first trial: values that the config refuses, unknown metrics."""
+"""Checks a sweep before its first trial for invalid values and unknown metrics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,20 +17,20 @@ from xmodal.training.run import assemble
 
 
 def check_values(config: ConfigDict, parameters: Mapping[str, Distribution]) -> Parts:
-    """Builds the parts of the config, and those with the ends of every distribution.
+    """Builds the parts of the config, also with the end points of every distribution.
 
-    The datasets of the config are prepared by this.
+    This prepares the datasets of the config.
 
     Args:
-      config: what all trials share.
+      config: config that all trials share.
       parameters: path -> distribution of its values.
 
     Returns:
       The parts of the config itself.
 
     Raises:
-      UserError: the config is wrong, or refuses a path or one of its values; names them.
-      data.DatasetMissingError: a dataset is not there; says how to get it.
+      UserError: the config is wrong, or rejects a path or one of its values; names them.
+      data.DatasetMissingError: a dataset is missing; says how to get it.
     """
     parts = assemble(inherit(config))
     for path, distribution in parameters.items():
@@ -52,12 +52,12 @@ def resolve_metric(parts: Parts, given: str | None) -> str:
     """Returns the tag of the metric that trials are compared by.
 
     Args:
-      parts: of the config.
-      given: by --select: a tag, or its beginning, which stands for the first of its metrics:
-        `sts/avg2016` for `sts/avg2016/pearson`. None for that of `config.select`.
+      parts: parts of the config.
+      given: value of --select: a tag, or its beginning, which selects the first of its metrics:
+        `sts/avg2016` for `sts/avg2016/pearson`. None for the metric of `config.select`.
 
     Raises:
-      UserError: there is no such metric; lists the known ones, the nearest first.
+      UserError: there is no such metric; lists the known ones, closest first.
     """
     if given is None:
         return parts.settings.select.metric

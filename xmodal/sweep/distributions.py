@@ -1,4 +1,4 @@
-"""Distributions of one value of a config, each a row of `DISTRIBUTIONS`."""
+"""Distributions of one config value, each a row of `DISTRIBUTIONS`."""
 
 import dataclasses
 import math
@@ -27,11 +27,11 @@ class Uniform:
         _check_order(self.low, self.high)
 
     def at(self, quantile: float) -> float:
-        """Returns the value below which a share of all draws, in [0, 1), lies."""
+        """Returns the value below which a given share, in [0, 1), of all draws lies."""
         return self._round(self.low + (self.high - self.low) * quantile)
 
     def ends(self) -> tuple[float, ...]:
-        """Returns the values that a config has to allow for it to allow all of them."""
+        """Returns values such that a config that allows them allows the whole distribution."""
         return (self.low, self.high)
 
     def _round(self, value: float) -> float:
@@ -54,7 +54,7 @@ class LogUniform(Uniform):
 
 @dataclasses.dataclass(frozen=True)
 class Integers:
-    """Whole numbers from `low` to `high`, both included, all equally likely."""
+    """Integers from `low` to `high`, both included, all equally likely."""
 
     low: int = setting()
     high: int = setting()

@@ -1,4 +1,4 @@
-"""Trials for TensorBoard's tab HPARAMS."""
+"""Trials for TensorBoard's HPARAMS tab."""
 
 import contextlib
 import pathlib
@@ -13,11 +13,11 @@ from xmodal.tensorboard.writer import make_writer, write_settings
 
 
 def write_hparams(folder: pathlib.Path, outcomes: Sequence[Outcome]) -> None:
-    """Writes the values, the score and the metrics of complete trials that are not there yet.
+    """Writes values, score and metrics of complete trials that are not yet written.
 
     Args:
-      folder: of the event files, one folder per trial.
-      outcomes: of some trials.
+      folder: folder of the event files, with one subfolder per trial.
+      outcomes: outcomes of some trials.
     """
     for each in outcomes:
         own = folder / each.trial.name

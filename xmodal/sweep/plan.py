@@ -1,4 +1,4 @@
-"""The plan of a sweep: everything that decides which trials it has, kept in `sweep.json`."""
+"""The plan of a sweep: everything that determines its trials, stored in `sweep.json`."""
 
 import csv
 import dataclasses
@@ -18,7 +18,7 @@ from xmodal.sweep.distributions import Choice, Distribution
 from xmodal.sweep.space import Space, draw, to_section
 
 _FILE, _TABLE = "sweep.json", "draws.csv"
-# Values of a config that change no trial.
+# Config values that do not affect trials.
 _FREE = (
     r"config\.(name|log_every|checkpoint|sharding|tensorboard|frozen_features\.folder)(\.|$)",
     r"config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch)$",
@@ -30,7 +30,7 @@ class Trial:
     """One training run of a sweep.
 
     Attributes:
-      number: of the trial, from 0 on.
+      number: number of the trial, starting at 0.
       draw: number of its draw, which all values of the studied parameter share.
       values: path of the config -> value.
     """
@@ -49,15 +49,15 @@ class Trial:
 class Plan:
     """Trials of a random search, for any number of draws.
 
-    Without a studied parameter every draw is a trial (algorithm 1 of VETE, Kurach et al. 2017).
-    With one, every draw is a trial for each of its values (algorithm 2): the values are compared
-    over the same draws of everything else.
+    Without a studied parameter, every draw is a trial (algorithm 1 of VETE, Kurach et al. 2017).
+    With one, every draw gives a trial for each of its values (algorithm 2), so that the values are
+    compared over the same draws of everything else.
 
     Attributes:
-      config: what all trials share.
+      config: config that all trials share.
       space: drawn parameters.
       studied: path and values of the studied parameter, or None.
-      seed: of the draws.
+      seed: seed of the draws.
       select: tag of the metric that trials are compared by.
       mode: "max" or "min".
     """
@@ -70,7 +70,7 @@ class Plan:
     mode: str
 
     def trials(self, draws: int) -> Iterator[Trial]:
-        """Yields the trials of the first so many draws, draw by draw."""
+        """Yields the trials of the first `draws` draws, draw by draw."""
         for index in range(draws):
             values = draw(self.space, self.seed, index)
             if self.studied is None:
@@ -104,10 +104,10 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
 
     Args:
       config: the root.
-      values: by path; a mapping replaces a whole section, in which other values may be set.
+      values: values by path; a mapping replaces a whole section, in which other values may be set.
 
     Raises:
-      UserError: a path leads into a section that is not there.
+      UserError: a path leads into a section that does not exist.
     """
     config = config.copy_and_resolve_references()
     for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):
@@ -118,9 +118,9 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
             if not isinstance(inner, ConfigDict):
                 known = sorted(key for key in section if isinstance(section[key], ConfigDict))
                 raise UserError(
-                    f"{path!r} is no path of the config: {place}.{name} is "
-                    f"{'no section' if name in section else 'not there'}; sections of {place}: "
-                    f"{known}."
+                    f"{path!r} is not a path of the config: {place}.{name} "
+                    f"{'is not a section' if name in section else 'is missing'}; sections of "
+                    f"{place}: {known}."
                 )
             section, place = inner, f"{place}.{name}"
         with section.unlocked(), section.ignore_type():
@@ -130,7 +130,7 @@ def with_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
 
 
 def save(plan: Plan, folder: pathlib.Path, trials: Iterable[Trial]) -> None:
-    """Writes `sweep.json`, and `draws.csv` with a row per trial."""
+    """Writes `sweep.json`, and `draws.csv` with one row per trial."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["trial", "draw", *plan.parameters])
@@ -140,7 +140,7 @@ def save(plan: Plan, folder: pathlib.Path, trials: Iterable[Trial]) -> None:
 
 
 def check_same(plan: Plan, folder: pathlib.Path) -> None:
-    """Refuses a folder that has trials of another plan; one without trials passes.
+    """Raises an error if a folder has trials of another plan.
 
     Raises:
       UserError: lists every difference as `path: before -> now`.
@@ -161,12 +161,12 @@ def check_same(plan: Plan, folder: pathlib.Path) -> None:
         lines = "".join(f"  {key}: {before.get(key)} -> {now.get(key)}\n" for key in changed)
         raise UserError(
             f"{folder} has trials of another sweep:\n{lines}Set the values before the arrows, or "
-            "give another --workdir."
+            "use another --workdir."
         )
 
 
 def _describe(plan: Plan) -> dict[str, Any]:
-    # Lists and keys as JSON has them.
+    # Lists and keys as in JSON.
     config = json.loads(plan.config.to_json_best_effort())
     studied = {} if plan.studied is None else {plan.studied[0]: list(plan.studied[1].values)}
     return {

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 _COLUMNS = 3
 _INCHES = (3.4, 2.6)
-# Trials of the same choice stand side by side, in shares of the distance of two choices.
+# Spread of trials with the same choice, as a share of the distance between two choices.
 _SPREAD = 0.5
 _LONGEST = 18
 
 
 def draw_scores(plan: Plan, outcomes: Sequence[Outcome]) -> bytes:
-    """Draws a panel per parameter: a point per complete trial, a ring around the best one.
+    """Draws a panel per parameter, with a point per complete trial and a ring around the best.
 
-    Colors are those of the values of the studied parameter.
+    Colors show the values of the studied parameter.
 
     Args:
-      plan: of the sweep.
-      outcomes: of its trials; one of them at least is complete.
+      plan: plan of the sweep.
+      outcomes: outcomes of its trials, at least one of which is complete.
 
     Returns:
       The bytes of a PNG.
@@ -74,7 +74,7 @@ def _group(plan: Plan, outcome: Outcome) -> str:
 def _places(
     outcomes: Sequence[Outcome], path: str, distribution: Distribution
 ) -> Mapping[int, float]:
-    """Returns number of a trial -> its place on the horizontal axis."""
+    """Returns number of a trial -> its position on the horizontal axis."""
     values = {each.trial.number: each.trial.values[path] for each in outcomes}
     if not isinstance(distribution, Choice):
         return values

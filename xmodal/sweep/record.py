@@ -1,6 +1,6 @@
 """The record of a sweep: an Optuna study in `STUDY/optuna.db`, an SQLite file.
 
-`optuna.load_study(study_name="sweep", storage="sqlite:///STUDY/optuna.db")` opens it; so does
+`optuna.load_study(study_name="sweep", storage="sqlite:///STUDY/optuna.db")` opens it, as does
 Optuna's dashboard.
 """
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 FILE = "optuna.db"
 _STUDY = "sweep"
 _NUMBER, _DRAW, _METRICS, _SECONDS, _ERROR = "trial", "draw", "metrics", "seconds", "error"
-# Seconds that a process waits while another one writes.
+# Seconds that a process waits while another process writes.
 _PATIENCE = 60
 
 
 def check_installed() -> None:
-    """Refuses to go on without Optuna.
+    """Raises an error if Optuna is not installed.
 
     Raises:
       UserError: says how to install it.
@@ -46,9 +46,9 @@ class Outcome:
     Attributes:
       trial: the trial.
       state: "waiting", "running", "complete" or "failed".
-      score: value of the metric of selection, of a complete trial.
-      metrics: tag -> value of the final evaluation, of a complete trial.
-      seconds: that the process took which finished it.
+      score: value of the selection metric, for a complete trial.
+      metrics: tag -> value of the final evaluation, for a complete trial.
+      seconds: time taken by the process that finished it.
       error: why it failed.
     """
 
@@ -61,22 +61,22 @@ class Outcome:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether there is nothing left to do."""
         return self.state in ("complete", "failed")
 
 
 class Record:
     """The states and results of all trials; every change is on disk when its method returns.
 
-    Several processes may have it open. Which of them works on a trial is not decided here.
+    Several processes may have it open. This class does not decide which of them runs a trial.
     """
 
     def __init__(self, folder: pathlib.Path, plan: Plan) -> None:
-        """Opens the record, or makes it.
+        """Opens or creates the record.
 
         Args:
-          folder: of the sweep, on a local disk.
-          plan: of the sweep.
+          folder: folder of the sweep, on a local disk.
+          plan: plan of the sweep.
         """
         import optuna
 
@@ -96,14 +96,14 @@ class Record:
 
     @property
     def draws(self) -> int:
-        """Number of draws whose trials are there."""
+        """Number of draws whose trials are recorded."""
         return 1 + max((each.user_attrs[_DRAW] for each in self._newest().values()), default=-1)
 
     def add(self, trials: Iterable[Trial]) -> None:
-        """Adds the trials that are not there yet; by one process at a time.
+        """Adds the missing trials; only one process at a time may call it.
 
         Raises:
-          UserError: a trial is there with other values.
+          UserError: a recorded trial has different values.
         """
         found = self._newest()
         for trial in trials:
@@ -113,21 +113,21 @@ class Record:
             elif (recorded := found[trial.number].params) != params:
                 raise UserError(
                     f"Trial {trial.name} of the record has {recorded}, but is drawn as {params}: "
-                    "it comes from another version of the code. Give another --workdir."
+                    "it comes from another version of the code. Use another --workdir."
                 )
 
     def add_again(self, trials: Iterable[Trial]) -> None:
-        """Adds trials that failed once more; by one process at a time."""
+        """Adds failed trials again; only one process at a time may call it."""
         for trial in trials:
             self._add(trial)
 
     def outcomes(self, trials: Iterable[Trial]) -> list[Outcome]:
-        """Returns the outcomes of some trials as they are now."""
+        """Returns the current outcomes of some trials."""
         found = self._newest()
         return [_read(trial, found[trial.number]) for trial in trials if trial.number in found]
 
     def start(self, trial: Trial) -> None:
-        """Marks a trial as running, unless it was when its process died."""
+        """Marks a trial as running, unless it was already when its process died."""
         import optuna
 
         self._storage.set_trial_state_values(self._id(trial), optuna.trial.TrialState.RUNNING)
@@ -135,7 +135,7 @@ class Record:
     def complete(
         self, trial: Trial, score: float, metrics: Mapping[str, float], seconds: float
     ) -> None:
-        """Keeps the result of a trial."""
+        """Stores the result of a trial."""
         import optuna
 
         found = self._newest()[trial.number]
@@ -144,7 +144,7 @@ class Record:
         self._study.tell(found.number, score, state=optuna.trial.TrialState.COMPLETE)
 
     def fail(self, trial: Trial, error: str) -> None:
-        """Keeps why a trial failed."""
+        """Stores why a trial failed."""
         import optuna
 
         found = self._newest()[trial.number]
@@ -164,7 +164,7 @@ class Record:
         )
 
     def _newest(self) -> "dict[int, optuna.trial.FrozenTrial]":
-        """The trials of Optuna by number of ours; of one that was added again, the last."""
+        """Optuna's trials by our numbers; the last one if a trial was added again."""
         trials = self._study.get_trials(deepcopy=False)
         return {trial.user_attrs[_NUMBER]: trial for trial in trials}
 
@@ -208,6 +208,6 @@ def _to_optuna(distribution: Distribution) -> "optuna.distributions.BaseDistribu
 
 
 def _as_category(value: Any) -> Any:
-    """Returns a value that Optuna can keep: lists and sections become JSON."""
+    """Returns a value that Optuna can store: lists and sections become JSON."""
     is_plain = value is None or isinstance(value, bool | int | float | str)
     return value if is_plain else json.dumps(value)

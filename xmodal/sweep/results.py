@@ -13,20 +13,20 @@ from xmodal.sweep.record import Outcome
 from xmodal.sweep.space import describe
 
 _ENDS = ("_low", "_high", "_std")
-# Rows of the table of trials in the report; `results.csv` has all.
+# Rows in the report's table of trials; `results.csv` has all.
 _SHOWN = 10
 
 
 def best_first(plan: Plan, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Returns the complete trials by their score, equals by their number."""
+    """Returns the complete trials, ordered by score, then number."""
     complete = [(plan.sign * each.score, each) for each in outcomes if each.score is not None]
     return [each for _, each in sorted(complete, key=lambda pair: -pair[0])]
 
 
 def best_trials(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
-    """Returns the best complete trial for each value of the studied parameter, by its text.
+    """Returns the best complete trial for each value of the studied parameter, as a string.
 
-    Without a studied parameter the only key is "".
+    Without a studied parameter, the only key is "".
     """
     ordered = best_first(plan, outcomes)
     if plan.studied is None:
@@ -67,7 +67,7 @@ def format_report(plan: Plan, outcomes: Sequence[Outcome], folder: str) -> str:
 
 
 def format_csv(plan: Plan, outcomes: Sequence[Outcome]) -> str:
-    """Returns a table with a row per trial: its state, score, values and metrics."""
+    """Returns a table with one row per trial: its state, score, values and metrics."""
     tags = list(dict.fromkeys(tag for each in outcomes for tag in each.metrics))
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -82,7 +82,7 @@ def format_csv(plan: Plan, outcomes: Sequence[Outcome]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Returns a value as tables have it."""
+    """Returns a value as shown in tables."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -33,18 +33,18 @@ def make_plan(
     seed: int,
     select: str | None,
 ) -> Plan:
-    """Returns the plan of a search whose values and metric the config allows.
+    """Returns the plan of a search after checking its values and metric.
 
     Args:
-      config: what all trials share.
+      config: config that all trials share.
       space: drawn parameters.
       studied: path and values of the studied parameter, or None.
-      seed: of the draws.
+      seed: seed of the draws.
       select: see `check.resolve_metric`.
 
     Raises:
       UserError: see `check.check_values` and `check.resolve_metric`.
-      data.DatasetMissingError: a dataset is not there; says how to get it.
+      data.DatasetMissingError: a dataset is missing; says how to get it.
     """
     plan = Plan(config, space, studied, seed, "", "")
     logging.info("Checking %s of the search space.", ", ".join(plan.parameters))
@@ -64,20 +64,20 @@ def format_draws(plan: Plan, draws: int) -> str:
 def search(
     plan: Plan, folder: pathlib.Path, *, draws: int, retry_failed: bool, keep_all: bool
 ) -> bool:
-    """Runs the trials of a plan that are not finished, and writes the report.
+    """Runs the unfinished trials of a plan and writes the report.
 
     Args:
-      plan: from `make_plan`.
-      folder: of the sweep; one that was stopped goes on.
-      draws: how many there are in all; more than before adds trials.
-      retry_failed: whether trials that failed are run once more.
+      plan: plan from `make_plan`.
+      folder: folder of the sweep; a stopped sweep resumes.
+      draws: total number of draws; more than before adds trials.
+      retry_failed: whether failed trials are run again.
       keep_all: see `worker.run_trials`.
 
     Returns:
-      False where a signal stopped it.
+      False if a signal stopped it.
 
     Raises:
-      UserError: the folder has another sweep or cannot be written; or see `worker.run_trials`.
+      UserError: the folder has another sweep or is not writable; or see `worker.run_trials`.
     """
     check_writable(folder)
     with _alone(folder):
@@ -100,7 +100,7 @@ def search(
     write_tables()
     _report(plan, folder, record, every)
     if not is_done:
-        logging.warning("Stopped; the same command goes on.")
+        logging.warning("Stopped; the same command resumes the sweep.")
     return is_done
 
 
@@ -123,7 +123,7 @@ def _report(plan: Plan, folder: pathlib.Path, record: Record, trials: Sequence[T
 
 @contextlib.contextmanager
 def _alone(folder: pathlib.Path) -> Iterator[None]:
-    """Waits until no other process is setting the sweep up, and keeps the others waiting."""
+    """Waits until no other process is setting up the sweep, and makes others wait."""
     with contextlib.ExitStack() as stack:
         while True:
             try:

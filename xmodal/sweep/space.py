@@ -19,7 +19,7 @@ def read_space(given: Any, where: str) -> Space:
     Args:
       given: path -> section of a distribution, `{"name": "log", "low": 1e-4, "high": 1e-2}`, or
         `{"name": "choice", "values": [64, 128]}`.
-      where: the place of the space, for errors.
+      where: place of the space, for errors.
 
     Raises:
       UserError: an unknown distribution or key, or bounds out of order.
@@ -37,7 +37,7 @@ def parse_space(text: str) -> tuple[str, Distribution]:
     """Returns the path and the distribution of a flag `PATH:log:1e-4:1e-2`.
 
     Raises:
-      UserError: says what is wrong with it.
+      UserError: says what is wrong with the flag.
     """
     where = f"--space={text}"
     path, *parts = text.split(":", 2)
@@ -65,7 +65,7 @@ def parse_study(text: str) -> tuple[str, Choice]:
     """Returns the path and the values of a flag `PATH=VALUE,VALUE`.
 
     Raises:
-      UserError: it has no values, or one twice.
+      UserError: it has no values, or a duplicate value.
     """
     where = f"--study={text}"
     path, equals, values = text.partition("=")
@@ -87,7 +87,7 @@ def parse_values(text: str) -> tuple[Any, ...]:
 
 
 def parse_value(text: str) -> Any:
-    """Returns a Python literal, or the text itself where it is none."""
+    """Returns a Python literal, or the string itself if it is not one."""
     try:
         return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
     except (SyntaxError, ValueError):
@@ -97,13 +97,13 @@ def parse_value(text: str) -> Any:
 def draw(space: Space, seed: int, index: int) -> dict[str, Any]:
     """Returns a value for every path.
 
-    The value of a path depends on the seed, the path and the index alone: the same draws come for
-    any number of trials, and for every space in which the path has this distribution.
+    The value of a path depends only on the seed, the path and the index: draws are the same for any
+    number of trials, and for every space in which the path has this distribution.
 
     Args:
       space: the space.
-      seed: of all draws.
-      index: of the draw.
+      seed: seed of all draws.
+      index: index of the draw.
     """
     return {
         path: distribution.at(_quantile(f"{seed} {index} {path}"))
@@ -117,7 +117,7 @@ def to_section(distribution: Distribution) -> dict[str, Any]:
 
 
 def describe(distribution: Distribution) -> str:
-    """Returns a distribution as it is written behind `--space=PATH:`."""
+    """Returns a distribution as written after `--space=PATH:`."""
     values = dataclasses.asdict(distribution).values()
     if isinstance(distribution, Choice):
         return f"choice:{format_values(distribution.values)}"
@@ -130,8 +130,8 @@ def format_values(values: Sequence[Any]) -> str:
 
 
 def _quantile(key: str) -> float:
-    """Returns a number in [0, 1), the same for a text on every machine."""
-    # The 53 bits that a float holds.
+    """Returns a number in [0, 1) that depends only on the text, on every machine."""
+    # The 53 bits of a float.
     return (int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> 11) / 2**53
 
 
@@ -139,7 +139,7 @@ def _read_distribution(where: str, section: Any) -> Distribution:
     try:
         return read_named(where, section, DISTRIBUTIONS, lambda row: row)[1]
     except UserError as error:
-        # A distribution does not know its own place.
+        # A distribution does not know its place in the config.
         raise error if where in str(error) else UserError(f"{where}: {error}") from error
 
 

@@ -1,7 +1,7 @@
-"""Runs the trials of a sweep, one after the other; several processes may do so at once.
+"""Runs the trials of a sweep one by one; several processes may do so at once.
 
-A process claims a trial by the lock of a folder. The claim of a dead process is free, and its trial
-goes on from the last checkpoint of its run.
+A process claims a trial by locking a folder. The claim of a dead process is free, and its trial
+resumes from the last checkpoint of its run.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from xmodal.training import folder_lock, loop, run_folder
 from xmodal.training.finished import FINAL, finished_reports
 
 LOG = "log.txt"
-# A sweep ends when so many trials in a row fail with the same error.
+# A sweep ends when this many trials in a row fail with the same error.
 _ALIKE = 3
 
 
@@ -43,18 +43,19 @@ def run_trials(
     """Runs all trials that are not finished, except those that other processes are running.
 
     Args:
-      folder: of the sweep; the run of a trial is in `trials/NUMBER`.
-      plan: of the sweep.
-      record: has all of the trials.
-      trials: to run, in this order.
-      keep_all: whether all checkpoints stay; otherwise those of the best trials only.
+      folder: folder of the sweep; the run of a trial is in `trials/NUMBER`.
+      plan: plan of the sweep.
+      record: record with all trials.
+      trials: trials to run, in this order.
+      keep_all: whether to keep all checkpoints, or only those of the best trials.
       after_each: called after every trial.
 
     Returns:
-      Whether it came to the end; False where a signal stopped it.
+      Whether it finished; False if a signal stopped it.
 
     Raises:
-      UserError: the disk is full, a dataset is gone, or several trials in a row fail alike.
+      UserError: the disk is full, a dataset is missing, or several trials in a row fail with the
+        same error.
     """
     errors: list[str] = []
     progress = _Progress(plan, record, trials)
@@ -78,30 +79,30 @@ def run_trials(
             if len(errors) >= _ALIKE and len(set(errors[-_ALIKE:])) == 1:
                 raise UserError(
                     f"{_ALIKE} trials in a row failed alike: {errors[-1]} ({run_dir / LOG} has "
-                    "more). The same command goes on with the next one; --retry_failed starts "
+                    "more). The same command continues with the next one; --retry_failed starts "
                     "these again."
                 )
-        # A process that held a trial may have died since.
+        # A process that held a trial may have died in the meantime.
         if not claimed:
             return True
 
 
 @contextlib.contextmanager
 def _claim(folder: pathlib.Path, record: Record, trial: Trial) -> Iterator[bool]:
-    """Yields whether the trial is this process's to run, and holds it."""
+    """Yields whether this process may run the trial, and holds it meanwhile."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(folder_lock.hold(folder / "claims" / trial.name))
         except folder_lock.FolderInUseError:
             yield False
             return
-        # Another process may have finished it between the look and the claim.
+        # Another process may have finished it between the check and the claim.
         (outcome,) = record.outcomes([trial])
         yield not outcome.is_finished
 
 
 def _run(run_dir: pathlib.Path, plan: Plan, record: Record, trial: Trial) -> Outcome:
-    """Runs a trial, or goes on with it; returns its outcome, "running" where a signal came."""
+    """Runs or resumes a trial; returns its outcome, "running" if a signal stopped it."""
     record.start(trial)
     started = time.monotonic()
     try:
@@ -115,10 +116,10 @@ def _run(run_dir: pathlib.Path, plan: Plan, record: Record, trial: Trial) -> Out
         record.complete(trial, score[plan.select], numbers, seconds)
     except (DiskError, folder_lock.FolderInUseError, DatasetMissingError):
         raise
-    except Exception as error:  # Whatever goes wrong in one trial, the others are worth running.
+    except Exception as error:  # Whatever goes wrong in one trial, the others still run.
         record.fail(trial, str(error) if isinstance(error, UserError) else _in_words(error))
     finally:
-        # Every trial compiles functions of its own.
+        # Every trial compiles its own functions.
         jax.clear_caches()
         gc.collect()
     return record.outcomes([trial])[0]
@@ -132,7 +133,7 @@ def _train(plan: Plan, trial: Trial, run_dir: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def _output_to(path: pathlib.Path) -> Iterator[None]:
-    """Appends all that is logged and printed to a file, and the trace of an error."""
+    """Appends everything that is logged and printed to a file, with error traces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         path.open("a", encoding="utf-8") as file,
@@ -152,7 +153,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _remove_checkpoints(folder: pathlib.Path, plan: Plan, outcomes: Sequence[Outcome]) -> None:
-    """Removes the weights of complete trials that are not the best ones."""
+    """Removes the weights of complete trials except the best ones."""
     best = {each.trial.number for each in best_trials(plan, outcomes).values()}
     for each in outcomes:
         if each.state == "complete" and each.trial.number not in best:
@@ -161,7 +162,7 @@ def _remove_checkpoints(folder: pathlib.Path, plan: Plan, outcomes: Sequence[Out
 
 
 class _Progress:
-    """A line per trial: its score, the best so far, and the time that is left."""
+    """A line per trial: its score, the best so far, and the remaining time."""
 
     def __init__(self, plan: Plan, record: Record, trials: Sequence[Trial]) -> None:
         self._plan, self._record, self._trials = plan, record, trials
@@ -173,7 +174,7 @@ class _Progress:
 
     def log(self, outcome: Outcome) -> None:
         done, total = self._count(), len(self._trials)
-        # Other processes count, too.
+        # Other processes count too.
         pace = (time.monotonic() - self._started) / max(done - self._done, 1)
         left = f"{done} of {total} done, {tqdm.format_interval(pace * (total - done))} left"
         name = f"Trial {outcome.trial.name}"
