@@ -45,11 +45,11 @@ def free_port():
 
 
 @pytest.fixture
-def run_two(free_port):
-    """Runs two processes; returns their exit codes and what they said."""
+def start_two(free_port):
+    """Starts two processes."""
     started = []
 
-    def run(config, program="pass"):
+    def start(config, program="pass"):
         for index in range(2):
             variables = short_runs.variables(devices=1) | {
                 ADDRESS: f"localhost:{free_port}",
@@ -64,12 +64,23 @@ def run_two(free_port):
                 text=True,
             )
             started.append(process)
+        return started
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+def run_two(start_two):
+    """Runs two processes; returns their exit codes and what they said."""
+
+    def run(config, program="pass"):
+        started = start_two(config, program)
         said = [process.communicate(timeout=120)[0] for process in started]
         return [process.returncode for process in started], said
 
-    yield run
-    for process in started:
-        process.kill()
+    return run
 
 
 @pytest.mark.parametrize(

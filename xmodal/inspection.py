@@ -206,11 +206,11 @@ class Inspection:
         Args:
           text: the query as text.
           image: the query as an image for `Model.embed_images`; either this or `text`.
-              find: "image" or "caption".
-              top: number of hits.
+          find: "image" or "caption".
+          top: number of hits.
 
-            Raises:
-              UserError: there is no model to embed the query, or the items have no such side.
+        Raises:
+          UserError: there is no model to embed the query, or the items have no such side.
         """
         if self.model is None:
             raise UserError("Embeddings from a file have no model to embed a query.")

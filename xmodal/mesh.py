@@ -140,9 +140,18 @@ def one_copy(tree: Any) -> Any:
     return jax.tree.map(pick, tree)
 
 
+def put(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """Puts an array that every process has on the devices.
+
+    Over several processes, `jax.device_put` compares the arrays of all of them, with a collective
+    that waits for the steps under way.
+    """
+    return jax.make_array_from_callback(array.shape, sharding, lambda at: array[at])
+
+
 def put_step(step: int, mesh: Mesh) -> jax.Array:
     """The step number as an int32 scalar on every device."""
-    return jax.device_put(np.int32(step), replicated(mesh))
+    return put(np.asarray(step, np.int32), replicated(mesh))
 
 
 def check_batch_size(batch_size: int, mesh: Mesh) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from xmodal.losses.switch import Choice
 from xmodal.losses.triplet import distance_triplet, triplet
+from xmodal.models import Embedding
 
 IDS = np.arange(9, dtype=np.int32)
 
@@ -93,3 +94,32 @@ def test_equals_the_batch_hard_triplet_of_cmcm(make_pairs, make_context):
     np.testing.assert_allclose(value, expected.item(), rtol=1e-5)
     for gradient, side in zip(gradients, vectors, strict=True):
         np.testing.assert_allclose(gradient.vector, side.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["dense", "chunked"])
+@pytest.mark.parametrize("width", [256, 1024])
+def test_a_copy_of_the_partner_is_no_semi_hard_negative(make_context, engine, width):
+    """An image that stands twice in a batch ties with itself, whatever its products round to."""
+    generator = np.random.default_rng(width)
+    images = generator.standard_normal((16, width)).astype(np.float32).repeat(2, axis=0)
+    captions = images + 0.3 * generator.standard_normal((32, width)).astype(np.float32)
+    views = [Embedding(jnp.asarray(each), None, {}) for each in (images, captions)]
+    context = make_context(np.arange(32, dtype=np.int32), "cosine")
+    options = {"engine": engine, "chunk_size": 8, "mining": "semi_hard"}
+    loss, scalars = jax.jit(lambda: triplet(*views, context, **options))()
+
+    unit = [each.astype(np.float64) for each in (images, captions)]
+    unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in unit]
+    scores, expected = unit[0] @ unit[1].T, 0.0
+    for item, partner in enumerate(np.diag(scores)):
+        twin = item ^ 1
+        rows = [each for each in range(32) if each != item and scores[item, each] < partner]
+        columns = [
+            each for each in range(32) if each not in (item, twin) and scores[each, item] < partner
+        ]
+        for negatives in (scores[item, rows], scores[columns, item]):
+            expected += max(0.0, 0.2 + negatives.max(initial=-np.inf) - partner)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    # Of two equal images, the caption that is nearer to them is the best of both.
+    nearer = np.diag(scores) > scores[np.arange(32), np.arange(32) ^ 1]
+    assert scalars["accuracy"] == np.mean(nearer)

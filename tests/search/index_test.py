@@ -4,6 +4,7 @@ import base64
 import gc
 import io
 import json
+import os
 import re
 import sys
 import weakref
@@ -256,6 +257,22 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
     sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
     assert sizes == [(60, 50)] * 3  # One is gone, one was turned.
+
+
+def test_names_of_pictures_need_not_be_utf8(of_pixels, search, tmp_path):
+    (path, *_), index = save_pictures(tmp_path / "photos", count=1), tmp_path / "index"
+    named = os.fsdecode(os.path.join(os.fsencode(path.parent), b"bad\xff.png"))
+    path.rename(named)
+    folder = f"--images={path.parent}"
+    search("build", f"--model={of_pixels}", folder, f"--output={index}")
+    query = ("query", f"--index={index}", f"--image={named}")
+    escaped = f"{path.parent}/bad\\udcff.png"
+    assert escaped in search(*query)
+    assert json.loads(search(*query, "--format=json"))["hits"][0]["item"] == named
+    for output_format in ("table", "json", "html"):
+        output = tmp_path / f"hits.{output_format}"
+        search(*query, f"--format={output_format}", f"--output={output}")
+        assert escaped in output.read_text()
 
 
 def test_the_items_of_a_dataset(of_pixels, few_shapes, search, tmp_path):

@@ -23,7 +23,9 @@ def compute(config, views, ids, *, params=None, batch=None, step=0, similarity="
         {"image_id": jnp.asarray(ids, jnp.int32)} | (batch or {}),
         params or {},
         {},
-        similarity=make_similarity({"name": similarity}),
+        similarity=make_similarity(
+            {"name": similarity} if isinstance(similarity, str) else similarity
+        ),
         seed=0,
         step=jnp.int32(step),
     )
@@ -65,6 +67,39 @@ def test_a_task_may_compare_by_another_similarity():
     other = task(similarity={"name": "dot"})
     total, _ = compute({"i2t": other}, views, [0, 1], similarity="cosine")
     np.testing.assert_allclose(total, np.log(1 + np.exp(-1.4)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["dense", "chunked"])
+@pytest.mark.parametrize(
+    ("names", "rises"), [(["softmax"], True), (["triplet"], False), (["softmax", "triplet"], True)]
+)
+def test_a_scale_at_its_limit_has_the_gradient_of_all_losses_together(names, rises, engine):
+    """Positives and negatives, tiles and tasks pull apart: their sum decides, not each alone."""
+    views = np.random.default_rng(3).standard_normal((2, 12, 6))
+    views = {"image": views[0], "caption_0": views[0] + 0.5 * views[1]}
+    options = {"engine": engine, "chunk_size": 4}
+    config = {
+        name: base.task(
+            "image", "caption_0", name, **options, **{"triplet": {"mining": "all"}}.get(name, {})
+        )
+        for name in names
+    }
+    cosine = {"name": "cosine", "temperature": 0.1, "learned_temperature": True}
+
+    def gradient(log_scale, **limit):
+        def total(log_scale):
+            params = {"similarity": {"log_scale": log_scale}}
+            return compute(config, views, range(12), params=params, similarity=cosine | limit)[0]
+
+        return float(jax.grad(total)(jnp.float32(log_scale)))
+
+    at_limit = np.log(10.0) + 1e-6
+    plain = gradient(at_limit)
+    assert (plain < 0) == rises
+    found = gradient(at_limit, max_scale=10.0)
+    np.testing.assert_allclose(found, 0.0 if rises else plain, rtol=1e-5)
+    below = np.log(9.9)
+    np.testing.assert_allclose(gradient(below, max_scale=10.0), gradient(below), rtol=1e-5)
 
 
 def test_a_weight_may_be_a_schedule_of_the_step():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.processes_test import free_port, run_two  # noqa: F401, fixtures
+from tests.processes_test import free_port, run_two, start_two  # noqa: F401, fixtures
 from xmodal import processes
 from xmodal.processes import TRY_AGAIN
 from xmodal.training.watchdog import Watchdog
@@ -16,6 +16,18 @@ with Watchdog(2.0) as watchdog:
         time.sleep(60 if index == 1 and step == 2 else 0.1)
         watchdog.note(f"step {step}")
         processes.gather(f"make step {step}", "")
+"""
+FREEZE = """
+import os, signal
+from xmodal.training.watchdog import Watchdog
+
+with Watchdog(2.0) as watchdog:
+    watchdog.note("batch of step 0")
+    processes.gather("start", "")
+    if index == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    watchdog.note("step 0")
+    time.sleep(60)
 """
 START = """
 from xmodal.training.watchdog import Watchdog
@@ -45,6 +57,15 @@ def test_all_processes_end_and_name_the_one_that_hangs(run_two):  # noqa: F811
     assert "did not end within 2 s (config.hang_timeout)" in sentence
     assert "step 2, for 2 s" in sentence.partition("  process 0 on ")[2].partition("\n")[0]
     assert "batch of step 2, for 2 s" in sentence.partition("  process 1 on ")[2]
+
+
+def test_a_frozen_coordinator_does_not_keep_the_others(start_two):  # noqa: F811
+    first, second = start_two("{}", FREEZE)
+    said = second.communicate(timeout=60)[0]
+    assert second.returncode == TRY_AGAIN
+    assert "step 0 did not end within 2 s (config.hang_timeout)" in said
+    assert "process 0, the coordinator, does not respond" in said
+    assert first.poll() is None
 
 
 def test_processes_that_move_on_are_left_alone(run_two):  # noqa: F811

@@ -8,7 +8,8 @@ from xmodal.losses import terms
 
 # Counts the negatives that do not score below the positive; a NaN does not.
 NOT_BELOW = terms.Term(
-    lambda logits, positives: (~(logits < positives)).astype(jnp.float32), terms.SUM
+    lambda logits, positives: (~(logits < terms.tie_with(positives))).astype(jnp.float32),
+    terms.SUM,
 )
 
 

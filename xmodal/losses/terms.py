@@ -11,7 +11,20 @@ import jax.numpy as jnp
 # gradient.
 MASKED = -1e30
 
+# Largest relative difference between the logits of equal items in different products.
+_ROUNDING = 2.0**-18
+
 State = Any  # Arrays [N], one state of a reduction per item.
+
+
+def tie_with(positives: jax.Array) -> jax.Array:
+    """Returns the lowest logits that count as equal to the positives.
+
+    A copy of a partner ties with it in every engine: the logits of pairs and of all against all
+    come from different products, which round differently.
+    """
+    size = jnp.maximum(jnp.abs(positives), 1.0)
+    return positives - _ROUNDING * jax.lax.stop_gradient(size)
 
 
 @dataclasses.dataclass(frozen=True)

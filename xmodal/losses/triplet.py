@@ -72,7 +72,7 @@ def triplet(
             "all": mine_all,
             "hardest": lambda: mine_one(lambda logits, _: logits),
             "semi_hard": lambda: mine_one(
-                lambda logits, p: jnp.where(logits >= p, terms.MASKED, logits)
+                lambda logits, p: jnp.where(logits >= terms.tie_with(p), terms.MASKED, logits)
             ),
         },
         "config.tasks.*.loss.options.mining",

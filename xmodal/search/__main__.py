@@ -143,11 +143,13 @@ def _query(args: argparse.Namespace) -> None:
         text = formats.as_page(query, hits, shown, asked).to_html()
     else:
         text = formats.as_table(hits) if args.format == "table" else formats.as_json(query, hits)
+    # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
+    encoded = text.encode(errors="backslashreplace")
     if args.output:
         with replacing(args.output) as file:
-            file.write(text.encode())
+            file.write(encoded)
     else:
-        print(text, end="")
+        print(encoded.decode(), end="")
 
 
 class _Pictures:

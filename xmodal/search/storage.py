@@ -54,7 +54,8 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
                 "quality": None if quality is None else dataclasses.asdict(quality),
             }
             np.save(temporary / f"{kind}.npy", gallery.vectors)
-            names = json.dumps(list(gallery.names), ensure_ascii=False)
+            # In ASCII: names of files need not be UTF-8.
+            names = json.dumps(list(gallery.names))
             (temporary / f"{kind}.json").write_text(names, encoding="utf-8")
             if has_lists:
                 save_lists(gallery.lists, temporary / f"{kind}.faiss")

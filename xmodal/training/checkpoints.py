@@ -128,7 +128,7 @@ def restore_step(run_dir: str, step: int, state: TrainState) -> TrainState:
     logging.info("Resuming %s from step %d.", run_dir, step)
     restored = restore_items(run_dir, step, state, ITEMS)
     return dataclasses.replace(
-        restored, step=jax.device_put(jax.numpy.int32(step), state.step.sharding)
+        restored, step=mesh_lib.put(np.asarray(step, np.int32), state.step.sharding)
     )
 
 

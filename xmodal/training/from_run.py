@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from absl import logging
 
+from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import checkpoints, run_folder
 from xmodal.training.checkpoint_shapes import describe_differences, read_shapes
@@ -142,6 +143,6 @@ def _take(
         if not matches(include, part):
             return leaf
         _check_leaf(path, leaf, source, run)
-        return jax.device_put(source[path].astype(leaf.dtype), leaf.sharding)
+        return mesh_lib.put(source[path].astype(leaf.dtype), leaf.sharding)
 
     return jax.tree_util.tree_map_with_path(take, target)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
@@ -116,7 +117,7 @@ def place(state: TrainState, weights: TowerWeights) -> TrainState:
             path = path_of(keys)
             if path not in arrays:
                 return leaf
-            return jax.device_put(arrays[path].astype(leaf.dtype), leaf.sharding)
+            return mesh_lib.put(arrays[path].astype(leaf.dtype), leaf.sharding)
 
         return jax.tree_util.tree_map_with_path(take, tree)
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xmodal import mesh as mesh_lib
 from xmodal.config import setting
 
 # torch's `eps`: smaller reductions of the rate are ignored.
@@ -87,4 +88,4 @@ def update(
 
 
 def _place_like(old: jax.Array, value: Any) -> jax.Array:
-    return jax.device_put(np.asarray(value, old.dtype), old.sharding)
+    return mesh_lib.put(np.asarray(value, old.dtype), old.sharding)

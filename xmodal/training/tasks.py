@@ -259,6 +259,8 @@ def compute_losses(
       `<task>/weight` if the weight changes with the step.
     """
     flat = flatten(params)
+    # Once for all tasks: the sum of their gradients is limited.
+    shared = similarity.limit(params.get("similarity", {}))
     total = jnp.zeros((), jnp.float32)
     states: Tree = {}
     scalars: dict[str, jax.Array] = {}
@@ -283,7 +285,9 @@ def compute_losses(
             left_ids=groups,
             right_ids=groups,
             similarity=task.similarity or similarity,
-            similarity_params=(own if task.similarity else params).get("similarity", {}),
+            similarity_params=(
+                task.similarity.limit(own.get("similarity", {})) if task.similarity else shared
+            ),
             columns=inputs,
             outputs=outputs,
             reads=reads,

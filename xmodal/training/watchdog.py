@@ -17,14 +17,16 @@ import jax
 from xmodal import processes
 
 _TELL_SECONDS = 10.0
+_ANSWER_SECONDS = 5.0
 
 
 class Watchdog:
     """Checks that a run makes progress; does nothing in a run of one process.
 
-    A thread publishes the current action of this process, and ends the process if the action does
-    not change for too long: no exception reaches a main thread that waits in a collective. There is
-    no limit until the first action is noted: compiling a large step may take longer than any step.
+    A thread ends the process if its action does not change for too long: no exception reaches a
+    main thread that waits in a collective. Another thread publishes the action, which may block
+    where the coordinator hangs. There is no limit until the first action is noted: compiling a
+    large step may take longer than any step.
     """
 
     def __init__(self, limit: float) -> None:
@@ -36,12 +38,15 @@ class Watchdog:
         self._limit = limit if processes.count() > 1 else 0.0
         self._doing, self._since = "start", float("inf")
         self._ended = threading.Event()
+        self._interval = min(_TELL_SECONDS, self._limit / 10)
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._teller = threading.Thread(target=self._tell, name="status", daemon=True)
 
     def __enter__(self) -> "Watchdog":
         """Starts watching."""
         if self._limit:
             self._thread.start()
+            self._teller.start()
         return self
 
     def __exit__(
@@ -60,13 +65,17 @@ class Watchdog:
         self._doing, self._since = doing, time.monotonic()
 
     def _watch(self) -> None:
-        while not self._ended.wait(min(_TELL_SECONDS, self._limit / 10)):
-            doing, waited = self._doing, max(time.monotonic() - self._since, 0.0)
-            with contextlib.suppress(jax.errors.JaxRuntimeError):  # the coordinator may hang
-                processes.tell(f"{doing}, for {waited:.0f} s")
-            if waited > self._limit:
+        while not self._ended.wait(self._interval):
+            doing = self._doing
+            if time.monotonic() - self._since > self._limit:
                 print(self._describe(doing), file=sys.stderr, flush=True)
                 os._exit(processes.TRY_AGAIN)
+
+    def _tell(self) -> None:
+        while not self._ended.wait(self._interval):
+            waited = max(time.monotonic() - self._since, 0.0)
+            with contextlib.suppress(jax.errors.JaxRuntimeError):
+                processes.tell(f"{self._doing}, for {waited:.0f} s")
 
     def _describe(self, doing: str) -> str:
         """Returns the final message, with the latest status of every process."""
@@ -76,9 +85,8 @@ class Watchdog:
             "checkpoint. A process that is behind the others, or no longer reports, is the one "
             "that hangs:"
         ]
-        try:
-            words = processes.told()
-        except jax.errors.JaxRuntimeError:
+        words = _ask_all()
+        if words is None:
             return "\n".join([*lines, "  process 0, the coordinator, does not respond"])
         for number, word in enumerate(words):
             told = "has reported nothing"
@@ -86,3 +94,17 @@ class Watchdog:
                 told = f"on {word.host}: {word.text}; reported {time.time() - word.time:.0f} s ago"
             lines.append(f"  process {number} {told}")
         return "\n".join(lines)
+
+
+def _ask_all() -> list[processes.Word | None] | None:
+    """Returns the latest status of every process; None if the coordinator does not respond."""
+    answers: list[list[processes.Word | None]] = []
+
+    def ask() -> None:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            answers.append(processes.told())
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_ANSWER_SECONDS)
+    return answers[0] if answers else None

@@ -84,7 +84,8 @@ def test_a_capped_scale_can_come_back():
     one = similarity.prepare(np.ones((1, 1), np.float32))
 
     def loss(log_scale, sign):
-        return sign * similarity.paired(one, one, {"log_scale": log_scale})[0]
+        params = similarity.limit({"log_scale": log_scale})
+        return sign * similarity.paired(one, one, params)[0]
 
     below, above = jnp.float32(np.log(50)), jnp.float32(np.log(1000))
     assert np.isclose(loss(below, 1.0), 50)

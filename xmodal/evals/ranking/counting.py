@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.evals.boards.positives import Ragged
-from xmodal.mesh import BATCH_AXIS, to_host
+from xmodal.mesh import BATCH_AXIS, put, to_host
 
 # Number of parts in which a tile's items are counted; a tile has a multiple of 64 items.
 _SLABS = 8
@@ -93,7 +93,7 @@ def make_side(
 
     def pad(values: np.ndarray, size: int, fill: float) -> jax.Array:
         padded = np.pad(values, (0, size - len(values)), constant_values=fill)
-        return jax.device_put(padded, NamedSharding(mesh, P()))
+        return put(padded, NamedSharding(mesh, P()))
 
     def full(shape: tuple[int, ...], fill: float, dtype: type) -> jax.Array:
         sharding = NamedSharding(mesh, P(BATCH_AXIS))
@@ -270,7 +270,7 @@ def _count_question(
         if asked.folds is not None:
             same_fold = own == by_item(folds[slab])
             equal, ahead = equal & same_fold, ahead & same_fold
-        # A tile has far fewer than 2**15 items.
+        # A tile has at most 2**14 items, see `scores.choose_rows`, or 64 per device.
         return ahead.astype(jnp.int32) + (equal.astype(jnp.int32) << 16)
 
     # On CPUs, XLA writes an array to memory before summing it. Slabs are summed while they are

@@ -104,6 +104,17 @@ class Similarity:
             start["bias"] = self.config.bias or 0.0
         return {name: jnp.asarray(value, jnp.float32) for name, value in start.items()}
 
+    def limit(self, params: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns learned parameters that no gradient raises further once they are at `max_scale`.
+
+        Call it once for all uses of the parameters in all losses: at the limit, it is the sign of
+        the sum of their gradients that counts.
+        """
+        limited = dict(params)
+        if self.config.max_scale is not None:
+            limited["log_scale"] = _stop_at(params["log_scale"], math.log(self.config.max_scale))
+        return limited
+
     def prepare(self, embedding: Any) -> Prepared:
         """Returns embeddings in the form that is compared: float32 arrays, items first.
 
@@ -190,7 +201,9 @@ class Similarity:
         if self.config.learned_temperature:
             log_scale = params["log_scale"]
             if self.config.max_scale is not None:
-                log_scale = _at_most(log_scale, math.log(self.config.max_scale))
+                # The gradient passes here, and is limited once for all uses, by `limit`.
+                excess = jnp.maximum(log_scale - math.log(self.config.max_scale), 0.0)
+                log_scale = log_scale - jax.lax.stop_gradient(excess)
             found = found * jnp.exp(log_scale)
         elif self.config.temperature != 1.0:
             found = found / self.config.temperature
@@ -286,22 +299,23 @@ def _prepare_tiles(similarity: Similarity, vectors: jax.Array) -> Prepared:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _at_most(value: jax.Array, limit: float) -> jax.Array:
-    """Returns min(value, limit); at the limit, only a gradient that leads away from it passes.
+def _stop_at(value: jax.Array, limit: float) -> jax.Array:
+    """Returns the value; from the limit on, a gradient that would raise it further is 0.
 
     A plain minimum has no gradient beyond the limit, so the value could never come back.
     """
-    return jnp.minimum(value, limit)
+    del limit
+    return value
 
 
-def _at_most_forward(value: jax.Array, limit: float) -> tuple[jax.Array, jax.Array]:
-    return jnp.minimum(value, limit), value >= limit
+def _stop_at_forward(value: jax.Array, limit: float) -> tuple[jax.Array, jax.Array]:
+    return value, value >= limit
 
 
-def _at_most_backward(limit: float, reached: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
+def _stop_at_backward(limit: float, reached: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
     del limit
     # Descent raises the value where the cotangent is negative.
     return (jnp.where(reached & (cotangent < 0), 0.0, cotangent),)
 
 
-_at_most.defvjp(_at_most_forward, _at_most_backward)
+_stop_at.defvjp(_stop_at_forward, _stop_at_backward)
