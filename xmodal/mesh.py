@@ -140,7 +140,7 @@ def one_copy(tree: Any) -> Any:
     return jax.tree.map(pick, tree)
 
 
-def put(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+def put(array: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
     """Puts an array that every process has on the devices.
 
     Over several processes, `jax.device_put` compares the arrays of all of them, with a collective
