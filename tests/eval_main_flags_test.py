@@ -24,7 +24,7 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"embeddings": "e", "examples": 3} | FILES, "pictures, which --embeddings with --anno"),
         ({"scores": "s", "examples": 3} | FILES, "use --embeddings with the --config of their"),
         ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
-        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder of"),
+        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder for"),
     ],
 )
 def test_flags_that_do_not_go_together(values, message):

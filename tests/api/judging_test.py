@@ -114,7 +114,7 @@ def test_sentence_pairs_are_judged_by_correlation(few_shapes):
         ({"embed_texts": lambda texts: texts}, "embed_texts returned no array of numbers: could"),
         (
             {"embed_images": lambda images: np.ones((len(images), 3))},
-            r"embed_images returned vectors of shape \[3\] and embed_texts of \[",
+            r"embed_images returned vectors of shape \[3\] and embed_texts of shape",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_full_disk_is_an_error_of_one_sentence(tmp_path):
 @pytest.mark.parametrize("name", ["metadata.json", "features.array_record"])
 def test_incomplete_features_are_refused(tmp_path, name):
     folder = tmp_path / "f"
-    with pytest.raises(UserError, match="holds no complete features"):
+    with pytest.raises(UserError, match="has no complete features"):
         data.open_features(str(folder))
     data.write_features(str(folder), "text_features", {}, _arrays(4))
     whole = (folder / name).read_bytes()
@@ -195,8 +195,8 @@ def test_images_of_one_size_need_no_mask(tiny_config, tmp_path):
 
 def test_features_of_other_items_are_refused(config, tmp_path):
     data.write_features(str(tmp_path / "f"), "image_features", {}, _arrays(36))
-    with pytest.raises(UserError, match="features of 36 items, and the split has 37"):
+    with pytest.raises(UserError, match="features of 36 items, but the split has 37"):
         _batches(config, [data.open_features(str(tmp_path / "f"))])
     reader = _write(config, tmp_path / "text", "text_features")
-    with pytest.raises(UserError, match="captions of other lengths"):
+    with pytest.raises(UserError, match="captions of different lengths"):
         _batches(config | {"text": {"tokenizer": "nltk", "max_length": 12}}, [reader])

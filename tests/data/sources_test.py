@@ -53,7 +53,7 @@ def test_a_damaged_file_is_named_with_its_remedy(tiny_config, tmp_path, damage):
         file.unlink()
     with pytest.raises(UserError, match="A record of .* train cannot be read: ") as raised:
         source.read(np.arange(37))
-    assert f"delete {file.parent} to have the dataset prepared again" in str(raised.value)
+    assert f"delete {file.parent} to prepare the dataset again" in str(raised.value)
 
 
 def test_columns_of_every_kind_are_the_same_from_both_files(tiny_config):
@@ -142,7 +142,7 @@ def test_a_dataset_without_a_column_is_refused_before_it_is_prepared(
 
 @pytest.mark.parametrize("split", ["train[:abc]", "train[:0%]", "train[5:5]", "train[:1%"])
 def test_a_part_of_a_split_that_is_none(tiny_config, split):
-    with pytest.raises(UserError, match=re.escape(f"{split!r} is no part of dataset tiny")):
+    with pytest.raises(UserError, match=re.escape(f"{split!r} is not a split of dataset tiny")):
         data.prepare(tiny_config, splits=[split])
 
 

@@ -283,7 +283,7 @@ def test_a_budget_folds_like_its_engine():
         for name in ("dense", "chunked", "auto:0", "auto:1")
     }
     assert texts["auto:0"] == texts["chunked"] != texts["dense"] == texts["auto:1"]
-    with pytest.raises(UserError, match=r"engine='auto:x': give the megabytes of a device"):
+    with pytest.raises(UserError, match=r"engine='auto:x': set the megabytes per device"):
         fold(batch, params, engine="auto:x")
 
 

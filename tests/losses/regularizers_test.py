@@ -145,7 +145,7 @@ def test_one_embedding_has_nothing_to_be_diverse(views, make_context):
 
 def test_what_is_missing_is_said(make_pairs, views, make_context):
     context = make_context(IDS, "max_cosine")
-    with pytest.raises(UserError, match="needs embeddings with residuals; give .*'pie'"):
+    with pytest.raises(UserError, match="needs embeddings with residuals; set .*'pie'"):
         LOSSES["diversity"].function(*make_pairs(8, samples=3), context)
     with pytest.raises(UserError, match=r"'root'.*'norm'"):
         LOSSES["mmd"].function(*views, context, distance="root")

@@ -30,15 +30,15 @@ def test_a_file_has_one_token_per_line(tmp_path):
     assert read_vocabulary(tmp_path / "vocab.txt") == ["dog", "", "café"]
     (tmp_path / "marked.txt").write_text("[PAD]\n[UNK]\n", encoding="utf-8-sig")
     assert read_vocabulary(tmp_path / "marked.txt") == ["[PAD]", "[UNK]"]
-    with pytest.raises(UserError, match="vocabulary names '.*absent', which is no file"):
+    with pytest.raises(UserError, match="vocabulary names '.*absent', which is not a file"):
         read_vocabulary(tmp_path / "absent")
     # Runs of before have no vocab.txt, and no name in their config.
-    with pytest.raises(UserError, match="vocabulary names '', which is no file"):
+    with pytest.raises(UserError, match="vocabulary names '', which is not a file"):
         read_vocabulary("")
 
 
 @pytest.mark.parametrize("content", [b'{"one": "line"}\n', b"\xff\xd8\xff\xe0"])
 def test_a_file_that_is_no_vocabulary(tmp_path, content):
     (tmp_path / "captions.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"captions\.json is no vocab\.txt"):
+    with pytest.raises(UserError, match=r"captions\.json is not a vocab\.txt"):
         read_vocabulary(tmp_path / "captions.json")

@@ -99,7 +99,7 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
     with pytest.raises(xmodal.UserError, match="not embedded by .* step 3"):
         xmodal.Index.open(tmp_path / "index")
     card.write_text(json.dumps(content | {"version": 7}))
-    with pytest.raises(xmodal.UserError, match="'xmodal index' of version 7, this xmodal reads"):
+    with pytest.raises(xmodal.UserError, match="'xmodal index' of version 7; this xmodal reads"):
         xmodal.Index.open(tmp_path / "index")
     card.write_text(json.dumps(content))
     (tmp_path / "index" / "caption.json").write_text('["a star"]')

@@ -85,7 +85,7 @@ def test_parts_of_another_build_are_refused(files, build, monkeypatch):
         patch.setattr(Model, "embed_texts", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build("index")
-    with pytest.raises(SystemExit, match=r"index\.parts holds .* with other part_size: remove it"):
+    with pytest.raises(SystemExit, match=r"index\.parts has .* with different part_size: remove it"):
         build("index", "--part_size=9")
     np.save(files / "features.npy", np.ones((30, 5), np.float32))
     with pytest.raises(SystemExit, match=r"of a build with different weights, images: remove"):
@@ -134,7 +134,7 @@ def test_damaged_files_are_named(files, build, monkeypatch):
     part.unlink()
     card = (files / "index.parts/parts.json").read_bytes()
     (files / "index.parts/parts.json").write_bytes(card[:20])
-    with pytest.raises(SystemExit, match=r"parts\.json is damaged, .* remove .*index\.parts and"):
+    with pytest.raises(SystemExit, match=r"parts\.json is damaged: .* remove .*index\.parts and"):
         build("index")
     (files / "index.parts/parts.json").write_bytes(card)
     build("index")

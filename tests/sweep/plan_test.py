@@ -65,7 +65,7 @@ def test_a_value_within_a_drawn_section_is_set_in_it(config):
     [
         (
             "optimzer.learning_rate",
-            "config.optimzer is not there; sections .*'optimizer'",
+            "config.optimzer is missing; sections .*'optimizer'",
         ),
         ("l2.scale", "config.l2 is not a section"),
         ("optimizer.schedule.name.x", "config.optimizer.schedule.name is not a section"),

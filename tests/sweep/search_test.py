@@ -220,7 +220,7 @@ def test_the_values_of_a_study_are_compared(sweep, plan, tmp_path):
             r"dropout=1.5. .* is 1.5; it has to be",
         ),
         ({"batch_size": Choice((16, 1024))}, "batch_size=1024.* is more than the 150 training"),
-        ({"optimzer.learning_rate": Choice((1,))}, "config.optimzer is not there"),
+        ({"optimzer.learning_rate": Choice((1,))}, "config.optimzer is missing"),
     ],
 )
 def test_values_that_the_config_refuses(config, space, message):

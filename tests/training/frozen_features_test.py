@@ -249,7 +249,7 @@ def test_damaged_features_are_named(config):
     (folder,) = folders(config)
     records = folder / "features.array_record"
     records.write_bytes(records.read_bytes()[:50])
-    with pytest.raises(UserError, match=f"{folder} holds no complete features.*delete it"):
+    with pytest.raises(UserError, match=f"{folder} has no complete features.*delete it"):
         frozen_features.open_or_compute(parts, state)
 
 

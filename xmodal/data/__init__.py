@@ -1,4 +1,4 @@
-"""Records by number to decoded, augmented and tokenized batches with ids."""
+"""Turns numbered records into decoded, augmented and tokenized batches with ids."""
 
 from xmodal.console import quietly
 from xmodal.data.tensorflow_import import without_keras

@@ -1,4 +1,4 @@
-"""Names, shapes and dtypes of a batch: the only description, read by every user of batches."""
+"""Names, shapes and dtypes of a batch: the single description for all code that uses batches."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -30,17 +30,17 @@ def batch_spec(
     Args:
       config: see `DataConfig`.
       batch_size: B.
-      features: frozen features that take the place of raw columns.
-      trains: whether the batches are trained on; sentence pairs can only be evaluated.
+      features: frozen features that replace raw columns.
+      trains: whether the batches are for training; sentence pairs can only be evaluated.
 
     Returns:
       `image` uint8 [B, S, S, 3], or float16 [B, ...] of stored features, padded to [B, R, ...]
-      with `image_mask` bool [B, R] where the number of regions varies; `text_ids` and `text_mask`
+      with `image_mask` bool [B, R] if the number of regions varies; `text_ids` and `text_mask`
       int32 [B, C, T]; `image_id` int32 [B]; `caption_id` int32 [B, C]; each column of
       `config.labels` as [B, ...]. The columns of `features` replace those they were computed from.
 
     Raises:
-      UserError: the dataset lacks a column, or one that cannot be part of a batch was asked for.
+      UserError: the dataset lacks a column, or a requested one cannot be part of a batch.
     """
     config = parse(config)
     columns = columns_lib.describe(describe_builder(config, config.config).info.features)
@@ -59,8 +59,8 @@ def batch_spec(
         if column.is_ragged or column.dtype == STRING or name in spec:
             fixed = [n for n, c in columns.items() if not c.is_ragged and c.dtype != STRING]
             raise UserError(
-                f"config.data.labels names {name!r}, whose values are texts, vary in number or are "
-                f"in every batch; columns of numbers: {', '.join(n for n in fixed if n != 'image')}"
+                f"config.data.labels names {name!r}, whose values are strings, vary in number or "
+                f"are in every batch; numeric columns: {', '.join(n for n in fixed if n != 'image')}"
             )
         spec[name] = _struct((batch_size, *column.fixed_shape), column.dtype)
     for reader in features or ():

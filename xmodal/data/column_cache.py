@@ -1,4 +1,4 @@
-"""All columns of a split but its images, kept as one Parquet file beside the records.
+"""All columns of a split except images, stored in one Parquet file beside the records.
 
 Captions and labels are a thousandth of the bytes of a dataset with images. Vocabularies, caption
 counts, evaluation splits and text-only training read this file.
@@ -25,9 +25,9 @@ def load_table(
     """Returns the columns of a split, one row per record.
 
     Args:
-      path: of the Parquet file, which is written first if it does not exist.
-      columns: those of the file.
-      blocks: the columns of all records in order, read only if the file has to be written.
+      path: path of the Parquet file, which is written first if it does not exist.
+      columns: columns of the file.
+      blocks: columns of all records in order, read only if the file has to be written.
     """
     if not path.exists():
         table = pa.concat_tables(_to_table(block, columns) for block in blocks)
@@ -35,7 +35,7 @@ def load_table(
             with replacing(path) as file:
                 pq.write_table(table, file)
         except OSError as error:
-            logging.warning("%s is not kept for later runs: %s", path, error)
+            logging.warning("%s is not stored for later runs: %s", path, error)
     else:
         with path.open("rb") as file:
             table = pq.read_table(file)
@@ -49,11 +49,11 @@ def take(
 
     Args:
       table: see `load_table`.
-      columns: those wanted.
+      columns: columns to return.
       rows: int64 [N], record numbers; None for all.
 
     Returns:
-      [N, *shape], or `Ragged` where the length varies.
+      [N, *shape], or `Ragged` if the length varies.
     """
     table = table.select(list(columns))
     if rows is not None:

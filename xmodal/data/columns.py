@@ -1,4 +1,4 @@
-"""The columns of a dataset: how its records store them, and the parser of records."""
+"""The columns of a dataset: how records store them, and the record parser."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ class Ragged(NamedTuple):
     """Rows of different lengths.
 
     Attributes:
-      values: all rows, one after the other.
+      values: all rows, concatenated.
       lengths: int64 [N].
     """
 
@@ -46,8 +46,8 @@ class Column:
     """One feature of a dataset.
 
     Attributes:
-      dtype: of its values; `STRING` for bytes of texts and encoded images.
-      shape: of one record; None for a dimension that varies.
+      dtype: type of its values; `STRING` for bytes of texts and encoded images.
+      shape: shape in one record; None for a dimension that varies.
       is_raw: whether records hold the values as one string of bytes.
       is_picture: whether values are encoded images.
     """
@@ -68,7 +68,7 @@ class Column:
         return tuple(length for length in self.shape if length is not None)
 
     def spec(self) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-        """Returns the description that `tf.io.parse_example` takes."""
+        """Returns the description for `tf.io.parse_example`."""
         if self.dtype == STRING or self.is_raw:
             stored = tf.string
         else:
@@ -78,9 +78,9 @@ class Column:
         return tf.io.FixedLenFeature(() if self.is_raw else self.shape, stored)
 
     def decode(self, parsed: tf.Tensor | tf.RaggedTensor) -> np.ndarray | Ragged:
-        """Returns a parsed column as [N, *shape], or `Ragged` where the length varies."""
+        """Returns a parsed column as [N, *shape], or `Ragged` if the length varies."""
         if isinstance(parsed, tf.RaggedTensor):
-            # Not row_lengths(): its operators crash where two threads are the first to call them.
+            # Not row_lengths(), whose operators crash if two threads make the first calls.
             values = parsed.flat_values.numpy().astype(self.dtype).reshape(-1, *self.fixed_shape)
             return Ragged(values, np.diff(parsed.row_splits.numpy()) // math.prod(self.fixed_shape))
         if not self.is_raw:
@@ -93,7 +93,7 @@ class Column:
 
 
 def describe(features: tfds.features.FeaturesDict) -> dict[str, Column]:
-    """Returns the columns of a dataset by name, as far as batches can carry them."""
+    """Returns the columns of a dataset that batches can have, by name."""
     columns = {}
     for name, feature in features.items():
         if isinstance(feature, tfds.features.Image):
@@ -114,10 +114,10 @@ def parse(records: np.ndarray, columns: Mapping[str, Column]) -> dict[str, np.nd
 
     Args:
       records: bytes [N].
-      columns: those wanted.
+      columns: columns to parse.
 
     Returns:
-      Column by name: [N, *shape], or `Ragged` where the length varies.
+      Column by name: [N, *shape], or `Ragged` if the length varies.
     """
     spec = {name: column.spec() for name, column in columns.items()}
     parsed = tf.io.parse_example(tf.constant(records), spec)

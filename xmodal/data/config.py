@@ -17,14 +17,14 @@ class DataConfig:
     Attributes:
       dataset: name in `data_prep.BUILDERS`.
       config: TFDS builder config (`images`, `features`, ...).
-      data_dir: where TFDS keeps prepared datasets; "" is its default (TFDS_DATA_DIR).
+      data_dir: where TFDS keeps prepared datasets; "" for its default (TFDS_DATA_DIR).
       manual_dir: folder of the published files of a dataset that cannot be downloaded.
-      ratings_dir: folder of the released CxC rating files, for COCO; "" has no ratings.
+      ratings_dir: folder of the released CxC rating files, for COCO; "" for no ratings.
       examples: "images" draws `captions_per_image` captions of each image without replacement,
-        "pairs" makes every (image, caption) pair an example of its own.
+        "pairs" makes every (image, caption) pair a separate example.
       captions_per_image: C of a training batch; 1 with "pairs".
-      image: None leaves the image out (text-only models).
-      text: None leaves the captions out.
+      image: None for no images (text-only models).
+      text: None for no captions.
       labels: columns of the dataset that batches carry, such as "relations".
       prefetch: batches prepared ahead of the consumer.
     """
@@ -70,7 +70,7 @@ def parse(
     """Returns `config.data` as its dataclass.
 
     Args:
-      config: the section, or a `DataConfig`, which is returned as it is.
+      config: the section, or a `DataConfig`, which is returned unchanged.
       where: the section as a user writes it.
 
     Raises:

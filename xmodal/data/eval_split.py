@@ -1,4 +1,4 @@
-"""A split for evaluation: every unique image and caption once, labels, and rated pairs."""
+"""A split for evaluation: every unique image and caption, labels, and rated pairs."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from xmodal.preprocessing import Tokenizer
 
 # Retrieval is defined on five captions per image; some COCO images have six or seven.
 _MAX_CAPTIONS = 5
-_LENGTH_STEP = 8  # lengths of padded captions are multiples of it
+_LENGTH_STEP = 8  # Padded lengths of captions are multiples of this.
 _TOKENIZED_AT_A_TIME = 1024
 _ITEM_COLUMNS = ("image", "image_id", "captions", "caption_ids")
 
@@ -38,17 +38,17 @@ class EvalSplit:
       caption_ids: int32 [M], grouped by image; empty for a config without text.
       caption_image_ids: int32 [M], the image that each caption describes.
       caption_rows: int64 [M], its row in `image_ids` and `labels`.
-      caption_texts: M texts.
+      caption_texts: M strings.
       labels: every other column of the dataset by name, [N, ...]: numbers (`relations`,
-        `categories`) or texts. A column whose length varies between records is left out. Those of
-        sentence pairs are `score`, `set` and `average`, see `sentence_pairs.as_captions`.
-      label_names: names of the values of label columns, as far as the dataset has them.
+        `categories`) or strings. A column whose length varies between records is left out. Columns
+        of sentence pairs are `score`, `set` and `average`, see `sentence_pairs.as_captions`.
+      label_names: names of the values of label columns, if the dataset has them.
       ratings: rated pairs by task: `left_ids`, `right_ids` int32 [P], `scores` float32 [P],
         `methods` strings [P]; empty for a dataset without ratings. Pairs of absent items are left
         out.
       partial: part of the published split that is present, such as "181 of 5,000 images"; "" for
         all of it.
-      hashes: of the records and of the rated pairs, see `sources.split_hashes`.
+      hashes: hashes of the records and of the rated pairs, see `sources.split_hashes`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class EvalSplit:
 
     @property
     def categories(self) -> np.ndarray | None:
-        """Objects in every image, uint8 of 0 and 1 [N, K]; None where the dataset has none."""
+        """Objects in every image, uint8 of 0 and 1 [N, K]; None if the dataset has none."""
         return self.labels.get("categories")
 
     @functools.cached_property
@@ -136,7 +136,7 @@ class EvalSplit:
 
     @functools.cached_property
     def caption_lengths(self) -> np.ndarray:
-        """Length T that holds all tokens of a caption, int32 [M]; one of three at most."""
+        """Length T that holds all tokens of a caption, int32 [M]; at most three distinct values."""
         longest = self._config.require_text().max_length
         steps = [-(-longest // (_LENGTH_STEP * share)) * _LENGTH_STEP for share in (4, 2, 1)]
         lengths = np.unique(np.minimum(steps, longest)).astype(np.int32)
@@ -146,18 +146,18 @@ class EvalSplit:
     def images(
         self, batch_size: int, rows: np.ndarray | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Returns batches of images, by default of every one in the order of `image_ids`.
+        """Returns batches of images, by default of all images in the order of `image_ids`.
 
         Args:
-          batch_size: rows b of a batch; the last one may have fewer.
-          rows: int [R], positions in `image_ids` of those to read.
+          batch_size: rows b of a batch; the last batch may have fewer.
+          rows: int [R], positions in `image_ids` of the images to read.
 
         Returns:
-          Iterator over dicts of `image` (and `image_mask`) as `batch_spec` has them, with the
-          evaluation crop, and `image_id` int32 [b].
+          Iterator over dicts of `image` (and `image_mask`) as in `batch_spec`, with the evaluation
+          crop, and `image_id` int32 [b].
 
         Raises:
-          UserError: the config leaves the image out.
+          UserError: the config has no images.
         """
         config, source, image = self._config, self._source, self._config.image
         if image is None or self.has_pairs:
@@ -165,7 +165,7 @@ class EvalSplit:
                 f"{self.name} {self.split} is evaluated without images: config.data.image is None, "
                 "or its records are sentence pairs"
             )
-        batch_spec(config, batch_size)  # Refuses a size that does not fit the images.
+        batch_spec(config, batch_size)  # Rejects a size that does not fit the images.
 
         wanted = np.arange(len(source)) if rows is None else rows
 
@@ -177,17 +177,17 @@ class EvalSplit:
         return read_ahead(make_batch, range(0, len(wanted), batch_size), config.prefetch)
 
     def pictures(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the images at `rows` as they are stored: encoded pictures, bytes [R]."""
+        """Returns the images at `rows` as stored: encoded pictures, bytes [R]."""
         return dense(self._source.get(["image"], rows)["image"])
 
     def captions(
         self, batch_size: int, rows: np.ndarray | None = None, length: int | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Returns batches of captions, by default of every one in the order of `caption_ids`.
+        """Returns batches of captions, by default of all captions in the order of `caption_ids`.
 
         Args:
-          batch_size: rows b of a batch; the last one may have fewer.
-          rows: int [R], positions in `caption_ids` of those to read.
+          batch_size: rows b of a batch; the last batch may have fewer.
+          rows: int [R], positions in `caption_ids` of the captions to read.
           length: T, at least the `caption_lengths` of these rows; None for
             `config.data.text.max_length`.
 
@@ -196,7 +196,7 @@ class EvalSplit:
           `image_id` int32 [b].
 
         Raises:
-          UserError: the config leaves the text out.
+          UserError: the config has no text.
         """
         wanted = np.arange(len(self.caption_ids)) if rows is None else rows
         texts = [self.caption_texts[row] for row in wanted]
@@ -225,12 +225,12 @@ def eval_split(
     Args:
       config: see `DataConfig`.
       split: name of the split.
-      max_captions: captions of an image that count; None for all.
-      tokenizer: of a model that was trained on another dataset; None for that of the config, whose
+      max_captions: number of captions to use per image; None for all.
+      tokenizer: tokenizer of a model trained on another dataset; None for that of the config, whose
         learned vocabulary comes from its own dataset.
 
     Raises:
-      UserError: the dataset has no such split, or lacks a column that the config asks for.
+      UserError: the dataset has no such split, or lacks a column that the config needs.
     """
     return EvalSplit(parse(config), split, max_captions, tokenizer)
 
@@ -242,19 +242,19 @@ def text_batches(
     *,
     tokenizer: Tokenizer | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Returns batches of any texts, tokenized as `config.text` says.
+    """Returns batches of any texts, tokenized according to `config.text`.
 
     Args:
       config: see `DataConfig`; a learned vocabulary comes from its dataset.
-      texts: in the order of the batches.
-      batch_size: rows b of a batch; the last one may have fewer.
-      tokenizer: in place of that of the config.
+      texts: texts in the order of the batches.
+      batch_size: rows b of a batch; the last batch may have fewer.
+      tokenizer: used instead of the config's.
 
     Returns:
       Iterator over dicts of `text_ids` and `text_mask` int32 [b, T].
 
     Raises:
-      UserError: the config leaves the text out.
+      UserError: the config has no text.
     """
     config = parse(config)
     encode = (tokenizer or load_tokenizer(config)).encode
@@ -269,7 +269,7 @@ def text_batches(
 def _label_columns(
     columns: Mapping[str, np.ndarray | Ragged], wanted: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Returns the columns besides images and captions, as far as records have one length."""
+    """Returns the columns besides images and captions whose records have equal length."""
     labels = {}
     for name, column in columns.items():
         if name in _ITEM_COLUMNS:
@@ -280,7 +280,7 @@ def _label_columns(
                 if name in wanted:
                     raise UserError(
                         f"config.data.labels names {name!r}, but the records of this split have "
-                        f"{shortest} to {longest} values of it; leave it out"
+                        f"{shortest} to {longest} values of it; remove it"
                     )
                 continue
             column = column.values.reshape(-1, longest)
@@ -293,7 +293,7 @@ def _label_columns(
 def _keep_known(
     ratings: Mapping[str, Mapping[str, np.ndarray]], image_ids: np.ndarray, caption_ids: np.ndarray
 ) -> tuple[dict[str, dict[str, np.ndarray]], int]:
-    """Returns the rated pairs whose two sides are present, and the number of the others."""
+    """Returns the rated pairs with both sides present, and the number of other pairs."""
     kept, dropped = {}, 0
     for task, pairs in ratings.items():
         left = image_ids if task == "sis" else caption_ids

@@ -1,9 +1,9 @@
-"""Frozen features as records: written once, then read by number like any other column.
+"""Frozen features as records, written once and then read by number like any other column.
 
-A folder holds the features of all images or all captions of a split in one ArrayRecord file. The
-record of an item is its array as bytes; images come in the order of the records of the split,
-captions in the same order and, within a record, as stored. `metadata.json` names the weights and
-inputs of the features.
+A folder has the features of all images or all captions of a split in one ArrayRecord file. The
+record of an item is its array as bytes; images are in the order of the split's records, captions
+in the same order and, within a record, as stored. `metadata.json` identifies the weights and inputs
+of the features.
 """
 
 import contextlib
@@ -69,16 +69,16 @@ class FeatureReader:
           length: T of the result; longer items are cut.
 
         Returns:
-          Features bfloat16 [..., T, W], zero behind the end of an item, and a mask bool [..., T].
+          Features bfloat16 [..., T, W], zero past the end of an item, and a mask bool [..., T].
 
         Raises:
-          UserError: the file is missing, torn or changed.
+          UserError: the file is missing, truncated or changed.
         """
         records = read_records(
             self._source,
             items.ravel(),
             what=f"A record of {self.folder}",
-            remedy="delete the folder to have the features computed again.",
+            remedy="delete the folder to compute the features again.",
         )
         arrays = [np.frombuffer(record, DTYPE).reshape(-1, self.width) for record in records]
         features, mask = pad_rows(arrays, length)
@@ -90,9 +90,9 @@ class FeatureReader:
     def replace_spec(
         self, spec: Mapping[str, jax.ShapeDtypeStruct]
     ) -> dict[str, jax.ShapeDtypeStruct]:
-        """Returns the columns of a batch with the features in place of the raw column.
+        """Returns the columns of a batch with the features instead of the raw column.
 
-        Texts keep the length of their ids, and images the number of regions if it varies.
+        Texts keep the length of their ids, and images the number of regions, if it varies.
         """
         shape = spec[self.replaces].shape
         if self.name == TEXT_FEATURES:
@@ -120,11 +120,11 @@ def open_features(folder: str) -> FeatureReader:
         found = len(reader._source)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(
-            f"{folder} holds no complete features ({error}); delete it to have them computed again."
+            f"{folder} has no complete features ({error}); delete it to compute them again."
         ) from error
     if found != reader.count:
         raise UserError(
-            f"{folder} holds {found:,} of {reader.count:,} features; delete it to have them "
+            f"{folder} has {found:,} of {reader.count:,} features; delete it to have them "
             "computed again."
         )
     return reader
@@ -136,19 +136,19 @@ def write_features(
     key: Mapping[str, str],
     arrays: Iterable[np.ndarray],
 ) -> None:
-    """Writes features; the folder appears with all of them, or not at all.
+    """Writes features; the folder appears complete or not at all.
 
     Unfinished folders of killed writers are removed.
 
     Args:
-      folder: to write; a folder that another writer finished first is kept.
+      folder: folder to write; if another writer finishes first, its folder is kept.
       name: `image_features` or `text_features`.
       key: hashes of the weights and inputs of the features, by name.
       arrays: one [t, W] per item of the split, in the order of the items; stored as bfloat16.
 
     Raises:
       UserError: the disk is full.
-      ValueError: an array has no two dimensions, or another width than the first.
+      ValueError: an array is not two-dimensional, or its width differs from the first one's.
     """
     parent, base = os.path.split(os.path.abspath(folder))
     os.makedirs(parent, exist_ok=True)
@@ -185,7 +185,7 @@ def _write_records(folder: str, arrays: Iterable[np.ndarray]) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _disk_errors(parent: str) -> Iterator[None]:
-    """Raises an error of one sentence where the disk is full; ArrayRecord's is a RuntimeError."""
+    """Raises a one-sentence error if the disk is full; ArrayRecord raises a RuntimeError."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -200,12 +200,12 @@ def _disk_errors(parent: str) -> Iterator[None]:
 def _unfinished(parent: str, base: str) -> Iterator[str]:
     """Yields a new hidden folder, which is removed at the end if it still exists.
 
-    Its file `lock` is locked while the writer lives, which tells it from that of a killed writer.
+    Its file `lock` is locked while the writer lives, unlike that of a killed writer.
     """
     temporary = os.path.join(parent, f".{base}.{uuid.uuid4().hex}")
     directory = os.open(parent, os.O_RDONLY)
     try:
-        # Nobody else looks between the two steps, where the file system has locks.
+        # If the file system has locks, no other process acts between the two steps.
         with contextlib.suppress(OSError):
             fcntl.flock(directory, fcntl.LOCK_EX)
         _remove_dead(os.path.join(glob.escape(parent), f".{glob.escape(base)}.{32 * '[0-9a-f]'}"))
@@ -227,16 +227,16 @@ def _remove_dead(pattern: str) -> None:
             with open(os.path.join(folder, _LOCK), "r+b") as file:
                 is_dead = _try_lock(file.fileno())
         except FileNotFoundError:
-            continue  # just being renamed
+            continue  # It is just being renamed.
         if is_dead:
-            logging.info("Removing %s, which a killed run left.", folder)
+            logging.info("Removing %s, left by a killed run.", folder)
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            logging.warning("Another run writes %s; if there is none, delete it.", folder)
+            logging.warning("Another run is writing %s; if none is running, delete it.", folder)
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Locks a file until it is closed; False where another process has or it is not supported."""
+    """Locks a file until it is closed; False if another process has it or locks are unsupported."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,4 +1,4 @@
-"""Columns of a dataset to the inputs of an image encoder."""
+"""Turns columns of a dataset into inputs of an image encoder."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ from xmodal.preprocessing import ImageConfig, prepare_images
 def image_columns(
     images: np.ndarray | Ragged, config: ImageConfig, seeds: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Returns `image` and, where the number of regions varies, `image_mask`; see `batch_spec`.
+    """Returns `image` and, if the number of regions varies, `image_mask`; see `batch_spec`.
 
     Args:
       images: encoded pictures, bytes [N], or stored features.
-      config: of the images.
-      seeds: int64 [N, 2] of the training augmentation; None for the evaluation crop.
+      config: config of the images.
+      seeds: seeds int64 [N, 2] of the training augmentation; None for the evaluation crop.
     """
     if isinstance(images, Ragged):
         rows = np.split(images.values, images.starts[1:])

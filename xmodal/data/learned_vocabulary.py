@@ -1,4 +1,4 @@
-"""The vocabulary of a config: read from its file, or learned from the training captions."""
+"""The vocabulary of a config, read from its file or learned from the training captions."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,8 @@ def load_tokenizer(config: Mapping[str, Any] | DataConfig) -> Tokenizer:
 def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
     """Returns the vocabulary of `config.text`.
 
-    A learned one comes from the captions of the split `train` and is cached beside the dataset.
+    A learned vocabulary comes from the captions of the split `train` and is cached beside the
+    dataset.
 
     Raises:
       UserError: the config has no text, its file does not exist, or the dataset has no captions.
@@ -46,21 +47,21 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
 
 
 def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
-    """Returns the vocabulary that a tokenizer learns from texts; the same texts give the same.
+    """Returns the vocabulary that a tokenizer learns from texts; it depends only on the texts.
 
     Args:
       texts: training captions.
       config: names the tokenizer, its case rule, and the size or the smallest count.
 
     Returns:
-      The special tokens first. Word pieces are learned with tensorflow-text's own tool: it tries
-      thresholds of the count and stops where none comes closer to `vocabulary_size`, be it below
-      or a little above.
+      The vocabulary, special tokens first. Word pieces are learned with tensorflow-text's own tool,
+      which tries thresholds of the count and stops when none comes closer to `vocabulary_size`,
+      from below or slightly above.
     """
     if config.tokenizer != "wordpiece":
         found = learn_words(texts, word_splitter(config), config.min_count)
         return [*(word for word in found if word != MASK), MASK] if needs_mask(config) else found
-    # It imports Keras, and most runs find their vocabulary learned.
+    # It imports Keras, and most runs already have a learned vocabulary.
     from tensorflow_text.tools.wordpiece_vocab import bert_vocab_from_dataset
 
     normalized = [normalize(text, config.lower_case) for text in texts]
@@ -69,12 +70,12 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
         vocab_size=config.vocabulary_size,
         reserved_tokens=list(SPECIAL_TOKENS),
         bert_tokenizer_params={"lower_case": False},
-        # The tool's own threshold, 10 occurrences, leaves small datasets far below the size.
+        # With the tool's own threshold, 10 occurrences, small datasets stay far below the size.
         learn_params={"lower_thresh": 2},
     )
 
 
-# A process learns once also where the file cannot be written: a start asks several times.
+# A process learns it only once even if the file cannot be written: a start needs it repeatedly.
 @functools.cache
 def _learn_and_keep(config: DataConfig, path: epath.Path) -> tuple[str, ...]:
     captions = read_captions(config, "train")
@@ -84,7 +85,7 @@ def _learn_and_keep(config: DataConfig, path: epath.Path) -> tuple[str, ...]:
         with replacing(path) as file:
             file.write("".join(f"{token}\n" for token in vocabulary).encode())
     except OSError as error:
-        logging.warning("%s is not kept for later runs: %s", path, error)
+        logging.warning("%s is not stored for later runs: %s", path, error)
     return tuple(vocabulary)
 
 

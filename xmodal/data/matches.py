@@ -1,4 +1,4 @@
-"""Released lists of positives of a dataset: its config `matches`."""
+"""Released lists of a dataset's positives: its config `matches`."""
 
 import dataclasses
 
@@ -14,10 +14,10 @@ _COLUMNS = ("task", "query_id", "positive_ids")
 
 
 def load_matches(config: DataConfig, split: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns every pair that belongs together, by retrieval task, `i2t` and `t2i`.
+    """Returns every matching pair, by retrieval task, `i2t` and `t2i`.
 
     Each task has the ids of queries and of their positives, int32 [P] each. The result is empty if
-    the dataset has no such lists of this split. They are built at the first call.
+    the dataset has no such lists for this split. They are built on the first call.
     """
     if MATCHES not in data_prep.builder_class(config.dataset).builder_configs:
         return {}

@@ -1,8 +1,9 @@
-"""Which examples make up a step: a pure function of the seed and the step.
+"""The examples of a step, as a pure function of the seed and the step.
 
-Nothing is carried from step to step, so resuming, rewinding and another number of processes need
-no saved state. All randomness comes from the raw bits of NumPy's Philox generator, whose stream is
-guaranteed not to change between NumPy versions (its permutation and integer methods are not).
+No state is carried from step to step, so resuming, rewinding and changing the number of processes
+need no saved state. All randomness comes from the raw bits of NumPy's Philox generator, whose
+stream is guaranteed not to change between NumPy versions (its permutation and integer methods are
+not).
 """
 
 import dataclasses
@@ -17,9 +18,9 @@ _ORDER, _CAPTIONS, _AUGMENTATION, _TEXT = range(4)
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """Order of the training examples: each epoch is a permutation of all of them.
+    """Order of the training examples: each epoch is a permutation of all examples.
 
-    The examples left over at the end of an epoch, fewer than a batch, are dropped.
+    Leftover examples at the end of an epoch, fewer than a batch, are dropped.
 
     Attributes:
       seed: seed of the run.
@@ -39,7 +40,7 @@ class Order:
             )
 
     def epoch(self, step: int) -> int:
-        """Epoch that a step belongs to, from 0; a batch never spans two."""
+        """Epoch of a step, starting at 0; a batch never spans two epochs."""
         return step // (self.num_examples // self.batch_size)
 
     def examples(self, step: int) -> np.ndarray:
@@ -52,17 +53,17 @@ class Order:
         """Random numbers that choose the captions of a step's examples.
 
         Returns:
-          Non-negative int64 [B, captions], functions of (seed, epoch, example) only.
+          Non-negative int64 [B, captions] that depend only on (seed, epoch, example).
         """
         table = _caption_draws(self.seed, self.epoch(step), self.num_examples, captions)
         return table[self.examples(step)]
 
     def augmentation_seeds(self, step: int) -> np.ndarray:
-        """Seeds of the augmentation of images, int64 [B, 2], of (seed, epoch, example)."""
+        """Seeds for image augmentation, int64 [B, 2], from (seed, epoch, example)."""
         return self._seeds(_AUGMENTATION, step, self.examples(step))
 
     def text_seeds(self, step: int, captions: int) -> np.ndarray:
-        """Seeds of the augmentation of captions, int64 [B, C, 2], of (seed, epoch, example)."""
+        """Seeds for caption augmentation, int64 [B, C, 2], from (seed, epoch, example)."""
         examples = self.examples(step)[:, None]
         return self._seeds(_TEXT, step, examples * captions + np.arange(captions))
 

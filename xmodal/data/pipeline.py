@@ -29,11 +29,11 @@ def train_batches(
     process_count: int = 1,
     features: Sequence[FeatureReader] | None = None,
 ) -> Iterator[Batch]:
-    """Returns the batches of the steps `first_step` to `total_steps` - 1, this process's rows.
+    """Returns this process's rows of the batches of steps `first_step` to `total_steps` - 1.
 
-    The global batch of a step is a pure function of (seed, step): the rows of all processes put
-    together do not depend on their number, and a run that starts at `first_step` reads nothing of
-    the steps before.
+    The global batch of a step is a pure function of (seed, step): the combined rows of all
+    processes do not depend on the number of processes, and a run that starts at `first_step` reads
+    nothing from earlier steps.
 
     Args:
       config: see `DataConfig`.
@@ -42,15 +42,15 @@ def train_batches(
       batch_size: global batch size B; this process gets b = B / process_count rows.
       first_step: step of the first batch.
       total_steps: step after the last batch.
-      process_index: which block of rows this process takes.
+      process_index: which block of rows this process gets.
       process_count: number of processes.
-      features: frozen features of the split, read in place of raw columns.
+      features: frozen features of the split, read instead of raw columns.
 
     Returns:
       Iterator over dicts with the columns of `batch_spec`, b rows each.
 
     Raises:
-      UserError: the dataset has fewer examples than a batch takes, or lacks a column.
+      UserError: the dataset has fewer examples than a batch needs, or lacks a column.
       ValueError: the processes cannot share a batch equally.
     """
     config = parse(config)
@@ -152,8 +152,8 @@ class _BatchMaker:
             batch[reader.name], real = reader.read(items, ids.shape[-1])
             if not np.array_equal(real, batch["text_mask"]):
                 raise UserError(
-                    f"{reader.folder} has captions of other lengths than this tokenizer gives; "
-                    "delete it to have them computed again."
+                    f"{reader.folder} has captions of different lengths than this tokenizer gives; "
+                    "delete it to compute them again."
                 )
         else:
             batch["text_ids"] = ids.reshape(shape)
@@ -168,7 +168,7 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
       draws: non-negative random numbers, int64 [b, C].
 
     Returns:
-      Places of the chosen captions among those of their image, int64 [b, C].
+      Positions of the chosen captions among those of their image, int64 [b, C].
 
     Raises:
       UserError: an image has fewer captions than C.
@@ -177,7 +177,7 @@ def choose_captions(counts: np.ndarray, draws: np.ndarray) -> np.ndarray:
     _check_enough(counts, wanted)
     places = np.empty_like(draws)
     for k in range(wanted):
-        # The draw's place among the captions still left: step over those taken, smallest first.
+        # Position of the draw among the remaining captions: step over taken ones, smallest first.
         place = draws[:, k] % (counts - k)
         for taken in np.sort(places[:, :k], axis=1).T:
             place += place >= taken
@@ -199,8 +199,8 @@ def _check_count(reader: FeatureReader, source: Source) -> None:
         count = len(ragged(source.get(["caption_ids"])["caption_ids"]).values)
     if reader.count != count:
         raise UserError(
-            f"{reader.folder} has features of {reader.count:,} items, and the split has "
-            f"{count:,}; delete it to have them computed again."
+            f"{reader.folder} has features of {reader.count:,} items, but the split has "
+            f"{count:,}; delete it to compute them again."
         )
 
 

@@ -12,14 +12,14 @@ from xmodal.data.sources import open_builder
 
 
 def prepare(config: Mapping[str, Any] | DataConfig, *, splits: Iterable[str] = ()) -> None:
-    """Makes sure that the dataset of a config and its ratings exist; builds them if it can.
+    """Makes sure that a config's dataset and ratings exist; builds them if possible.
 
     Args:
       config: see `DataConfig`.
-      splits: splits the run will read.
+      splits: splits that the run will read.
 
     Raises:
-      DatasetMissingError: with what to put where and the command to run.
+      DatasetMissingError: says which files to put where, and which command to run.
       UserError: an unknown key, name or split (the known ones are listed), records that lack a
         column, or ratings that are missing or not as released.
     """

@@ -1,4 +1,4 @@
-"""Rated pairs for evaluation: from a dataset's `ratings` config or from the released CxC files."""
+"""Rated pairs for evaluation, from a dataset's `ratings` config or the released CxC files."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ def load_ratings(config: DataConfig, split: str) -> dict[str, dict[str, np.ndarr
     """Returns the rated pairs of a split by task.
 
     Each task has `left_ids`, `right_ids` int32 [P], `scores` float32 [P] and `methods` strings [P].
-    The result is empty if the dataset has no ratings of this split.
+    The result is empty if the dataset has no ratings for this split.
     """
     if config.ratings_dir:
         return read_cxc_ratings(epath.Path(config.ratings_dir), split)

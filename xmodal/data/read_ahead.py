@@ -1,4 +1,4 @@
-"""Batches computed in threads, ahead of their consumer."""
+"""Computes batches in threads, ahead of their consumer."""
 
 import collections
 import concurrent.futures
@@ -21,7 +21,7 @@ def read_ahead(
     Args:
       make_batch: function that may run in several threads at once.
       numbers: its arguments.
-      ahead: batches computed beyond the one that is yielded.
+      ahead: number of batches computed ahead of the yielded one.
     """
     waiting: collections.deque[concurrent.futures.Future[Batch]] = collections.deque()
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_BATCHES, "batches") as workers:

@@ -14,15 +14,15 @@ def read_records(source: Any, rows: np.ndarray, what: str, remedy: str) -> Seque
     Args:
       source: a data source of `array_record` or TFDS.
       rows: numbers of the records, int64 [N].
-      what: the records are, as the start of an error.
+      what: what the records are, as the start of an error.
       remedy: what to do about damaged files, as the end of an error.
 
     Raises:
-      UserError: a file is missing, torn or changed.
+      UserError: a file is missing, truncated or changed.
     """
     try:
         return source.__getitems__(rows.tolist())
-    except RuntimeError as error:  # All that the library raises.
+    except RuntimeError as error:  # The only error that the library raises.
         raise UserError(
             f"{what} cannot be read: {str(error).splitlines()[0]}. The file is damaged; {remedy}"
         ) from error

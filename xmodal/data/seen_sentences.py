@@ -12,7 +12,7 @@ from xmodal.data.sources import read_captions
 
 
 class Seen(NamedTuple):
-    """Different sentences of a set, and how many of them are training captions."""
+    """Number of distinct sentences in a set, and how many of them are training captions."""
 
     seen: int
     sentences: int
@@ -21,17 +21,17 @@ class Seen(NamedTuple):
 def count_seen(
     config: Mapping[str, Any] | DataConfig, train_split: str, split: EvalSplit
 ) -> dict[str, Seen]:
-    """Returns the sentences of every set of a split of sentence pairs that training has seen.
+    """Counts, for every set of a split of sentence pairs, the sentences seen in training.
 
-    Two texts are the same if their words are, in any case and with any punctuation.
+    Two texts are equal if their words are, ignoring case and punctuation.
 
     Args:
       config: `config.data` of the training captions.
       train_split: their split.
-      split: of sentence pairs, with the label column `set`.
+      split: split of sentence pairs, with the label column `set`.
 
     Raises:
-      DatasetMissingError: the training dataset is not there.
+      DatasetMissingError: the training dataset is missing.
     """
     known = {text_key(text) for text in read_captions(config, train_split)}
     sets = np.asarray(split.labels["set"])[split.caption_rows]

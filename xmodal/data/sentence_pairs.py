@@ -8,16 +8,16 @@ from xmodal.data.columns import Ragged, dense
 from xmodal.data.config import DataConfig
 from xmodal.data.sources import Source, needed_columns
 
-# As `data_prep.schema.sentence_pair_features` names them.
+# As named in `data_prep.schema.sentence_pair_features`.
 _SENTENCES = ("sentence1", "sentence2")
 _COLUMNS = (*_SENTENCES, "pair_id", "year", "dataset", "year_average", "score")
 
 
 def open_captions(config: DataConfig, split: str) -> Source:
-    """Opens a split to evaluate on: of captioned images, or of sentence pairs, without images.
+    """Opens a split for evaluation, of captioned images or of sentence pairs without images.
 
     Raises:
-      UserError: the dataset has no such split, or lacks a column that the config asks for.
+      UserError: the dataset has no such split, or lacks a column that the config needs.
     """
     source = Source(config, split)
     source.check(evaluated_columns(config, source.columns))
@@ -25,12 +25,12 @@ def open_captions(config: DataConfig, split: str) -> Source:
 
 
 def evaluated_columns(config: DataConfig, columns: Collection[str]) -> Collection[str]:
-    """Returns the columns that an evaluation split of a config reads, of a dataset with these."""
+    """Returns those of a dataset's columns that an evaluation split of a config reads."""
     return _COLUMNS if has_pairs(columns) else needed_columns(config)
 
 
 def has_pairs(columns: Collection[str]) -> bool:
-    """Returns whether columns are those of sentence pairs."""
+    """Returns whether the columns are those of sentence pairs."""
     return set(_SENTENCES) <= set(columns)
 
 
@@ -40,9 +40,9 @@ def as_captions(
     """Returns columns of sentence pairs as those of captioned images.
 
     `image_id` is the id of the pair, `captions` are its two sentences, and `caption_ids` are twice
-    the id and the number after it. Labels: `score` float32, 0 to 5; `set`, name and year of the set
-    of a pair ("images2014"; no year where it is 0); `average`, the year whose mean the set is part
-    of, 0 for none.
+    the id, and twice the id plus 1. Labels: `score` float32, 0 to 5; `set`, name and year of the
+    pair's set ("images2014"; without a year if it is 0); `average`, the year whose mean includes
+    the set, 0 for none.
     """
     ids = dense(columns["pair_id"])
     both = np.stack([dense(columns[name]) for name in _SENTENCES], axis=1)

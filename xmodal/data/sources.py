@@ -21,14 +21,14 @@ from xmodal.data.records import read_records
 from xmodal.progress import progress
 
 UNKNOWN_HASH = "unknown"
-"""Hash of a dataset that was prepared before hashes were kept."""
+"""Hash of a dataset that was prepared before hashes were introduced."""
 
-# Records of one read of a whole split.
+# Records per read of a whole split.
 _BLOCK = 1024
 
 
 class DatasetMissingError(UserError):
-    """A dataset is not prepared, and preparing it needs files that a person has to fetch."""
+    """A dataset is not prepared, and preparing it needs files that the user has to download."""
 
 
 class Source:
@@ -43,7 +43,7 @@ class Source:
 
         Args:
           config: names the dataset and its folders.
-          split: as TFDS writes it: `train`, `train[:10%]`, `train+validation`.
+          split: split in TFDS notation: `train`, `train[:10%]`, `train+validation`.
           needs: columns that the caller reads, see `check`.
 
         Raises:
@@ -65,8 +65,8 @@ class Source:
             ).data_source
         except ValueError as error:
             raise UserError(
-                f"{split!r} is no part of dataset {config.dataset} ({error}); write it as train, "
-                "train[:10%], train[100:200] or train+validation."
+                f"{split!r} is not a split of dataset {config.dataset} ({error}); write it as "
+                "train, train[:10%], train[100:200] or train+validation."
             ) from error
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the dataset is the published one and not a part of it."""
+        """Whether the dataset is the complete published one."""
         return bool(self._metadata.get("complete", True))
 
     @property
@@ -95,7 +95,7 @@ class Source:
 
     @property
     def label_names(self) -> dict[str, list[str]]:
-        """Names of the values of label columns by column, as far as the builder gave them."""
+        """Names of the values of label columns by column, if the builder has them."""
         return {name: list(self._metadata[name]) for name in self.columns if name in self._metadata}
 
     @property
@@ -103,10 +103,10 @@ class Source:
         return self._builder.info.metadata or {}
 
     def check(self, needs: Collection[str]) -> None:
-        """Refuses records that lack a column.
+        """Raises an error if records lack a column.
 
         Raises:
-          UserError: names the columns that are missing, and what to change.
+          UserError: names the missing columns, and what to change.
         """
         check_columns(self._config, self.columns, needs)
 
@@ -114,28 +114,27 @@ class Source:
         """Reads the records int64 [N] as serialized `tf.train.Example`s, bytes [N].
 
         Raises:
-          UserError: a file of the prepared dataset is missing, torn or changed.
+          UserError: a file of the prepared dataset is missing, truncated or changed.
         """
         records = read_records(
             self._records,
             rows,
             what=f"A record of {self._config.dataset} {self._split}",
-            remedy=f"delete {self.folder} to have the dataset prepared again.",
+            remedy=f"delete {self.folder} to prepare the dataset again.",
         )
         return np.array(records, dtype=object)
 
     def get(
         self, names: Iterable[str], rows: np.ndarray | None = None
     ) -> dict[str, np.ndarray | columns_lib.Ragged]:
-        """Returns columns of records; records are read only where images are asked for.
+        """Returns columns of records; reads records only if images are requested.
 
         Args:
           names: columns of the dataset.
           rows: record numbers int64 [N]; None for all.
 
         Returns:
-          [N, *shape] by name, or `Ragged` where the length varies; texts and encoded images are
-          bytes.
+          [N, *shape] by name, or `Ragged` if the length varies; texts and encoded images are bytes.
         """
         wanted = {name: self.columns[name] for name in names}
         if wanted.keys() <= self._small_columns.keys():
@@ -157,7 +156,7 @@ class Source:
         return column_cache.load_table(path, self._small_columns, self._small_blocks())
 
     def _small_blocks(self) -> Iterator[column_cache.Block]:
-        # A record holds its image as well, so this takes long: once per dataset.
+        # Records include their images, so this takes long, but happens only once per dataset.
         what = f"Reading the columns without images of {self._config.dataset} {self._split}"
         with progress(what, len(self)) as advance:
             for start in range(0, len(self), _BLOCK):
@@ -186,15 +185,15 @@ def needed_columns(config: DataConfig) -> list[str]:
 
 
 def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collection[str]) -> None:
-    """Refuses a dataset whose records lack a column.
+    """Raises an error if the records of a dataset lack a column.
 
     Args:
       config: names the dataset.
-      columns: those of the dataset by name.
+      columns: columns of the dataset by name.
       needs: columns that the caller reads.
 
     Raises:
-      UserError: names the columns that are missing, and what to change.
+      UserError: names the missing columns, and what to change.
     """
     missing = [name for name in needs if name not in columns]
     if not missing:
@@ -214,10 +213,10 @@ def check_columns(config: DataConfig, columns: Mapping[str, Any], needs: Collect
 
 
 def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
-    """Returns the builder of a dataset, which need not be prepared: it knows its columns.
+    """Returns the builder of a dataset, which knows its columns even before preparation.
 
     Raises:
-      UserError: dataset or builder config are unknown (the known ones are listed), or the place of
+      UserError: dataset or builder config are unknown (the known ones are listed), or the path of
         the dataset depends on a folder that does not exist.
     """
     lookup("config.data.dataset", config.dataset, data_prep.BUILDERS)
@@ -235,24 +234,24 @@ def describe_builder(config: DataConfig, builder_config: str) -> tfds.core.Datas
 
 
 def follows_files(config: DataConfig) -> bool:
-    """Returns whether the dataset is another one as soon as the files in `manual_dir` change."""
+    """Returns whether the dataset changes whenever the files in `manual_dir` change."""
     place = data_prep.builder_class(config.dataset).data_dir_of
     return bool(config.manual_dir) and place("", config.manual_dir) != ""
 
 
 def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBuilder:
-    """Opens a prepared dataset; builds it first where that needs no download.
+    """Opens a prepared dataset; builds it first if that needs no download.
 
-    The embedded dataset needs none; the others need `manual_dir`.
+    The embedded dataset needs no files; the others need `manual_dir`.
 
     Args:
       config: names the dataset and its folders.
       builder_config: TFDS builder config to open.
 
     Raises:
-      UserError: dataset or builder config are unknown (the known ones are listed), or files do
-        not hold the published dataset, or cannot be written.
-      DatasetMissingError: with what to put where and the command to run.
+      UserError: dataset or builder config are unknown (the known ones are listed), or the
+        files are not the published dataset, or cannot be written.
+      DatasetMissingError: says which files to put where, and which command to run.
     """
     builder = describe_builder(config, builder_config)
     if builder.is_prepared():
@@ -275,11 +274,11 @@ def open_builder(config: DataConfig, builder_config: str) -> tfds.core.DatasetBu
 
 
 def split_hashes(config: Mapping[str, Any] | DataConfig, split: str) -> dict[str, str]:
-    """Returns the hash of the records of a prepared split, which results on it carry along.
+    """Returns the hash of the records of a prepared split, which is stored with results on it.
 
     Args:
       config: see `DataConfig`.
-      split: its name; of a part of it, the hash of the whole is given, of a sum those of all.
+      split: its name; a part of a split has the hash of the whole split, a sum those of all.
 
     Returns:
       `DATASET/CONFIG/VERSION SPLIT` -> 64 hexadecimal digits, or `UNKNOWN_HASH`.
@@ -298,17 +297,17 @@ def hashes_of(builder: tfds.core.DatasetBuilder, split: str) -> dict[str, str]:
 
 
 def whole_splits(split: str) -> list[str]:
-    """Returns the splits that a split in the notation of TFDS names or takes a part of."""
+    """Returns the splits that a split in TFDS notation names or is part of."""
     return [part.partition("[")[0].strip() for part in split.split("+")]
 
 
 def _remedy(builder: tfds.core.DatasetBuilder, missing: str = "") -> str:
     name, config = builder.name, builder.builder_config.name
     instructions = inspect.cleandoc(builder.MANUAL_DOWNLOAD_INSTRUCTIONS)
-    if instructions not in missing:  # Builders of data_prep name all files themselves.
+    if instructions not in missing:  # Builders in data_prep name all files themselves.
         missing = (
             f"{missing}\ndataset {name} (config {config}) is not prepared in {builder.data_dir}. "
-            f"Its files have to be fetched by hand:\n\n{instructions}"
+            f"Its files have to be downloaded manually:\n\n{instructions}"
         ).strip()
     return (
         f"{missing}\n\nThen set config.data.manual_dir to that folder, or prepare the dataset "

@@ -1,19 +1,19 @@
-"""TensorFlow's import, without Keras."""
+"""Imports TensorFlow without Keras."""
 
 import contextlib
 import sys
 from collections.abc import Iterator
 
-# TensorFlow imports it at the end of its own import, for users of saved Keras models.
+# TensorFlow imports Keras at the end of its own import, for users of saved Keras models.
 _KERAS = "keras.src.optimizers"
 
 
 @contextlib.contextmanager
 def without_keras() -> Iterator[None]:
-    """Leaves Keras out of `import tensorflow`, which takes a third less time then.
+    """Leaves Keras out of `import tensorflow`, which then takes a third less time.
 
-    Where they are there, Keras brings scikit-learn, pandas, matplotlib and IPython. `tf.keras` and
-    `import keras` work afterwards: Keras is then imported by whoever uses it.
+    Keras would import scikit-learn, pandas, matplotlib and IPython if installed. `tf.keras` and
+    `import keras` still work afterwards and import Keras on first use.
     """
     is_free = _KERAS not in sys.modules
     if is_free:

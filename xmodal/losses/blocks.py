@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from xmodal.losses.similarity import Prepared
 from xmodal.losses.terms import State, Term
 
-# The parts of `Items` that have a gradient: embeddings and positives.
+# The parts of `Items` with a gradient: embeddings and positives.
 Weights = tuple[Prepared, jax.Array]
 
 
@@ -22,7 +22,7 @@ class Items:
     Attributes:
       prepared: embeddings, a tree of float32 arrays [N, ...].
       positives: float32 [N], the logit of each item with its partner.
-      ids: int32 [N], equal where two items are no negatives.
+      ids: int32 [N], equal if two items are not negatives.
       real: bool [N]; the others only fill up a block.
     """
 
@@ -80,7 +80,7 @@ def merge(job: Job, first: State, second: State) -> State:
 
 
 def empty_states(job: Job, items: Items) -> State:
-    """Returns the states of items that have met no other item."""
+    """Returns the states of items before any folding."""
     return {
         name: term.reducer.start(jnp.full((1, *items.ids.shape), term.reducer.identity), 0)
         for name, term in job.terms.items()

@@ -1,4 +1,4 @@
-"""The generation of captions: beside retrieval (VSRN), or for the sake of its words (PinModelA)."""
+"""Caption generation, as a second task besides retrieval (VSRN) or to learn words (PinModelA)."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ def caption_generation(
     """Returns the negative log-likelihood of captions, summed over words, averaged over pairs.
 
     Args:
-      left: embedding of images, or of captions alone; only the task's module reads it.
+      left: embedding of images, or only of captions; only the task's module reads it.
       right: embedding of the images' captions, likewise.
       context: outputs with `nll` and `targets` [B].
 

@@ -1,8 +1,8 @@
-"""The chunked engine: scores tile by tile, computed again in the backward pass.
+"""The chunked engine: scores tile by tile, recomputed in the backward pass.
 
-Reductions of a tile depend on no other tile. They are kept, one number per item and tile, and
-merged afterwards; so the backward pass knows the gradient of every tile beforehand, and holds
-nothing but that tile and the gradient of all items, to which it adds in place.
+Reductions of a tile do not depend on other tiles. They are stored, one number per item and tile,
+and merged afterwards; so the backward pass knows the gradient of every tile in advance, and holds
+only that tile and the gradient of all items, to which it adds in place.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ class _Grid:
 
     Attributes:
       job: how a tile is folded.
-      rows: of a tile.
-      columns: of a tile.
+      rows: rows of a tile.
+      columns: columns of a tile.
     """
 
     job: Job
@@ -40,7 +40,7 @@ def fold_chunked(
 
     Args:
       job: how tiles are folded; a tile has at most `chunk_size` rows and columns.
-      rows: B items. Where `mesh` spreads them over devices, they stay there: a tile has all rows.
+      rows: B items. If `mesh` shards them over devices, they stay there: a tile has all rows.
       columns: M items.
       params: arrays for `job.logits`.
       mesh: device mesh, or None.
@@ -49,7 +49,7 @@ def fold_chunked(
     height, width = (_choose_size(size, job.chunk_size) for size in sizes)
     if mesh is not None and mesh.size > 1:
         height = sizes[0]
-        # Once: a tile cut from columns on all devices would be gathered in every visit.
+        # Once, since a tile cut from columns on all devices would be gathered on every visit.
         columns = jax.lax.with_sharding_constraint(columns, NamedSharding(mesh, PartitionSpec()))
     grid = _Grid(job, height, width)
     rows, columns = pad(rows, grid.rows), pad(columns, grid.columns)
@@ -62,7 +62,7 @@ def fold_chunked(
 
 
 def _choose_size(items: int, most: int) -> int:
-    """Returns the size of a tile: a divisor near `most`, where there is one; others are padded."""
+    """Returns the size of a tile: a divisor near `most` if there is one, else tiles are padded."""
     if items <= most:
         return items
     divisors = (size for size in range(most, most // 2, -1) if items % size == 0)
@@ -96,7 +96,7 @@ def _forward(grid: _Grid, *inputs: Any) -> tuple[tuple[State, State], Any]:
 
 
 class _Gradients(NamedTuple):
-    """Sums so far. The rows last: so XLA adds to both gradients where the caller gets them."""
+    """Sums so far. The rows last: in this order, XLA adds to both gradients in place."""
 
     columns: Weights
     params: Any
@@ -146,7 +146,7 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
 
 
 def _gradient_of(weights: Weights) -> Items:
-    """The gradient of items: None of their ids and of the marks of real ones."""
+    """The gradient of items; None for their ids and the marks of real items."""
     none: Any = None
     return Items(*weights, ids=none, real=none)
 

@@ -1,4 +1,4 @@
-"""The context of a loss: its inputs beside the embeddings, made by the training step."""
+"""The context of a loss: its inputs besides the embeddings, made by the training step."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -29,10 +29,10 @@ class Embedding(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Inputs of a loss beside the embeddings of its views.
+    """Inputs of a loss besides the embeddings of its views.
 
     Attributes:
-      left_ids: int32 [B]; items i and j of the two sides are negatives of each other where
+      left_ids: int32 [B]; items i and j of the two sides are negatives of each other if
         left_ids[i] != right_ids[j]. A pair has equal ids, so it is never its own negative.
       right_ids: int32 [B].
       similarity: how the two views are compared.
@@ -40,7 +40,7 @@ class Context:
       columns: batch columns that the task names in `inputs`, [B, ...].
       outputs: outputs of the task's module for this batch.
       reads: parameters of other parts that the task names in `reads`, by path.
-      key: of this task and step.
+      key: random key of this task and step.
       step: int32 scalar.
       mesh: device mesh of the batch; None on one device.
     """
@@ -104,7 +104,7 @@ NonNegative = Annotated[float | jax.Array, Bounds(at_least=0)]
 """An option that may change with the step."""
 
 Positive = Annotated[float | jax.Array, Bounds(above=0)]
-"""The same, larger than 0."""
+"""Like `NonNegative`, but larger than 0."""
 
 ChunkSize = Annotated[int, Bounds(at_least=1)]
 

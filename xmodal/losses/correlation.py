@@ -3,8 +3,8 @@
 "Better Text Understanding Through Image-To-Text Transfer" (arXiv:1705.08386), section 3. A batch of
 B pairs gives 2B scores: those of the B partners, with the label +1, and those of B shuffled pairs,
 with the label -1. The shuffled pairs come from one random permutation of the right items. Its fixed
-points stay: on average one pair of the batch is called wrong although it is right. Each loss is
-minus a statistic of scores and labels over the whole batch, so its size is a part of the loss.
+points are kept: on average, one pair of the batch is labeled wrong although it is right. Each loss
+is minus a statistic of scores and labels over the whole batch, so the batch size affects the loss.
 """
 
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from xmodal.losses.context import Context, Embedding, Positive
 
-# Under the root of the variance, as in VETE.
+# Added under the root of the variance, as in VETE.
 _SMALLEST_VARIANCE = 1e-8
 
 
@@ -49,7 +49,7 @@ def soft_kendall(
     """Returns minus VETE's SKT, Kendall's correlation of 2B scores with a soft sign.
 
     The sum of tanh(alpha (x_i - x_j) (y_i - y_j)) over all i and j, divided by n (n - 1) / 2 with
-    n = 2B. Labels are equal within both kinds of pairs, which leaves B x B terms that come twice.
+    n = 2B. Labels are equal within both kinds of pairs, which leaves B x B terms that occur twice.
     The largest value is 2B / (2B - 1).
 
     Args:

@@ -1,15 +1,16 @@
 """Folds the B x B logits of a batch into one number per item, in both directions.
 
 An in-batch loss needs, for each item, some reduction over its negatives: a log-sum-exp (softmax), a
-maximum (hardest negative), a sum of hinges. A `Term` names such a reduction once; `fold` applies it
-to rows and columns of the logits in one of three ways with the same value and gradient:
+maximum (hardest negative), a sum of hinges. A `Term` defines such a reduction once; `fold` applies
+it to rows and columns of the logits in one of three ways with the same value and gradient:
 
 - `dense` holds the whole matrix (the reference);
-- `chunked` goes over tiles of rows and columns, whose logits are recomputed in the backward pass;
+- `chunked` iterates over tiles of rows and columns, whose logits are recomputed in the backward
+  pass;
 - `ring` does so on every device for its own rows, while the columns travel from device to device:
   no device ever holds the embeddings of the whole batch at once.
 
-`auto:512` takes `dense` where its scores take at most 512 MB of a device, else `ring` on several
+`auto:512` uses `dense` if its scores need at most 512 MB of a device, else `ring` on several
 devices and `chunked` on one.
 
 The arrays are logically global: under `jit` with batch-sharded inputs, gradients reach every
@@ -56,23 +57,23 @@ def fold(
       left: prepared items, a tree of float32 arrays [B, ...].
       right: prepared items [M, ...]; the ring engine needs M = B.
       logits: (items of `left`, items of `right`, params) -> float32 [L, R].
-      params: arrays that `logits` needs and that get a gradient; it closes over none.
-      left_ids: int32 [B]; items i and j are negatives where left_ids[i] != right_ids[j]. Partners
+      params: arrays that `logits` needs and that get a gradient; `logits` must not close over any.
+      left_ids: int32 [B]; items i and j are negatives if left_ids[i] != right_ids[j]. Partners
         have equal ids, so positives are never folded.
       right_ids: int32 [M].
-      left_positive: float32 [B] logit of each left item with its partner, whichever that is.
+      left_positive: float32 [B], logit of each left item with its partner.
       right_positive: float32 [M].
       terms: reductions by name.
       engine: `dense`, `chunked`, `ring` or `auto:MEGABYTES`, see `choose_engine`.
-      chunk_size: most rows and columns of a tile of the chunked engine, columns per block of the
-        ring; need not divide anything.
-      mesh: device mesh over which the ring goes; the batch is a multiple of its devices.
+      chunk_size: largest number of rows and columns in a tile of the chunked engine, or of columns
+        per block of the ring; need not divide anything.
+      mesh: device mesh of the ring; the batch is a multiple of its devices.
 
     Returns:
       name -> (result [B] of each left item, result [M] of each right item), float32.
 
     Raises:
-      UserError: unknown engine, or a ring without a mesh.
+      UserError: the engine is unknown, or `ring` has no mesh.
     """
     sizes = left_ids.shape[0], right_ids.shape[0]
     engine = choose_engine(engine, *sizes, devices=1 if mesh is None else mesh.size)
@@ -88,23 +89,23 @@ def fold(
 
 
 def choose_engine(engine: str, rows: int, columns: int, *, devices: int) -> str:
-    """Returns the engine that fits a budget of memory; a name as it is.
+    """Returns the engine that fits a memory budget; a name is returned unchanged.
 
     Args:
-      engine: `auto:MEGABYTES` of a device for the scores and their gradient, float32 of one number
-        per pair, or the name of an engine.
+      engine: `auto:MEGABYTES` per device for the scores and their gradient, one float32 number per
+        pair, or the name of an engine.
       rows: items on the left.
       columns: items on the right.
-      devices: that share the rows.
+      devices: devices that share the rows.
 
     Raises:
-      UserError: the budget is no whole number.
+      UserError: the budget is not a whole number.
     """
     name, _, budget = engine.partition(":")
     if name != "auto":
         return engine
     if not budget.isdecimal():
-        raise UserError(f"{_WHERE}={engine!r}: give the megabytes of a device, such as auto:512.")
+        raise UserError(f"{_WHERE}={engine!r}: set the megabytes per device, such as auto:512.")
     if 2 * 4 * rows * columns / devices <= int(budget) * 1e6:
         return "dense"
     return "ring" if devices > 1 and rows == columns else "chunked"

@@ -16,7 +16,7 @@ Number = float | jax.Array
 def diversity(
     left: Embedding, right: Embedding, context: Context
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Returns PVSE's penalty for residuals that point the same way, added over both views.
+    """Returns PVSE's penalty for residuals that point in the same direction, summed over views.
 
     The mean over items of |G| / K^2 (Frobenius norm), where G [K, K] has the cosines between the
     residuals of an item, and zeros on its diagonal; its gradient is 0 where G is.
@@ -37,8 +37,8 @@ def diversity(
 def _diversity(embedding: Embedding) -> jax.Array:
     if "residuals" not in embedding.extras:
         raise UserError(
-            "The loss 'diversity' needs embeddings with residuals; give both sides "
-            "head.name='pie', or remove it."
+            "The loss 'diversity' needs embeddings with residuals; set head.name='pie' "
+            "on both sides, or remove it."
         )
     residuals = unit_length(embedding.extras["residuals"])
     count = residuals.shape[1]
@@ -57,12 +57,12 @@ def mmd(
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Returns the maximum mean discrepancy between the embeddings of both views.
 
-    The mean of k(x, x') - 2 k(x, y) + k(y, y') over all pairs of the B K vectors of each view, an
-    item with itself among them.
+    The mean of k(x, x') - 2 k(x, y) + k(y, y') over all pairs of the B K vectors of each view,
+    including an item with itself.
 
     Args:
       left: embedding of the left view, vectors x.
-      right: embedding of the right view, vectors y; as many.
+      right: embedding of the right view, with equally many vectors y.
       context: not read.
       distance: k is exp(-gamma d). `norm`: d = |x - y|, as in PVSE's code; `squared`: its square,
         the Gaussian kernel that PVSE's paper names. The gradient is 0 where x = y.
@@ -78,7 +78,7 @@ def mmd(
     def kernel(x: jax.Array, y: jax.Array, is_same: bool = False) -> jax.Array:
         squares = square_distances(x, y, *(jnp.sum(jnp.square(v), axis=-1) for v in (x, y)))
         if is_same:
-            squares = squares * (1 - jnp.eye(len(x)))  # Rounding would move an item from itself.
+            squares = squares * (1 - jnp.eye(len(x)))  # Removes rounding errors.
         return jnp.mean(jnp.exp(-gamma * transform(squares)))
 
     same = kernel(left, left, is_same=True) + kernel(right, right, is_same=True)
@@ -96,14 +96,14 @@ def uniformity(
     """Returns the logarithm of the mean of exp(-sharpness d^2) over pairs of vectors.
 
     Low for vectors spread evenly over the sphere (Wang and Isola, arXiv:2005.10242). PCME's code
-    takes it over the samples of both views together, off in its released config.
+    applies it to the samples of both views together; it is off in its released config.
 
     Args:
       left: embedding of the left view.
       right: embedding of the right view.
       context: key.
       sharpness: 2 in PCME.
-      max_points: of more vectors so many are drawn, with replacement.
+      max_points: if there are more vectors, this many are drawn with replacement.
     """
     points = jnp.concatenate([_flat(left), _flat(right)])
     if len(points) > max_points:

@@ -25,8 +25,8 @@ def relation_bce(
       right: embedding of the right view, likewise; None for relations predicted from one view.
       context: outputs with `logits` [B, R], and columns with `relations` [B, R], 1 where a pair
         has the relation and 0 elsewhere.
-      pos_weight: R factors of the positive labels' terms; CMCM's released code takes negatives /
-        positives of the training split. None: 1.
+      pos_weight: R factors of the positive labels' terms; CMCM's released code uses negatives /
+        positives of the training split. None means 1.
       select: positions of the R relations among those of the dataset; None for all.
 
     Returns:

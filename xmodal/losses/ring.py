@@ -1,9 +1,9 @@
 """The ring engine: rows stay on their device, columns travel from device to device.
 
 Every device folds its own rows with the columns that visit it, in blocks of `chunk_size` columns,
-and sends the columns on together with their states. The backward pass goes the same way round in
-reverse and recomputes the logits block by block; only the states before each block are kept. So a
-device never holds more embeddings than its own and its visitors', in both passes.
+and sends the columns on together with their states. The backward pass traverses the ring
+in reverse and recomputes the logits block by block; only the states before each block are kept. So
+in both passes, a device never holds more embeddings than its own and its visitors'.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class _Ring:
     devices: int
 
     def send(self, tree: Any, step: int) -> Any:
-        """Moves a tree of arrays to the device `step` places further on."""
+        """Moves a tree of arrays `step` devices further."""
         places = [(i, (i + step) % self.devices) for i in range(self.devices)]
         return jax.lax.ppermute(tree, BATCH_AXIS, places)
 
@@ -50,7 +50,7 @@ def fold_ring(
     ring = _Ring(job, mesh.shape[BATCH_AXIS])
 
     def on_one_device(rows: Items, columns: Items, params: Any) -> tuple[State, State]:
-        # Every device adds its own part to the gradient of the parameters.
+        # Every device adds its part to the gradient of the parameters.
         params = _varying(params)
         return _go_round(ring, rows.weights, columns.weights, params, rows, columns)
 
@@ -79,7 +79,7 @@ def _step(
     params: Any,
     states: tuple[State, State],
 ) -> tuple[State, State]:
-    """Returns the states of rows and of one block of columns after they have met."""
+    """Returns the states of rows and of one block of columns after folding both."""
     found = fold_block(job, rows.replace(row_weights), block.replace(block_weights), params)
     return merge(job, states[0], found[0]), merge(job, states[1], found[1])
 

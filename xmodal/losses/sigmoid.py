@@ -1,4 +1,4 @@
-"""Losses that classify every pair of the batch as a match or not, by itself."""
+"""Losses that classify each pair of the batch independently as a match or not."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from xmodal.losses import terms
 from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
 from xmodal.losses.context import ChunkSize, Context, Embedding, NonNegative
 
-# Both directions ask the same pairs.
+# Both directions have the same pairs.
 DIRECTIONS = {"mean": 1.0, "sum": 2.0}
 
 
@@ -62,7 +62,7 @@ def soft_contrastive(
       context: ids, similarity (PCME's is `match_probability`) and mesh.
       directions: `sum` counts every pair twice, once for each direction (the released code),
         `mean` once.
-      kl_weight: of the divergence of both views; 0 for embeddings without `log_sigma`.
+      kl_weight: weight of the divergence of both views; 0 for embeddings without `log_sigma`.
       engine: see `losses.engine.fold`.
       chunk_size: see `losses.engine.fold`.
 
@@ -97,8 +97,8 @@ def _classify_pairs(
 def _compute_divergence(embedding: Embedding) -> jax.Array:
     if embedding.log_sigma is None:
         raise UserError(
-            "The loss 'soft_contrastive' needs embeddings with a spread; give both sides "
-            "head.name='gaussian', or set the option kl_weight=0."
+            "The loss 'soft_contrastive' needs embeddings with a spread; set head.name='gaussian' "
+            "on both sides, or set the option kl_weight=0."
         )
     samples = embedding.vector
     mean = jnp.mean(samples, axis=1) if samples.ndim == 3 else samples

@@ -27,7 +27,7 @@ def softmax(
     For a query with positive logit p and negatives n, `with_positive` is
     softplus(logsumexp(n) - p), the ordinary cross-entropy with the positive in the denominator,
     as the authors' released code (tensorflow/lingvo, tasks/milan) computes it. `printed` is
-    logsumexp(n) - p, equation (1) letter for letter: unbounded below, so it needs normalized
+    logsumexp(n) - p, equation (1) exactly as printed: unbounded below, so it needs normalized
     embeddings or clipped gradients. A query without negatives has loss 0.
 
     Args:
@@ -57,7 +57,7 @@ def softmax(
     loss = jnp.zeros((), jnp.float32)
     for normalizer in folded["normalizer"]:
         # A query without negatives has nothing to learn from; the printed form would be -1e30.
-        # Asked this way round, a NaN counts as a negative and is seen in the loss.
+        # With this comparison, a NaN counts as a negative and shows in the loss.
         has_none = normalizer < terms.MASKED / 2
         loss += jnp.mean(jnp.where(has_none, 0.0, per_query(normalizer - positives)))
     return weight * loss, {"accuracy": compute_accuracy(folded)}

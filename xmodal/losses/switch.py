@@ -29,11 +29,11 @@ def switch(name: str | Choice, functions: Mapping[str, Callable[[], T]], where: 
 
     Args:
       name: a key of `functions`, or a `Choice` of keys.
-      functions: without arguments; all that a `Choice` names return the same shapes.
+      functions: functions without arguments; those of a `Choice` return the same shapes.
       where: the option as a user writes it, for errors.
 
     Raises:
-      UserError: a name that is not in the table.
+      UserError: the name is not in the table.
     """
     if isinstance(name, str):
         return lookup(where, name, functions)()

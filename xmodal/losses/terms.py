@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# The value of a pair that does not count. Finite, so that a row without any negative has a zero
+# The value of a pair that does not count; finite, so that a row without negatives has a zero
 # gradient.
 MASKED = -1e30
 
 # Largest relative difference between the logits of equal items in different products.
 _ROUNDING = 2.0**-18
 
-State = Any  # Arrays [N], one state of a reduction per item.
+State = Any  # Arrays [N] with a reduction's state for each item.
 
 
 def tie_with(positives: jax.Array) -> jax.Array:
@@ -29,7 +29,7 @@ def tie_with(positives: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Reducer:
-    """A reduction of values that goes block by block.
+    """A reduction of values, block by block.
 
     Attributes:
       start: ([N, M] values, `identity` where a pair does not count; axis) -> state.
@@ -59,8 +59,8 @@ class Term:
 
 
 def _start_maximum(values: jax.Array, axis: int) -> State:
-    # Tied values share the gradient equally, also if they stand in different blocks: hence their
-    # sum and number beside the maximum, which has no gradient of its own.
+    # Tied values share the gradient equally, even across blocks: hence their sum and count are kept
+    # with the maximum, which has no gradient of its own.
     largest = jnp.max(jax.lax.stop_gradient(values), axis=axis)
     tied = values == jnp.expand_dims(largest, axis)
     total = jnp.sum(jnp.where(tied, values, 0.0), axis=axis)

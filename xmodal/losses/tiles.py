@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 
 def pad(items: Any, tile_size: int) -> Any:
-    """Returns arrays [N, ...] filled up with zeros to whole tiles."""
+    """Returns arrays [N, ...] padded with zeros to whole tiles."""
 
     def pad_leaf(x: jax.Array) -> jax.Array:
         return jnp.pad(x, ((0, -x.shape[0] % tile_size),) + ((0, 0),) * (x.ndim - 1))
@@ -16,12 +16,12 @@ def pad(items: Any, tile_size: int) -> Any:
 
 
 def split(items: Any, tile_size: int) -> Any:
-    """Returns arrays [N, ...] as [tiles, tile_size, ...], filled up with zeros."""
+    """Returns arrays [N, ...] as [tiles, tile_size, ...], padded with zeros."""
     return jax.tree.map(lambda x: x.reshape(-1, tile_size, *x.shape[1:]), pad(items, tile_size))
 
 
 def join(tiles: Any, size: int) -> Any:
-    """Returns arrays [tiles, tile_size, ...] as [size, ...], without the filling."""
+    """Returns arrays [tiles, tile_size, ...] as [size, ...], without the padding."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:size], tiles)
 
 

@@ -1,4 +1,4 @@
-"""Texts to ids and encoded images to pixels: arrays in, arrays out, without tensorflow."""
+"""Turns texts into ids and encoded images into pixels, as arrays, without TensorFlow."""
 
 from xmodal.preprocessing.augment import AugmentConfig
 from xmodal.preprocessing.images import ImageConfig, decode_image, prepare_images

@@ -1,8 +1,8 @@
 """The random part of image augmentation: crop window, mirroring and color shift.
 
 The draws follow the released training code of the CxC dual encoder (lingvo's `milan` task), which
-takes the window from TensorFlow's `sample_distorted_bounding_box`: the same distribution here, at
-a tenth of the cost, but other numbers.
+takes the window from TensorFlow's `sample_distorted_bounding_box`: here, the distribution is the
+same at a tenth of the cost, but the numbers differ.
 """
 
 import dataclasses
@@ -30,14 +30,14 @@ class AugmentConfig:
     Attributes:
       area: range of the area of the random crop, as a fraction of the image.
       aspect: range of the aspect ratio (width over height) of the crop.
-      sides: range of a share u; the crop is u x height by u x width, whatever `area` and `aspect`
-        say (VSE-infinity). None for crops by area and aspect.
-      square: the crop is the largest square, anywhere in the image, whatever the ranges say (CMCM:
+      sides: range of a share u; the crop is u x height by u x width, regardless of `area` and
+        `aspect` (VSE-infinity). None for crops by area and aspect.
+      square: the crop is the largest square, anywhere in the image, regardless of the ranges (CMCM:
         torchvision's `Resize` and `RandomCrop` to one size).
       flip: mirror half of the images.
       color: shift luma and chroma at random.
-      min_area: share of the image below which no crop goes, whatever `area` says; the released
-        code of CxC requires it besides.
+      min_area: smallest share of the image in a crop, regardless of `area`; the released code of
+        CxC requires it as well.
       erase: probability that a random rectangle of the crop becomes the mean color of ImageNet
         (Zhong et al., "Random Erasing", as PCME uses it: 2 % to a third of the area, aspect ratio
         0.3 to 3.3).
@@ -76,8 +76,8 @@ class Augmentation(NamedTuple):
 
     Attributes:
       window: top, left, height and width of the crop, in pixels.
-      mirrored: whether left and right change places.
-      shift: float32 [3], of 255, added to red, green and blue.
+      mirrored: whether left and right are swapped.
+      shift: float32 [3], on a scale of 255, added to red, green and blue.
     """
 
     window: tuple[int, int, int, int]
@@ -90,8 +90,8 @@ def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Au
 
     Args:
       seed: int64 [2].
-      height: of the picture, in pixels.
-      width: of the picture, in pixels.
+      height: height of the picture in pixels.
+      width: width of the picture in pixels.
       config: ranges and switches.
     """
     rng = np.random.Generator(np.random.Philox(key=seed.astype(np.uint64)))
@@ -105,16 +105,16 @@ def draw(seed: np.ndarray, height: int, width: int, config: AugmentConfig) -> Au
 
 
 def erase(pixels: np.ndarray, seed: np.ndarray, probability: float) -> None:
-    """Fills a random rectangle of a square picture with the mean color of ImageNet, or nothing.
+    """With some probability, fills a random rectangle of a square picture with ImageNet's mean.
 
     An encoder that normalizes by this mean sees about zero there, up to half a level of 255.
 
     Args:
       pixels: uint8 [size, size, 3], changed in place.
       seed: int64 [2]; the same seed gives the same rectangle.
-      probability: of erasing.
+      probability: probability of erasing.
     """
-    # A stream of its own, so that crops do not depend on whether anything is erased.
+    # A separate stream, so that crops do not depend on whether anything is erased.
     key = seed.astype(np.uint64) ^ np.uint64(_ERASE_STREAM)
     rng = np.random.Generator(np.random.Philox(key=key))
     size = len(pixels)
@@ -134,7 +134,7 @@ def erase(pixels: np.ndarray, seed: np.ndarray, probability: float) -> None:
 def _draw_window(
     rng: np.random.Generator, height: int, width: int, config: AugmentConfig
 ) -> tuple[int, int, int, int]:
-    """Returns the first window that fits, or the whole picture if none of many does."""
+    """Returns the first window that fits, or the whole picture if none of many fits."""
     if config.square or config.sides is not None:
         share = rng.uniform(*(config.sides or (1, 1)))
         rows, columns = (max(1, int(share * side)) for side in (height, width))

@@ -1,6 +1,6 @@
-"""Encoded images to model inputs: the training augmentation and the evaluation crops.
+"""Turns encoded images into model inputs, with training augmentation and evaluation crops.
 
-Pixels stay uint8, because they travel to the device that way; the image encoder normalizes them.
+Pixels stay uint8 for the transfer to the device; the image encoder normalizes them.
 """
 
 import concurrent.futures
@@ -20,7 +20,7 @@ from xmodal.config import UserError, setting
 from xmodal.preprocessing.augment import AugmentConfig, draw, erase
 from xmodal.preprocessing.resample import resample, resize_bicubic
 
-# One picture per worker is in memory at a time, apart from the results.
+# Besides the results, one picture per worker is in memory at a time.
 _WORKERS = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1, "pictures")
 _NO_SHIFT = np.zeros(3, np.float32)
 
@@ -31,14 +31,14 @@ class ImageConfig:
 
     Attributes:
       size: side of the square model input in pixels; 0 for precomputed features.
-      augment: training augmentation, None to train on the evaluation crop.
+      augment: training augmentation; None to train on the evaluation crop.
       eval_crop: fraction of a side that the evaluation crop keeps.
-      eval_recipe: "cxc" squeezes the center to a square, that fraction of each side, by
+      eval_recipe: "cxc" squeezes the center, that fraction of each side, to a square with
         antialiased bilinear interpolation, as the authors of CxC do; "simclr" takes a central
-        square, that fraction of the shorter side, and resizes it as SimCLR does, bicubic;
+        square, that fraction of the shorter side, and resizes it bicubically, as SimCLR does;
         "torchvision" resizes the shorter side to `size` / `eval_crop` and takes the central
         square (0.875: `Resize(256)`, `CenterCrop(224)`).
-      max_regions: R, rows of a padded image where the number of stored regions varies; images
+      max_regions: R, rows of a padded image if the number of stored regions varies; images
         with more regions keep the first R.
     """
 
@@ -84,9 +84,9 @@ def prepare_images(
 def decode_image(encoded: bytes) -> np.ndarray:
     """Returns the pixels of an encoded picture, uint8 [H, W, 3].
 
-    Any format that PIL reads; of an animation, the first frame. JPEG and PNG have the pixels of
-    `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL decodes. The EXIF
-    orientation is ignored, as published code does.
+    Reads any format that PIL reads; for an animation, the first frame. JPEG and PNG have the pixels
+    of `tf.io.decode_image`, except JPEGs with a recoverable error, which PIL decodes. The EXIF
+    orientation is ignored, as in published code.
 
     Raises:
       ValueError: the picture is damaged, of an unknown format, or has more pixels than Pillow
@@ -97,12 +97,12 @@ def decode_image(encoded: bytes) -> np.ndarray:
         most = PIL.Image.MAX_IMAGE_PIXELS
         if most and height * width > 2 * most:
             raise ValueError("too many pixels, which Pillow says below")
-        # TensorFlow's default DCT; with the other one pixels are off by 1 on average.
+        # TensorFlow's default DCT; with the other one, pixels are off by 1 on average.
         if space not in ("CMYK", "YCCK"):
             return simplejpeg.decode_jpeg(encoded, fastdct=True)
         inks = simplejpeg.decode_jpeg(encoded, "CMYK", fastdct=True).astype(np.int32)
         return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)  # Adobe stores 255 - ink.
-    except ValueError as error:  # another format, or a JPEG that PIL may recover
+    except ValueError as error:  # Another format, or a JPEG that PIL may recover.
         if "Premature end" in str(error):
             raise ValueError(f"the JPEG image is cut short: {error}") from error
     try:
@@ -110,21 +110,21 @@ def decode_image(encoded: bytes) -> np.ndarray:
             return to_rgb(picture)
     except PIL.Image.DecompressionBombError as error:
         raise ValueError(f"too many pixels: {error}") from error
-    except Exception as error:  # Damaged files make Pillow raise errors of every kind.
+    except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
         raise ValueError(f"not an image, or a damaged one: {error}") from error
 
 
 def decode_upright(encoded: bytes) -> np.ndarray:
-    """Returns the pixels of `decode_image`, turned as the EXIF orientation says.
+    """Returns the pixels of `decode_image`, rotated according to the EXIF orientation.
 
     Raises:
       ValueError: the picture is damaged or of an unknown format.
     """
     pixels = decode_image(encoded)
-    # A sound picture may have a damaged tag.
+    # An intact picture may have a damaged tag.
     with contextlib.suppress(Exception), PIL.Image.open(io.BytesIO(encoded)) as header:
         orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)
-        if orientation != 1 and header.format != "TIFF":  # Pillow itself turns a TIFF.
+        if orientation != 1 and header.format != "TIFF":  # Pillow itself rotates a TIFF.
             picture = PIL.Image.fromarray(pixels)
             picture.info = header.info
             return np.asarray(PIL.ImageOps.exif_transpose(picture))
@@ -132,24 +132,24 @@ def decode_upright(encoded: bytes) -> np.ndarray:
 
 
 def to_rgb(picture: PIL.Image.Image) -> np.ndarray:
-    """Returns the pixels of a picture of PIL, uint8 [H, W, 3]; of 16 bits the upper ones."""
+    """Returns the pixels of a PIL image, uint8 [H, W, 3]; for 16 bits, the upper eight."""
     if picture.mode.startswith("I;16"):
         return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., None], 3, -1)
     return np.asarray(picture.convert("RGB"))
 
 
 def stand_upright(picture: PIL.Image.Image) -> PIL.Image.Image:
-    """Returns a picture turned as its EXIF orientation says."""
+    """Returns a picture rotated according to its EXIF orientation."""
     try:
         return PIL.ImageOps.exif_transpose(picture)
-    except Exception:  # See above; a damaged picture makes an error where it is used.
+    except Exception:  # See above; a damaged picture raises an error where it is used.
         return picture
 
 
 def augmented_crop(
     picture: np.ndarray, seed: np.ndarray, size: int, config: AugmentConfig
 ) -> np.ndarray:
-    """Crops a picture at random, resizes, mirrors, shifts it in color and erases a part.
+    """Randomly crops a picture, resizes, mirrors, shifts its color and erases a part.
 
     Args:
       picture: uint8 [H, W, 3].
@@ -171,8 +171,8 @@ def augmented_crop(
 def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     """Returns the central `fraction` of each side, resized to uint8 [size, size, 3].
 
-    The released code of the CxC dual encoder names its parameter as an area, but its TF op keeps
-    that fraction of each side; so does this function.
+    The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps that
+    fraction of each side, as does this function.
     """
     height, width = picture.shape[:2]
     top, left = (int((side - side * fraction) / 2) for side in (height, width))
@@ -185,8 +185,8 @@ def cxc_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
 def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     """Returns the central square, `fraction` of the shorter side, as uint8 [size, size, 3].
 
-    As data_util.py of google-research/simclr evaluates, whose released weights were trained with
-    TensorFlow 1 and its bicubic kernel.
+    Follows the evaluation in data_util.py of google-research/simclr, whose released weights were
+    trained with TensorFlow 1 and its bicubic kernel.
     """
     height, width = picture.shape[:2]
     side = int(np.rint(np.float32(fraction) * np.float32(min(height, width))))
@@ -197,7 +197,7 @@ def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
 def torchvision_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
     """Returns the central square of a resized picture, uint8 [size, size, 3].
 
-    As torchvision's `Resize(size / fraction)` and `CenterCrop(size)` of PIL images, bilinear.
+    Equals torchvision's bilinear `Resize(size / fraction)` and `CenterCrop(size)` of PIL images.
     """
     height, width = picture.shape[:2]
     shorter = round(size / fraction)
@@ -216,10 +216,10 @@ EVALUATION_CROPS: Mapping[str, Callable[[np.ndarray, int, float], np.ndarray]] =
 
 
 def check_size(config: ImageConfig, is_encoded: bool) -> None:
-    """Refuses a size that does not fit the kind of images of a dataset.
+    """Raises an error if the size does not fit the kind of images in a dataset.
 
     Args:
-      config: of the images.
+      config: config of the images.
       is_encoded: whether the dataset has pictures, not precomputed features.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Resizing of pictures: antialiased bilinear, as `tf.image.resize`, and bicubic as TensorFlow 1.
+"""Resizes pictures: antialiased bilinear like `tf.image.resize`, and bicubic like TensorFlow 1.
 
 TensorFlow's bilinear kernel takes five times as long as decoding the picture, this one half as
-long. Numba compiles it on first use and keeps the result beside this file. Both compute in float32
-and round once.
+long. Numba compiles it on first use and caches the result beside this file. Both kernels compute in
+float32 and round once.
 """
 
 import functools
@@ -13,8 +13,8 @@ import numpy as np
 
 _MIN_TAPS = 3
 
-# Without the interpreter's lock threads work side by side. Fused and reordered sums move a value
-# by less than 1e-4, which shows only where it lies that close to one half.
+# Without the interpreter's lock, threads run in parallel. Fused and reordered sums change a value
+# by less than 1e-4, which matters only if it is that close to one half.
 _compiled = numba.njit(nogil=True, cache=True, fastmath=True)
 # Numba lets signed indices count from the end, which costs half the speed.
 _natural = np.uint64
@@ -43,10 +43,10 @@ def resample(
 
 
 def resize_bicubic(picture: np.ndarray, size: int) -> np.ndarray:
-    """Resizes a picture as `tf.compat.v1.image.resize_bicubic`, then rounds and clips.
+    """Resizes a picture like `tf.compat.v1.image.resize_bicubic`, then rounds and clips.
 
-    The kernel (a = -0.75, tabulated at 1,024 places between two pixels) starts from the corner of a
-    pixel and not from its center, and is no wider where the picture shrinks.
+    The kernel (a = -0.75, tabulated at 1,024 positions between two pixels) starts from the corner
+    of a pixel, not its center, and does not get wider when the picture shrinks.
 
     Args:
       picture: uint8 [H, W, 3].
@@ -86,7 +86,7 @@ def _cubic_table() -> tuple[np.ndarray, np.ndarray]:
 def _taps(length: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the first of `length` inputs that each output reads, and weights [taps, size].
 
-    The weights are a triangle, as wide as the outputs are apart and at least as the inputs are.
+    The weights form a triangle as wide as the output spacing, or the input spacing if larger.
     """
     scale = length / size
     support = max(scale, 1.0)
@@ -121,7 +121,7 @@ def _fill(
     size = places.size
     first_row, row_weights = _taps(height, size)
     first_column, column_weights = _taps(width, size)
-    # Zeros behind the end, which the last columns read with the weight 0.
+    # Zeros past the end, which the last columns read with weight 0.
     row = np.zeros(3 * (width + column_weights.shape[0]), np.float32)
     line = np.empty(3 * size, np.float32)
     for y in range(size):

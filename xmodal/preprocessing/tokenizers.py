@@ -1,4 +1,4 @@
-"""Texts to padded ids by the tokenizer that `config.data.text` names."""
+"""Turns texts into padded ids with the tokenizer named in `config.data.text`."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from xmodal.preprocessing.vocabulary import END, MASK, PAD, START, UNKNOWN
 from xmodal.preprocessing.wordpiece import WordPieces
 from xmodal.preprocessing.words import find_row, split_at_spaces, split_words
 
-_REMEMBERED = 2**17  # texts whose ids a word tokenizer keeps, below 100 MB
+_REMEMBERED = 2**17  # Texts whose ids a word tokenizer caches; less than 100 MB.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,13 +21,13 @@ class TokenAugmentConfig:
     """Random changes of training captions: those of PCME and VETE, or those of VSE-infinity.
 
     Attributes:
-      unknown: probability of each token to become the unknown token (PCME).
+      unknown: probability that a token becomes the unknown token (PCME).
       delete: share of the tokens of a caption, rounded down, that is deleted afterwards (PCME).
-      keep: tokens that are left of a caption afterwards, markers aside; 0 for all (VETE trains on
-        single words with 1).
-      change: probability of each word to be masked, replaced or deleted (VSE-infinity).
-      mask: share of the changed words of which every piece becomes the mask token.
-      replace: share of the changed words of which every piece becomes any entry of the vocabulary.
+      keep: number of tokens kept of a caption afterwards, besides markers; 0 for all (VETE trains
+        on single words with 1).
+      change: probability that a word is masked, replaced or deleted (VSE-infinity).
+      mask: share of the changed words whose pieces all become the mask token.
+      replace: share of the changed words whose pieces all become random entries of the vocabulary.
         The other changed words are deleted.
       change_markers: whether markers are changed like words, as by the released code for words.
     """
@@ -60,20 +60,20 @@ class TextConfig:
 
     Attributes:
       tokenizer: "wordpiece" for BERT; "ptb" and "nltk" for words by nltk's two Treebank
-        tokenizers; "spaces" for words as CMCM's authors cut them; "words" for tables of published
+        tokenizers; "spaces" for words as CMCM's authors split them; "words" for tables of published
         word vectors.
-      vocabulary: path of a vocab.txt, one token per line; "" learns it from the training captions.
-      vocabulary_size: number of word pieces to learn; a few per cent more may come out.
+      vocabulary: path of a vocab.txt, one token per line; "" to learn it from training captions.
+      vocabulary_size: number of word pieces to learn; the result may be a few percent larger.
       min_count: words that occur less often in the training captions are not learned.
-      unknown: of words outside the vocabulary, "drop" leaves them out and "token" keeps `<unk>`.
+      unknown: for words outside the vocabulary, "drop" omits them and "token" uses `<unk>`.
         Word pieces always have `[UNK]`.
       markers: "sentence" puts `<start>` and `<end>` around words, "none" nothing. Word pieces are
         always between `[CLS]` and `[SEP]`.
-      max_length: T, ids of a padded text, markers included.
+      max_length: T, number of ids of a padded text, including markers.
       lower_case: "wordpiece": the model is uncased, lower-case and strip accents; "ptb", "nltk"
         and "spaces": lower-case the text; "words": look up in lower case the words unknown as
         written.
-      augment: changes of training captions, None for none.
+      augment: changes of training captions; None for none.
     """
 
     tokenizer: str = setting("wordpiece", one_of=("wordpiece", "ptb", "nltk", "spaces", "words"))
@@ -97,7 +97,7 @@ class TextConfig:
                 if (value := getattr(self, name)) != default:
                     raise UserError(
                         f"config.data.text.{name} is {value!r}, which is a setting of word "
-                        "tokenizers; word pieces have rules of their own, so leave it out"
+                        "tokenizers; word pieces have their own rules, so remove it"
                     )
 
 
@@ -120,17 +120,17 @@ class Tokenizer:
         unknown: str,
         mask: str,
     ) -> None:
-        """Puts a tokenizer together; `make_tokenizer` knows the parts.
+        """Assembles a tokenizer from its parts; use `make_tokenizer` instead.
 
         Args:
           vocabulary: tokens in the order of their ids.
           config: length and augmentation.
           ids_of: function of a text that returns its ids, without markers.
-          groups_of: the same, with the ids of each word by themselves.
-          markers: tokens before and after a text, None for none.
-          pad: token of padding; id 0 where the vocabulary has no such token.
-          unknown: token of unknown words, which augmentation may put in.
-          mask: token of masked words, which augmentation may put in.
+          groups_of: the same, with separate ids for each word.
+          markers: tokens before and after a text; None for none.
+          pad: padding token; id 0 if the vocabulary has no such token.
+          unknown: token of unknown words, which augmentation may insert.
+          mask: token of masked words, which augmentation may insert.
 
         Raises:
           UserError: the vocabulary lacks a token that the config needs.
@@ -152,8 +152,8 @@ class Tokenizer:
         """Tokenizes texts.
 
         Args:
-          texts: N texts.
-          seeds: int64 [N, 2], of the augmentation that the config asks for; None for none.
+          texts: N strings.
+          seeds: seeds int64 [N, 2] of the config's augmentation; None for none.
 
         Returns:
           Ids int32 [N, T] and a mask int32 [N, T] that is 1 on real tokens.
@@ -181,7 +181,7 @@ class Tokenizer:
         return [*self._start, *ids[:most], *self._end]
 
     def _changed(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
-        """Returns the ids of a text with words masked, replaced or deleted; the seed decides."""
+        """Returns a text's ids with words masked, replaced or deleted according to the seed."""
         groups = list(self._groups_of(text))
         if config.change_markers:
             groups = [[token] for token in self._marked(list(itertools.chain(*groups)))]
@@ -202,7 +202,7 @@ class Tokenizer:
     def _augmented(
         self, ids: Sequence[int], seed: np.ndarray, config: TokenAugmentConfig
     ) -> list[int]:
-        """Returns ids with some made unknown and some deleted; the seed decides."""
+        """Returns ids with some made unknown and some deleted according to the seed."""
         replaced, order = _random_bits(seed, 2 * len(ids)).reshape(2, -1)
         uniform = _to_uniform(replaced)
         deleted = int(config.delete * len(ids))
@@ -214,7 +214,7 @@ class Tokenizer:
 
 
 def _random_bits(seed: np.ndarray, count: int) -> np.ndarray:
-    # Raw bits: NumPy promises that their stream stays the same between versions.
+    # Raw bits: NumPy guarantees that their stream stays the same between versions.
     return np.random.Philox(key=seed.astype(np.uint64)).random_raw(count)
 
 
@@ -223,7 +223,7 @@ def _to_uniform(bits: np.ndarray) -> np.ndarray:
 
 
 def needs_mask(config: TextConfig) -> bool:
-    """Returns whether the augmentation of a config puts in the mask token."""
+    """Returns whether the augmentation of a config inserts the mask token."""
     return config.augment is not None and config.augment.change > 0
 
 
@@ -261,7 +261,7 @@ def _make_wordpiece(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
 
 
 def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
-    # Of a word listed twice the first row counts, as in the files of vectors.
+    # If a word is listed twice, the first row counts, as in the vector files.
     rows = {word: row for row, word in reversed(list(enumerate(vocabulary)))}
     if config.tokenizer == "words":
         split = split_words
@@ -270,7 +270,7 @@ def _make_words(vocabulary: Sequence[str], config: TextConfig) -> Tokenizer:
         split, find = word_splitter(config), dict.get
     unknown = _require(rows, UNKNOWN) if config.unknown == "token" else None
 
-    # A caption comes once per epoch, and cutting it takes longer than all the rest of a batch.
+    # Every epoch has each caption, and splitting it takes longer than the rest of a batch.
     @functools.lru_cache(_REMEMBERED)
     def ids_of(text: str) -> tuple[int, ...]:
         found = [find(rows, word) for word in split(text)]

@@ -9,7 +9,7 @@ from etils import epath
 from xmodal.config import UserError
 
 PAD, START, END, UNKNOWN = WORD_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
-"""The first tokens of every learned word vocabulary, ids 0 to 3 (as VSE++, PVSE and PCME)."""
+"""The first tokens of every learned word vocabulary, ids 0 to 3 (as in VSE++, PVSE and PCME)."""
 
 
 MASK = "<mask>"
@@ -17,24 +17,24 @@ MASK = "<mask>"
 
 
 def read_vocabulary(path: epath.PathLike) -> list[str]:
-    """Returns the tokens of a vocab.txt: one per line, the id is the line number from 0.
+    """Returns the tokens of a vocab.txt: one per line, with ids counted from 0.
 
     Raises:
-      UserError: there is no such file, or it is no list of tokens.
+      UserError: there is no such file, or it is not a list of tokens.
     """
     given, path = os.fspath(path), epath.Path(path)
     if not path.is_file():
         raise UserError(
-            f"config.data.text.vocabulary names {given!r}, which is no file. Give the vocab.txt "
+            f"config.data.text.vocabulary names {given!r}, which is not a file. Use the vocab.txt "
             "of the checkpoint, or '' to learn a vocabulary from the training captions."
         )
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no vocab.txt: {error}") from error
+        raise UserError(f"{path} is not a vocab.txt: {error}") from error
     tokens = split_vocabulary(text)
     if len(tokens) < 2:
-        raise UserError(f"{path} is no vocab.txt, which has one token per line: it has one line.")
+        raise UserError(f"{path} is not a vocab.txt with one token per line: it has one line.")
     return tokens
 
 
@@ -51,7 +51,7 @@ def learn_words(
     Args:
       texts: training captions.
       split: function of a text that returns its words.
-      min_count: words that occur less often are left out; ties are in the order of the alphabet.
+      min_count: words that occur less often are left out; ties are in alphabetical order.
     """
     counts = collections.Counter(word for text in texts for word in split(text))
     kept = [word for word, count in counts.items() if count >= min_count]

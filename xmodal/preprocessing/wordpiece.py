@@ -1,7 +1,7 @@
-"""Texts to word pieces, with exactly the ids of BERT's own tokenizer.
+"""Converts texts to word pieces, with exactly the ids of BERT's own tokenizer.
 
-The rules are those of `tokenization.py` in google-research/bert. Words are split at spaces first
-and looked up whole: nearly all of them were seen before, and a dictionary gives their pieces.
+The rules are those of `tokenization.py` in google-research/bert. Words are first split at spaces
+and looked up whole: nearly all were seen before, and a dictionary gives their pieces.
 """
 
 import itertools
@@ -63,8 +63,8 @@ def _words(text: str) -> list[str]:
 def normalize(text: str, lower_case: bool) -> str:
     """Returns a text cleaned by BERT's rules, with words still joined to punctuation.
 
-    Control characters and U+FFFD vanish and every kind of space becomes a blank; for uncased models
-    letters are lower-cased, decomposed (NFD) and lose their accents.
+    Control characters and U+FFFD are removed and every kind of space becomes a blank; for uncased
+    models, letters are lowercased, decomposed (NFD) and stripped of accents.
     """
     if text.isascii() and text.isprintable():
         return text.lower() if lower_case else text
@@ -73,7 +73,7 @@ def normalize(text: str, lower_case: bool) -> str:
 
 
 class _Cache(dict[str, tuple[int, ...]]):
-    """Word between spaces -> ids of its pieces, computed at the first lookup."""
+    """Word between spaces -> ids of its pieces, computed on first lookup."""
 
     def __init__(self, ids: Mapping[str, int], lower_case: bool) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Cache(dict[str, tuple[int, ...]]):
         return [list(self._pieces(part)) for part in parts]
 
     def _pieces(self, word: str) -> Sequence[int]:
-        """Splits a word greedily: the longest piece that fits comes first."""
+        """Splits a word greedily, taking the longest matching piece first."""
         if len(word) > _MAX_CHARS_PER_WORD:
             return (self._unknown,)
         pieces, start = [], 0
@@ -122,7 +122,7 @@ def _clean(text: str) -> str:
 
 
 def _split_punctuation(word: str, lower_case: bool) -> Iterator[str]:
-    """Yields the parts of a word without spaces: punctuation and ideographs stand alone."""
+    """Yields the parts of a word without spaces; punctuation and ideographs are separate."""
     for part in _spaced(word, _is_cjk).split():
         if lower_case:
             part = _strip_accents(part.lower())

@@ -1,9 +1,9 @@
-"""Texts as words, for tables of published word vectors."""
+"""Splits texts into words, for tables of published word vectors."""
 
 import re
 from collections.abc import Mapping
 
-# In the style of the Penn Treebank, as the corpora of published vectors were cut: "don't" is
+# In the style of the Penn Treebank, as the corpora of published vectors were split: "don't" is
 # do + n't, "dog's" is dog + 's. Unlike nltk's Treebank tokenizers it separates every period and
 # keeps quotation marks and brackets as they are written, as the tables list them.
 _WORD = re.compile(
@@ -16,19 +16,19 @@ _WORD = re.compile(
 
 
 def split_words(text: str) -> list[str]:
-    """Returns the words and punctuation marks of a text, in the case they are written in."""
+    """Returns the words and punctuation marks of a text, with their original case."""
     return _WORD.findall(text.replace("\u2019", "'"))
 
 
-# Backslash and letter, two characters, where CITE's and Clue's files have escapes as they are.
+# A backslash and a letter, two characters: CITE's and Clue's files have literal escapes.
 _SPACED = re.compile(r'([,.;()?!&%:*"])')
 
 
 def split_at_spaces(text: str) -> list[str]:
-    """Returns the pieces of a text between spaces, punctuation apart, as CMCM's authors cut them.
+    """Splits a text at spaces and around punctuation, as CMCM's authors do.
 
-    Of several spaces in a row one counts; the two characters "\\t" are a space of their own, so
-    that empty pieces come out, which are words like others; "\\n" cuts as a space does.
+    Consecutive spaces count as one; the two characters "\\t" are a separate space, which gives
+    empty pieces that are words like others; "\\n" splits like a space.
     """
     text = _SPACED.sub(r" \1 ", text).replace(r"\xa0", "")
     return re.split(r"\\n| ", re.sub(r" +|\\t", " ", text))

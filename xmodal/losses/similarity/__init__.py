@@ -1,4 +1,4 @@
-"""Similarities of two embeddings, by name: losses and ranking share one configured object.
+"""Similarities of two embeddings by name; losses and ranking share one configured object.
 
 A similarity prepares the embeddings of each side once and compares blocks of prepared items.
 """

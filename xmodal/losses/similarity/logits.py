@@ -1,8 +1,8 @@
 """Scores of prepared items for losses: differentiable, without the temperature and the bias.
 
 Each function takes prepared items [L, ...] and [R, ...] and returns float32 [L, R]. Unlike the
-functions for ranking they do not fill up blocks, and they hold all K x K pairs of vectors of two
-items at once: one large product, at the price of [L, K, R, K] in memory.
+functions for ranking, they do not pad blocks, and they hold all K x K pairs of vectors of two items
+at once: one large product, which needs [L, K, R, K] in memory.
 """
 
 import jax
@@ -13,7 +13,7 @@ from xmodal.losses.similarity.scores import products
 
 Squared = dict[str, jax.Array]
 
-# CMCM's own number, which keeps the gradient of a distance finite where items coincide.
+# CMCM's value, which keeps the gradient of a distance finite where items coincide.
 _SMALLEST_EUCLIDEAN_SQUARE = 1e-12
 
 __all__ = ["euclidean", "match_log_odds", "max_products", "order", "products"]
@@ -22,8 +22,8 @@ __all__ = ["euclidean", "match_log_odds", "max_products", "order", "products"]
 def max_products(left: jax.Array, right: jax.Array) -> jax.Array:
     """Returns the largest product among the vectors of two items, [L, K, D] and [R, K, D].
 
-    Of equal products the first takes the gradient, as in torch's max pooling of PVSE: shared among
-    them, vectors of an item that coincide once would do so for ever.
+    Of equal products, the first gets the gradient, as in PVSE's max pooling in torch: if it were
+    shared, vectors of an item that coincide once would coincide forever.
     """
     found = _by_item(products(_flat(left), _flat(right)), left, right)
     found = jnp.moveaxis(found, 1, 2).reshape(len(left), len(right), -1)

@@ -2,9 +2,9 @@
 
 Each function takes prepared queries of B items and a prepared gallery of M items and returns
 float32 [B, M] in memory of a few [B, M]. The score of a pair depends on nothing else in its block,
-so copies of an item score alike to the last bit, and, but for `score_order`, score(y, x) is
-score(x, y) transposed, to the last bit. The tests show this on the CPU; a GPU library picks its
-product by the shape of the block and does not promise it.
+so copies of an item have equal scores to the last bit, and, except for `score_order`, score(y, x)
+is score(x, y) transposed, to the last bit. The tests verify this on the CPU; a GPU library chooses
+its product by the shape of the block and does not guarantee it.
 """
 
 import functools
@@ -16,16 +16,16 @@ import jax.numpy as jnp
 
 from xmodal.losses.similarity.vectors import Prepared
 
-# XLA's CPU product sums the left-over rows and columns of a block in another order than the rest,
-# so the same two vectors would score differently in blocks of different sizes.
+# XLA's CPU product sums the leftover rows and columns of a block in a different order from the
+# rest, so the same two vectors would score differently in blocks of different sizes.
 TILE = 64
 
-# Of a squared distance, so that the gradient of the distance is finite where samples coincide.
-SMALLEST_SQUARE = 1e-6  # PCME's own number
+# Added to a squared distance, so that the distance has a finite gradient where samples coincide.
+SMALLEST_SQUARE = 1e-6  # PCME's value.
 
 
 def _in_whole_tiles(score: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Returns `score` of blocks that it fills up with zero items to whole tiles."""
+    """Returns `score` for blocks padded with zero items to whole tiles."""
 
     def fill(x: jax.Array) -> jax.Array:
         return jnp.pad(x, ((0, -x.shape[0] % TILE),) + ((0, 0),) * (x.ndim - 1))
@@ -42,7 +42,7 @@ def _in_whole_tiles(score: Callable[..., jax.Array]) -> Callable[..., jax.Array]
 def products(left: jax.Array, right: jax.Array) -> jax.Array:
     """Returns the inner products [B, M] of [B, D] and [M, D].
 
-    In float32 throughout, also where the default product is bfloat16.
+    Uses float32 throughout, even if the default product is bfloat16.
     """
     return jax.lax.dot_general(
         left, right, (((1,), (1,)), ((), ())), precision=jax.lax.Precision.HIGHEST
@@ -54,7 +54,7 @@ def square_distances(
 ) -> jax.Array:
     """Returns |x - y|^2 [B, M] of [B, D] and [M, D], given the squared lengths [B] and [M].
 
-    Taken from |x|^2 + |y|^2 - 2 x y, so its error is about 1e-7 of the squared lengths.
+    Computed as |x|^2 + |y|^2 - 2 x y, so its error is about 1e-7 of the squared lengths.
     """
     lengths = left_squares[:, None] + right_squares[None]
     return jnp.maximum(lengths - 2.0 * products(left, right), 0.0)
@@ -63,8 +63,8 @@ def square_distances(
 def _pairs(rows: int, columns: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Returns pairs (i, j) of vectors: those to add as (i, j) + (j, i), and the rest.
 
-    With rows and columns exchanged, both lists are the same pairs turned round in the same order,
-    so a sum over them has the same bits.
+    With rows and columns exchanged, both lists are the same pairs, reversed, in the same order, so
+    a sum over them has the same bits.
     """
     common = min(rows, columns)
     mutual = [(i, j) for i in range(common) for j in range(i + 1, common)]
@@ -115,9 +115,9 @@ def score_match_log_odds(
 
     p is the mean over all pairs of their samples of sigmoid(s), s = 2 (shift - scale d), where d =
     sqrt(|x - y|^2 + 1e-6). PCME ranks by p, which in float32 is 0 for most pairs of a trained
-    model (s below -88) and 1 from s = 17 on; its log-odds keep their order. The square is taken
-    from |x|^2 + |y|^2 - 2 x y, whose error is about 1e-7 of |x|^2: nothing beside samples around
-    unit vectors.
+    model (s below -88) and 1 from s = 17 on; its log-odds keep their order. The square is computed
+    as |x|^2 + |y|^2 - 2 x y, whose error is about 1e-7 of |x|^2: negligible for samples around unit
+    vectors.
     """
     left, right = (jnp.moveaxis(side["vectors"], 1, 0) for side in (queries, gallery))
     left_squares, right_squares = (side["squares"].T for side in (queries, gallery))  # [K, B]
@@ -138,8 +138,8 @@ def score_match_log_odds(
 def _add_sigmoids(total: tuple[jax.Array, ...], *odds: jax.Array) -> tuple[jax.Array, ...]:
     """Adds sigmoid(s) and sigmoid(-s) of log-odds s [B, M] to sums m, x, n, y [B, M].
 
-    The sums are exp(m) x and exp(n) y, where m and n are the largest logarithms so far; a sum of
-    logarithms by `logaddexp` takes twenty times as long.
+    The sums are exp(m) x and exp(n) y, where m and n are the largest logarithms so far; summing
+    logarithms with `logaddexp` takes twenty times as long.
     """
     shares = [jax.nn.sigmoid(jnp.abs(each)) for each in odds]
     sums = []

@@ -26,13 +26,13 @@ class SimilarityConfig:
 
     Attributes:
       name: a key of `SIMILARITIES`.
-      field: array of an embedding that is compared: `vector`, or an extra such as `mean`.
+      field: array of an embedding to compare: `vector`, or an extra such as `mean`.
       temperature: divides every score in losses; 1 in Crisscrossed Captions. A model trained from
-        scratch needs logits of about unit spread at its start: near sqrt(D) for dot products,
-        0.05 to 0.1 for cosines.
+        scratch needs initial logits with about unit spread: near sqrt(D) for dot products, 0.05 to
+        0.1 for cosines.
       learned_temperature: whether the logarithm of 1 / temperature is learned (CLIP, SigLIP).
-      max_scale: 1 / temperature never exceeds this; 100 in CLIP. None: no limit.
-      bias: added to every scaled score; -10 in SigLIP. None: 0.
+      max_scale: upper limit of 1 / temperature; 100 in CLIP. None for no limit.
+      bias: added to every scaled score; -10 in SigLIP. None means 0.
       learned_bias: whether the bias is learned.
     """
 
@@ -46,7 +46,7 @@ class SimilarityConfig:
 
 
 def select_field(embedding: Any, field: str) -> Any:
-    """Returns one array of an `Embedding` by its name; anything else is an array already.
+    """Returns one array of an `Embedding` by name; anything else is already an array.
 
     Raises:
       UserError: the embedding has no such array.
@@ -64,8 +64,8 @@ class Similarity:
     """One configured similarity, from `make_similarity`; equal configs give equal objects.
 
     Attributes:
-      config: the keywords of every similarity.
-      initial: starts of the parameters of this similarity's own, as (name, number) pairs.
+      config: the keywords common to all similarities.
+      initial: initial values of this similarity's own parameters, as (name, number) pairs.
     """
 
     config: SimilarityConfig
@@ -83,12 +83,12 @@ class Similarity:
 
     @property
     def symmetric(self) -> bool:
-        """Whether exchanging the sides transposes the scores; if not, images stand left."""
+        """Whether exchanging the sides transposes the scores; if not, images are on the left."""
         return self._kind.symmetric
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the learned parameters without which nothing can be ranked."""
+        """Names of the learned parameters that ranking needs."""
         return tuple(self._kind.parameters)
 
     @property
@@ -96,7 +96,7 @@ class Similarity:
         return SIMILARITIES[self.config.name]
 
     def init(self) -> dict[str, jax.Array]:
-        """Returns the learned parameters at their start, float32 scalars; {} if none is learned."""
+        """Returns the initial learned parameters, float32 scalars; {} if none are learned."""
         start = dict(self.initial)
         if self.config.learned_temperature:
             start["log_scale"] = -math.log(self.config.temperature)
@@ -116,16 +116,16 @@ class Similarity:
         return limited
 
     def prepare(self, embedding: Any) -> Prepared:
-        """Returns embeddings in the form that is compared: float32 arrays, items first.
+        """Returns embeddings prepared for comparison: float32 arrays, items first.
 
-        Copies of an item are prepared alike in all calls of one shape; another N may change the
-        last bit, see `scorer`.
+        Copies of an item are prepared identically in all calls of one shape; a different N may
+        change the last bit, see `scorer`.
 
         Args:
-          embedding: an `Embedding`, or its vectors alone: [N, D] or [N, K, D].
+          embedding: an `Embedding`, or just its vectors: [N, D] or [N, K, D].
 
         Raises:
-          UserError: a shape that this similarity does not compare.
+          UserError: this similarity does not compare embeddings of this shape.
         """
         return self._kind.prepare(self.name, select_field(embedding, self.config.field))
 
@@ -134,17 +134,17 @@ class Similarity:
     ) -> jax.Array:
         """Returns the scores [L, R] to rank by, see `xmodal.losses.similarity.scores`.
 
-        A positive scale and a constant bias change no rank: temperature and bias are left out.
+        Temperature and bias are left out, since they do not change ranks.
 
         Args:
-          left: prepared items; images, where the similarity is not symmetric.
+          left: prepared items; images, if the similarity is not symmetric.
           right: prepared items.
           params: learned parameters, like those of `init`.
         """
         return self._kind.score(left, right, **self._own(params or {}))
 
     def logits(self, left: Prepared, right: Prepared, params: Mapping[str, jax.Array]) -> jax.Array:
-        """Returns the scaled and shifted scores [L, R] that losses take, differentiable."""
+        """Returns the differentiable, scaled and shifted scores [L, R] for losses."""
         return self._scale(self._kind.logits(left, right, **self._own(params)), params)
 
     def paired(self, left: Prepared, right: Prepared, params: Mapping[str, jax.Array]) -> jax.Array:
@@ -165,16 +165,16 @@ class Similarity:
     ) -> tuple[Callable[[Any], Prepared], Callable[[Prepared, Prepared], jax.Array]]:
         """Returns `prepare` and `score`, the latter with its parameters bound, for ranking.
 
-        An item is prepared, and a pair scored, alike in every block, to the last bit.
+        Items are prepared and pairs scored identically in every block, to the last bit.
 
         Equal similarities and numbers give equal functions, so they can be static arguments of a
-        jitted function without compiling it again.
+        jitted function without recompiling it.
 
         Args:
           params: learned parameters as numbers or scalar arrays.
 
         Raises:
-          UserError: a parameter that is missing, unknown or no finite number.
+          UserError: a parameter is missing, unknown or not a finite number.
         """
         given = dict(params or {})
         check_keys(
@@ -184,7 +184,7 @@ class Similarity:
             (key, _number(f"{key} of similarity {self.name!r}", value))
             for key, value in self._own(given).items()
         ]
-        # Without its scaling, which ranking ignores: all temperatures share one compilation.
+        # Without scaling, which ranking ignores, so that all temperatures share one compilation.
         plain = Similarity(SimilarityConfig(self.name, self.config.field))
         return _Prepare(plain), _Score(plain, tuple(numbers))
 
@@ -192,8 +192,8 @@ class Similarity:
         missing = [key for key in self.parameters if key not in params]
         if missing:
             raise UserError(
-                f"Similarity {self.name!r} needs {missing}: learned by the model, they must come "
-                "with its embeddings."
+                f"Similarity {self.name!r} needs {missing}: the model learns them, so they must "
+                "come with its embeddings."
             )
         return {key: params[key] for key in self.parameters}
 
@@ -218,8 +218,8 @@ def make_similarity(given: Mapping[str, Any], where: str = "config.model.similar
     """Returns the similarity that a section of the config describes.
 
     Args:
-      given: `name` and keywords: those of `SimilarityConfig`, and the starts of the similarity's
-        own parameters (`match_scale` and `match_shift` of `match_probability`).
+      given: `name` and keywords: those of `SimilarityConfig`, and initial values of the
+        similarity's own parameters (`match_scale` and `match_shift` of `match_probability`).
       where: the section as a user writes it, for errors.
 
     Raises:

@@ -24,7 +24,7 @@ def one_vector(name: str, vectors: jax.Array) -> jax.Array:
 
 
 def several_vectors(name: str, vectors: jax.Array) -> jax.Array:
-    """Returns embeddings [N, K, D] as float32; [N, D] counts as K = 1.
+    """Returns embeddings [N, K, D] as float32; [N, D] is treated as K = 1.
 
     Raises:
       UserError: another rank; `name` is the similarity that the message names.
@@ -43,14 +43,14 @@ def unit_length(vectors: jax.Array) -> jax.Array:
     """Returns vectors [..., D] divided by their length, from about 1e-37 to 1e38.
 
     A zero vector stays zero and has a zero gradient; a NaN or an infinity gives NaN. Numbers below
-    the smallest normal one (1.2e-38) count as zero where the processor rounds them so.
+    the smallest normal one (1.2e-38) count as zero if the processor flushes them.
     """
     return _divide_by_length(vectors)[0]
 
 
 def _divide_by_length(vectors: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    # The squares of very long and very short vectors leave the range of float32. A power of two
-    # brings them back without touching a bit of the mantissa.
+    # The squares of very long and very short vectors are out of float32's range. A power of two
+    # scales them back without changing the mantissa.
     largest = jnp.max(jnp.abs(vectors), axis=-1, keepdims=True)
     _, exponent = jnp.frexp(largest)
     scale = jnp.ldexp(jnp.ones_like(largest), -jnp.clip(exponent, -126, 126))
@@ -65,7 +65,7 @@ def _divide_by_length(vectors: jax.Array) -> tuple[jax.Array, tuple[jax.Array, j
 def _gradient_of_length(
     saved: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array]:
-    # In terms of the result, so that nothing else as large is kept: half of the memory of autodiff.
+    # In terms of the result, so that no other large array is kept: half the memory of autodiff.
     unit, inverse = saved
     along = jnp.sum(unit * gradient, axis=-1, keepdims=True)
     return (inverse * (gradient - unit * along),)
