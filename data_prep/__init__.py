@@ -2,14 +2,14 @@
 
 The commands are the modules `build` and `validate`. `schema` has the features
 that datasets share, `linked_captions` and `coherence_pairs` the builders that several datasets
-share. Folders that are no datasets: `building` (checks, counts and hashes of records), `reading`
-(files as users have them), `checks` (behind `validate`) and `sampling` (CxC's sampling scheme).
+share. Other folders are `building` (checks, counts and hashes of records), `reading` (users'
+files), `checks` (for `validate`) and `sampling` (CxC's sampling scheme).
 """
 
 import importlib
 from typing import Any
 
-# Import paths and not classes: importing a builder imports tensorflow and registers the builder.
+# Import paths instead of classes: importing a builder imports TensorFlow and registers the builder.
 BUILDERS = {
     "captioned_images": "data_prep.captioned_images.captioned_images_dataset_builder:Builder",
     "cite": "data_prep.cite.cite_dataset_builder:Builder",

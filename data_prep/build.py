@@ -31,20 +31,20 @@ def build(
     min_kept: float | None = None,
     beam_pipeline_options: str | None = None,
 ) -> tfds.core.DatasetBuilder:
-    """Prepares one builder config of a dataset, unless that was done before.
+    """Prepares one builder config of a dataset, unless it is already prepared.
 
-    TFDS writes into a folder of its own and renames it at the end, so a killed build leaves nothing
-    that could be taken for a dataset, and of several processes that build at once one wins.
+    TFDS writes to a temporary folder and renames it at the end, so a killed build leaves nothing
+    that looks like a dataset, and if several processes build at once, one wins.
 
     Args:
       name: key of `data_prep.BUILDERS`.
       config: TFDS builder config.
       data_dir: where TFDS keeps datasets.
-      manual_dir: folder of files fetched by hand, for the datasets that have instructions.
+      manual_dir: folder of manually downloaded files, for the datasets that have instructions.
       min_kept: share of the records of every split that must be usable, 0 to 1; by default the
-        share that the dataset asks for.
-      beam_pipeline_options: of a build by the workers of Apache Beam, separated by commas:
-        "runner=DataflowRunner,project=NAME"; None for a build by this process. The records are the
+        share that the dataset requires.
+      beam_pipeline_options: options for a build with Apache Beam workers, separated by commas:
+        "runner=DataflowRunner,project=NAME"; None for a build in this process. The records are the
         same.
 
     Returns:
@@ -52,17 +52,17 @@ def build(
 
     Raises:
       FileNotFoundError: `manual_dir`, or a file that should be in it, does not exist.
-      UnexpectedFilesError: files do not hold the published dataset, or too little of it; also of
-        a dataset that was prepared before.
+      UnexpectedFilesError: the files are not the published dataset, or too little of it; also for
+        a dataset that is already prepared.
       OSError: the dataset cannot be written, as on a full disk.
-      ModuleNotFoundError: Apache Beam is asked for and not installed.
+      ModuleNotFoundError: Apache Beam is requested but not installed.
     """
 
     for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
         if folder and "://" in folder:
             raise UnexpectedFilesError(
                 f"--{flag}={folder} is on an object store; a build needs a folder that this "
-                "machine mounts, and a prepared dataset may be copied"
+                "machine mounts, but a prepared dataset may be copied there"
             )
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):
         raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
@@ -78,18 +78,18 @@ def build(
     )
     tfds.display_progress_bar(sys.stderr.isatty())
     try:
-        # TFDS prints that it downloads, which it never does here.
+        # TFDS prints that it is downloading, which it never does here.
         with _writer_errors(), contextlib.redirect_stdout(io.StringIO()):
             make_builder().download_and_prepare(download_config=settings)
     except OSError:
-        # Another process may have renamed its own copy into place first: the two are equal.
+        # Another process may have renamed its own, identical copy into place first.
         if not make_builder().is_prepared():
             raise
     builder = make_builder()
     counts = builder.info.metadata or {}
     if min_kept is not None and "kept" in counts and (short := short_splits(counts, min_kept)):
         raise UnexpectedFilesError(
-            f"{builder.data_dir} was prepared before and keeps less than {min_kept:.4g} of the "
+            f"{builder.data_dir} is already prepared and keeps less than {min_kept:.4g} of the "
             f"records of {', '.join(short)}; delete it to prepare it again\n{counts_table(counts)}"
         )
     return builder
@@ -104,7 +104,7 @@ def _beam_options(flags: str | None) -> Any:
         from apache_beam.runners.runner import create_runner
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "a build on Beam's workers needs apache-beam: pip install -e '.[beam]'"
+            "a build with Beam workers needs apache-beam: pip install -e '.[beam]'"
         ) from error
     options = PipelineOptions(flags=[f"--{flag}" for flag in flags.split(",") if flag])
     if runner := options.view_as(StandardOptions).runner:
@@ -117,7 +117,7 @@ def _beam_options(flags: str | None) -> Any:
 
 @contextlib.contextmanager
 def _writer_errors() -> Iterator[None]:
-    """Makes errors of the system out of those of ArrayRecord's writer, which is not in Python."""
+    """Converts errors of ArrayRecord's writer, which is not in Python, to system errors."""
     try:
         yield
     except RuntimeError as error:
@@ -130,30 +130,30 @@ def main() -> None:
     """Prepares the dataset that the command line names."""
     parser = argparse.ArgumentParser(description="Prepares a dataset for reading by index.")
     parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
-    parser.add_argument("--config", help="one builder config; by default all of them")
-    parser.add_argument("--data_dir", help="where datasets are kept; by default where TFDS does")
-    parser.add_argument("--manual_dir", help="folder of the files that were fetched by hand")
+    parser.add_argument("--config", help="one builder config; by default all")
+    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    parser.add_argument("--manual_dir", help="folder of the manually downloaded files")
     parser.add_argument(
         "--min_kept",
         type=float,
         help="share of the records of every split that must be usable (0 to 1), "
-        "by default the share that the dataset asks for",
+        "by default the share that the dataset requires",
     )
     parser.add_argument(
         "--beam_pipeline_options",
         metavar="NAME=VALUE,...",
-        help="options of Apache Beam, by whose workers the dataset is built: its runner, the "
-        "number of workers, ... (link-sized datasets and shards of one's own)",
+        help="options for a build with Apache Beam workers: its runner, the "
+        "number of workers, ... (datasets of links, and your own shards)",
     )
     args = parser.parse_args()
     if args.min_kept is not None and not 0 <= args.min_kept <= 1:
-        parser.error(f"--min_kept is {args.min_kept}; a share from 0 to 1")
+        parser.error(f"--min_kept is {args.min_kept}; it has to be from 0 to 1")
     check_config(parser, args)
     cls = data_prep.builder_class(args.dataset)
     if args.beam_pipeline_options is not None and not cls.READ_IN_PARTS:
         parser.error(
-            f"--beam_pipeline_options is for datasets that lie in shards; {args.dataset} is built "
-            "by one process, without it"
+            f"--beam_pipeline_options is for datasets in shards; {args.dataset} is built "
+            "in one process, without it"
         )
     known = list(cls.builder_configs)
     for config in [args.config] if args.config else known:
@@ -167,13 +167,13 @@ def main() -> None:
                 beam_pipeline_options=args.beam_pipeline_options,
             )
         except (OSError, UnexpectedFilesError, ModuleNotFoundError) as error:
-            # Of several configs, people may want those that came before.
+            # With several configs, earlier ones may still be useful.
             title, message = f"{args.dataset}/{config}", str(error)
             named = args.config or message.startswith(title)
             sys.exit(f"Error: {message}" if named else f"Error: {title}: {message}")
-        if not builder.info.splits:  # optional files that are not there
+        if not builder.info.splits:  # Optional files are missing.
             if args.config:
-                print(f"{args.dataset}/{config} is empty: the files that it needs are not there.")
+                print(f"{args.dataset}/{config} is empty: the files that it needs are missing.")
             continue
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):

@@ -1,4 +1,4 @@
-"""Parts of several commands."""
+"""Common parts of several commands."""
 
 import argparse
 import sys
@@ -8,16 +8,16 @@ import data_prep
 
 
 def run(main: Callable[[], None]) -> None:
-    """Runs a command, which ends at Ctrl-C with one line."""
+    """Runs a command, which ends with one line on Ctrl-C."""
     try:
         main()
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
-        sys.exit(130)  # 128 + SIGINT, as shells have it
+        sys.exit(130)  # 128 + SIGINT, as in shells.
 
 
 def check_config(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Ends the command if --config is none of the builder configs of --dataset.
+    """Exits with an error if --config is not a builder config of --dataset.
 
     Args:
       parser: of the command line.

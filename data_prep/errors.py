@@ -1,8 +1,8 @@
-"""Errors that a person can put right: the commands print them without a stack trace."""
+"""Errors that users can fix; the commands print them without a stack trace."""
 
 
 class UnexpectedFilesError(ValueError):
-    """The files that were fetched by hand do not hold the published dataset."""
+    """The manually downloaded files are not the published dataset."""
 
 
 class NotPreparedError(ValueError):

@@ -1,4 +1,4 @@
-"""Prepared datasets: opened without ever being built, and read column by column."""
+"""Opens prepared datasets without building them, and reads them column by column."""
 
 import contextlib
 from collections.abc import Collection, Iterator
@@ -12,7 +12,7 @@ from google.protobuf.json_format import ParseError
 import data_prep
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 
-_BLOCK = 4096  # records at a time
+_BLOCK = 4096  # Records at a time.
 
 # Records are parsed on the CPU; TensorFlow would take all of a GPU's memory for it.
 tf.config.set_visible_devices([], "GPU")
@@ -47,7 +47,7 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
     """TFDS warns of every config that is not prepared."""
-    # Not `set_verbosity`, which would leave a level where none was set.
+    # Not `set_verbosity`, which would set a level where none was set.
     logger = logging.get_absl_logger()
     level = logger.level
     logger.setLevel("ERROR")
@@ -58,7 +58,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:
-    """Builder configs of a dataset that are prepared, and have records."""
+    """Builder configs of a dataset that are prepared and not empty."""
     found = []
     for config in data_prep.builder_class(dataset).builder_configs:
         with contextlib.suppress(NotPreparedError):
@@ -70,16 +70,16 @@ def prepared_configs(dataset: str, data_dir: str | None) -> list[str]:
 def read_columns(
     builder: tfds.core.DatasetBuilder, split: str, names: Collection[str]
 ) -> dict[str, np.ndarray | list[np.ndarray]]:
-    """Reads single features and sequences of texts and numbers.
+    """Reads single features and sequences of strings and numbers.
 
     Args:
-      builder: of a prepared dataset.
-      split: its name.
-      names: of the features that are wanted; those the dataset lacks are left out.
+      builder: builder of a prepared dataset.
+      split: name of the split.
+      names: names of the requested features; those that the dataset lacks are left out.
 
     Returns:
-      Feature -> its values [N] (numbers int64 or float32, texts as bytes), or of sequences a list
-      with the values of every record.
+      Feature -> its values [N] (numbers int64 or float32, strings as bytes), or, for sequences, a
+      list with the values of every record.
 
     Raises:
       UnexpectedFilesError: the dataset has no such split; the known ones are listed.

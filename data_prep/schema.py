@@ -69,7 +69,7 @@ def captioned_example(
     """Returns an example with the features of `captioned_image_features`.
 
     Args:
-      image_id: of the image.
+      image_id: id of the image.
       captions: id and text of every caption.
       **features: the other features, such as `image`.
     """
@@ -82,7 +82,7 @@ def feature_vector(*shape: int | None) -> tfds.features.Tensor:
 
     The first dimension may be None, for a number of regions that varies.
 
-    Without the encoding TFDS would widen every number to float32 on disk.
+    Without this encoding, TFDS would store every number as float32.
     """
     return tfds.features.Tensor(shape=shape, dtype=np.float16, encoding="bytes")
 
@@ -149,7 +149,7 @@ def sentence_pair_features() -> tfds.features.FeaturesDict:
 
 
 def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: str) -> None:
-    """Compares the counts of a reader with the published ones.
+    """Compares a reader's counts with the published ones.
 
     Args:
       found: counts by name.
@@ -157,7 +157,7 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
       source: file or folder named in the error.
 
     Raises:
-      UnexpectedFilesError: naming every count that differs.
+      UnexpectedFilesError: names every count that differs.
     """
     wrong = [
         f"{name}: {found.get(name, 0):,} instead of {count:,}"
@@ -166,6 +166,6 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
     ]
     if wrong:
         raise UnexpectedFilesError(
-            f"{source} does not hold the published dataset ({'; '.join(wrong)}). "
-            "Fetch the files again; nothing was written."
+            f"{source} is not the published dataset ({'; '.join(wrong)}). "
+            "Download the files again; nothing was written."
         )

@@ -1,7 +1,7 @@
 """Checks a prepared dataset: `python -m data_prep.validate flickr8k --data_dir=FOLDER`.
 
-Prints one table per builder config and ends with 1 if anything is not as expected, with 2 if there
-is nothing to check.
+Prints one table per builder config. The exit code is 1 if anything is not as expected, and 2 if
+there is nothing to check.
 """
 
 import argparse
@@ -46,14 +46,14 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("dataset", choices=sorted(data_prep.BUILDERS))
-    parser.add_argument("--config", help="one builder config; by default all that are prepared")
-    parser.add_argument("--data_dir", help="where datasets are kept; by default where TFDS does")
-    parser.add_argument("--manual_dir", help="of captioned_images: the folder it was prepared from")
+    parser.add_argument("--config", help="one builder config; by default all prepared ones")
+    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    parser.add_argument("--manual_dir", help="for captioned_images: the original folder")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--skip_images",
         action="store_true",
-        help="do not decode images again; their bytes are hashed and compared all the same",
+        help="do not decode images again; their bytes are still hashed and compared",
     )
     args = parser.parse_args()
     check_config(parser, args)

@@ -46,7 +46,7 @@ def test_options_that_a_function_takes(options):
         ({"size": 1, "rate": "high"}, "config.x.rate is 'high'; it has to be a number or None"),
         ({"size": 1, "areas": [0.5, 2]}, "config.x.areas is 2; it has to be at most 1"),
         ({"size": 1, "areas": ["all"]}, r"config.x.areas is \['all'\]; it has to be a list"),
-        ({"size": 1, "mode": 3}, "config.x.mode is 3; it has to be a text"),
+        ({"size": 1, "mode": 3}, "config.x.mode is 3; it has to be a string"),
     ],
 )
 def test_options_that_do_not_fit(options, message):

@@ -138,7 +138,7 @@ ROWS = [
     (
         TEXT,
         "tasks.t2t.loss={'name': 'triplet', 'options': {'mining': ['all']}}",
-        "config.tasks.t2t.loss.options.mining is ['all']; it has to be a text",
+        "config.tasks.t2t.loss.options.mining is ['all']; it has to be a string",
     ),
     (
         TEXT,

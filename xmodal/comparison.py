@@ -75,8 +75,8 @@ class Comparison:
     def table(self, tags: Sequence[str] | None = None) -> str:
         """Returns a Markdown table with a row for every metric and a column for every model.
 
-            Args:
-              tags: tags of `metrics.json`; None for the default ones.
+        Args:
+          tags: tags of `metrics.json`; None for the default ones.
 
         Raises:
           UserError: no model has a metric with that tag.

@@ -346,7 +346,7 @@ _TYPE_NAMES = {
     bool: "True or False",
     float: "a number",
     int: "a whole number",
-    str: "a text",
+    str: "a string",
     tuple: "a list such as ['a', 'b']",
     Sequence: "a list such as [0.5, 1.0]",
     Mapping: "a section",

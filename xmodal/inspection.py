@@ -173,11 +173,11 @@ class Inspection:
     def neighbors(self, direction: str, queries: int | Sequence[int] = 3) -> Page:
         """Returns a page of queries, the items they find first, and their other positives.
 
-            Every item has its rank, its score, and human ratings of the pair.
+        Every item has its rank, its score, and human ratings of the pair.
 
-            Args:
-              direction: "i2t", "t2i", "t2t" or "i2i".
-              queries: ids of images or captions, or the number of evenly spaced queries.
+        Args:
+          direction: "i2t", "t2i", "t2t" or "i2i".
+          queries: ids of images or captions, or the number of evenly spaced queries.
 
         Raises:
           UserError: there is no such direction, or an id is not one of its queries.

@@ -1,4 +1,4 @@
-"""Ids that must come once, remembered in little memory."""
+"""Ids that must be unique, stored in little memory."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _BITS = 16
 
 
 class IdSet:
-    """The ids of one kind that were seen so far.
+    """The ids of one kind seen so far.
 
     Numbers take one bit each, in blocks: the ids of millions of images are dense, and a set of
     them would need a hundred bytes each.

@@ -1,4 +1,4 @@
-"""Checks encoded images: sound ones are kept byte for byte, others converted or refused."""
+"""Checks encoded images: valid ones are kept byte for byte, others are converted or rejected."""
 
 import dataclasses
 import io
@@ -10,14 +10,14 @@ import PIL.Image
 import PIL.ImageOps
 import simplejpeg
 
-# 8,192 x 8,192. Photographs are far below; larger images are mistakes or attacks.
+# 8,192 x 8,192. Photographs are far smaller; larger images are mistakes or attacks.
 MAX_PIXELS = 2**26
 
-# Not every format of Pillow: some (EPS, PDF) start other programs or hold no picture.
+# Not all formats of Pillow: some (EPS, PDF) start other programs or have no picture.
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 # An MPO is a JPEG with more pictures behind the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
-# Pillow is content with all pixels, other decoders ask for the last chunk and its checksum.
+# Pillow needs only all pixels; other decoders need the last chunk and its checksum.
 _PNG_END = b"IEND\xaeB`\x82"
 # As a PNG, a photograph would be five times as large.
 _TURNED_JPEG = {"quality": 95, "subsampling": "4:4:4"}
@@ -56,11 +56,11 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
     """Decodes an image once and converts it unless it is 8-bit RGB or gray JPEG or PNG.
 
     Converted images are RGB PNGs of the same pixels: 16 bits are scaled to 8, transparent pixels
-    lie on white, and of an animation the first picture is taken. Turned JPEGs stay JPEGs.
+    are put on white, and the first picture of an animation is used. Rotated JPEGs stay JPEGs.
 
     Args:
       encoded: content of the file.
-      upright: whether to turn the image as its EXIF orientation says, which the decoders of
+      upright: whether to rotate the image according to its EXIF orientation, which the decoders of
         training ignore, as published code does.
 
     Raises:
@@ -85,7 +85,7 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
                 pixels.save(converted, "JPEG", **_TURNED_JPEG)
             else:
                 pixels.save(converted, "PNG")
-        except Exception as error:  # damaged files make Pillow raise errors of every kind
+        except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
             raise _bad_image(error) from error
     return CheckedImage(converted.getvalue(), kind)
 
@@ -144,9 +144,9 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 
 def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
-    """Decodes as `xmodal.preprocessing.decode_image` does: training can read the images kept.
+    """Decodes like `xmodal.preprocessing.decode_image`, so that training can read kept images.
 
-    Nothing of xmodal is imported here: a test compares the two on damaged files.
+    Nothing from xmodal is imported here; a test compares the two on damaged files.
     """
     if image.format == "PNG":
         image.load()
@@ -166,7 +166,7 @@ def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
     name = _format(image)
     if image.format not in _KEPT_FORMATS:
         return name
-    # Pillow cuts 16-bit colors without a word; the header of a PNG tells, at a fixed place.
+    # Pillow silently truncates 16-bit colors; a PNG's header has the depth at a fixed position.
     if image.format == "PNG" and encoded[24] != 8:
         return f"{encoded[24]}-bit PNG"
     if "transparency" in image.info:

@@ -1,4 +1,4 @@
-"""Records in parts, such as shards: one process reads them in turn, Beam's workers at once."""
+"""Records in parts, such as shards: one process reads them in turn, Beam workers in parallel."""
 
 import dataclasses
 import itertools

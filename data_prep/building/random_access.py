@@ -1,4 +1,4 @@
-"""The builder behind every dataset: it checks, counts and hashes the records of its splits."""
+"""The base builder of all datasets, which checks, counts and hashes the records of splits."""
 
 import contextlib
 import errno
@@ -26,31 +26,31 @@ _LOG_SECONDS = 10.0
 
 
 class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """Builder whose records can be read by index: ArrayRecord unless another format is asked for.
+    """Builder whose records can be read by index, in ArrayRecord unless requested otherwise.
 
-    The order of training examples is a permutation of record numbers, so the format that TFDS
-    takes by default (TFRecord, sequential) would not do.
+    The order of training examples is a permutation of record numbers, so TFDS's default format
+    (TFRecord, sequential) would not work.
 
-    A subclass gives the records of its splits by `_splits`, with those that it cannot use. These
-    are listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
+    A subclass returns the records of its splits from `_splits`, including unusable ones. These are
+    listed in `left_out.csv`, in the folder of the dataset, or above it if the build fails.
     `info.metadata` of a dataset holds `kept`, `left_out`, `converted` (see
     `BuildReport.metadata`) and `split_hashes`, split -> hash (see `SplitHash`).
 
     Attributes:
-      HOMEPAGE: of the dataset.
+      HOMEPAGE: homepage of the dataset.
       MIN_KEPT: share of the records of every split that must be usable.
       CHECK_IMAGES: whether images are decoded once; not needed for those that were just drawn.
-      UPRIGHT: whether images are turned as their EXIF orientation says. Published datasets keep
-        their files: published models ignore it.
+      UPRIGHT: whether images are rotated according to their EXIF orientation. Published datasets
+        keep their files, since published models ignore it.
       UNIQUE_IDS: features with ids that come once in a split.
-      READ_IN_PARTS: whether Beam's workers can build it: `_splits` gives `PartedRecords`, and lets
-        `self._workers` do the work in parts that comes before the records.
+      READ_IN_PARTS: whether Beam workers can build it: `_splits` returns `PartedRecords`, and lets
+        `self._workers` do the preparatory work in parts.
       REFERS_TO: datasets whose ids rows of this one refer to, as `dataset/config`, the cheapest to
         read first.
 
     Args:
       file_format: how TFDS stores records.
-      min_kept: in place of `MIN_KEPT`.
+      min_kept: replaces `MIN_KEPT`.
     """
 
     HOMEPAGE: ClassVar[str] = ""
@@ -83,7 +83,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
         Args:
           data_dir: where datasets are kept; None for TFDS's own place.
-          manual_dir: folder of the files that were fetched by hand.
+          manual_dir: folder of the manually downloaded files.
 
         Raises:
           FileNotFoundError: there is no such folder, and the place depends on it.
@@ -95,7 +95,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         """The records of every split.
 
         Args:
-          folder: the files that were fetched by hand.
+          folder: the manually downloaded files.
 
         Returns:
           Split -> its records in any order. `image` of an example with pixels is the encoded file,
@@ -129,7 +129,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         if self.MANUAL_DOWNLOAD_INSTRUCTIONS:
             try:
                 folder = dl_manager.manual_dir
-            except AssertionError as error:  # how TFDS names the files to fetch
+            except AssertionError as error:  # TFDS's error that names the files to download.
                 raise FileNotFoundError(str(error)) from error
         try:
             splits = self._splits(pathlib.Path(folder))
@@ -139,8 +139,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         in_parts = [isinstance(records, PartedRecords) for records in splits.values()]
         if isinstance(self._workers, BeamWorkers) and splits and not any(in_parts):
             raise UnexpectedFilesError(
-                f"--beam_pipeline_options is for datasets that lie in shards; these in {folder} "
-                "are read by one process, without it"
+                f"--beam_pipeline_options is for datasets in shards; those in {folder} "
+                "are read in one process, without it"
             )
         return {split: self._generator(split, records) for split, records in splits.items()}
 
@@ -193,8 +193,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             super().download_and_prepare(**settings)
 
     def _download_and_prepare(self, dl_manager: Any, download_config: Any) -> None:
-        # TFDS calls this inside a folder of its own, renames the folder after success and removes
-        # it after failure: then the list of records left out moves up.
+        # TFDS calls this in a temporary folder, renames the folder after success and removes it
+        # after failure: then the list of left-out records moves up.
         folder = pathlib.Path(self.data_path)
         self._claims.enter_context(claimed(folder))
         listed = folder.parent / "left_out.csv"
@@ -212,7 +212,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             if isinstance(error, RuntimeError) and (full := os.strerror(errno.ENOSPC)) in str(
                 error
             ):
-                # ArrayRecord's writer does not say it as Python does.
+                # ArrayRecord's writer does not raise Python's error.
                 raise OSError(errno.ENOSPC, full, str(folder.parent)) from error
             if not isinstance(error, UnexpectedFilesError) or not self._report.has_left_out:
                 raise
@@ -231,8 +231,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         except ChildProcessError:
             raise
         except Exception as error:
-            # Beam raises errors of its own in place of those of workers, and TFDS does not name
-            # the records that have one id.
+            # Beam raises its own errors instead of those of workers, and TFDS does not name records
+            # with duplicate ids.
             for _, entries in self._on_workers.values():
                 if (reason := entries.error()) is not None:
                     raise reason from error
@@ -251,7 +251,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         if short := short_splits(counts, self.min_kept):
             raise UnexpectedFilesError(
                 f"{self._title} keeps less than {self.min_kept:.4g} of the records of "
-                f"{', '.join(short)}; fetch the rest, or accept it with --min_kept of "
+                f"{', '.join(short)}; download the rest, or accept it with --min_kept of "
                 "data_prep.build"
             )
         if counts["kept"]:

@@ -1,4 +1,4 @@
-"""Accounts of the records of a build: kept as they are, converted, or left out for a reason."""
+"""Tracks the records of a build: kept unchanged, converted, or left out for a reason."""
 
 import collections
 import csv
@@ -34,9 +34,9 @@ class LeftOut:
 
 
 class BuildReport:
-    """Counts the records of a build by split; those left out also go to a csv file as they come.
+    """Counts the records of a build by split; left-out records are also written to a csv file.
 
-    The file is opened with the first of them, so that a build without any leaves no file.
+    The file is created with the first one, so a build without any leaves no file.
 
     Args:
       path: the csv file, with the columns `split,where,reason,detail`.
@@ -134,7 +134,7 @@ def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:
 def _csv_row(*fields: str) -> bytes:
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(fields)
-    # Names of files may hold bytes that are no text.
+    # File names may have bytes that are not text.
     return line.getvalue().encode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""A hash of a split: equal for equal records in any order, in any shards, on any machine."""
+"""A hash of a split that depends only on its records, not on order, shards or machine."""
 
 import hashlib
 import struct
@@ -83,7 +83,7 @@ def _array_encoder(dtype: Any, axes: int) -> Callable[[Any], bytes]:
 
     def encode(value: Any) -> bytes:
         array = np.asarray(value, stored)
-        if not array.size:  # an empty list does not tell the shape of its items
+        if not array.size:  # An empty list does not determine the shape of its items.
             array = array.reshape([0] * axes)
         return b"".join((kind, shape.pack(*array.shape), array.tobytes()))
 

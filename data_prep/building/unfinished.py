@@ -1,7 +1,7 @@
-"""Folders of builds that have not ended: kept while their build lives, removed after it was killed.
+"""Folders of unfinished builds: kept while the build is running, removed after it was killed.
 
 TFDS builds in a folder `incomplete.<random>_<version>`, which it renames or removes at the end. A
-killed build can do neither, and its gigabytes would lie there for good.
+killed build can do neither, and its gigabytes would stay there forever.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from absl import logging
 
 @contextlib.contextmanager
 def claimed(folder: pathlib.Path) -> Iterator[None]:
-    """Marks the folder of a build as that of a living process, and removes those of dead ones.
+    """Marks the folder of a build as that of a live process, and removes those of dead ones.
 
-    The mark is a lock on the folder, which the system takes away when the process ends.
+    The mark is a lock on the folder, which the system releases when the process ends.
 
     Args:
       folder: of the build, still empty.
@@ -28,7 +28,7 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
         _lock(descriptor)
         for other in folder.parent.glob(f"incomplete.*_{folder.name.rpartition('_')[2]}"):
             if other.name != folder.name and _is_dead(other):
-                logging.info("Removing %s, which a killed build left.", other)
+                logging.info("Removing %s, left by a killed build.", other)
                 shutil.rmtree(other, ignore_errors=True)
         yield
     finally:
@@ -36,10 +36,10 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
 
 
 def _is_dead(folder: pathlib.Path) -> bool:
-    """Whether nobody builds in a folder. One that is empty may just have been made."""
+    """Whether no process builds in a folder. An empty folder may just have been created."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # gone by now
+    except OSError:  # It no longer exists.
         return False
     try:
         return _lock(descriptor) and any(folder.iterdir())
@@ -48,7 +48,7 @@ def _is_dead(folder: pathlib.Path) -> bool:
 
 
 def _lock(descriptor: int) -> bool:
-    """Locks an open folder; False where another process has, or the file system cannot."""
+    """Locks an open folder; False if another process has it or locks are unsupported."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -22,7 +22,7 @@ def place_of(folder: pathlib.Path, data_dir: str | None) -> str:
       FileNotFoundError: the folder does not exist.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist or is no folder")
+        raise FileNotFoundError(f"{folder} does not exist or is not a folder")
     digest = hashlib.sha256()
     for parent, names in walk(folder):
         for name in names:

@@ -31,7 +31,8 @@ class Options:
         """Reads the options of a folder; the defaults if it has none.
 
         Raises:
-          UnexpectedFilesError: the file is no JSON object of these keys, or a value is no text.
+          UnexpectedFilesError: the file is not a JSON object of these keys, or a value is not a
+            string.
         """
         path = folder / FILE
         if not path.is_file():
@@ -47,8 +48,8 @@ class Options:
         for name, texts in given.items():
             if texts is None or (name != "captions" and len(texts) != 1):
                 raise UnexpectedFilesError(
-                    f"{path}: {name} is {content[name]!r:.60}; it has to be a text"
-                    + (" or a list of texts" if name == "captions" else "")
+                    f"{path}: {name} is {content[name]!r:.60}; it has to be a string"
+                    + (" or a list of strings" if name == "captions" else "")
                 )
         values = {name: texts for name, texts in given.items() if texts}
         names = {name: texts[0] for name, texts in values.items() if name != "captions"}

@@ -85,5 +85,5 @@ def _score(cell: Any, where: str) -> float:
     except (TypeError, ValueError):
         score = math.nan
     if not math.isfinite(score):
-        raise UnexpectedFilesError(f"{where}: the score {cell!r:.60} is no number")
+        raise UnexpectedFilesError(f"{where}: the score {cell!r:.60} is not a number")
     return score

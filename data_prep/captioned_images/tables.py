@@ -107,7 +107,7 @@ def open_table(path: pathlib.Path) -> Table:
 def _first_line(path: pathlib.Path) -> str:
     start = b"".join(itertools.islice(read_lines(path), 1))
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
-        raise UnexpectedFilesError(f"{path} is UTF-16 or no text; save it in UTF-8")
+        raise UnexpectedFilesError(f"{path} is UTF-16 or not text; save it as UTF-8")
     return start.decode("utf-8-sig", "replace").rstrip("\r\n")
 
 
@@ -164,7 +164,7 @@ def _parquet_schema(path: pathlib.Path) -> Any:
         return pyarrow.parquet.read_schema(path)
     except (pyarrow.ArrowException, OSError) as error:
         detail = str(error).partition("\n")[0]
-        raise UnexpectedFilesError(f"{path} is cut off or no parquet table: {detail}") from error
+        raise UnexpectedFilesError(f"{path} is cut off or not a parquet table: {detail}") from error
 
 
 def _parquet_rows(path: pathlib.Path) -> Iterator[Row]:

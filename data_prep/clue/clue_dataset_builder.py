@@ -120,5 +120,5 @@ def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
     if not isinstance(released, dict) or not all(
         type(n) is int and n >= 0 for n in released.values()
     ):
-        raise UnexpectedFilesError(f"{path} is no JSON object of urls and their numbers")
+        raise UnexpectedFilesError(f"{path} is not a JSON object of urls and their numbers")
     return released

@@ -100,7 +100,7 @@ def _find_list(
     found = [path for path in paths if others.fullmatch(path.name)]
     if len(found) > 1:
         names = " and ".join(path.name for path in found)
-        raise UnexpectedFilesError(f"{folder} has {names}: keep the list that is meant")
+        raise UnexpectedFilesError(f"{folder} has {names}: keep the right list")
     return found[0] if found else None
 
 

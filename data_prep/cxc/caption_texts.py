@@ -63,5 +63,5 @@ def _from_table(path: pathlib.Path) -> Iterator[tuple[int, str]]:
     for where, row in read_csv(path, columns=("caption_id", "caption")):
         number = row["caption_id"]
         if not number.isdecimal() or len(number) > 10:
-            raise UnexpectedFilesError(f"{path.parent / where}: {number!r} is no caption id")
+            raise UnexpectedFilesError(f"{path.parent / where}: {number!r} is not a caption id")
         yield int(number), row["caption"]

@@ -48,14 +48,14 @@ def read_gallery(folder: pathlib.Path) -> Gallery:
         if len(images.get(caption, [])) != 1:
             raise UnexpectedFilesError(
                 f"{pairs} gives the caption {caption} of {order.name} "
-                f"{len(images.get(caption, []))} images instead of 1. Fetch both files again."
+                f"{len(images.get(caption, []))} images instead of 1. Download both files again."
             )
         captions.setdefault(images[caption][0], []).append(caption)
     image_of = {caption: image for image, group in captions.items() for caption in group}
     if list(image_of) != ids or set(map(len, captions.values())) != {_CAPTIONS}:
         raise UnexpectedFilesError(
-            f"{order} does not hold the captions of one image after the other, five of each. "
-            "Fetch the file again."
+            f"{order} does not list the captions image by image, five for each. "
+            "Download the file again."
         )
     return Gallery(captions, image_of)
 
@@ -69,7 +69,7 @@ def read_positives(path: pathlib.Path) -> dict[int, list[int]]:
     """
     content = read_json(path)
     if not isinstance(content, dict):
-        raise UnexpectedFilesError(f"{path} holds no JSON object. Fetch the file again.")
+        raise UnexpectedFilesError(f"{path} does not hold a JSON object. Download the file again.")
     return {_id(query, path): _ids(items, path, query) for query, items in content.items()}
 
 
@@ -84,4 +84,4 @@ def _id(value: Any, path: pathlib.Path) -> int:
     is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 10
     if (is_text or type(value) is int) and 0 <= int(value) <= _LARGEST_ID:
         return int(value)
-    raise UnexpectedFilesError(f"{path}: {value!r} is not an id. Fetch the file again.")
+    raise UnexpectedFilesError(f"{path}: {value!r} is not an id. Download the file again.")

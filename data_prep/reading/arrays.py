@@ -8,19 +8,19 @@ from data_prep.errors import UnexpectedFilesError
 
 
 def read_ids(path: pathlib.Path) -> list[int]:
-    """Reads a list of ids, an .npy file of whole numbers.
+    """Reads a list of ids, an .npy file of integers.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged, or no such list.
+      UnexpectedFilesError: it is damaged, or not such a list.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     try:
         with path.open("rb") as file:
             ids = np.lib.format.read_array(file, allow_pickle=False)
-    except Exception as error:  # damaged headers make numpy raise errors of every kind
-        raise UnexpectedFilesError(f"{path} is damaged ({error}). Fetch it again.") from error
+    except Exception as error:  # Damaged headers make NumPy raise all kinds of errors.
+        raise UnexpectedFilesError(f"{path} is damaged ({error}). Download it again.") from error
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise UnexpectedFilesError(f"{path} holds {ids.dtype} {list(ids.shape)}, not a list of ids")
     return ids.tolist()

@@ -1,7 +1,7 @@
 """Readers of the output of image downloaders: tar shards, parquet tables, loose files.
 
-The shards are those of img2dataset. Its keys are places in shards, which are row numbers of the url
-list for some shard sizes only, so that a sample is known by its url, which stands beside it.
+The shards are those of img2dataset. Its keys are positions in shards, which are row numbers of the
+url list only for some shard sizes, so a sample is identified by its stored url.
 """
 
 import dataclasses
@@ -27,23 +27,23 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tif
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 TAR_ERRORS = (tarfile.TarError, OSError, EOFError, zlib.error)
 
-# Rows of a parquet table that are in memory at once.
+# Rows of a parquet table in memory at once.
 _BATCH = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """An image that was fetched, or the note that it could not be.
+    """A downloaded image, or the note that it could not be downloaded.
 
     Attributes:
       where: for reports: shard and member, or file.
       name: file name of the image, with the folders above it; "" in a table.
-      url: where it came from; "" if that is not known.
+      url: where it came from; "" if not known.
       caption: the text that the downloader stored with it; "" if there is none.
       error: why there is no image; "" if there is one.
-      read: gives the bytes of the image; to be called before the next image is asked for. Raises
+      read: returns the bytes of the image; call it before requesting the next image. Raises
         `BadImageError` if the archive ends before the image does.
-      text: content of the text file of the same name beside the image.
+      text: content of the text file with the same name beside the image.
     """
 
     where: str
@@ -58,7 +58,7 @@ class Fetched:
 def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
     """Reads the samples of a tar: neighboring members whose names are equal up to the first dot.
 
-    Images that nobody asks for are passed over without reading them.
+    Images that are not requested are skipped without reading them.
 
     Args:
       path: the archive, compressed or not.
@@ -84,7 +84,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                     read=_member_reader(archive, image),
                     text=_read_member(archive, endings.get(".txt")),
                 )
-            # A reader takes damage in the middle for the end; the true end is a block of zeros.
+            # A reader mistakes damage in the middle for the end; the true end is a block of zeros.
             archive.fileobj.seek(archive.offset)
             block = archive.fileobj.read(tarfile.BLOCKSIZE)
         if len(block) < tarfile.BLOCKSIZE or any(block):
@@ -95,7 +95,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
 
 
 def open_tar(path: pathlib.Path) -> BinaryIO:
-    """Opens an archive for reading in any order; a packed one is a temporary file by then."""
+    """Opens an archive for reading in any order; a compressed one is first unpacked."""
     if path.suffix == ".tar":
         return path.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115

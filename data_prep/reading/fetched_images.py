@@ -1,10 +1,10 @@
-"""Joins a published list of image urls with the images that could be fetched of it.
+"""Joins a published list of image urls with the images that could be downloaded.
 
     urls = RowIndex(url for url, caption in rows)
     for item in join_rows(read_fetched(folder), len(rows), urls=urls.rows, where=name_of_row):
         ...  # a LeftOut, or a row number with the image
 
-Nothing is downloaded. Memory is some 20 bytes per row of the list and one image.
+Nothing is downloaded. Memory use is about 20 bytes per row of the list and one image.
 """
 
 import bisect
@@ -40,7 +40,7 @@ __all__ = [
     "rows_of",
 ]
 
-# Different messages of a downloader that are told apart in a report.
+# Largest number of different downloader messages in a report.
 _MAX_ERRORS = 1000
 
 
@@ -55,7 +55,7 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
     Shards and tables may lie in folders below, and shards may be packed (`.tar.gz`).
 
     Yields:
-      Images, links that could not be fetched, and shards that are damaged.
+      Images, links that could not be downloaded, and damaged shards.
 
     Raises:
       FileNotFoundError: the folder does not exist.
@@ -103,17 +103,17 @@ def fetched_parts(folder: pathlib.Path) -> list[FetchedPart]:
 class RowIndex:
     """Finds the rows of a list by a text that every row has, such as its url.
 
-    The texts themselves are not kept, only 64 bits of their hash: among five million rows two
-    different texts are taken for one another with a probability of one in a million.
+    Only 64 bits of their hashes are kept, not the texts: among five million rows, two different
+    texts are confused with a probability of one in a million.
 
     Args:
-      texts: one per row, strings or UTF-8 bytes; spaces around them do not count.
+      texts: one per row, strings or UTF-8 bytes; surrounding spaces are ignored.
     """
 
     def __init__(self, texts: Iterable[str | bytes]) -> None:
         hashes = np.fromiter(map(text_hash, texts), np.uint64)
         self._rows = np.argsort(hashes, kind="stable").astype(np.int32)
-        self._hashes = hashes[self._rows].data  # indexed three times as fast as an array
+        self._hashes = hashes[self._rows].data  # Indexed three times as fast as an array.
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -128,7 +128,7 @@ class RowIndex:
 
 
 def text_hash(text: str | bytes) -> int:
-    """64 bits that depend on a text alone, the same on every machine."""
+    """64 bits that depend only on a text, the same on every machine."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     return int.from_bytes(hashlib.blake2b(data.strip(), digest_size=8).digest(), "little")
 
@@ -136,7 +136,7 @@ def text_hash(text: str | bytes) -> int:
 def row_of_name(name: str) -> Sequence[int]:
     """The row that a loose file is named after: `12.jpg` or `00012.png` is row 12."""
     stem = os.path.splitext(name)[0]
-    # A number in a sub-folder is a place in a shard and no row.
+    # A number in a subfolder is a position in a shard, not a row.
     return [int(stem)] if stem.isdecimal() and stem.isascii() else []
 
 
@@ -151,8 +151,8 @@ def join_rows(
 ) -> Iterator[tuple[int, Fetched] | LeftOut]:
     """Gives the rows of a list their images.
 
-    An image whose url is known goes to all rows with this url, another one to the rows that its
-    name stands for. Of several images of a row the first is taken.
+    An image whose url is known goes to all rows with this url, any other to the rows of its name.
+    If a row has several images, the first one is used.
 
     Args:
       fetched: output of `read_fetched`.
@@ -160,7 +160,7 @@ def join_rows(
       where: name of a row in reports.
       urls: rows of a url.
       names: rows of a file name; `row_of_name` where files are named by row number.
-      wanted: bool [count], the rows to join; all by default. Images of others are passed over.
+      wanted: bool [count], the rows to join; all by default. Images of others are skipped.
 
     Yields:
       Row numbers with their image, in the order of the images; damaged shards; at the end the

@@ -1,4 +1,4 @@
-"""Files of a folder and of the folders below it, behind links too."""
+"""Files of a folder and its subfolders, following links."""
 
 import fnmatch
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
     """Yields folders with the sorted names of their files, in the order of their names.
 
-    Links to folders are followed. Every folder is read once, so that links may form a circle.
+    Links to folders are followed. Every folder is read once, so links may form a cycle.
     """
     seen: set[str] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):

@@ -17,11 +17,11 @@ ENDINGS = ("", ".zip", *TAR_ENDINGS)
 
 @dataclasses.dataclass(frozen=True)
 class ImageFile:
-    """An image that is read when it is its turn.
+    """An image that is read on demand.
 
     Attributes:
       where: its name in reports.
-      read: returns its bytes; raises `BadImageError` where there are none.
+      read: returns its bytes; raises `BadImageError` if there are none.
     """
 
     where: str
@@ -32,7 +32,7 @@ class ImageFiles(abc.ABC):
     """Encoded images by file name.
 
     Attributes:
-      path: of the folder or the archive.
+      path: path of the folder or the archive.
     """
 
     path: pathlib.Path
@@ -44,7 +44,7 @@ class ImageFiles(abc.ABC):
     def _read(self, name: str) -> bytes: ...
 
     def image(self, name: str) -> ImageFile:
-        """The image of a file name, which is not looked up yet."""
+        """The image of a file name, which is looked up later."""
         return ImageFile(name, functools.partial(self.read, name))
 
     def read(self, name: str) -> bytes:
@@ -65,14 +65,14 @@ def open_images(folder: pathlib.Path, *names: str) -> ImageFiles:
     """Opens the first folder or archive that exists.
 
     Args:
-      folder: of the files that were fetched by hand.
-      names: without ending: `train2014` is the folder `train2014`, or the archive `train2014.zip`,
-        `.tar`, `.tar.gz` or `.tgz`. A folder may hold its images in another of these names, as some
-        archives unpack.
+      folder: folder of the manually downloaded files.
+      names: names without extension: `train2014` is the folder `train2014`, or the archive
+        `train2014.zip`, `.tar`, `.tar.gz` or `.tgz`. A folder may hold its images in a subfolder
+        with one of these names, as some archives unpack.
 
     Raises:
       FileNotFoundError: there is none.
-      UnexpectedFilesError: the archive is cut.
+      UnexpectedFilesError: the archive is truncated.
     """
     found = find_images(folder, *names)
     if found is None:
@@ -109,7 +109,7 @@ class _Folder(ImageFiles):
 class _Zip(ImageFiles):
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self._archive = path, open_archive(path)
-        # Archives put the images into a folder, and macOS adds another with the same names.
+        # Archives put the images in a folder, and macOS adds another one with the same names.
         members = (m for m in self._archive.namelist() if not m.startswith("__MACOSX"))
         self._members = {pathlib.PurePosixPath(member).name: member for member in members}
 
@@ -133,7 +133,7 @@ class _Tar(ImageFiles):
                 }
         except TAR_ERRORS as error:
             raise UnexpectedFilesError(
-                f"{path} is cut off or no tar archive ({error}); fetch it again"
+                f"{path} is cut off or not a tar archive ({error}); download it again"
             ) from error
 
     def __contains__(self, name: str) -> bool:

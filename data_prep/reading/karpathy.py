@@ -15,7 +15,7 @@ class Photograph:
     """An image with its captions.
 
     Attributes:
-      name: of its file, `1000092795.jpg`.
+      name: name of its file, such as `1000092795.jpg`.
       image_id: see the readers.
       captions: id and text of every caption.
     """
@@ -38,7 +38,7 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
     """Reads Karpathy's file from a folder, or from `caption_datasets.zip` in it.
 
     Args:
-      folder: of the files that were fetched by hand.
+      folder: folder of the manually downloaded files.
       dataset: `coco`, `flickr8k` or `flickr30k`.
 
     Returns:
@@ -46,7 +46,7 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged or of another form.
+      UnexpectedFilesError: it is damaged or has another form.
     """
     content, source = read_published_json(folder, file_name(dataset))
     id_name = "cocoid" if dataset == "coco" else "imgid"

@@ -1,7 +1,7 @@
 """Reads pickles of plain data, without running any code.
 
-A pickle may call any function of any module. Here only the names that Python and numpy write for
-dicts, lists, texts, numbers and arrays are looked up.
+A pickle may call any function of any module. Here, only the names that Python and NumPy write for
+dicts, lists, strings, numbers and arrays are looked up.
 """
 
 import pickle
@@ -18,7 +18,7 @@ _ALLOWED = {
     ("_codecs", "encode"),
     ("collections", "OrderedDict"),
 }
-# Damaged pickles make the machine of the unpickler stumble in all these ways.
+# Errors that the unpickler raises for damaged pickles.
 DAMAGE = (
     pickle.UnpicklingError,
     EOFError,
@@ -42,7 +42,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load_plain(file: BinaryIO) -> Any:
-    """Reads a pickle of plain data; texts of Python 2 that were no Unicode are bytes.
+    """Reads a pickle of plain data; non-Unicode strings of Python 2 become bytes.
 
     Raises:
       Exception: one of `DAMAGE`; the pickle is cut off, damaged, or asks for anything else.

@@ -1,4 +1,4 @@
-"""JSON files of COCO and Karpathy as they are handed out: unpacked, or in their archives."""
+"""JSON files of COCO and Karpathy as distributed: unpacked, or in their archives."""
 
 import pathlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _ARCHIVES = (
     "caption_datasets.zip",
 )
 _FOLDERS = (".", "annotations")
-# Errors of JSON that can be parsed but has not the published form.
+# Errors for JSON that can be parsed but does not have the published form.
 WRONG_FORM = (KeyError, OverflowError, TypeError, ValueError)
 
 
@@ -21,7 +21,7 @@ def has_json(folder: pathlib.Path, name: str) -> bool:
     """Whether a JSON file exists, unpacked or in an archive.
 
     Raises:
-      UnexpectedFilesError: an archive is cut.
+      UnexpectedFilesError: an archive is truncated.
     """
     return _find(folder, name) is not None
 
@@ -35,16 +35,16 @@ def read_published_json(
     """Reads a JSON file from a folder, from `annotations` in it, or from one of the archives.
 
     Args:
-      folder: of the files that were fetched by hand.
-      name: of the file, such as `captions_val2014.json`.
+      folder: folder of the manually downloaded files.
+      name: name of the file, such as `captions_val2014.json`.
       object_hook: see `json.loads`.
 
     Returns:
       Its content, and where it was found.
 
     Raises:
-      FileNotFoundError: it is nowhere.
-      UnexpectedFilesError: it, or the archive, is damaged.
+      FileNotFoundError: it is in none of these places.
+      UnexpectedFilesError: the file or the archive is damaged.
     """
     found = _find(folder, name)
     if found is None:
@@ -60,15 +60,15 @@ def read_published_json(
 
 
 def wrong_form(source: str, error: Exception) -> UnexpectedFilesError:
-    """Returns the error for JSON that can be parsed but has not the published form."""
+    """Returns the error for JSON that can be parsed but does not have the published form."""
     return UnexpectedFilesError(
         f"{source} does not have the published form ({type(error).__name__}: {error}); "
-        "fetch it again"
+        "download it again"
     )
 
 
 def _find(folder: pathlib.Path, name: str) -> tuple[pathlib.Path, str | None] | None:
-    """Path of a file, or of the archive that has it together with its name in there."""
+    """Path of a file, or path of the archive that has it and its name in that archive."""
     for place in _FOLDERS:
         path = folder / place / name
         if path.exists():
@@ -78,7 +78,7 @@ def _find(folder: pathlib.Path, name: str) -> tuple[pathlib.Path, str | None] | 
         if path.exists():
             with open_archive(path) as archive:
                 for member in archive.namelist():
-                    # macOS adds a second entry of every name.
+                    # macOS adds a second entry for every name.
                     if pathlib.PurePosixPath(member).name == name and "__MACOSX" not in member:
                         return path, member
     return None

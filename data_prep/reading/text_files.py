@@ -1,7 +1,7 @@
-"""Readers of the files that datasets are published in: csv, JSON and zip, each with its errors.
+"""Readers of the files that datasets are published in: csv, JSON and zip, with their errors.
 
-Damage is told from rows of another form: damage of a file (a cut gzip stream, no JSON) stops a
-build; a bad row of a csv file is a `LeftOut` of `scan_csv`, and an error of `read_csv`.
+A damaged file (a truncated gzip stream, invalid JSON) stops a build; a bad row of a csv file is a
+`LeftOut` in `scan_csv`, and an error in `read_csv`.
 """
 
 import codecs
@@ -30,7 +30,7 @@ def read_csv(
     header: bool = True,
     quotes: bool = True,
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Reads rows all of which must be good; see `scan_csv`.
+    """Reads rows, all of which must be good; see `scan_csv`.
 
     Yields:
       Where a row begins ("sts_val.csv line 17"), and its fields by column.
@@ -63,22 +63,22 @@ def scan_csv(
     header: bool = True,
     quotes: bool = True,
 ) -> Iterator[tuple[str, dict[str, str]] | LeftOut]:
-    """Reads rows of which some may be bad: too short or long, no UTF-8, NULs, unbalanced quotes.
+    """Reads rows, some of which may be bad: wrong length, not UTF-8, NULs, unbalanced quotes.
 
     Args:
-      path: of a csv file, packed by gzip or not.
+      path: path of a csv file, gzipped or not.
       columns: names that the header must have; without a header, the names of the first columns.
-      delimiter: between two fields.
-      header: whether the first row names the columns. Rows must then be as long as it is; without
-        one they may be longer than `columns`.
-      quotes: whether fields may stand in double quotes.
+      delimiter: delimiter between two fields.
+      header: whether the first row names the columns. Rows must then be as long as the header;
+        without one, they may be longer than `columns`.
+      quotes: whether fields may be in double quotes.
 
     Yields:
-      As `read_csv`, or why a row is bad.
+      See `read_csv`; or why a row is bad.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a column is missing, or the gzip stream is cut or damaged.
+      UnexpectedFilesError: a column is missing, or the gzip stream is truncated or damaged.
     """
     lines = _Lines(path)
     rows = csv.reader(
@@ -116,15 +116,15 @@ def scan_csv(
 def read_json(
     path: pathlib.Path, *, object_hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> Any:
-    """Reads a JSON file, packed by gzip or not.
+    """Reads a JSON file, gzipped or not.
 
     Args:
-      path: of the file.
+      path: path of the file.
       object_hook: see `json.loads`.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is cut, or no JSON.
+      UnexpectedFilesError: it is truncated or not JSON.
     """
     return parse_json(b"".join(read_lines(path)), str(path), object_hook=object_hook)
 
@@ -136,27 +136,27 @@ def parse_json(
 
     Args:
       encoded: the text as UTF-8.
-      source: of the text.
+      source: source of the text.
       object_hook: see `json.loads`.
 
     Raises:
-      UnexpectedFilesError: it is cut, or no JSON.
+      UnexpectedFilesError: it is truncated or not JSON.
     """
     try:
         return json.loads(encoded, object_hook=object_hook)
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UnexpectedFilesError(f"{source} is cut off or no JSON: {error}") from error
+        raise UnexpectedFilesError(f"{source} is cut off or not JSON: {error}") from error
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Reads a file with one JSON value per line, packed by gzip or not.
+    """Reads a file with one JSON value per line, gzipped or not.
 
     Yields:
-      Where the value stands ("captions.jsonl line 3"), and the value.
+      The place of the value ("captions.jsonl line 3"), and the value.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a line is no JSON, or the file is cut.
+      UnexpectedFilesError: a line is not JSON, or the file is truncated.
     """
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
@@ -164,14 +164,14 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[bytes]:
-    """Reads the lines of a file, packed by gzip or not, with their ends.
+    """Reads the lines of a file, gzipped or not, with their line ends.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: the gzip stream is cut or damaged.
+      UnexpectedFilesError: the gzip stream is truncated or damaged.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist, or is no file")
+        raise FileNotFoundError(f"{path} does not exist, or is not a file")
     number = 0
     with path.open("rb") as file:
         packed = file.peek(2)[:2] == _GZIP
@@ -181,7 +181,7 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
                 yield line
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnexpectedFilesError(
-                f"{path} is cut off or damaged after line {number:,} ({error}); fetch it again"
+                f"{path} is cut off or damaged after line {number:,} ({error}); download it again"
             ) from error
 
 
@@ -190,7 +190,7 @@ def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is cut, or no zip archive.
+      UnexpectedFilesError: it is truncated or not a zip archive.
     """
     try:
         return zipfile.ZipFile(path)
@@ -198,7 +198,7 @@ def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
         raise FileNotFoundError(f"{path} does not exist") from None
     except (*_ZIP_ERRORS, ValueError, OSError) as error:
         raise UnexpectedFilesError(
-            f"{path} is cut off or no zip archive ({error}); fetch it again"
+            f"{path} is cut off or not a zip archive ({error}); download it again"
         ) from error
 
 
@@ -225,7 +225,7 @@ class _Lines:
     """Lines of a file as text.
 
     Attributes:
-      bad: why a line since the caller last cleared this is no text: "reason: detail", or "".
+      bad: why a line since the caller last cleared this is not text: "reason: detail", or "".
     """
 
     def __init__(self, path: pathlib.Path) -> None:

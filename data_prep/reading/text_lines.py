@@ -1,4 +1,4 @@
-"""Lines of a text file by number, for lists that are too long to be held in memory."""
+"""Lines of a text file by number, for lists that do not fit in memory."""
 
 import array
 import codecs
@@ -11,13 +11,13 @@ from data_prep.building.records import LeftOut
 
 
 class TextLines(Sequence[bytes]):
-    """Lines of a file, read where they stand when they are asked for: 8 bytes of memory a line.
+    """Lines of a file, read from disk on demand, with 8 bytes of memory per line.
 
-    Only line feeds end a line. The carriage return before one is no part of it, nor is a byte-order
-    mark at the start of the file.
+    Only line feeds end a line. A carriage return before one is not part of the line, nor is a
+    byte-order mark at the start of the file.
 
     Args:
-      path: a text file, not packed. It stays open.
+      path: an uncompressed text file, which stays open.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -38,13 +38,13 @@ class TextLines(Sequence[bytes]):
             self._ends.append(end)
             end = self._bytes.find(b"\n", end + 1)
         if size > self._first and self._bytes[size - 1 : size] != b"\n":
-            self._ends.append(size)  # the last line may lack its end
+            self._ends.append(size)  # The last line may lack its end.
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def start_of(self, number: int, size: int) -> bytes:
-        """The first bytes of a line, of which the others are not read."""
+        """The first bytes of a line; the rest is not read."""
         start = self._start(number)
         return self._bytes[start : min(start + size, self._ends[number])]
 
@@ -69,7 +69,7 @@ class TextLines(Sequence[bytes]):
 
 
 def read_caption(line: bytes, where: str) -> str | LeftOut:
-    """Returns a caption as text, or why it is none; `where` names its line in reports."""
+    """Returns a caption as text, or why it is not valid; `where` names its line in reports."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:

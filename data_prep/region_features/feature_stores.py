@@ -152,7 +152,7 @@ class _Hdf5(FeatureStore):
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise UnexpectedFilesError(f"{path} is cut off or no HDF5: {error}") from error
+            raise UnexpectedFilesError(f"{path} is cut off or not HDF5: {error}") from error
 
     def places(self) -> Iterator[tuple[str, Any]]:
         shared = next((n for n in ("image_features", "features") if n in self._file), None)
@@ -201,7 +201,7 @@ class _Lmdb(FeatureStore):
         try:
             self._env = lmdb.open(str(folder), readonly=True, lock=False, readahead=False)
         except lmdb.Error as error:
-            raise UnexpectedFilesError(f"{folder} is cut off or no LMDB: {error}") from error
+            raise UnexpectedFilesError(f"{folder} is cut off or not an LMDB: {error}") from error
 
     def places(self) -> Iterator[tuple[str, bytes]]:
         with self._env.begin() as transaction:

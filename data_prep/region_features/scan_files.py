@@ -68,11 +68,11 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
     try:
         features = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise UnexpectedFilesError(f"{path} is cut off or no array: {error}") from error
+        raise UnexpectedFilesError(f"{path} is cut off or not an array: {error}") from error
     if features.dtype.kind != "f" or not _fits(features.shape[1:], shape):
         raise UnexpectedFilesError(
-            f"{path} holds {features.dtype} {list(features.shape)}; this config takes floating "
-            f"point numbers [N, {', '.join(map(str, shape))}]; take another config"
+            f"{path} holds {features.dtype} {list(features.shape)}; this config needs floating "
+            f"point numbers [N, {', '.join(map(str, shape))}]; use another config"
         )
     captions = TextLines(folder / f"{split}_caps.txt")
     images, rest = divmod(len(captions), CAPTIONS_PER_IMAGE)

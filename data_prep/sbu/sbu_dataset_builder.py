@@ -109,7 +109,7 @@ class _Links(LinkList):
         if len(self.lines) != len(self._captions):
             raise UnexpectedFilesError(
                 f"{self.path} has {len(self.lines):,} urls, but there are {len(self._captions):,} "
-                "captions; fetch both again"
+                "captions; download both again"
             )
 
     def __len__(self) -> int:

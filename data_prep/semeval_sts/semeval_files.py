@@ -1,4 +1,4 @@
-"""Finds and reads the sets of sentence pairs in the layouts that people have them in."""
+"""Finds and reads the sets of sentence pairs in their usual layouts."""
 
 import collections
 import dataclasses
@@ -129,7 +129,7 @@ def _add_file(found: dict[RatedSet, pathlib.Path], rated_set: RatedSet, path: pa
     first = found.setdefault(rated_set, path)
     if not filecmp.cmp(first, path, shallow=False):
         raise UnexpectedFilesError(
-            f"{first} and {path} are both {rated_set} and differ: keep the one that is meant."
+            f"{first} and {path} are both {rated_set} and differ: keep the right one."
         )
 
 
@@ -145,7 +145,7 @@ def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
     if len(rows) != len(scores):
         raise UnexpectedFilesError(
             f"{path} has {len(rows):,} pairs and {gold.name} {len(scores):,} scores. "
-            "Fetch both again."
+            "Download both again."
         )
     for row, score in zip(rows, scores, strict=True):
         if score.strip():

@@ -102,7 +102,7 @@ def test_incomplete_features_are_refused(tmp_path, name):
     data.write_features(str(folder), "text_features", {}, _arrays(4))
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match="delete it to have them computed again"):
+    with pytest.raises(UserError, match="delete it to compute them again"):
         data.open_features(str(folder))
 
 

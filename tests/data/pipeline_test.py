@@ -92,7 +92,7 @@ def test_regions_and_labels_belong_to_the_ids(tiny_config):
     with pytest.raises(ValueError, match=r"varies; set config\.data\.image\.max_regions"):
         data.batch_spec(config | {"image": {"size": 0}}, 8)
     for name in ("categories", "image_id"):
-        with pytest.raises(ValueError, match=f"names '{name}'.*columns of numbers: .*relations"):
+        with pytest.raises(ValueError, match=f"names '{name}'.*numeric columns: .*relations"):
             data.batch_spec(config | {"image": None, "labels": (name,)}, 8)
 
 

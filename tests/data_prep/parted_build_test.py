@@ -247,7 +247,9 @@ def test_a_table_is_not_built_on_workers(tmp_path):
     folder.mkdir()
     own_folders.named_lines(folder, list(range(60)))
     folders = {"data_dir": str(tmp_path), "manual_dir": str(folder)}
-    with pytest.raises(UnexpectedFilesError, match="lie in shards; these in .* by one process"):
+    with pytest.raises(
+        UnexpectedFilesError, match="datasets in shards; those in .* in one process"
+    ):
         build("captioned_images", "images", **folders, beam_pipeline_options=_IN_MEMORY)
     assert build("captioned_images", "images", **folders).info.splits
 

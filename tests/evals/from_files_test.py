@@ -170,8 +170,8 @@ def test_a_model_that_cannot_be_compared_is_refused_before_the_work(annotations,
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"annotations": None}, "evaluate.annotations is None; it has to be a text"),
-        ({"annotations": {"test": 1}}, "evaluate.annotations is {.*; it has to be a text"),
+        ({"annotations": None}, "evaluate.annotations is None; it has to be a string"),
+        ({"annotations": {"test": 1}}, "evaluate.annotations is {.*; it has to be a string"),
         ({"embeddings": np.zeros((3, 4))}, "embeddings are given as ndarray; pass the path"),
         ({"scores": np.zeros((3, 4)), "similarity": None}, "scores are given as ndarray"),
         ({"scores": {"scores": 1}, "ids": 3, "similarity": None}, "`ids` belongs to a matrix"),

@@ -60,7 +60,8 @@ def batch_spec(
             fixed = [n for n, c in columns.items() if not c.is_ragged and c.dtype != STRING]
             raise UserError(
                 f"config.data.labels names {name!r}, whose values are strings, vary in number or "
-                f"are in every batch; numeric columns: {', '.join(n for n in fixed if n != 'image')}"
+                "are in every batch; numeric columns: "
+                f"{', '.join(n for n in fixed if n != 'image')}"
             )
         spec[name] = _struct((batch_size, *column.fixed_shape), column.dtype)
     for reader in features or ():

@@ -115,7 +115,7 @@ def test_what_is_left_out_is_counted_and_listed(prepare):
     assert sorted(stored) == [1, 2, 9]
     assert stored[9]["relations"].tolist() == [0, 1, 1]
     assert stored[2]["image"].shape == (8, 8, 3)
-    with pytest.raises(UnexpectedFilesError, match="prepared before and keeps less than 0.5"):
+    with pytest.raises(UnexpectedFilesError, match="already prepared and keeps less than 0.5"):
         prepare(min_kept=0.5)
 
 
@@ -203,7 +203,7 @@ def test_the_command_prints_the_account(prepare, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [*command, "--min_kept=2"])
     with pytest.raises(SystemExit):
         build.main()
-    assert "--min_kept is 2.0; a share from 0 to 1" in capsys.readouterr().err
+    assert "--min_kept is 2.0; it has to be from 0 to 1" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", [*command, "--min_kept=0.25"])
     build.main()
     assert "no image 1" in capsys.readouterr().out

@@ -216,7 +216,7 @@ def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
     folders.write_csv(
         folder / "ratings.csv", [["left", "right", "score"], ["caption 1", "caption 2", "x"]]
     )
-    with pytest.raises(UnexpectedFilesError, match="line 2: the score 'x' is no number"):
+    with pytest.raises(UnexpectedFilesError, match="line 2: the score 'x' is not a number"):
         prepare(folder, "ratings")
 
 

@@ -136,7 +136,7 @@ def test_other_files_are_refused(manual_dir):
     with pytest.raises(ValueError, match="the first is http://x/4"):
         _splits(manual_dir)
     numbers.write_text('{"http://x/0": "11"}')
-    with pytest.raises(ValueError, match=r"img2idxmap\.json is no JSON object of urls"):
+    with pytest.raises(ValueError, match=r"img2idxmap\.json is not a JSON object of urls"):
         _splits(manual_dir)
     numbers.unlink()
 

@@ -137,7 +137,7 @@ def test_karpathys_file_is_found_in_its_archive(manual_dir):
     (manual_dir / "dataset_coco.json").unlink()
     assert _build(manual_dir, "captions").info.metadata["kept"]["train"] == 3
     packed.write_bytes(packed.read_bytes()[:500])
-    with pytest.raises(UnexpectedFilesError, match=rf"{packed} is cut off or no zip archive"):
+    with pytest.raises(UnexpectedFilesError, match=rf"{packed} is cut off or not a zip archive"):
         _build(manual_dir, "images")
 
 
@@ -196,7 +196,7 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
             '{"images": [{"cocoid": 1}]}',
             "image 0 does not have the published form .KeyError: 'sentences'",
         ),
-        ('{"images": [', "cut off or no JSON"),
+        ('{"images": [', "cut off or not JSON"),
     ],
 )
 def test_another_json_is_refused(manual_dir, content, message):

@@ -121,7 +121,7 @@ def test_short_or_missing_files_are_named(loose_images):
         _build(loose_images)
     (loose_images / _TRAIN).rename(loose_images / "cc3m.tsv")
     (loose_images / "train_too.tsv").touch()
-    with pytest.raises(ValueError, match=r"has cc3m\.tsv and train_too\.tsv: keep the list"):
+    with pytest.raises(ValueError, match=r"has cc3m\.tsv and train_too\.tsv: keep the right list"):
         _build(loose_images)
 
 

@@ -50,8 +50,8 @@ def test_json_of_another_form_is_named(tmp_path, content):
 
 def test_damaged_files_are_named(tmp_path):
     (tmp_path / "captions.csv").write_text("caption_id,caption\nseven,text\n")
-    with pytest.raises(ValueError, match=r"captions\.csv line 2: 'seven' is no caption id"):
+    with pytest.raises(ValueError, match=r"captions\.csv line 2: 'seven' is not a caption id"):
         read_caption_texts(tmp_path)
     (tmp_path / "captions_val2014.json").write_text('{"annotations": [')
-    with pytest.raises(ValueError, match=r"captions_val2014\.json is cut off or no JSON"):
+    with pytest.raises(ValueError, match=r"captions_val2014\.json is cut off or not JSON"):
         read_caption_texts(tmp_path)

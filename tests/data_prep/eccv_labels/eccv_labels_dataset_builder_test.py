@@ -96,8 +96,8 @@ def test_odd_queries_are_named(manual_dir):
     ("name", "content", "message"),
     [
         ("eccv_image_to_caption.json", b'{"9": [90, 72]}', "eccv/i2t/queries: 1 instead of 2"),
-        ("eccv_image_to_caption.json", b'{"9": [90, 72', "cut off or no JSON"),
-        ("eccv_image_to_caption.json", b"[1, 2]", "holds no JSON object"),
+        ("eccv_image_to_caption.json", b'{"9": [90, 72', "cut off or not JSON"),
+        ("eccv_image_to_caption.json", b"[1, 2]", "does not hold a JSON object"),
         ("eccv_image_to_caption.json", b'{"9": 90}', "'9' has 90 and not a list of ids"),
         ("eccv_image_to_caption.json", b'{"9": [90.5]}', "90.5 is not an id"),
         ("eccv_image_to_caption.json", b'{"99999999999": []}', "'99999999999' is not an id"),
@@ -115,9 +115,12 @@ def test_damaged_files_are_named(manual_dir, name, content, message):
 def test_orders_that_are_none_and_missing_files_are_named(manual_dir):
     order = manual_dir / "coco_test_ids.npy"
     for ids, message in (
-        (np.array([90, 70, 91, 71, 92, 72, 93, 73, 94, 74]), "one image after the other"),
-        (np.array(_CAPTIONS[9][:4]), "one image after the other"),
-        (np.array(_CAPTIONS[9] * 2), "one image after the other"),
+        (
+            np.array([90, 70, 91, 71, 92, 72, 93, 73, 94, 74]),
+            "does not list the captions image by image",
+        ),
+        (np.array(_CAPTIONS[9][:4]), "does not list the captions image by image"),
+        (np.array(_CAPTIONS[9] * 2), "does not list the captions image by image"),
         (np.ones((2, 5)), r"float64 \[2, 5\]"),
     ):
         np.save(order, ids)

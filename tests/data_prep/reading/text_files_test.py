@@ -108,10 +108,10 @@ def test_json_and_its_damage(tmp_path):
     assert list(read_jsonl(lines)) == [("b.jsonl line 1", {"a": 1}), ("b.jsonl line 3", [2])]
     for content in (b"", b'{"a": [1, ', b'{"a": "\xe9"}', b"[" * 100_000):
         path = _write(tmp_path / "bad.json", content)
-        with pytest.raises(UnexpectedFilesError, match=f"{path} is cut off or no JSON"):
+        with pytest.raises(UnexpectedFilesError, match=f"{path} is cut off or not JSON"):
             read_json(path)
     path = _write(tmp_path / "bad.jsonl", '{"a": 1}\n{"a": \n')
-    with pytest.raises(UnexpectedFilesError, match=f"{path} line 2 is cut off or no JSON"):
+    with pytest.raises(UnexpectedFilesError, match=f"{path} line 2 is cut off or not JSON"):
         list(read_jsonl(path))
 
 
@@ -128,7 +128,7 @@ def test_archives_and_their_damage(tmp_path):
             read_member(archive, "b.txt")
     for damaged in (b"", packed[: len(packed) // 2], packed[:-10], b"<html></html>"):
         path.write_bytes(damaged)
-        with pytest.raises(UnexpectedFilesError, match=rf"{path} is cut off or no zip archive"):
+        with pytest.raises(UnexpectedFilesError, match=rf"{path} is cut off or not a zip archive"):
             open_archive(path)
     path.write_bytes(packed[:5000] + b"\0" * 100 + packed[5100:])
     with open_archive(path) as archive, pytest.raises(UnexpectedFilesError, match="a.txt: Bad CRC"):

@@ -337,7 +337,7 @@ def test_stores_that_cannot_be_used_are_named(tmp_path):
         FeatureStores(tmp_path)
     path = tmp_path / "coco_detections.hdf5"
     path.write_bytes(path.read_bytes()[:900])
-    with pytest.raises(UnexpectedFilesError, match="is cut off or no HDF5"):
+    with pytest.raises(UnexpectedFilesError, match="is cut off or not HDF5"):
         FeatureStores(tmp_path)
     path.unlink()
     with h5py.File(path, "w") as file:

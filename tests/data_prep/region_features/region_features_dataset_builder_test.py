@@ -84,7 +84,7 @@ def test_published_counts_and_shapes_are_checked(tmp_path):
         _build(tmp_path, "flickr30k")
     with pytest.raises(FileNotFoundError, match=r"testall_ims\.npy"):
         _build(tmp_path, "coco")
-    with pytest.raises(ValueError, match=re.escape("[4, 36, 2048]; this config takes")):
+    with pytest.raises(ValueError, match=re.escape("[4, 36, 2048]; this config needs")):
         _build(tmp_path, "grid_7x7")
     captions = {name: sum(images.values()) * 5 for name, images in Builder.EXPECTED.items()}
     assert captions["flickr30k"] == 155_070
@@ -96,10 +96,10 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     path = tmp_path / "train_ims.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1000])
-    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or no array"):
+    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or not an array"):
         _build(tmp_path)
     np.save(path, np.array([{"a": 1}]), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or no array"):
+    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or not an array"):
         _build(tmp_path)
     path.write_bytes(whole)
     for name, content, message in (
