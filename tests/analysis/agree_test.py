@@ -75,7 +75,7 @@ def test_nothing_is_written_where_something_is_wrong(tmp_path, table):
         compare([table], str(out), ["accuracy"])
     (tmp_path / "one").mkdir()
     (tmp_path / "one/metrics.json").write_text('{"x": 1, "y": 2}')
-    with pytest.raises(UserError, match="has only 'one': give two or more"):
+    with pytest.raises(UserError, match="has only 'one': name two or more"):
         compare([str(tmp_path / "one")], str(out))
     assert not out.exists()
 

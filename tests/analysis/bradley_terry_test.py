@@ -105,7 +105,7 @@ def test_bad_preferences_are_refused():
         count_wins([("a", "a")])
     with pytest.raises(UserError, match="no preferences"):
         count_wins([])
-    with pytest.raises(UserError, match="names that differ"):
+    with pytest.raises(UserError, match="distinct names"):
         bradley_terry(["a", "a"], [[0, 1], [1, 0]])
 
 

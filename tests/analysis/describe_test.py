@@ -98,7 +98,7 @@ def test_figures_of_csv_files_and_embeddings(tmp_path, monkeypatch, capsys):
         (["--ratings={}/good", "--embeddings={}/far.npz"], "has both items of none"),
         (["--ratings={}/bad"], "line 2: score not from 0 to 5, 7"),
         (["--ratings={}/odd"], "line 2: neither a number nor a COCO name, image1 is 'x'"),
-        (["--ratings={}/empty"], "holds no pairs"),
+        (["--ratings={}/empty"], "has no pairs"),
     ],
 )
 def test_mistakes_are_named_without_a_stack_trace(tmp_path, monkeypatch, args, message):

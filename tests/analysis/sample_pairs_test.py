@@ -87,7 +87,7 @@ def test_pairs_are_sampled_rated_and_sampled_across(files, monkeypatch, capsys):
     assert np.sum(sits.methods == "c2i_intrasim") == IMAGES * 4
     run(monkeypatch, "check", files / "pairs", "--split=validation", f"--groups={files / 'pairs'}")
     # Sampling again would lose the ratings.
-    with pytest.raises(SystemExit, match="holds ratings"):
+    with pytest.raises(SystemExit, match="has ratings"):
         within(files, monkeypatch)
 
 
@@ -132,7 +132,7 @@ def test_missing_and_zero_embeddings_need_partial(files, monkeypatch, capsys):
     [
         (["--images={}/a.npz"], "a.npz has no image_ids"),
         (["--images={}/none.npz"], "There is no file"),
-        ([], "Give --images, --captions or both"),
+        ([], "Use --images, --captions or both"),
         (["--captions={}/groups.csv"], "no npz file"),
         (["--captions={}/a.npz", "--split=train"], "names no captions"),
         (["--captions={}/a.npz", "--groups={}"], "has none of sts_val.csv"),

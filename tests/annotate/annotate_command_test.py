@@ -65,7 +65,7 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     assert run("aggregate", f"--study={study}", f"--output={tmp_path}/none")[0] == 1
     assert run(*review, "--accept=1:rater1") == (0, "unit 1 of rater1: accepted\n")
     assert run(*review, "--reject=2:rater1") == (0, "unit 2 of rater1: rejected\n")
-    assert "waits for no decision" in run(*review, "--reject=2:rater1")[1]
+    assert "is not waiting for a decision" in run(*review, "--reject=2:rater1")[1]
     assert run(*review) == (0, "no unit waits for a decision\n")
     code, said = run("aggregate", f"--study={study}", f"--output={tmp_path}/labels")
     assert code == 0
@@ -83,10 +83,10 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
         (["serve", "--study=STUDY", "--host=203.0.113.1"], "Cannot listen at 203.0.113.1:8000"),
         (["serve", "--study=STUDY", "--port=TAKEN"], "Address already in use"),
         (["serve", "--study=STUDY", "--port=99999"], "Cannot listen at 127.0.0.1:99999"),
-        (["serve", "--study=STUDY", "--url=rate.example"], "no address such as https://"),
+        (["serve", "--study=STUDY", "--url=rate.example"], "not an address such as https://"),
         (["aggregate", "--study=STUDY", "--output=OUT"], "all its 5 rater(s) yet"),
         (["aggregate", "--study=STUDY", "--output=OUT", "--add=x"], "studies of the kind eccv"),
-        (["invite", "--study=STUDY", "--raters=0"], "'0' is no whole number from 1 on"),
+        (["invite", "--study=STUDY", "--raters=0"], "'0' is not a positive integer"),
         (["review", "--study=STUDY", "--accept=3"], "'3' is not like 12:rater3"),
     ],
 )

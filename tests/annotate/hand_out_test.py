@@ -218,7 +218,7 @@ def test_a_wrong_golden_answer_asks_for_a_decision(tmp_path):
     assert doubt.answers == {"yes": 1, "no": 1}
     assert hand_out.next(second) is Rest.FINISHED  # it may yet be accepted
     decide(study, 1, "rater1", accept=False)
-    with pytest.raises(UserError, match="waits for no decision"):
+    with pytest.raises(UserError, match="is not waiting for a decision"):
         decide(study, 1, "rater1", accept=True)
     assert hand_out.next(first) is Rest.FINISHED
     answer_all(hand_out, second, ["yes", "no", "yes", "yes"])

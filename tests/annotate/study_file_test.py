@@ -16,7 +16,7 @@ def test_a_study_is_written_whole_or_not_at_all(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         make_study(tmp_path / "study", break_off())
-    with pytest.raises(UserError, match="nothing to ask"):
+    with pytest.raises(UserError, match="would have no questions"):
         make_study(tmp_path / "study", [])
     assert not list(tmp_path.iterdir())
     study = make_study(tmp_path / "study", sts_units(2), dataset="any", image_queries=(3, 4))
@@ -25,7 +25,7 @@ def test_a_study_is_written_whole_or_not_at_all(tmp_path):
         make_study(tmp_path / "study", sts_units(2))
     with pytest.raises(UserError, match="exists"):
         check_new_file(tmp_path / "study")
-    with pytest.raises(UserError, match="is no folder"):
+    with pytest.raises(UserError, match="is not a folder"):
         check_new_file(tmp_path / "none" / "study")
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
@@ -39,7 +39,7 @@ def test_other_files_are_no_studies(tmp_path):
     connection = sqlite3.connect(tmp_path / "other")
     connection.execute("CREATE TABLE study (settings)")
     connection.commit()
-    with pytest.raises(UserError, match="but no study"):
+    with pytest.raises(UserError, match="but not a study"):
         StudyFile(tmp_path / "other")
     connection.execute(f"PRAGMA application_id = {0x786D6F64}")
     connection.execute("PRAGMA user_version = 99")

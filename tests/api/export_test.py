@@ -149,15 +149,15 @@ def change_card(path, **changes):
 @pytest.mark.parametrize(
     ("name", "harm", "message"),
     [
-        ("image", change_byte, "image was changed, its hash is not"),
-        ("weights.safetensors", change_byte, "was changed, its hash is not"),
+        ("image", change_byte, "image was changed; its hash is not"),
+        ("weights.safetensors", change_byte, "was changed; its hash is not"),
         ("text-8", lambda path: path.write_bytes(path.read_bytes()[:-9]), "bytes instead of"),
         ("vocab.txt", pathlib.Path.unlink, "vocab.txt is missing: the bundle is incomplete"),
         ("bundle.json", lambda path: path.write_text(path.read_text()[:-9]), "is damaged"),
         ("bundle.json", lambda path: change_card(path, platforms=["tpu"]), "damaged or was cha"),
         ("bundle.json", lambda path: change_card(path, version=2), "version 2, .* reads version 1"),
-        ("bundle.json", lambda path: change_card(path, format="x"), "is no card of a bundle"),
-        ("bundle.json", lambda path: path.write_text("[]"), "is no card of a bundle"),
+        ("bundle.json", lambda path: change_card(path, format="x"), "is not the card of"),
+        ("bundle.json", lambda path: path.write_text("[]"), "is not the card of"),
     ],
 )
 def test_a_bundle_that_changed_is_refused_before_it_is_read(

@@ -61,7 +61,7 @@ def test_labels_are_counted_unless_rows_are_damaged():
     expected = {"train": 2, "train/Story": 2, "train/Meta": 1}
     pairs = [_pair(0, "a", "", (1, 0)), _pair(1, "b", "", (1, 1))]
     coherence_pairs.check_counts({"train": pairs}, ("Story", "Meta"), expected, "folder")
-    with pytest.raises(ValueError, match="folder does not .*train/Story: 1 instead of 2"):
+    with pytest.raises(ValueError, match="folder is not .*train/Story: 1 instead of 2"):
         coherence_pairs.check_counts({"train": pairs}, ("Meta", "Story"), expected, "folder")
     coherence_pairs.check_counts({"train": [_DAMAGED, pairs[1]]}, ("Meta", "Story"), expected, "")
 

@@ -154,10 +154,10 @@ def test_pooling_and_length_of_sentence_encoders(tmp_path):
             "tokenizer": "wordpiece", "lower_case": True, "max_length": 8, "similarity": "cosine",
         }  # fmt: skip
     pooling.unlink()
-    with pytest.raises(UserError, match="half downloaded: .* 1_Pooling/config.json is not there"):
+    with pytest.raises(UserError, match="partly downloaded: .* 1_Pooling/config.json is missing"):
         bert.describe_bert(load_source(tmp_path))
     (tmp_path / "modules.json").rename(tmp_path / "later")
-    with pytest.raises(UserError, match="half downloaded: .* 1_Pooling/config.json is not there"):
+    with pytest.raises(UserError, match="partly downloaded: .* 1_Pooling/config.json is missing"):
         bert.describe_bert(load_source(tmp_path))
     (tmp_path / "later").rename(tmp_path / "modules.json")
     pooling.write_text('{"pooling_mode_max_tokens": true}')

@@ -54,7 +54,7 @@ def test_an_efficientnet_is_the_variant_asked_for_or_refused(tmp_path):
         convert("efficientnet", path, "b1")
     with pytest.raises(UserError, match="--variant='' is none of efficientnet; known: b0, b1"):
         convert("efficientnet", path)
-    with pytest.raises(UserError, match="holds no MobileNetV2: it has no block_16_project/kernel"):
+    with pytest.raises(UserError, match="is not a MobileNetV2: it has no block_16_project/kernel"):
         convert("mobilenet_v2", path)
     with pytest.raises(UserError, match="has 81 convolutions, a ResNet 53 .depth 50., 104 .depth"):
         convert("resnet", path, "keras")
@@ -81,7 +81,9 @@ def test_a_slim_checkpoint_with_a_mean_of_pixels_wants_it_subtracted():
 def test_the_width_of_a_mobilenet(channels):
     source = Source("x", {"block_16_project/kernel": np.zeros((1, 1, 2, channels))}, {})
     if channels == 300:
-        with pytest.raises(UserError, match="300 channels, which is no width of MobileNetV2 among"):
+        with pytest.raises(
+            UserError, match="300 channels, which is not a width of MobileNetV2 among"
+        ):
             image_towers.describe_mobilenet_v2(source, "")
         return
     description = image_towers.describe_mobilenet_v2(source, "")

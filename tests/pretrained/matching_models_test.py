@@ -221,7 +221,7 @@ def test_other_networks_are_refused(torch, tmp_path):
     modules[0].cnn = torch.nn.Module()
     modules[0].cnn.features = torch.nn.Conv2d(3, 4, 3)
     save(torch, modules, tmp_path / "model_best.pth.tar")
-    with pytest.raises(UserError, match="its CNN is no ResNet; VGG is not supported"):
+    with pytest.raises(UserError, match="its CNN is not a ResNet; VGG is not supported"):
         convert("vsepp", tmp_path / "model_best.pth.tar")
     with pytest.raises(UserError, match="has 0 arrays 'img_rnn.weight_ih_l0'"):
         convert("vsrn", tmp_path / "model_best.pth.tar")

@@ -70,13 +70,13 @@ def test_half_downloaded_and_damaged_checkpoints(checkpoint, tmp_path):
     with pytest.raises(UserError, match="model.ckpt cannot be read .*: it is damaged or cut off"):
         load_source(path)
     data.unlink()
-    with pytest.raises(UserError, match="half downloaded: model.ckpt.data-00000-of-00001 is not"):
+    with pytest.raises(UserError, match="partly downloaded: model.ckpt.data-00000-of-00001 is not"):
         load_source(path)
     (tmp_path / "model.ckpt.data-00000-of-00002").write_bytes(content)
-    with pytest.raises(UserError, match="half downloaded: model.ckpt.data-00001-of-00002 is not"):
+    with pytest.raises(UserError, match="partly downloaded: model.ckpt.data-00001-of-00002 is not"):
         load_source(tmp_path)
     (tmp_path / "model.ckpt.index").unlink()
-    with pytest.raises(UserError, match="model.ckpt.index is not there"):
+    with pytest.raises(UserError, match="model.ckpt.index is missing"):
         load_source(tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_saved_model_has_the_names_of_its_variables(tmp_path):
     assert_read(tmp_path / "hub", expected)
     assert_read(tmp_path / "hub/saved_model.pb", expected)
     (tmp_path / "hub/variables/variables.data-00000-of-00001").unlink()
-    with pytest.raises(UserError, match="variables is half downloaded: variables.data-00000-of"):
+    with pytest.raises(UserError, match="variables is partly downloaded: variables.data-00000-of"):
         load_source(tmp_path / "hub")
 
 
@@ -152,13 +152,15 @@ def test_shards(tmp_path):
     table.write_text(json.dumps({"weight_map": parts}))
     assert_read(tmp_path, {name: ARRAYS[name] for name in parts})
     (tmp_path / names[1]).rename(tmp_path / f"{names[1]}.incomplete")
-    with pytest.raises(UserError, match="half downloaded .model-00002-.*incomplete has not finish"):
+    with pytest.raises(
+        UserError, match="partly downloaded .model-00002-.*incomplete is not finish"
+    ):
         load_source(tmp_path)
     (tmp_path / f"{names[1]}.incomplete").unlink()
-    with pytest.raises(UserError, match="half downloaded.* names 2 files, of which model-00002"):
+    with pytest.raises(UserError, match="partly downloaded.* names 2 files, of which model-00002"):
         load_source(tmp_path)
     table.unlink()
-    with pytest.raises(UserError, match="half downloaded: it has model-00001-.*not the .*index"):
+    with pytest.raises(UserError, match="partly downloaded: it has model-00001-.*not the .*index"):
         load_source(tmp_path)
 
 
@@ -207,12 +209,12 @@ def test_npz(tmp_path):
         ("none", "", "There are no weights at .*none."),
         ("", "", "is empty: there are no weights in it"),
         ("a.safetensors", "a.safetensors.part", "no weights at .*, only a.safetensors.part: its"),
-        ("a.npz.part", "a.npz.part", "a.npz.part is a download that has not finished"),
-        ("", "a.h5.crdownload", r"half downloaded .a.h5.crdownload has not finished"),
-        ("", "pytorch_model.bin", "pickled in a form that is not known. Save the weights as .safe"),
+        ("a.npz.part", "a.npz.part", "a.npz.part is an unfinished download"),
+        ("", "a.h5.crdownload", r"partly downloaded .a.h5.crdownload is not finished"),
+        ("", "pytorch_model.bin", "pickled in an unknown form. Save the weights as .safe"),
         ("x.pth", "x.pth", "x.pth cannot be read as a file of torch.save"),
-        ("", "notes.txt", r"no weights of a known format .notes.txt.. Known: TensorFlow checkp"),
-        ("x.gguf", "x.gguf", "no weights of a known format .*; Hugging Face folder"),
+        ("", "notes.txt", r"no weights in a known format .notes.txt.. Known: TensorFlow checkp"),
+        ("x.gguf", "x.gguf", "no weights in a known format .*; Hugging Face folder"),
     ],
 )
 def test_what_is_not_there_or_not_known(tmp_path, asked, there, message):
@@ -223,7 +225,7 @@ def test_what_is_not_there_or_not_known(tmp_path, asked, there, message):
 
 
 def test_an_address_is_no_path():
-    with pytest.raises(UserError, match="https://x.org/model.h5 is read by no tool here: download"):
+    with pytest.raises(UserError, match="https://x.org/model.h5 cannot be read here: download"):
         load_source("https://x.org/model.h5")
 
 

@@ -104,7 +104,7 @@ def test_a_run_starts_from_all_of_it(folder):
         ("model.image.projection", {"width": 4}, "is {'width': 4}, .* None"),
         ("init_from.towers.text", "x", "provides both towers, and config.init_from.towers"),
         ("data.text.markers", "none", "is 'none', the weights have 'sentence'"),
-        ("init_from.model", "/nowhere", "/nowhere is no converted model: /nowhere/model.json"),
+        ("init_from.model", "/nowhere", "/nowhere is not a converted model: /nowhere/model.json"),
     ],
 )
 def test_what_does_not_fit(folder, key, value, message):

@@ -24,7 +24,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", type=_names, required=True, help="result folders, JSON tables")
-    parser.add_argument("--metrics", type=_names, help="tags to compare; by default the usual ones")
+    parser.add_argument("--metrics", type=_names, help="tags to compare; by default a selection")
     parser.add_argument("--output", required=True, help="folder for the tables and the chart")
     args = parser.parse_args()
     try:
@@ -54,7 +54,7 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
     if len(models) < 2:
         raise UserError(
             f"Metrics are compared by how they rank models, and {list(paths)} has only "
-            f"{next(iter(models))!r}: give two or more."
+            f"{next(iter(models))!r}: name two or more."
         )
     if metrics is None and (left_out := describe_left_out(models)):
         notes = (*notes, left_out)

@@ -29,7 +29,7 @@ def count_wins(preferences: Iterable[tuple[str, str]]) -> tuple[list[str], np.nd
     """
     preferences = list(preferences)
     if not preferences:
-        raise UserError("There are no preferences to score: give (preferred, rejected) pairs.")
+        raise UserError("There are no preferences to score: pass (preferred, rejected) pairs.")
     items = sorted({item for pair in preferences for item in pair})
     position = {item: i for i, item in enumerate(items)}
     wins = np.zeros((len(items), len(items)))
@@ -84,7 +84,7 @@ def bradley_terry(items: Sequence[str], wins: np.ndarray) -> dict[str, float]:
 
 def _check(items: Sequence[str], wins: np.ndarray) -> None:
     if not items or len(set(items)) < len(items):
-        raise UserError(f"Items to score need names that differ, got {list(items)}.")
+        raise UserError(f"Items to score need distinct names, got {list(items)}.")
     if wins.shape != (len(items), len(items)):
         raise UserError(
             f"Counts of {len(items)} items must have the shape {(len(items),) * 2}, got "

@@ -1,4 +1,4 @@
-"""Commands that print the outcome of one CSV file of people's judgments."""
+"""Commands that print the outcome of one CSV file of human judgments."""
 
 import argparse
 import pathlib
@@ -16,18 +16,18 @@ def print_outcome(
     columns: Sequence[str],
     outcome: Callable[[list[Mapping[str, str]]], str],
 ) -> None:
-    """Prints the outcome of the file that the command line names, or ends with why there is none.
+    """Prints the outcome of the file on the command line, or exits with the reason for none.
 
     Args:
-      description: of the command.
-      flag: that names the file.
-      columns: that it must have.
+      description: description of the command.
+      flag: flag that names the file.
+      columns: columns that it must have.
       outcome: rows by column -> text.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(flag, dest="file", required=True, help="csv file, packed by gzip or not")
+    parser.add_argument(flag, dest="file", required=True, help="csv file, gzipped or not")
     path = pathlib.Path(parser.parse_args().file)
     try:
         print(outcome([row for _, row in read_csv(path, columns=columns)]))

@@ -62,7 +62,7 @@ def label_quality(
     if not set(labels) & set(truth):
         raise UserError(
             f"The labels ({len(labels)} queries) and the truth ({len(truth)} queries) share no "
-            "query: both must be of the same direction and split."
+            "query: both must have the same direction and split."
         )
     precisions, recalls = [], []
     for query, positives in truth.items():
@@ -73,7 +73,7 @@ def label_quality(
             if query not in annotated:
                 raise UserError(
                     f"Query {query} of the truth is not among the {len(annotated)} annotated "
-                    "queries: give the items annotated for every query."
+                    "queries: list the annotated items for every query."
                 )
             found &= set(annotated[query])
         if found:
@@ -97,7 +97,7 @@ def main() -> None:
     )
     parser.add_argument("--labels", required=True, help="positives to judge, a JSON file")
     parser.add_argument("--truth", required=True, help="positives to judge them by")
-    parser.add_argument("--annotated", help="items that somebody looked at, by query")
+    parser.add_argument("--annotated", help="items that were looked at, by query")
     args = parser.parse_args()
     paths = (args.labels, args.truth, args.annotated)
     try:

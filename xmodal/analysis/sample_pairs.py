@@ -69,7 +69,7 @@ def _within(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     """Samples and writes pairs within a modality."""
     paths = {"image": args.images, "caption": args.captions}
     if not any(paths.values()):
-        raise UserError("Give --images, --captions or both: pairs come from embeddings.")
+        raise UserError("Use --images, --captions or both: pairs come from embeddings.")
     _check_output(args, ("sts", "sis"))
     encoders = [_read_encoder(kind, path) for kind, each in paths.items() for path in each]
     total = len(groups)
@@ -177,7 +177,7 @@ def _read_encoder(kind: str, path: str) -> Encoder:
         "caption": (saved.caption_ids, saved.captions),
     }[kind]
     if vectors is None:
-        raise UserError(f"{path} has no {kind}_ids and {kind}_embeddings; name another --{kind}s.")
+        raise UserError(f"{path} has no {kind}_ids and {kind}_embeddings; use another --{kind}s.")
     return Encoder(path, kind, ids, vectors)
 
 
@@ -187,37 +187,37 @@ def _check_output(args: argparse.Namespace, tasks: tuple[str, ...]) -> None:
     for task in tasks:
         path = pathlib.Path(args.output) / file_name(task, args.split)
         if path.exists() and is_rated(path):
-            raise UserError(f"{path} holds ratings, which would be lost; name another --output.")
+            raise UserError(f"{path} has ratings, which would be lost; use another --output.")
 
 
 def _parse() -> argparse.Namespace:
     shared = argparse.ArgumentParser(add_help=False)
     place = shared.add_mutually_exclusive_group(required=True)
     place.add_argument("--groups", help="folder or csv file: which caption is of which image")
-    place.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="says the same")
-    shared.add_argument("--config", help="of --dataset; by default one that has captions")
-    shared.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
-    shared.add_argument("--manual_dir", help="of captioned_images: the folder it was prepared from")
+    place.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="instead of --groups")
+    shared.add_argument("--config", help="config of --dataset; by default one with captions")
+    shared.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    shared.add_argument("--manual_dir", help="for captioned_images: the original folder")
     shared.add_argument("--split", default="test")
     shared.add_argument(
         "--partial",
         action="store_true",
-        help="leave out images that are not embedded, or that the given pairs do not name",
+        help="leave out images that are not embedded, or not in the given pairs",
     )
     shared.add_argument("--compare", help="folder of other pairs: how many are in common")
 
     sampling = argparse.ArgumentParser(add_help=False)
     sampling.add_argument("--output", required=True, help="folder for the pairs")
-    sampling.add_argument("--seed", type=_natural, default=0, help="of every draw")
+    sampling.add_argument("--seed", type=_natural, default=0, help="seed of all draws")
 
     nearest = argparse.ArgumentParser(add_help=False)
     nearest.add_argument(
-        "--neighbors", type=_positive, default=NEIGHBORS, help="of an item, from every encoder"
+        "--neighbors", type=_positive, default=NEIGHBORS, help="neighbors per item and encoder"
     )
     nearest.add_argument(
         "--draw",
         action="store_true",
-        help="c2c_isim: captions at random, as the paper says, and not in turn, as released",
+        help="c2c_isim: random captions, as in the paper, instead of captions in turn, as released",
     )
 
     parser = argparse.ArgumentParser(
@@ -226,12 +226,14 @@ def _parse() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     within = commands.add_parser("within", parents=[shared, sampling, nearest])
     within.add_argument("--images", type=_paths, default=[], help="embeddings of images, FILE,...")
-    within.add_argument("--captions", type=_paths, default=[], help="of captions, FILE,...")
+    within.add_argument(
+        "--captions", type=_paths, default=[], help="captions' embeddings, FILE,..."
+    )
     within.set_defaults(run=_within)
     across = commands.add_parser("across", parents=[shared, sampling])
     across.add_argument("--ratings", required=True, help="folder of rated pairs")
     across.add_argument(
-        "--per_source", type=_positive, default=PER_SOURCE, help="pairs of an image, per task"
+        "--per_source", type=_positive, default=PER_SOURCE, help="pairs per image and task"
     )
     across.set_defaults(run=_across)
     check = commands.add_parser("check", parents=[shared, nearest])
@@ -248,7 +250,7 @@ def _paths(text: str) -> list[str]:
 
 def _natural(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a non-negative integer")
     return int(text)
 
 

@@ -58,7 +58,7 @@ def count_votes(answers: Iterable[tuple[str, str, str]]) -> dict[str, Vote]:
         lookup(f"the answers on {example!r}", answer, ANSWERS)
         of_example[group, example].append(answer)
     if not of_example:
-        raise UserError("There are no answers to count: give rows of example and answer.")
+        raise UserError("There are no answers to count: pass rows of example and answer.")
     groups = dict.fromkeys(group for group, _ in of_example)
     found = {
         group: _vote([each for (own, _), each in of_example.items() if own == group])

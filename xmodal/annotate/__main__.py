@@ -51,7 +51,7 @@ def _invite(args: argparse.Namespace) -> None:
         return
     for name, token in invite(study, args.raters).items():
         print(f"{name}  {args.url.rstrip('/')}/join/{token}")
-    print("Links are not kept: give each to one person now.", file=sys.stderr)
+    print("Links are not stored: give each to one person now.", file=sys.stderr)
 
 
 def _serve(args: argparse.Namespace) -> None:
@@ -91,7 +91,7 @@ def _aggregate(args: argparse.Namespace) -> None:
 
 
 def _require(*modules: str) -> None:
-    """Refuses to go on without the libraries of the extra `annotate`."""
+    """Raises an error without the libraries of the extra `annotate`."""
     from importlib.util import find_spec
 
     if missing := [name for name in modules if find_spec(name) is None]:
@@ -180,7 +180,7 @@ def _names(text: str) -> list[str]:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 

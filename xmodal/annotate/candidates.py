@@ -89,7 +89,7 @@ def _check_complete(source: Embeddings | ScoreMatrix, split: Ids) -> None:
         if len(missing):
             raise UserError(
                 f"{source.place} lacks {len(missing):,} of the {len(wanted):,} {kind}s of the "
-                f"split, the first is {missing[0]}: is it of another split?"
+                f"split, the first is {missing[0]}: is it from another split?"
             )
 
 
@@ -105,7 +105,7 @@ def _scorer(
             return lambda at: np.asarray(source.matrix[:, columns[at]])[rows].T
         return lambda at: np.asarray(source.matrix[rows[at]])[:, columns]
     if len(source.sides) < 2:
-        raise UserError(f"{source.place} has embeddings of one side; candidates need both.")
+        raise UserError(f"{source.place} has embeddings of only one side; candidates need both.")
     ordered = order_embeddings(source, split)
     prepare, score = make_similarity({"name": source.similarity}).scorer(source.parameters)
     images, captions = (prepare(jnp.asarray(side)) for side in (ordered.images, ordered.captions))

@@ -107,4 +107,4 @@ def read_left_out(path: str) -> set[int]:
         lines = pathlib.Path(path).read_text(encoding="utf-8-sig").split()
         return {int(line) for line in lines}
     except (OSError, ValueError) as error:
-        raise UserError(f"--without={path} is no list of caption ids: {error}.") from error
+        raise UserError(f"--without={path} is not a list of caption ids: {error}.") from error

@@ -72,6 +72,6 @@ def _read_groups(split: "EvalSplit", name: str) -> list[list[str]]:
     names = split.label_names.get(name)
     if column is None or names is None or column.ndim != 2:
         known = sorted(set(split.labels) & set(split.label_names))
-        raise UserError(f"--labels={name} is no column with named labels; known: {known}.")
+        raise UserError(f"--labels={name} is not a column with named labels; known: {known}.")
     of_image = [[names[at] for at in np.flatnonzero(row)] for row in column]
     return [of_image[row] for row in split.caption_rows]

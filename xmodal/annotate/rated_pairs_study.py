@@ -43,7 +43,7 @@ def draw_up(
             lost = np.setdiff1d(side, ids[kind])
             if len(lost):
                 raise UserError(
-                    f"{len(lost):,} of the {kind}s that {folder} pairs in {task} are not of the "
+                    f"{len(lost):,} of the {kind}s that {folder} pairs in {task} are not in the "
                     f"split {split.split} of {split.name}, the first is {lost[0]}."
                 )
         order = np.random.default_rng((seed, stage)).permutation(len(pairs))

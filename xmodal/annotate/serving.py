@@ -26,7 +26,7 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
     """
     parts = urllib.parse.urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise UserError(f"--url={url} is no address such as https://rate.example.org.")
+        raise UserError(f"--url={url} is not an address such as https://rate.example.org.")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
@@ -36,7 +36,7 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
     if not url and not _is_loopback(host):
         print(
             f"Warning: {host} is reached from other machines, without encryption. Put a server "
-            "with https before it and name its address by --url.",
+            "with https in front of it and set --url to its address.",
             file=sys.stderr,
         )
     hosts = {"localhost", "127.0.0.1", "[::1]", *([parts.hostname] if parts.hostname else [])}

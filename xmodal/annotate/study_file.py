@@ -190,16 +190,16 @@ class StudyFile:
         """
         self.path = pathlib.Path(path)
         if not self.path.is_file():
-            raise UserError(f"There is no study {path}; make one: python -m xmodal.annotate make.")
+            raise UserError(f"There is no study {path}; run python -m xmodal.annotate make.")
         try:
             with self.reading() as connection:
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 if application != _APPLICATION:
-                    raise UserError(f"{path} is an SQLite file, but no study.")
+                    raise UserError(f"{path} is an SQLite file, but not a study.")
                 if version != _VERSION:
                     raise UserError(
-                        f"{path} is a study of version {version}, this xmodal reads {_VERSION}."
+                        f"{path} is a study of version {version}, but this xmodal reads {_VERSION}."
                     )
                 (text,) = connection.execute("SELECT settings FROM study").fetchone()
         except sqlite3.DatabaseError as error:
@@ -255,12 +255,12 @@ def create(
             for number, unit in enumerate(units, 1):
                 _insert(connection, number, unit)
             if not number:
-                raise UserError(f"There is nothing to ask in {path}: no pairs are left.")
+                raise UserError(f"{path} would have no questions: no pairs are left.")
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         _give_name(temporary, path)
     except FileExistsError:
-        raise UserError(f"{path} exists; name another study.") from None
+        raise UserError(f"{path} exists; use another study.") from None
     except (OSError, sqlite3.OperationalError) as error:
         raise UserError(f"{path} cannot be written: {error}.") from error
     finally:
@@ -276,9 +276,9 @@ def check_new_file(path: str | os.PathLike) -> None:
     """
     path = pathlib.Path(path)
     if path.exists():
-        raise UserError(f"{path} exists; name another study, or delete it.")
+        raise UserError(f"{path} exists; use another study, or delete it.")
     if not path.parent.is_dir():
-        raise UserError(f"{path.parent} is no folder; make it, or name another study.")
+        raise UserError(f"{path.parent} is not a folder; create it, or use another study.")
 
 
 def _give_name(temporary: pathlib.Path, path: pathlib.Path) -> None:

@@ -117,12 +117,13 @@ def read_bundle(folder: str | os.PathLike) -> tuple[Card, dict[str, bytes]]:
     """Returns the card of a bundle and the bytes of its files, all of them as they were written.
 
     Raises:
-      UserError: it is no bundle, of another version, or a file is missing, cut off or changed.
+      UserError: it is not a bundle or has another version, or a file is missing, truncated or
+        changed.
     """
     root = epath.Path(folder)
     if not (root / CARD).exists():
         raise UserError(
-            f"{folder} is no bundle: {CARD} is missing. Make one by `python -m xmodal.export`."
+            f"{folder} is not a bundle: {CARD} is missing. Make one with `python -m xmodal.export`."
         )
     content = _read_content(root)
     records = content.pop("files", {})
@@ -140,11 +141,11 @@ def _read_content(root: epath.Path) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(damaged) from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-        raise UserError(f"{path} is no card of a bundle of xmodal.")
+        raise UserError(f"{path} is not the card of an xmodal bundle.")
     version = content.pop("version", None)
     if version != VERSION:
         raise UserError(
-            f"{root} is a bundle of version {version!r}, this xmodal reads version {VERSION}: "
+            f"{root} is a bundle of version {version!r}, but this xmodal reads version {VERSION}: "
             "export the model again, or install the xmodal that made it."
         )
     told = content.pop("sha256", None)
@@ -162,7 +163,7 @@ def _read_file(path: epath.Path, record: Mapping[str, Any]) -> bytes:
             f"{path} has {len(content):,} bytes instead of {record['bytes']:,}: copy it again."
         )
     if hashlib.sha256(content).hexdigest() != record["sha256"]:
-        raise UserError(f"{path} was changed, its hash is not that of {CARD}: copy it again.")
+        raise UserError(f"{path} was changed; its hash is not that of {CARD}: copy it again.")
     return content
 
 

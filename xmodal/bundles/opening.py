@@ -1,4 +1,4 @@
-"""Opens a bundle: nothing of it is read as code before all of its files have their hashes."""
+"""Opens a bundle; nothing in it is run before the hashes of all files are checked."""
 
 import dataclasses
 import os
@@ -50,7 +50,7 @@ class BundledEncoders:
 
     @property
     def towers(self) -> tuple[str, ...]:
-        """The sides that there are, of "image" and "text"."""
+        """The available sides, of "image" and "text"."""
         return tuple(side for side in ("image", "text") if getattr(self.card, side) is not None)
 
     def embed(
@@ -100,10 +100,10 @@ class Bundle:
 
 
 def open_bundle(folder: str | os.PathLike) -> Bundle:
-    """Returns a bundle whose files are whole and unchanged.
+    """Returns a bundle whose files are complete and unchanged.
 
     Raises:
-      UserError: they are not, or it was made for other platforms or by a newer jax.
+      UserError: they are not, or it was made for other platforms or with a newer JAX.
     """
     card, contents = read_bundle(folder)
     if not runs_here(card.platforms):
@@ -147,6 +147,6 @@ def _read_function(folder: str | os.PathLike, card: Card, content: bytes) -> exp
         return export.deserialize(bytearray(content))
     except Exception as error:  # The content is what was written, so only the format can be wrong.
         raise UserError(
-            f"{folder} was made with jax {card.made_with.get('jax')}, this is jax "
+            f"{folder} was made with jax {card.made_with.get('jax')}, but this is jax "
             f"{jax.__version__}, which cannot read it ({error}): export the model again."
         ) from error

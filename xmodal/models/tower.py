@@ -86,20 +86,20 @@ class Tower:
           params: parameters, as from `init`.
           model_state: state, as from `init`.
           inputs: columns with items first.
-          train: use the statistics of the batch, update the running ones, drop at random.
+          train: use batch statistics, update the running ones, and apply dropout.
           frozen: those of "encoder", "head" and "projection" whose parameters are all frozen:
             they run as in evaluation, but see `batch_norm.BatchNorm`.
           key: seeds random numbers; needed when a part that is not frozen is trained.
         """
         if unknown := sorted(set(frozen) - set(PARTS)):
-            raise ValueError(f"frozen={unknown} are no parts of a tower; known: {list(PARTS)}")
+            raise ValueError(f"frozen={unknown} are not parts of a tower; known: {list(PARTS)}")
         variables = {"params": params, **model_state}
         if not train:
             embedding: Any = self.module.apply(variables, inputs, Modes())
             return embedding, model_state
         modes = Modes(*(Mode.FROZEN if part in frozen else Mode.TRAIN for part in PARTS))
         if key is None and Mode.TRAIN in modes:
-            raise ValueError("a tower with train=True drops at random: pass key=jax.random.key(..)")
+            raise ValueError("a tower with train=True uses dropout: pass key=jax.random.key(..)")
         rngs = {} if key is None else dict(zip(_STREAMS, jax.random.split(key), strict=True))
         applied: Any = self.module.apply(
             variables, inputs, modes, rngs=rngs, mutable=list(model_state)
@@ -108,7 +108,7 @@ class Tower:
 
     @property
     def feature_column(self) -> str | None:
-        """The column of frozen features, or None where the encoder has none."""
+        """The column of frozen features, or None if the encoder has none."""
         return self.module.encoder.feature_column
 
     def frozen_features(
@@ -116,8 +116,8 @@ class Tower:
     ) -> dict[str, jax.Array]:
         """Returns the output of the part of the encoder that is usually frozen, by column.
 
-        `apply` takes this column in the place of the raw one (masks are still needed) and gives
-        the same embeddings. The features depend on the parameters that `frozen_paths` lists and
+        `apply` accepts this column instead of the raw one (masks are still needed) and gives the
+        same embeddings. The features depend on the parameters that `frozen_paths` lists and
         on the encoder's model state.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Descriptions of published image weights, as far as their arrays tell."""
+"""Describes published image weights from their arrays."""
 
 from collections.abc import Mapping
 
@@ -63,13 +63,13 @@ def describe_mobilenet_v2(source: Source, variant: str) -> Description:
     is_folded = "block_16/project/kernel" in source.arrays
     kernel = "block_16/project/kernel" if is_folded else _keras_kernel(source.arrays)
     if kernel not in source.arrays:
-        raise UserError(f"{source.path} holds no MobileNetV2: it has no {kernel}.")
+        raise UserError(f"{source.path} is not a MobileNetV2: it has no {kernel}.")
     channels = source.arrays[kernel].shape[-1]
     last = mobilenet_v2.STAGES[-1].channels
     found = [width for width in MOBILENET_WIDTHS if scale_channels(last, width) == channels]
     if not found:
         raise UserError(
-            f"{source.path}: {kernel} has {channels} channels, which is no width of MobileNetV2 "
+            f"{source.path}: {kernel} has {channels} channels, which is not a width of MobileNetV2 "
             f"among {MOBILENET_WIDTHS}."
         )
     keywords = {"width": found[0]} | ({"folded": True} if is_folded else {})

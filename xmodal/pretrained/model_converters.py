@@ -121,7 +121,7 @@ def convert_model(
     except UserError as error:
         likely = max(MODELS, key=lambda name: _count_used(name, source.arrays))
         is_likely = likely != model and _count_used(likely, source.arrays)
-        hint = f" It looks like {likely}: give --model={likely}." if is_likely else ""
+        hint = f" It looks like {likely}: use --model={likely}." if is_likely else ""
         raise UserError(f"{source.path}: {error}{hint}") from error
     parameters = {name: float(arrays.pop(f"similarity/{name}")) for name in published.parameters}
     sides = dict(published.sides)
@@ -167,13 +167,13 @@ def _find_words(vocabulary: str, path: str | os.PathLike, published: Published) 
     rows = encoder["vocab_size"] - len(published.first_words)
     if not vocabulary and not has_words(path):
         raise UserError(
-            f"it has no words for its {rows:,} word vectors: name the vocabulary that was "
-            "published with it by --vocabulary (.pkl, .json, or one word per line)."
+            f"it has no words for its {rows:,} word vectors: use --vocabulary to name the "
+            "vocabulary that was published with it (.pkl, .json, or one word per line)."
         )
     words = read_words(vocabulary or path)
     if len(words) != rows:
         raise UserError(
             f"{vocabulary or path} has {len(words):,} words, but the model has {rows:,} "
-            "word vectors: give the vocabulary that was published with it."
+            "word vectors: use the vocabulary that was published with it."
         )
     return [*published.first_words, *words]

@@ -69,7 +69,7 @@ def save_model(
       report: on the source.
 
     Raises:
-      UserError: the folder exists already.
+      UserError: the folder already exists.
     """
     target = epath.Path(folder)
     check_new(target)
@@ -91,12 +91,12 @@ def read_model(folder: str | os.PathLike) -> ModelDescription:
     """Returns the description of the model in a folder.
 
     Raises:
-      UserError: it is no folder of `xmodal.convert_weights --model`, or a file is damaged.
+      UserError: it is not a folder of `xmodal.convert_weights --model`, or a file is damaged.
     """
     path = epath.Path(folder) / "model.json"
     if not path.exists():
         raise UserError(
-            f"{folder} is no converted model: {path} is missing. Make one by `python -m "
+            f"{folder} is not a converted model: {path} is missing. Make one with `python -m "
             "xmodal.convert_weights --model=...`; a folder of one tower goes to "
             "config.init_from.towers."
         )

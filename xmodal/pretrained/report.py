@@ -47,7 +47,7 @@ class Report:
     def check(
         self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
     ) -> None:
-        """Refuses a source that is not accounted for, array by array; `text` has every name.
+        """Raises an error if an array of a source is not accounted for; `text` has every name.
 
         Args:
           expected_missing: regular expressions, matched from the start of our names.
@@ -71,9 +71,9 @@ class Report:
             parts.append(f"{len(unexpected)} array(s) are not expected:{_list(unexpected)}")
         if parts:
             raise UserError(
-                "The source is not the architecture asked for. "
+                "The source is not the requested architecture. "
                 + "\n".join(parts)
-                + "\nGive the architecture it holds, or allow differences by regular "
+                + "\nRequest the architecture that it has, or allow differences with regular "
                 "expressions: --allow_missing (our names), --allow_unexpected (the source's)."
             )
 
@@ -127,8 +127,8 @@ class Mapper:
             if changed[-1].shape != wanted:
                 raise UserError(
                     f"{source} has the shape {list(array.shape)}, which does not give "
-                    f"{list(wanted)} for {name}: the source has another size or architecture "
-                    "than asked for."
+                    f"{list(wanted)} for {name}: the source has a different size or architecture "
+                    "from the requested one."
                 )
             if not np.isfinite(changed[-1]).all():
                 raise UserError(

@@ -70,7 +70,7 @@ def load_source(path: str | os.PathLike) -> Source:
     """
     scheme, colon, _ = os.fspath(path).partition("://")
     if colon and scheme not in _SCHEMES:
-        raise UserError(f"{path} is read by no tool here: download it, or give a gs:// path.")
+        raise UserError(f"{path} cannot be read here: download it, or use a gs:// path.")
     path = epath.Path(path)
     if path.name == "saved_model.pb":
         path = path.parent
@@ -93,10 +93,10 @@ def _recognize(path: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
         return lambda: tensorflow_files.read_checkpoint(path.parent / name)
     if not path.exists():
         partial = [other for other in names if other.startswith(name) and _is_partial(other)]
-        hint = f", only {partial[0]}: its download has not finished" if partial else ""
+        hint = f", only {partial[0]}: its download is not finished" if partial else ""
         raise UserError(f"There are no weights at {path}{hint}.")
     if _is_partial(path.name):
-        raise UserError(f"{path} is a download that has not finished: get the file again.")
+        raise UserError(f"{path} is an unfinished download: get the file again.")
     raise UserError(_unknown(path, [path.name]))
 
 
@@ -109,7 +109,7 @@ def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
         unfinished += [name for name in cache if name.endswith(".incomplete")]
     if unfinished:
         raise UserError(
-            f"{folder} is half downloaded ({unfinished[0]} has not finished): get it again."
+            f"{folder} is only partly downloaded ({unfinished[0]} is not finished): get it again."
         )
     if "saved_model.pb" in names:
         variables = folder / "variables"
@@ -120,7 +120,7 @@ def _recognize_folder(folder: epath.Path) -> Callable[[], dict[str, np.ndarray]]
     if files := [name for name in names if name.endswith(".safetensors")]:
         if any(map(_TORCH_SHARD.match, files)):
             raise UserError(
-                f"{folder} is half downloaded: it has {files[0]}, but not the "
+                f"{folder} is only partly downloaded: it has {files[0]}, but not the "
                 ".safetensors.index.json that lists all parts."
             )
         return lambda: array_files.read_safetensors(folder / _one(folder, files))
@@ -145,8 +145,8 @@ def _read_shards(folder: epath.Path, table: str) -> dict[str, np.ndarray]:
     files = sorted(set(weights.values()))
     if absent := [name for name in files if not (folder / name).exists()]:
         raise UserError(
-            f"{folder} is half downloaded: {table} names {len(files)} files, of which "
-            f"{', '.join(absent)} is not there."
+            f"{folder} is only partly downloaded: {table} names {len(files)} files, of which "
+            f"{', '.join(absent)} is missing."
         )
     arrays: dict[str, np.ndarray] = {}
     for name in files:
@@ -163,7 +163,7 @@ def _check_shards(folder: epath.Path, prefix: str, names: list[str]) -> None:
     count = int(shards[0][3]) if shards else 1
     wanted |= {f"{prefix}.data-{shard:05}-of-{count:05}" for shard in range(count)}
     if absent := sorted(wanted - set(names)):
-        raise UserError(f"{folder} is half downloaded: {', '.join(absent)} is not there.")
+        raise UserError(f"{folder} is only partly downloaded: {', '.join(absent)} is missing.")
 
 
 def _is_shard(prefix: str, name: str) -> bool:
@@ -189,10 +189,10 @@ def _unknown(path: epath.Path, names: list[str]) -> str:
     known = "; ".join(FORMATS)
     if pickled := [name for name in names if name.endswith(_PICKLES)]:
         return (
-            f"{path}: {pickled[0]} is pickled in a form that is not known. Save the weights as "
+            f"{path}: {pickled[0]} is pickled in an unknown form. Save the weights as "
             f".safetensors; a file of torch.save may also be named .pth. Known formats: {known}."
         )
-    return f"{path} holds no weights of a known format ({', '.join(names[:5])}). Known: {known}."
+    return f"{path} has no weights in a known format ({', '.join(names[:5])}). Known: {known}."
 
 
 def _small_files(folder: epath.Path) -> dict[str, Any]:

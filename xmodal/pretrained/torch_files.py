@@ -79,7 +79,7 @@ def read_objects(path: epath.Path) -> Any:
     except (*ERRORS, *_ZIP_ERRORS) as error:
         raise UserError(
             f"{path} cannot be read as a file of torch.save ({error}): it is damaged, cut off, or "
-            "of another program; get it again."
+            "from another program; get it again."
         ) from error
 
 

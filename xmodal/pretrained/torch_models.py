@@ -113,7 +113,7 @@ def find_prefix(arrays: Arrays, name: str) -> str:
     """
     found = [key.removesuffix(name) for key in arrays if f".{key}".endswith(f".{name}")]
     if len(found) != 1:
-        raise UserError(f"it has {len(found)} arrays {name!r}, one is needed.")
+        raise UserError(f"it has {len(found)} arrays {name!r}, but needs one.")
     return found[0]
 
 

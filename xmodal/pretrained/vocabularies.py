@@ -55,7 +55,7 @@ def _sort(path: epath.Path, holder: Any) -> list[str]:
     is_gensim = "key_to_index" in fields
     numbers = fields.get("key_to_index" if is_gensim else "word2idx")
     if not isinstance(numbers, Mapping) or not all(isinstance(word, str) for word in numbers):
-        raise UserError(f"{path} holds no vocabulary: it has no word2idx from words to numbers.")
+        raise UserError(f"{path} has no vocabulary: it has no word2idx from words to numbers.")
     words = {number: word for word, number in numbers.items()}
     if sorted(map(repr, words)) != sorted(map(repr, range(len(numbers)))):
         raise UserError(f"{path} does not number its {len(numbers):,} words from 0 on.")
@@ -69,5 +69,5 @@ def _check(path: epath.Path, words: list[str], may_be_empty: bool = False) -> li
         if may_be_empty and not word and number < len(words) - 1:
             continue
         if not word or word.strip() != word or len(word.splitlines()) != 1:
-            raise UserError(f"{path}: the word {word!r} of id {number} fills no line of a file.")
+            raise UserError(f"{path}: the word {word!r} of id {number} cannot be one line.")
     return words

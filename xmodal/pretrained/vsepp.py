@@ -60,7 +60,7 @@ def describe_vsepp(arrays: Arrays, variant: str) -> Published:
     """Returns the model of a checkpoint; its CNN is a ResNet, or its features are stored ones.
 
     Raises:
-      UserError: the CNN is a VGG, or the source is no such checkpoint.
+      UserError: the CNN is a VGG, or the source is not such a checkpoint.
     """
     similarity, of_image, of_text = VARIANTS[variant]
     image = torch_models.find_prefix(arrays, _IMAGE) + "0."
@@ -71,7 +71,7 @@ def describe_vsepp(arrays: Arrays, variant: str) -> Published:
     encoder, preprocessing = {"name": "precomputed", "features": inputs}, FEATURES
     if any(name.startswith(f"{image}cnn.") for name in arrays):
         if f"{image}cnn.module.conv1.weight" not in arrays:
-            raise UserError("its CNN is no ResNet; VGG is not supported.")
+            raise UserError("its CNN is not a ResNet; VGG is not supported.")
         encoder = torchvision_encoder(arrays, f"{image}cnn.module.")
         layers["encoder"] = torch_models.resnet(f"{image}cnn.module")
         projection["normalize_input"], preprocessing = True, IMAGES

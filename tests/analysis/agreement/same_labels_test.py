@@ -47,10 +47,10 @@ def test_tables_have_no_labels_and_old_folders_say_none(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "boards.json must hold a JSON object"),
+        ("[]", "boards.json must have a JSON object"),
         ("{", "boards.json is not a readable JSON file"),
-        ('{"cxc": "2222"}', "boards.json says no label_hash of board cxc: evaluate again"),
-        ('{"cxc": {"definition": "d"}}', "boards.json says no label_hash of board cxc"),
+        ('{"cxc": "2222"}', "boards.json has no label_hash for board cxc: evaluate again"),
+        ('{"cxc": {"definition": "d"}}', "boards.json has no label_hash for board cxc"),
     ],
 )
 def test_files_that_say_no_labels_are_refused(tmp_path, content, message):

@@ -176,7 +176,7 @@ def test_errors_name_the_remedy(tower):
 
     with pytest.raises(UserError, match="linear=False and width=9 gets features of width 8"):
         init(tower("rnn", head=HEAD | {"linear": False, "width": 9}, **RNN))
-    with pytest.raises(UserError, match="width of 9 over two directions; give an even width"):
+    with pytest.raises(UserError, match="width of 9 over two directions; set an even width"):
         init(tower("rnn", head=HEAD | {"recurrent": True, "width": 9}, **RNN))
     with pytest.raises(UserError, match="source='state' needs an encoder with a state"):
         init(tower("words", head=HEAD | {"source": "state"}, vocab_size=11))

@@ -1,4 +1,4 @@
-"""Which metrics are compared: those that are named, or a choice that is read at a glance."""
+"""Chooses the metrics to compare: those that are named, or a readable selection."""
 
 import collections
 import fnmatch
@@ -9,7 +9,7 @@ from xmodal.analysis.agreement.rank_correlation import Models
 from xmodal.config import UserError
 from xmodal.evals.published import ECCV_TABLE_5_METRICS
 
-# More columns than this are not read at a glance.
+# More columns than this are hard to read.
 _MOST_METRICS = 12
 # A few numbers per board, for those of which table 5 has none.
 _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
@@ -48,8 +48,9 @@ def choose_metrics(
     shared = [tag for tag, count in judging.items() if count > 1]
     if len(shared) < at_least:
         raise UserError(
-            f"Of the metrics that several models have at least {at_least} are needed, and these "
-            f"are {shared}: evaluate the models on the same boards. All metrics: {list(judging)}."
+            f"At least {at_least} metrics of several models are needed, but only these "
+            f"are shared, {shared}: evaluate the models on the same boards. "
+            f"All metrics: {list(judging)}."
         )
     chosen = shared if len(shared) <= _MOST_METRICS else _shorten(shared)
     if len(chosen) < at_least:

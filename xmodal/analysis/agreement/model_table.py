@@ -34,7 +34,7 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
                 )
             models[model], came_from[model] = metrics, path
     if not models:
-        raise UserError("No models to compare: give a JSON table or folders with metrics.json.")
+        raise UserError("No models to compare: pass a JSON table or folders with metrics.json.")
     return models
 
 
@@ -50,8 +50,8 @@ def _load_path(path: str) -> dict[str, dict[str, float]]:
     for model, metrics in table.items():
         if not isinstance(metrics, dict):
             raise UserError(
-                f"{path} is no table of models: {model!r} is {metrics!r}, expected an object from "
-                "tag to number. Of an evaluation, give the folder and not its metrics.json."
+                f"{path} is not a table of models: {model!r} is {metrics!r}, expected an object "
+                "from tag to number. For an evaluation, pass the folder and not its metrics.json."
             )
         models[model] = _as_metrics(metrics, f"{path}, model {model!r}")
     return models
@@ -69,13 +69,13 @@ def load_object(path: epath.Path) -> dict[str, Any]:
         )
     except OSError as error:
         raise UserError(
-            f"Cannot read {path}: {error}. Give a JSON table of models, or folders that "
-            "`--output` of an evaluation named."
+            f"Cannot read {path}: {error}. Use a JSON table of models, or `--output` folders "
+            "of evaluations."
         ) from error
     except ValueError as error:
         raise UserError(f"{path} is not a readable JSON file: {error}.") from error
     if not isinstance(found, dict) or not found:
-        raise UserError(f"{path} must hold a JSON object that is not empty, got {found!r:.60}.")
+        raise UserError(f"{path} must have a JSON object that is not empty, got {found!r:.60}.")
     return found
 
 
@@ -90,7 +90,7 @@ def _as_metrics(found: dict[str, Any], where: str) -> dict[str, float]:
             raise UserError(f"{tag!r} in {where} is too large for a number.")
         metrics[tag] = float(value)
     if not metrics:
-        raise UserError(f"{where} holds no number: there is nothing to compare.")
+        raise UserError(f"{where} has no number: there is nothing to compare.")
     return metrics
 
 

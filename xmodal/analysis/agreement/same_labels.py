@@ -1,4 +1,4 @@
-"""Numbers of several evaluations are compared only where they rest on the same labels."""
+"""Checks that the compared numbers of several evaluations use the same labels."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from xmodal.config import UserError
 def check_labels(paths: Sequence[str]) -> tuple[str, ...]:
     """Makes sure that the boards of all folders have the same labels, by `boards.json`.
 
-    Tables of models do not say on which labels their numbers rest: of them nothing is checked.
+    Tables of models do not name the labels of their numbers, so they are not checked.
 
     Args:
-      paths: as `load_models` takes them.
+      paths: see `load_models`.
 
     Returns:
       A sentence on the folders without `boards.json`, if there are any.
@@ -51,7 +51,7 @@ def _read_hashes(path: epath.Path) -> dict[str, str]:
         labels = facts.get("label_hash") if isinstance(facts, dict) else None
         if not isinstance(labels, str):
             raise UserError(
-                f"{path} says no label_hash of board {board}: evaluate again, or take the file "
+                f"{path} has no label_hash for board {board}: evaluate again, or use the file "
                 "that the evaluation wrote."
             )
         hashes[board] = labels

@@ -45,7 +45,7 @@ def _read_file(path: pathlib.Path, task: str, need_scores: bool) -> RatedPairs:
     rows = scan_ratings(path, task, released=False, need_scores=need_scores)
     pairs = list(without_bad_rows(rows, path))
     if not pairs:
-        raise UnexpectedFilesError(f"{path} holds no pairs; fetch or make it again")
+        raise UnexpectedFilesError(f"{path} has no pairs; download or make it again")
     scores = [pair.score for pair in pairs]
     return RatedPairs(
         task=task,

@@ -119,7 +119,7 @@ class Branch(nn.Module):
         if config.width % 2:
             raise UserError(
                 f"The head 'gaussian' with recurrent=True splits its width of {config.width} "
-                "over two directions; give an even width."
+                "over two directions; set an even width."
             )
         layer = Recurrent("gru", config.width // 2, 1, True, 0.0, jnp.float32, name="recurrent")
         outputs, _ = layer(words.tokens, words.lengths(), False)

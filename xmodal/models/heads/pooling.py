@@ -16,7 +16,7 @@ def sum_tokens(features: Features) -> jax.Array:
     """Returns the float32 sum [N, W] of the real tokens."""
     tokens = features.tokens
     if features.mask is not None:
-        # Selected, not multiplied: a token of padding may be nan.
+        # Selected, not multiplied: a padding token may be NaN.
         tokens = jnp.where(features.mask[..., None], tokens, 0)
     return jnp.sum(tokens, axis=1, dtype=jnp.float32)
 
@@ -50,13 +50,13 @@ def final_state(features: Features, where: str) -> jax.Array:
       UserError: the encoder has none.
     """
     if "state" not in features.extras:
-        raise UserError(f"{where} needs an encoder with a state, such as 'rnn'; take another.")
+        raise UserError(f"{where} needs an encoder with a state, such as 'rnn'; use another one.")
     return features.extras["state"]
 
 
 @dataclasses.dataclass(frozen=True)
 class NoConfig:
-    """Settings of a head that has none."""
+    """Settings of a head without settings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Sum(nn.Module):
 
 
 class Max(nn.Module):
-    """The largest value of the real tokens, channel by channel."""
+    """The largest value of the real tokens, per channel."""
 
     dropout: float
 
@@ -111,7 +111,7 @@ class Max(nn.Module):
 
 
 class Flatten(nn.Module):
-    """All tokens side by side, for maps of one size whose places matter."""
+    """All tokens concatenated, for maps of fixed size whose positions matter."""
 
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, T * W].
@@ -121,7 +121,7 @@ class Flatten(nn.Module):
         """
         if features.mask is not None:
             raise UserError(
-                "The head 'flatten' joins a fixed number of tokens, and here it varies; take "
+                "The head 'flatten' joins a fixed number of tokens, but here it varies; use "
                 "'mean' or another head."
             )
         return Embedding(features.tokens.reshape(len(features.tokens), -1).astype(jnp.float32))
