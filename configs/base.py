@@ -11,15 +11,15 @@ def base(name: str) -> ConfigDict:
         {
             "name": name,
             "seed": 0,
-            # Numbers of steps may also be given in epochs, as text: "30 epochs".
+            # Numbers of steps may also be given in epochs, as a string: "30 epochs".
             "total_steps": 10_000,
             "batch_size": 128,
-            # Parts that a batch is embedded in, where it does not fit in memory as a whole.
+            # Number of parts in which a batch is embedded, if it does not fit in memory.
             "accumulation_steps": 1,
             "log_every": 50,
-            # Or "skip": a batch whose loss is not finite is left out, and recorded.
+            # Or "skip": a batch whose loss is not finite is skipped and recorded.
             "non_finite": "stop",
-            # Seconds after which several processes that wait for one another end; 0 for never.
+            # Seconds after which processes waiting for one another exit; 0 for never.
             "hang_timeout": 3600.0,
             "model": {"image": None, "text": None, "similarity": {"name": "cosine"}},
             "tasks": {},
@@ -28,7 +28,7 @@ def base(name: str) -> ConfigDict:
             "l2": None,
             # `--config.init_from.run=RUN` starts from the weights of another run,
             # `--config.init_from.towers.text=DIR` from a folder of xmodal.convert_weights,
-            # `--config.init_from.model=DIR` from one of both sides.
+            # `--config.init_from.model=DIR` from a folder with both sides.
             "init_from": {
                 "run": "",
                 "step": "best",
@@ -38,11 +38,11 @@ def base(name: str) -> ConfigDict:
                 "model": "",
                 # `--config.init_from.word_vectors.file=glove.840B.300d.txt` fills the word table.
                 "word_vectors": {"file": "", "misses": "shorten"},
-                # Parameters that the paper takes published; a warning names those that start at
-                # random.
+                # Parameters with published weights in the paper; a warning names those that start
+                # at random.
                 "published": (),
             },
-            # Sides whose frozen part is computed once, stored beside the dataset, and read.
+            # Sides whose frozen part is computed once and stored beside the dataset.
             "frozen_features": {"sides": (), "folder": ""},
             "optimizer": adam(1e-4),
             "data": dataset("crisscrossed_shapes"),
@@ -50,18 +50,18 @@ def base(name: str) -> ConfigDict:
             "evals": {},
             "select": {"metric": "", "mode": "max"},
             "checkpoint": {"every": 1000, "keep_last": 3},
-            # Queries drawn, pairs of the histograms, images of the projector.
+            # Numbers of drawn queries, pairs in histograms and images in the projector.
             "tensorboard": {"queries": 3, "pairs": 5000, "projector": 500},
             # (regular expression of a path in the state, rule); the first match wins.
             "sharding": ((".*", "replicated"),),
         },
-        # A section may take the place of None, and "3 epochs" that of a number.
+        # A section may replace None, and "3 epochs" a number.
         type_safe=False,
     )
 
 
 def dataset(name: str, builder_config: str = "images") -> dict:
-    """`config.data` of a dataset with captions and, unless `image` is set to None, pictures."""
+    """`config.data` for a dataset with captions and, unless `image` is None, pictures."""
     return {
         "dataset": name,
         "config": builder_config,
@@ -169,7 +169,7 @@ def small_convnet(width: float = 0.25, depth: float = 0.25, batch_norm: str = "b
 
 
 def on_embedded_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
-    """The same experiment on the embedded dataset, small; each paper shrinks its own model."""
+    """A small version of the experiment on the embedded dataset; each paper shrinks its model."""
     config = config.copy_and_resolve_references()
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = steps, 64, steps // 3

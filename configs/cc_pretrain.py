@@ -8,8 +8,8 @@
         --config.init_from.towers.text=weights/bert --workdir=RUN
 
 FILE is Keras' EfficientNet-B4 for ImageNet (efficientnetb4_notop.h5), FOLDER the uncased BERT-Base
-of Google (uncased_L-12_H-768_A-12) or of Hugging Face. Without them both towers start at random,
-the frozen BERT too, and a warning says so. The configs of COCO go on from RUN with its vocabulary.
+of Google (uncased_L-12_H-768_A-12) or of Hugging Face. Without them, both towers start at random,
+even the frozen BERT, and a warning says so. The COCO configs continue from RUN with its vocabulary.
 
 Paper: Adam, learning rate 1e-4, 2,048 pairs on 32 TPU v3 cores, stopped near 30,000 steps (18.6
 passes over 3.3M pairs) at the best R@10 on a held-out set; here the published validation split.

@@ -1,16 +1,16 @@
 """Settings that the experiments of CMCM on Clue and on CITE++ share.
 
 Alikhani et al., "Cross-Modal Coherence for Text-to-Image Retrieval" (AAAI 2022), and
-klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval. Where the two differ, the code counts, from
-which the printed numbers come:
+klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval. Where the two differ, this follows the
+code, which produced the printed numbers:
     t2i.loss            distances, hardest negatives of both modalities, mean over 2B anchors. The
                         paper's eq. (1) takes cosines and cross-modal negatives, with the sign of
                         its hinge turned: `cosine`
     relations.loss      weights on the positive labels alone; eq. (2) has them on both
     reranker.gap        0.05; the paper writes 0.1
     dimension           1,024; the paper writes 300 in one place
-Not taken over: the authors validate on the test split. Here a tenth of the training pairs sets the
-learning rate and chooses the checkpoint, and test is evaluated once.
+Unlike here, the authors validate on the test split. Here, a tenth of the training pairs sets the
+learning rate and selects the checkpoint, and test is evaluated once.
 
 Variants of both files; `quick,VARIANT` has it on the embedded dataset, `shapes,VARIANT` at a size
 that learns, from the CNN of `configs/quickstart.py` in the place of ImageNet's:
@@ -136,7 +136,7 @@ def refinement(strength: float) -> dict:
 
 
 def not_visible() -> dict:
-    """The pools of the end, whose queries are the captions that show nothing visible."""
+    """The final pools, whose queries are captions that describe nothing visible."""
     return pools(every=0) | {"labels": "relations", "without": ("Visible",)}
 
 
@@ -174,12 +174,12 @@ def _check_variants(names: Sequence[str], relations: Collection[str]) -> None:
     sizes = {"quick", "shapes"}
     for name in names[1:]:
         if name in sizes:
-            raise ValueError(f"Variant {name!r} comes first, in the place of {names[0]!r}.")
+            raise ValueError(f"Variant {name!r} has to come first, in place of {names[0]!r}.")
     # Alternatives.
     for several in ({"base", "cmca", "captions", *relations}, {"captions", "shapes"},
                     {"captions", "cosine"}, {"base", "no_attn"}):  # fmt: skip
         if len(found := [name for name in names if name in several]) > 1:
-            raise ValueError(f"Variants {found[0]!r} and {found[1]!r} do not go together.")
+            raise ValueError(f"Variants {found[0]!r} and {found[1]!r} cannot be combined.")
 
 
 def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict], ConfigDict]]:
@@ -203,7 +203,7 @@ def without_attention(config: ConfigDict) -> ConfigDict:
 
 
 def without_relations(config: ConfigDict, name: str) -> ConfigDict:
-    """Retrieval alone, which nothing refines."""
+    """Retrieval alone, without refinement."""
     config.name += f"_{name}"
     config.data.labels = ()
     del config.tasks["relations"]
@@ -231,7 +231,7 @@ def by_cosine(config: ConfigDict) -> ConfigDict:
 
 
 def captions_alone(config: ConfigDict) -> ConfigDict:
-    """The text side and the classifier, which has nothing but the caption to go by."""
+    """The text side and the classifier, which only sees the caption."""
     config.name += "_captions"
     config.model.image = config.data.image = None
     if config.data.config.endswith("images"):
@@ -239,7 +239,7 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
     config.init_from.published = ("text/encoder/table",)
     config.tasks = {"relations": config.tasks.relations}
     config.tasks.relations.views, config.tasks.relations.weight = ("caption_0",), 1.0
-    # There is no pretrained network to spare, and a text model soon knows its few captions.
+    # There is no pretrained network here, and a text model soon memorizes its few captions.
     config.total_steps, config.optimizer.learning_rate = min(config.total_steps, 1000), 1e-3
     # It takes the place of the pools, by which the rate and the checkpoint are chosen.
     config.evals.relations.every = config.evals.pools.every

@@ -6,13 +6,13 @@
         --config.init_from.towers.image=weights/resnet50 \\
         --config.init_from.word_vectors.file=VECTORS
 
-Relations from the texts alone, on CITE: CITE++ could not be had when this was written.
+Relations from the texts alone, on CITE: CITE++ was not available when this was written.
 
     python -m xmodal.main --config=configs/cmcm_cite.py:captions --config.data.manual_dir=DIR \\
         --config.init_from.word_vectors.file=VECTORS
 
-VECTORS are of word2vec, learned from the training texts. `base`, `cmca`, `no_attn`, `cosine` and
-the questions `q2` to `q8` are the other models of the paper, see `configs/cmcm.py`.
+VECTORS are word2vec vectors learned from the training texts. `base`, `cmca`, `no_attn`, `cosine`
+and the questions `q2` to `q8` are the other models of the paper, see `configs/cmcm.py`.
 
 Table 4 of the paper, ten pools of 500 test pairs, refined similarity from CMCM-NoAttn on:
                              MedR          R@1   R@5   R@10
@@ -27,8 +27,8 @@ Table 4 of the paper, ten pools of 500 test pairs, refined similarity from CMCM-
     q6 Temporal_i<t           4.6 +-1.4    45.9  50.8  53.4
     q7 Temporal_i>t           3.9 +-1.7    46.9  51.2  54.1
     q8 Temporal_i=t           5.0 +-1.7    46.4  50.8  53.8
-The rows q3 and q6 do not agree with the authors' repository; Base and CMCA probably stand on
-other pools than the rows below them.
+The rows q3 and q6 do not agree with the authors' repository; Base and CMCA probably use
+different pools from the rows below them.
 """
 
 from ml_collections import ConfigDict

@@ -11,8 +11,8 @@ Without pictures, relations from the captions alone:
     python -m xmodal.main --config=configs/cmcm_clue.py:captions --config.data.manual_dir=DIR \\
         --config.init_from.word_vectors.file=VECTORS
 
-VECTORS are of word2vec, learned from the training captions. `base`, `cmca`, `no_attn`, `cosine` and
-the names of the relations are the other models of the paper, see `configs/cmcm.py`.
+VECTORS are word2vec vectors learned from the training captions. `base`, `cmca`, `no_attn`,
+`cosine` and the names of the relations are the other models of the paper, see `configs/cmcm.py`.
 
 Table 5 of the paper, ten pools of 500 test pairs, refined similarity from CMCM-NoAttn on:
                   MedR          R@1   R@5   R@10

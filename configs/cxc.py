@@ -6,7 +6,7 @@ from configs import base
 
 
 def experiment(name: str) -> ConfigDict:
-    """DE_T2T+I2T's model, data, optimizer and evaluation; tasks are each experiment's own."""
+    """DE_T2T+I2T's model, data, optimizer and evaluation; each experiment adds its tasks."""
     config = base.base(name)
     config.total_steps, config.batch_size = 40_000, 2048
     config.model = {
@@ -72,7 +72,7 @@ def frozen_bert(projection: int | None = 1792) -> dict:
 
 
 def minilm(lower_depth: int, projection: int | None = None) -> dict:
-    """The sentence encoder all-MiniLM-L6-v2, its first layers kept apart to be frozen."""
+    """The sentence encoder all-MiniLM-L6-v2, with its first layers separate, to be frozen."""
     return {
         "encoder": {
             "name": "bert",
@@ -109,7 +109,7 @@ def coco() -> dict:
         "eval_crop": 0.875,
         "eval_recipe": "cxc",
     }
-    # Learning may overshoot its aim by a few per cent; the model has 30,522 rows.
+    # The learned size may exceed its target by a few percent; the model has 30,522 rows.
     data["text"] = base.wordpiece(vocabulary_size=29_000, max_length=48)
     data["prefetch"] = 4
     return data

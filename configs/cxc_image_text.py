@@ -22,7 +22,7 @@ from configs import base, cxc
 def get_config(argument: str = "") -> ConfigDict:
     """`quick` runs on the embedded dataset."""
     config = cxc.experiment("cxc_image_text")
-    # Every caption is an example of its own, as in the released recipe.
+    # Every caption is a separate example, as in the released recipe.
     config.data.examples = "pairs"
     config.tasks = {"i2t": cxc.image_text()}
     return base.variant(config, argument, quick=cxc.quick)

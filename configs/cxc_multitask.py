@@ -23,7 +23,7 @@ from configs import base, cxc
 def get_config(argument: str = "") -> ConfigDict:
     """`quick` runs on the embedded dataset."""
     config = cxc.experiment("cxc_multitask")
-    # Two captions of each image per step: as many images pass the tower as for DE_I2T.
+    # Two captions of each image per step: the tower sees as many images as for DE_I2T.
     config.data.captions_per_image = 2
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
     return base.variant(config, argument, quick=cxc.quick)

@@ -7,9 +7,9 @@
         --config.init_from.towers.image=weights/mobilenet_v2 \\
         --config.init_from.towers.text=weights/minilm
 
-The towers bring their encoders and heads, the size and scaling of pixels, the tokenizer and its
-vocabulary; the projections start at random. Both towers are trained, at a tenth of the rate of the
-projections. No number has been measured with these settings.
+The towers provide their encoders and heads, the size and scaling of pixels, the tokenizer and its
+vocabulary; the projections start at random. Both towers are trained at a tenth of the projections'
+rate. No results have been measured with these settings.
 """
 
 from ml_collections import ConfigDict

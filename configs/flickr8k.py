@@ -1,4 +1,4 @@
-"""Real photographs and captions: text towers onto MobileNetV2 features of Flickr8k, and beyond.
+"""Real photographs and captions: text towers trained on MobileNetV2 features of Flickr8k.
 
     python -m xmodal.main --config=configs/flickr8k.py --config.data.manual_dir=DIR
 
@@ -9,8 +9,8 @@ included.
 
 `pretrained` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its last layer on
 stored features of the five lower ones. `pretrained_i2t` is the same without captions against
-captions. `pretrained_images` goes on from a run of `pretrained` and trains MobileNetV2 on the
-pictures.
+captions. `pretrained_images` continues from a run of `pretrained` and trains MobileNetV2 on
+the pictures.
 
     python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/flickr8k.py:pretrained \\
@@ -106,7 +106,7 @@ def pretrained(config: ConfigDict) -> ConfigDict:
     """The last layer of a sentence encoder trained, features of the others stored."""
     config.name = "flickr8k_pretrained"
     config.total_steps, config.log_every = 200, 10
-    # The same path and the same inputs as behind a MobileNetV2 that is trained itself.
+    # The same path and inputs as after a MobileNetV2 that is itself trained.
     config.model.image.encoder.input_norm = "none"
     config.model.text = cxc.minilm(lower_depth=5, projection=DIMENSION)
     config.init_from.towers.text = "weights/minilm"
@@ -128,7 +128,7 @@ def pretrained_i2t(config: ConfigDict) -> ConfigDict:
 
 
 def pretrained_images(config: ConfigDict) -> ConfigDict:
-    """Goes on from a run of `pretrained`, with MobileNetV2 itself in place of its features."""
+    """Continues from a run of `pretrained`, with MobileNetV2 itself instead of its features."""
     config = pretrained(config)
     config.name += "_images"
     config.batch_size = 64

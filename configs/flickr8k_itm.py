@@ -15,16 +15,16 @@ DIR holds Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz
 | pcme          | PCME, ranked by match probability                                              |
 | vse_infinity  | VSE-infinity with a BiGRU                                                      |
 
-Heads, losses with their quirks, and clipping are those of the papers' files. All else is shared:
-pooled MobileNetV2 features, one vocabulary, word vectors of GloVe that train, embeddings and GRUs
-of 128 dimensions, two passes over the 30,000 training pairs in batches of 128 (468 steps), Adam
+Heads, losses with their quirks, and clipping are those of the papers' files. Everything else is
+shared: pooled MobileNetV2 features, one vocabulary, trainable GloVe word vectors, embeddings and
+GRUs of 128 dimensions, two passes over the 30,000 training pairs in batches of 128 (468 steps), Adam
 with a cosine schedule, no augmentation, the last checkpoint. The rate of 3e-3 beat 1e-3 on the
-validation split for every model that was trained with both. Losses that mine negatives take all of
-them in the first pass, as VSE-infinity does: from the first step on, the hardest ones let vsepp
-and pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The numbers are in README.md.
+validation split for every model that was trained with both. Losses that mine negatives use all of
+them in the first pass, as VSE-infinity does: with the hardest ones from the first step, vsepp and
+pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The numbers are in README.md.
 
-An image is one vector here, so the heads of PVSE, PCME and VSE-infinity have words alone to choose
-from: what they gain from regions or cells does not show. Maps of 4 x 4 cells were tried and cost
+An image is one vector here, so the heads of PVSE, PCME and VSE-infinity can choose only among
+words: their gain from regions or cells does not show. Maps of 4 x 4 cells were tried and cost
 too much for one CPU core: at 256 dimensions a step of pvse_k1 took 0.30 s of CPU time where vectors
 take 0.20, and two evaluations 37 s where those of vsepp on vectors take 11.
 """
@@ -66,7 +66,7 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
     clip = config.optimizer.clip_norm
     config.optimizer = base.adam(3e-3, {"name": "cosine", "warmup_steps": 20})
     config.optimizer.clip_norm = clip
-    # Nothing is chosen by checkpoint: the last one counts.
+    # No checkpoint is selected: the last one is used.
     config.evals = {"flickr8k": base.boards(every=0)}
     config.select.metric = "flickr8k/mean_recall@10"
     config.checkpoint.every = 0
@@ -101,7 +101,7 @@ def softmax() -> ConfigDict:
 
 
 def grids_gru() -> ConfigDict:
-    """VSE-infinity with a BiGRU; no CNN trains, so nothing waits for it."""
+    """VSE-infinity with a BiGRU; no CNN trains, so there is no warm-up for it."""
     config = vse_infinity.get_config("grids_gru")
     config.tasks.i2t.weight = 1.0
     return config

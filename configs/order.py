@@ -6,8 +6,8 @@
 
 The score of an image x and a caption y is -|max(0, y - x)|. Order++ has hardest negatives and a
 margin of 0.2; Order0 all negatives, absolute values behind the L2 norm, a margin of 0.05 and a rate
-of 0.001 (Vendrov et al., "Order-Embeddings of Images and Language", 2016). All else is as in
-vsepp.py, and as in fartashf/vsepp.
+of 0.001 (Vendrov et al., "Order-Embeddings of Images and Language", 2016). Everything else is as
+in vsepp.py and fartashf/vsepp.
 """
 
 from ml_collections import ConfigDict

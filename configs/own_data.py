@@ -3,7 +3,7 @@
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER
 
 data_prep/captioned_images/README.md describes the folder. Small towers are trained from scratch,
-which a laptop CPU can do. A published tower, of one side or both, takes the place of the small one:
+which a laptop CPU can do. A published tower, on one side or both, replaces the small one:
 
     python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
@@ -12,8 +12,8 @@ which a laptop CPU can do. A published tower, of one side or both, takes the pla
 `own_data.py:frozen` trains projections of two published towers, whose outputs are computed once:
 the best choice for a few hundred pictures.
 
-The batch and the length of the run follow the number of training images; any number may be given
-in place of a text such as "16; 32 from 500 examples".
+The batch size and the length of the run depend on the number of training images; any number may
+replace a string such as "16; 32 from 500 examples".
 """
 
 from ml_collections import ConfigDict
@@ -73,17 +73,17 @@ def frozen(config: ConfigDict) -> ConfigDict:
 
 
 def tower_rate(side: str, rate: float) -> dict:
-    """A group of parameters: the encoder of a side, which learns at a share of the rate."""
+    """A group of parameters: the encoder of a side, which trains at a fraction of the rate."""
     return {"pattern": f"{side}/encoder/", "rate": rate}
 
 
 def small_image_tower() -> dict:
     """A small EfficientNet on small pictures."""
-    # A few pictures make few steps, after which the statistics have to be those of pictures.
+    # Few pictures mean few steps, after which the statistics have to match the pictures.
     encoder = base.small_convnet(width=0.35) | {"momentum": 0.9}
     return {
         "model": {"image": {"encoder": encoder, "head": {"name": "mean"}}},
-        # What little can be learned from few pictures is in their colors.
+        # The little that can be learned from few pictures is in their colors.
         "data": {
             "image": {"size": 32, "augment": {"area": (0.3, 1.0), "color": False, "erase": 0.3}}
         },
@@ -92,7 +92,7 @@ def small_image_tower() -> dict:
 
 
 def small_text_tower() -> dict:
-    """The mean of trained word vectors: with few captions, more would only be remembered."""
+    """The mean of trained word vectors: with few captions, a larger model would only memorize."""
     words = {"name": "words", "vocab_size": 0, "width": DIMENSION, "dropout": 0.2}
     return {
         "model": {"text": {"encoder": words, "head": {"name": "mean"}}},

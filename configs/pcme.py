@@ -8,8 +8,8 @@
     python -m xmodal.main --config=configs/pcme.py:finetuned --config.init_from.run=RUN
     python -m xmodal.eval_main --run=RUN2 --step=latest
 
-The first run keeps the CNN and the word vectors frozen; `:finetuned` goes on from its last
-weights, trains everything with a tenth of the rate, and has a new optimizer and a new schedule.
+The first run keeps the CNN and the word vectors frozen; `:finetuned` continues from its last
+weights and trains everything with a tenth of the rate, a new optimizer and a new schedule.
 
 Chun et al., "Probabilistic Embeddings for Cross-Modal Retrieval" (CVPR 2021), and naver-ai/pcme,
 as its README trains and evaluates: the last checkpoint, pairs ranked by their match probability.
@@ -19,13 +19,13 @@ below:
                           "state" has read them all
     encoder.batch_norm    "batch_frozen" in the first stage: the frozen CNN normalizes by the batch
                           and updates the running statistics
-    clip_norm             None. That code clips at 2, which under its mixed precision hardly acts;
+    clip_norm             None. That code clips at 2, which hardly acts in its mixed precision;
                           `clipped` and `finetuned_clipped` clip, and then at every step
     soft_contrastive      counts every pair twice (`directions`), sums over the batch, and takes the
                           log of the deviation for that of the variance in its divergence
-The scale and shift of the match probability are learned in the similarity, outside of the clip. The
-uniformity term of that code is off in its config: add a task `uniformity` for it. The vocabulary is
-of the training captions; the authors' includes those of the test images.
+The scale and shift of the match probability are learned in the similarity and are not clipped. The
+uniformity term of that code is off in its config: add a task `uniformity` for it. The vocabulary
+comes from the training captions; the authors' includes those of the test images.
 
 Paper and README, COCO test:
     1K   R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0
@@ -50,7 +50,7 @@ def get_config(argument: str = "") -> ConfigDict:
     }
     config.model.text = {
         "encoder": itm.frozen_words(itm.DIMENSION // 2),
-        # The spread comes from a GRU of its own, gathered at the last word.
+        # The spread comes from a separate GRU, read at the last word.
         "head": head | {"source": "last", "linear": False, "recurrent": True},
         "projection": None,
     }
@@ -84,7 +84,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def finetuned(config: ConfigDict) -> ConfigDict:
-    """The second stage: everything trains; the other run's optimizer is left behind."""
+    """The second stage: everything trains, with a new optimizer."""
     config.name += "_finetuned"
     config.freeze = ()
     config.model.image.encoder.batch_norm = "batch"
@@ -94,7 +94,7 @@ def finetuned(config: ConfigDict) -> ConfigDict:
 
 
 def clipped(config: ConfigDict) -> ConfigDict:
-    """Gradients of the model clipped to a norm of 2, those of the similarity left alone."""
+    """Clips the gradients of the model to a norm of 2, but not those of the similarity."""
     config.name += "_clipped"
     config.optimizer.clip_norm = 2.0
     return config

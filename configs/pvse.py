@@ -17,11 +17,11 @@ and yalesong/pvse, as its README trains. Quirks of that code, each a value below
     encoder.batch_norm  "batch_frozen": the frozen CNN normalizes by the batch and updates the
                         running statistics; "running" leaves them alone
     mmd.distance        "norm": the kernel takes the distance; "squared" its square
-    plateau.mode        "min" of a recall: the rate is halved about every 11 epochs, whatever
-                        happens; "max" halves it when the recall stops rising
-Not taken over: the authors choose the checkpoint on the test images and learn the vocabulary from
-them, too; here both are of other images. The metric is mean R@10, also of the plateau; theirs, the
-sum of recalls.
+    plateau.mode        "min" of a recall: the rate is halved about every 11 epochs in any
+                        case; "max" halves it when the recall stops rising
+Unlike here, the authors select the checkpoint on the test images and also learn the vocabulary from
+them; here, both come from other images. The metric, also of the plateau, is mean R@10; theirs is
+the sum of recalls.
 
 Paper and README, COCO test, R@1/5/10:
     1K   K=1   I->T 66.7 91.0 96.2   T->I 53.5 85.1 92.7
@@ -65,7 +65,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.optimizer = base.adam(2e-4, amsgrad=True)
     config.optimizer["clip_norm"] = 2.0
     config.optimizer["plateau"] = {
-        "metric": "",  # that of config.select
+        "metric": "",  # The metric of config.select.
         "mode": "min",
         "factor": 0.5,
         "patience": 10,

@@ -19,7 +19,7 @@ def multitask() -> ConfigDict:
     config.name = "quickstart"
     config.total_steps, config.batch_size, config.log_every = 320, 128, 40
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
-    # Nothing is pretrained here: dot products of D = 256 are brought near unit spread first.
+    # Nothing is pretrained here: dot products of D = 256 are first scaled to about unit spread.
     config.model.similarity.temperature = 16.0
     config.freeze, config.l2 = (), None
     config.data.captions_per_image = 2
@@ -36,7 +36,7 @@ def multitask() -> ConfigDict:
     config.data.text.max_length = 24
     config.data.image.size = 48
     config.data.image.eval_crop = 1.0
-    # Flipping would turn "left of" into a lie, and colors are what captions speak of.
+    # Flipping would make "left of" wrong, and captions describe colors.
     config.data.image.augment = {
         "area": (0.85, 1.0),
         "aspect": (0.9, 1.1),

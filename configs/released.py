@@ -1,4 +1,4 @@
-"""Evaluates a released model as `xmodal.convert_weights --model` converted it.
+"""Evaluates a released model that was converted with `xmodal.convert_weights --model`.
 
     python -m xmodal.convert_weights --model=pcme --source=pcme_coco.pth --output=weights/pcme
     python -m xmodal.eval_main --config=configs/released.py \\

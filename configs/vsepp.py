@@ -6,15 +6,15 @@
         --config.init_from.towers.image=weights/resnet152
     python -m xmodal.main --config=configs/vsepp.py:finetuned --config.init_from.run=RUN
 
-The first run keeps the CNN frozen; `:finetuned` goes on from it and trains the CNN, too, with a
+The first run keeps the CNN frozen; `:finetuned` continues from it and also trains the CNN, with a
 tenth of the rate, a new optimizer and a new schedule, for 15 more epochs (the authors' advice).
 
 Faghri et al., "VSE++: Improving Visual-Semantic Embeddings with Hard Negatives" (2018), and
 fartashf/vsepp. Captions of the same image count as negatives, as in that code; batch normalization
 of the CNN uses its running statistics throughout (the published runs are in evaluation mode for
-most of their steps). The vocabulary is of the training captions alone; the authors' includes those
-of the test images. The checkpoint is the best by mean R@10 on all 5,000 validation images; theirs,
-by the sum of recalls on 1,000 (`--config.select.metric=coco/coco5k/rsum` takes that sum).
+most of their steps). The vocabulary comes only from the training captions; the authors' includes
+those of the test images. The checkpoint is the best by mean R@10 on all 5,000 validation images;
+theirs, by the sum of recalls on 1,000 (`--config.select.metric=coco/coco5k/rsum` uses that sum).
 
 Paper, ResNet-152 fine-tuned, COCO test, R@1/5/10:
     1K   I->T 64.6 90.0 95.7   T->I 52.0 84.3 92.0

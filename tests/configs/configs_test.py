@@ -351,10 +351,10 @@ def test_unknown_argument_lists_the_known(name):
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("visible,quick", "'quick' comes first, in the place of 'visible'"),
-        ("quick,shapes", "'shapes' comes first, in the place of 'quick'"),
-        ("cmca,story", "'cmca' and 'story' do not go together"),
-        ("shapes,captions", "'shapes' and 'captions' do not go together"),
+        ("visible,quick", "'quick' has to come first, in place of 'visible'"),
+        ("quick,shapes", "'shapes' has to come first, in place of 'quick'"),
+        ("cmca,story", "'cmca' and 'story' cannot be combined"),
+        ("shapes,captions", "'shapes' and 'captions' cannot be combined"),
     ],
 )
 def test_variants_that_do_not_go_together(argument, message):

@@ -14,7 +14,7 @@ from xmodal.pretrained.torch_models import Arrays, LayerRule, Published, Publish
 
 VARIANTS = {"scaled": True, "unscaled": False}
 """Whether scores of the attention are divided by the root of their width: no array tells."""
-# Of a checkpoint that training can go on from.
+# Keys of a checkpoint that training can resume from.
 EXPECTED_UNEXPECTED = (r"(optimizer|scheduler|lr_scheduler)\.",)
 FIRST_WORDS = ("<pad>", "<unk>")
 """Rows of the word table in front of the vocabulary's; the authors call the second `<other>`."""

@@ -6,7 +6,7 @@ from xmodal.pretrained.image_text import IMAGES, SENTENCES, gru_encoder, torchvi
 from xmodal.pretrained.pvse import attention_rules, pie_rules
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
-# Of a checkpoint that training can go on from.
+# Keys of a checkpoint that training can resume from.
 EXPECTED_UNEXPECTED = (r"(optimizer|lr_scheduler)\.",)
 
 _ANCHOR = "img_enc.uncertain_net.fc2.weight"

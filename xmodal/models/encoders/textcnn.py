@@ -74,8 +74,8 @@ class TextCnn(nn.Module):
         """`text_ids` and `text_mask`, int [N, T] -> one token [windows * maps] per word.
 
         Token t joins the rectified filters over the words from t on, one window after the other.
-        It is 0, the smallest value, where a window goes beyond the end of a text; one of a text
-        shorter than the largest window goes on over zero vectors.
+        It is 0, the smallest value, where a window extends beyond the end of a text; in a text
+        shorter than the largest window, the window continues over zero vectors.
 
         Extras: `words` [N, T, E], the word vectors.
         """

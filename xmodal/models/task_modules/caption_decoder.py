@@ -78,9 +78,9 @@ class CaptionDecoder(nn.Module):
         config = self.config
         if "regions" not in left.extras or not {"text_ids", "text_mask"} <= set(columns):
             raise UserError(
-                "The task module 'caption_decoder' describes an image of a head with regions: use the "
-                "views image and caption_0 and inputs=('text_ids', 'text_mask') in its task, and the "
-                "head 'graph' on the image side."
+                "The task module 'caption_decoder' describes an image of a head with regions: use "
+                "the views image and caption_0 and inputs=('text_ids', 'text_mask') in its task, "
+                "and the head 'graph' on the image side."
             )
         inputs, targets, counted = shift_captions(columns["text_ids"], columns["text_mask"], config)
         regions, mask = left.extras["regions"], left.extras["region_mask"]
