@@ -17,8 +17,8 @@ DIR holds Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz
 
 Heads, losses with their quirks, and clipping are those of the papers' files. Everything else is
 shared: pooled MobileNetV2 features, one vocabulary, trainable GloVe word vectors, embeddings and
-GRUs of 128 dimensions, two passes over the 30,000 training pairs in batches of 128 (468 steps), Adam
-with a cosine schedule, no augmentation, the last checkpoint. The rate of 3e-3 beat 1e-3 on the
+GRUs of 128 dimensions, two passes over the 30,000 training pairs in batches of 128 (468 steps),
+Adam with a cosine schedule, no augmentation, the last checkpoint. The rate of 3e-3 beat 1e-3 on the
 validation split for every model that was trained with both. Losses that mine negatives use all of
 them in the first pass, as VSE-infinity does: with the hardest ones from the first step, vsepp and
 pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The numbers are in README.md.

@@ -67,7 +67,7 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
     assert read(tmp_path / "left") == [{"1": [30], "2": [10, 21]}, {"10": [2]}]
     (tmp_path / "wrong.txt").write_text("twenty")
-    with pytest.raises(UserError, match="no list of caption ids"):
+    with pytest.raises(UserError, match="not a list of caption ids"):
         aggregate(study, tmp_path / "left", without=str(tmp_path / "wrong.txt"))
 
 

@@ -172,7 +172,7 @@ def test_a_wrong_model_is_named(torch, tmp_path):
     source = tmp_path / "model_best.pth"
     save(torch, modules, source)
     for asked in ("vsepp", "pvse", "vsrn"):
-        with pytest.raises(UserError, match="looks like vse_infinity: give --model=vse_infinity"):
+        with pytest.raises(UserError, match="looks like vse_infinity: use --model=vse_infinity"):
             convert_model(asked, source, vocabulary=str(tmp_path / "vocab.pkl"))
 
 

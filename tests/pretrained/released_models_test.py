@@ -247,12 +247,12 @@ def test_vocabularies(tmp_path, protocol, monkeypatch):
     ("name", "content", "message"),
     [
         ("v.pkl", pickle.dumps({"word2idx": {"a": 0, "b": 2}}), "does not number its 2 words"),
-        ("v.pkl", pickle.dumps({"word2idx": {"a": 0, "b\nc": 1}}), r"word 'b\\nc' of id 1 fills"),
+        ("v.pkl", pickle.dumps({"word2idx": {"a": 0, "b\nc": 1}}), r"word 'b\\nc' of id 1 cannot"),
         ("v.pkl", pickle.dumps({"words": []}), "has no vocabulary"),
         ("v.pkl", b"\x80\x04x", "cannot be read as a pickle"),
         ("v.json", b"{", "cannot be read as a vocabulary"),
         ("v.json", b'{"word2idx": {"a": 1}}', "does not number its 1 words"),
-        ("v.txt", b"a\n\nb\n", "the word '' of id 1 fills"),
+        ("v.txt", b"a\n\nb\n", "the word '' of id 1 cannot"),
         ("v.txt", b"\xff", "cannot be read as a vocabulary"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Bundles: a model for use alone, without flax, orbax, optax or tensorflow.
+"""Bundles: inference-only models that need no flax, orbax, optax or tensorflow.
 
 bundle.json           the card: versions, hashes of all other files, preprocessing, similarity
 weights.safetensors   our names -> arrays: `image/params/encoder/...`, `text/batch_stats/head/...`
@@ -6,5 +6,5 @@ image                 `jax.export` function of the image side, for any batch siz
 text-8, text-16, ...  of the text side, one per length of padded texts
 vocab.txt             of a text side
 
-`writing` makes a bundle, `opening` reads one; nothing in it is pickled.
+`writing` makes a bundle, `opening` reads one; nothing in a bundle is pickled.
 """

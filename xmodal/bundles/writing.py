@@ -1,4 +1,4 @@
-"""Lowers a model to functions of all platforms and writes a bundle."""
+"""Lowers a model to functions for all platforms and writes a bundle."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ Weights = Mapping[str, np.ndarray]
 EmbedSide = Callable[[str, Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-# Of a tokenizer that cuts texts by another library.
+# Libraries required by tokenizers that use them.
 _TOKENIZER_LIBRARIES = {"ptb": ("nltk",), "nltk": ("nltk",)}
 _IMAGE_LIBRARIES = ("numba", "pillow", "simplejpeg")
 
@@ -69,10 +69,10 @@ def write_bundle(
     """Writes a bundle, which gets its name when it is complete and has passed a check.
 
     Args:
-      folder: to be made.
-      model: its contents.
-      platforms: that the functions are lowered for.
-      check: raises an error where the finished folder is not as it should be.
+      folder: folder to create.
+      model: contents of the bundle.
+      platforms: platforms that the functions are lowered for.
+      check: raises an error if the finished folder is wrong.
 
     Raises:
       UserError: a side cannot be lowered for the platforms.
@@ -89,7 +89,7 @@ def write_bundle(
         source=model.source,
         platforms=tuple(platforms),
         requires=_libraries(image, text),
-        # The functions return the field that is compared.
+        # The functions return only the compared field.
         similarity={**dataclasses.asdict(model.similarity.config), "field": "vector"},
         parameters=model.parameters,
         image=image,
@@ -168,8 +168,8 @@ def _lower(
 
 @contextlib.contextmanager
 def _without_paths() -> Iterator[None]:
-    """Leaves the places of source files on this machine out of what is lowered."""
-    # Flags of JAX are attributes that type checkers do not see.
+    """Leaves the paths of source files on this machine out of lowered functions."""
+    # JAX's flags are attributes that type checkers do not see.
     config: Any = jax.config
     before = config.jax_traceback_in_locations_limit
     config.update("jax_traceback_in_locations_limit", 0)

@@ -1,4 +1,4 @@
-"""Encoders, heads and the dual encoder: flax.linen modules behind plain functions."""
+"""Encoders, heads and the dual encoder: flax.linen modules wrapped in plain functions."""
 
 from xmodal.models.devices import Devices
 from xmodal.models.dual_encoder import DualEncoder, make_dual_encoder

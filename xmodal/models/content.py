@@ -1,4 +1,4 @@
-"""Hashes of items, for random numbers that depend on an item and not on its batch."""
+"""Hashes of items, for random numbers that depend on an item but not on its batch."""
 
 from collections.abc import Mapping
 
@@ -13,13 +13,13 @@ _MASKS = {"image": "image_mask", "image_features": "image_mask", "text_ids": "te
 
 
 def hash_items(inputs: Mapping[str, jax.Array]) -> jax.Array:
-    """Returns two hash values of each item, which no other item of the batch changes.
+    """Returns two hash values of each item that do not depend on other items of the batch.
 
-    Longer padding changes nothing either: masked positions and trailing zeros of `image` and of
-    features do not count. Float arrays of equal values but another dtype hash alike.
+    They do not depend on padding either: masked positions and trailing zeros of `image` and of
+    features are ignored. Float arrays of equal values but different dtype have equal hashes.
 
     Args:
-      inputs: columns of a batch with items first, as an encoder takes them.
+      inputs: an encoder's input columns, with items first.
 
     Returns:
       uint32 [N, 2].
@@ -37,7 +37,7 @@ def _hash_column(values: jax.Array, mask: jax.Array | None) -> jax.Array:
         # Both zeros of IEEE 754 become the integer 0.
         bits = jnp.where(floats == 0, 0, jax.lax.bitcast_convert_type(floats, jnp.uint32))
     else:
-        # Where a mask tells padding apart, the id 0 is an id like others.
+        # If a mask marks padding, the id 0 is an id like any other.
         bits = values.astype(jnp.uint32) + (mask is not None)
     if mask is not None:
         bits = jnp.where((mask > 0).reshape(mask.shape + (1,) * (bits.ndim - 2)), bits, 0)
@@ -51,7 +51,7 @@ def _hash_column(values: jax.Array, mask: jax.Array | None) -> jax.Array:
 
 
 def _mix(x: jax.Array) -> jax.Array:
-    """The finalizer of MurmurHash3: every bit of the input moves every bit of the output."""
+    """The finalizer of MurmurHash3: every bit of the input affects every bit of the output."""
     x = (x ^ (x >> 16)) * _FIRST
     x = (x ^ (x >> 13)) * _SECOND
     return x ^ (x >> 16)

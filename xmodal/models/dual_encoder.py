@@ -19,12 +19,12 @@ SIDES = ("image", "text")
 class DualEncoder:
     """Towers that embed into one space, and the similarity of that space.
 
-    Parameters are a dict with one entry per tower, and `similarity` where that has parameters;
-    the state has one entry per tower.
+    Parameters are a dict with one entry per tower, and `similarity` if that has parameters; the
+    state has one entry per tower.
 
     Attributes:
       towers: keyed by "image" and "text"; one may be missing.
-      similarity: of two embeddings.
+      similarity: similarity of two embeddings.
     """
 
     towers: Mapping[str, Tower]
@@ -36,7 +36,7 @@ class DualEncoder:
         """Returns fresh `(params, model_state)`.
 
         Args:
-          key: typed key; a tower's parameters depend on it and on the tower's name alone.
+          key: typed key; a tower's parameters depend only on the key and the tower's name.
           example_inputs: inputs of each tower as in `embed`, of any batch size.
         """
         params, model_state = {}, {}
@@ -65,14 +65,14 @@ class DualEncoder:
           params: parameters of all towers.
           model_state: state of all towers.
           inputs: columns of a batch: `image`, uint8 [B, H, W, 3] or features [B, F] or [B, R, F],
-            with `image_mask` bool [B, R] where the number of regions varies; or `text_ids` and
+            with `image_mask` bool [B, R] if the number of regions varies; or `text_ids` and
             `text_mask`, int [N, T]; see `Tower.frozen_features` for others.
           train: see `Tower.apply`.
           frozen: see `Tower.apply`.
           key: see `Tower.apply`.
 
         Returns:
-          The embedding, and the new state of this tower alone.
+          The embedding, and the new state of only this tower.
         """
         tower = lookup("the towers of this model", side, self.towers)
         with jax.named_scope(side):

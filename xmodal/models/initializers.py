@@ -14,9 +14,9 @@ LINEAR: Mapping[str, Callable] = {
     # U(-1 / sqrt(inputs), 1 / sqrt(inputs)).
     "torch": nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform"),
 }
-"""Of the kernels of linear layers."""
+"""Initializers for the kernels of linear layers."""
 WORDS = ("normal", "uniform")
-"""Of tables of word vectors."""
+"""Initializers for tables of word vectors."""
 
 
 def initialize_words(name: str, scale: float | None, width: int) -> Callable:

@@ -19,5 +19,5 @@ class Mode(enum.Enum):
 
     @property
     def drops(self) -> bool:
-        """True where values are dropped at random."""
+        """Whether values are dropped at random."""
         return self is Mode.TRAIN

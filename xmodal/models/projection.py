@@ -16,15 +16,15 @@ from xmodal.models.normalize import l2_normalize
 
 @dataclasses.dataclass(frozen=True)
 class ProjectionConfig:
-    """Settings of a projection. Its steps are applied in the order in which they stand here.
+    """Settings of a projection, whose steps are applied in the order listed here.
 
     Attributes:
       normalize_input: divide the head's vectors by their L2 norms.
-      batch_norm: normalize the head's vectors over the batch, as torch's BatchNorm1d.
-      width: of a linear layer; None leaves it out.
-      bias: whether the linear layer has one.
-      init: of its kernel: "xavier", "lecun", "he" (Flax's names, xavier uniform, the other two
-        normal) or "torch" (torch's default for a linear layer).
+      batch_norm: normalize the head's vectors over the batch, like torch's BatchNorm1d.
+      width: width of a linear layer; None for no such layer.
+      bias: whether the linear layer has a bias.
+      init: initializer of its kernel: "xavier", "lecun", "he" (Flax's names; xavier is uniform, the
+        other two are normal) or "torch" (torch's default for a linear layer).
       normalize: divide the result by its L2 norm.
       absolute: take absolute values (order embeddings).
     """
@@ -48,7 +48,7 @@ class Projection(nn.Module):
 
     @nn.compact
     def __call__(self, embedding: Embedding, mode: Mode) -> Embedding:
-        """Vector [N, W] or [N, K, W] -> [N, D] or [N, K, D]; all else stays as it is."""
+        """Vector [N, W] or [N, K, W] -> [N, D] or [N, K, D]; everything else is kept."""
         config, x = self.config, embedding.vector.astype(jnp.float32)
         if config.normalize_input:
             x = l2_normalize(x)

@@ -14,11 +14,11 @@ from xmodal.models import recurrence
 
 @dataclasses.dataclass(frozen=True)
 class Gates:
-    """A cell, and which of its gates have which bias.
+    """A cell, and the biases of its gates.
 
     Attributes:
-      cell: from the gates to the next state.
-      names: of the gates, in their order.
+      cell: maps the gates to the next state.
+      names: names of the gates, in order.
       input_biases: names of gates whose input matrix has a bias.
       hidden_biases: names of gates whose matrix of the state has a bias.
       states: number of arrays of the state.
@@ -50,8 +50,8 @@ class Direction(nn.Module):
 
     Attributes:
       cell: key of `CELLS`.
-      width: of the state.
-      reverse: begin at the last token.
+      width: width of the state.
+      reverse: whether to begin at the last token.
       dtype: compute dtype.
     """
 
@@ -81,7 +81,7 @@ class Direction(nn.Module):
         return jnp.swapaxes(outputs, 0, 1), outputs[0 if self.reverse else -1]
 
     def _matrix(self, source: str, rows: int, with_bias: str) -> tuple[jax.Array, jax.Array]:
-        """All gates' matrices side by side, [rows, G], and their biases [G]."""
+        """All gates' matrices, concatenated to [rows, G], and their biases [G]."""
         init = nn.initializers.orthogonal() if source == "h" else nn.initializers.lecun_normal()
         kernels, biases = [], []
         for gate in CELLS[self.cell].names:
@@ -106,10 +106,10 @@ class Recurrent(nn.Module):
 
     Attributes:
       cell: key of `CELLS`.
-      width: of the state of one direction.
+      width: width of the state in one direction.
       layers: number of layers.
       bidirectional: read the text in both directions; the next layer reads the joined outputs.
-      dropout: between two layers.
+      dropout: dropout rate between two layers.
       dtype: compute dtype.
     """
 
@@ -129,7 +129,7 @@ class Recurrent(nn.Module):
         Args:
           x: [N, T, W].
           lengths: int [N], at least 1.
-          drops: whether to drop at random.
+          drops: whether to apply dropout.
 
         Returns:
           The last layer's outputs [N, T, D] and its final states [N, D], where D is the width of

@@ -1,4 +1,4 @@
-"""One side of a dual encoder: encoder, head and projection behind plain functions."""
+"""One side of a dual encoder: encoder, head and projection, wrapped in plain functions."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ _STREAMS = ("dropout", "sample")
 
 
 class Side(nn.Module):
-    """Parameters: `encoder`, `head` and `projection`, where these have any."""
+    """Parameters: `encoder`, `head` and `projection`, if these have any."""
 
     encoder: nn.Module
     head: nn.Module
@@ -42,7 +42,7 @@ class Side(nn.Module):
     def __call__(self, inputs: Mapping[str, jax.Array], modes: Modes) -> Embedding:
         """Columns with items first -> the embeddings of the items, float32."""
         features = self.encoder(inputs, modes.encoder)
-        # Compiled away where no head reads it.
+        # Compiled away if no head reads it.
         extras = {**features.extras, "content": hash_items(inputs)}
         embedding = self.head(dataclasses.replace(features, extras=extras), modes.head)
         if self.projection is None:
@@ -88,7 +88,7 @@ class Tower:
           inputs: columns with items first.
           train: use batch statistics, update the running ones, and apply dropout.
           frozen: those of "encoder", "head" and "projection" whose parameters are all frozen:
-            they run as in evaluation, but see `batch_norm.BatchNorm`.
+            they run as in evaluation, except as described in `batch_norm.BatchNorm`.
           key: seeds random numbers; needed when a part that is not frozen is trained.
         """
         if unknown := sorted(set(frozen) - set(PARTS)):
@@ -129,7 +129,7 @@ class Tower:
         return features
 
     def frozen_paths(self, params: Tree) -> list[str]:
-        """Returns the paths (`encoder/stem/kernel`) of the parameters behind frozen features.
+        """Returns the paths (`encoder/stem/kernel`) of parameters that determine frozen features.
 
         Raises:
           UserError: the encoder has no frozen features.
@@ -153,7 +153,7 @@ class SideConfig:
     Attributes:
       encoder: `name`, a key of `ENCODERS`, and its keywords.
       head: `name`, a key of `HEADS`, and its keywords.
-      projection: see `projection.ProjectionConfig`; None leaves the head's vectors as they are.
+      projection: see `projection.ProjectionConfig`; None leaves the head's vectors unchanged.
     """
 
     encoder: Mapping[str, Any]

@@ -377,8 +377,8 @@ def _pooling(source: Source) -> tuple[str | None, bool]:
         is_part = "sentence_bert_config.json" in source.files and "modules.json" not in source.files
         if "Pooling" in kinds or is_part:
             raise UserError(
-                f"{source.path} is half downloaded: it is a sentence encoder, but "
-                "1_Pooling/config.json is not there."
+                f"{source.path} is only partly downloaded: it is a sentence encoder, but "
+                "1_Pooling/config.json is missing."
             )
         return None, False
     start = "pooling_mode_"

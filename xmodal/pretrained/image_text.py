@@ -1,4 +1,4 @@
-"""Preprocessing, image encoders and text encoders common to released image-text models."""
+"""Preprocessing, image encoders and text encoders shared by released image-text models."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from xmodal.pretrained.torch_models import Arrays, LayerRule
 IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 0.875}
 """The center of an image whose shorter side is 256; pixels are normalized by the encoder."""
 FEATURES = {"size": 0}
-"""Features of images that are stored with the dataset."""
+"""Image features that are stored with the dataset."""
 SENTENCES = {
     "tokenizer": "nltk",
     "lower_case": True,

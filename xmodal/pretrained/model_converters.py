@@ -1,4 +1,4 @@
-"""Converters of the authors' released models, both sides at once."""
+"""Converters for released models that convert both sides at once."""
 
 import dataclasses
 import os
@@ -25,10 +25,10 @@ class ModelConverter:
     """The function that reads one kind of model.
 
     Attributes:
-      describe: (arrays, variant) -> the model the source is for; a `UserError` where it is of
-        another kind.
-      variants: names that `describe` takes, the usual one first; empty where there is no choice.
-      trained_variant: the options of a checkpoint -> the variant they name, or None; None where
+      describe: (arrays, variant) -> the source's model; raises a `UserError` if it is of another
+        kind.
+      variants: names that `describe` accepts, the default one first; empty if there is no choice.
+      trained_variant: the options of a checkpoint -> the variant they name, or None; None if
         no options name one.
       expected_missing: regular expressions of our names that no published file holds.
       expected_unexpected: regular expressions of the source's names that the model has no use for.
@@ -83,8 +83,8 @@ def convert_model(
     Args:
       model: key of `MODELS`.
       path: see `sources.load_source`.
-      variant: one of the converter's variants; "" is that of the source's options, or the first.
-      vocabulary: file of the words, see `vocabularies.read_words`; "" where the source has them.
+      variant: one of the converter's variants; "" for that of the source's options, or the first.
+      vocabulary: file of the words, see `vocabularies.read_words`; "" if the source has them.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
@@ -148,7 +148,7 @@ def _describe(model: str, source: Source, variant: str) -> Published:
 
 
 def _count_used(model: str, arrays: Arrays) -> int:
-    """Returns how many arrays of a source a model takes; 0 where it misses one."""
+    """Returns how many arrays of a source a model uses; 0 if one is missing."""
     converter = MODELS[model]
     try:
         published = converter.describe(arrays, next(iter(converter.variants), ""))
@@ -160,7 +160,7 @@ def _count_used(model: str, arrays: Arrays) -> int:
 
 
 def _find_words(vocabulary: str, path: str | os.PathLike, published: Published) -> list[str] | None:
-    """Returns the words of a model's table; None where it brings its own tokenizer."""
+    """Returns the words of a model's table; None if it has its own tokenizer."""
     encoder = published.sides["text"].encoder
     if "vocab_size" not in encoder:
         return None

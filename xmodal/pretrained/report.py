@@ -1,4 +1,4 @@
-"""A report on the use of every array of a source."""
+"""A report on how every array of a source is used."""
 
 import dataclasses
 import re
@@ -13,13 +13,13 @@ _SHOWN = 8
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The work of a converter: every array that it left out or at its start has a line here.
+    """The result of a converter, with a line for every omitted or uninitialized array.
 
     Attributes:
       loaded: name of one of our arrays -> the arrays of the source it was made of.
       missing: name of one of our arrays -> the arrays it needs that the source does not have.
-      unexpected: arrays of the source that no array of ours is made of.
-      reshaped: name of one of our arrays -> the change of its layout, in words.
+      unexpected: arrays of the source that none of our arrays uses.
+      reshaped: name of one of our arrays -> description of its layout change.
     """
 
     loaded: Mapping[str, Sequence[str]]
@@ -79,7 +79,7 @@ class Report:
 
 
 class Mapper:
-    """Takes arrays from a source one by one and collects a `Report`."""
+    """Takes arrays from a source one by one and builds a `Report`."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._arrays = arrays
@@ -103,13 +103,13 @@ class Mapper:
         Args:
           name: `params/...` or `batch_stats/...`.
           sources: name of the array in the source, or several to be stacked along a first axis.
-          shape: of the result.
-          change: applied to each source array; None takes it as it is.
-          how: `change` in words.
-          added: add several up instead of stacking them.
+          shape: shape of the result.
+          change: applied to each source array; None for no change.
+          how: description of `change`.
+          added: whether to sum several arrays instead of stacking them.
 
         Raises:
-          UserError: the result has another shape, or a number that is not finite.
+          UserError: the result has the wrong shape, or a number that is not finite.
         """
         stacked = not isinstance(sources, str)
         names = (sources,) if isinstance(sources, str) else tuple(sources)
@@ -147,7 +147,7 @@ class Mapper:
         """Returns the arrays by name, and the report.
 
         Args:
-          ignored: names in the source that are no weights (step counters, index buffers).
+          ignored: names in the source that are not weights (step counters, index buffers).
         """
         used = {source for sources in self._loaded.values() for source in sources}
         unexpected = sorted(set(self._arrays) - used - set(ignored))

@@ -64,12 +64,12 @@ class _Tensor:
 
 
 def read_objects(path: epath.Path) -> Any:
-    """Returns the object of a file of `torch.save`, with NumPy arrays in the place of tensors.
+    """Returns the object in a file of `torch.save`, with NumPy arrays instead of tensors.
 
-    Objects of other classes than containers, numbers, texts and tensors are `pickles.Inert`.
+    Objects of classes other than containers, numbers, strings and tensors are `pickles.Inert`.
 
     Raises:
-      UserError: the file is not of `torch.save`, or damaged.
+      UserError: the file was not written by `torch.save`, or is damaged.
     """
     try:
         with path.open("rb") as file:
@@ -95,7 +95,7 @@ def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
 
 
 def read_options(path: epath.Path) -> Mapping[str, Any]:
-    """Returns the options that a checkpoint was trained by, its `opt`; empty where it has none."""
+    """Returns a checkpoint's training options, its `opt`; empty if it has none."""
     if not path.name.endswith(SUFFIXES):
         return {}
     objects = read_objects(path)
@@ -154,7 +154,7 @@ def _unpickler(file: BinaryIO, storages: dict[str, _Storage]) -> Unpickler:
         kind, dtype, key, *_ = pid
         if kind != "storage":
             raise ValueError(f"it holds an unknown {kind!r}")
-        # A view of another storage, which files of before 2018 may have, is not supported.
+        # A view of another storage, which files from before 2018 may have, is not supported.
         if len(pid) > 5 and pid[5] is not None:
             raise ValueError("a storage is a part of another")
         return storages.setdefault(key, _Storage(np.dtype(dtype)))

@@ -1,4 +1,4 @@
-"""Vocabularies as they were published with models: pickled, JSON, or one word per line."""
+"""Vocabularies as published with models: pickled, JSON, or one word per line."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
 
 
 def has_words(path: str | os.PathLike) -> bool:
-    """Returns whether a file is a checkpoint of torch that brings its vocabulary."""
+    """Returns whether a file is a torch checkpoint that includes its vocabulary."""
     path = epath.Path(path)
     if not path.name.endswith(torch_files.SUFFIXES):
         return False

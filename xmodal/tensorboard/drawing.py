@@ -13,10 +13,10 @@ import PIL.ImageFont
 
 from xmodal.page import Item, Row, Section
 
-# Pixels. TensorBoard shows pictures about 350 wide, so few columns keep their text legible.
+# In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns.
 _COLUMNS = 3
 _CELL, _PICTURE, _GAP, _LINE, _FONT = 176, 160, 8, 19, 15
-_LETTERS, _LINES = 19, 4  # of a text in a cell
+_LETTERS, _LINES = 19, 4  # For a text in a cell.
 _INK, _PALE, _PAPER, _MARK = (20, 20, 20), (90, 90, 90), (255, 255, 255), (10, 125, 50)
 
 
@@ -90,7 +90,7 @@ def _wrap(text: str) -> list[str]:
 
 
 def _open(picture: bytes | PIL.Image.Image) -> PIL.Image.Image:
-    """A copy of a picture that fits into a cell; a small one is enlarged by whole pixels."""
+    """A copy of a picture that fits in a cell; a small one is enlarged by an integer factor."""
     opened = PIL.Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
     scale = _PICTURE / max(opened.size)
     size = tuple(max(1, round(side * scale)) for side in opened.size)
@@ -100,7 +100,7 @@ def _open(picture: bytes | PIL.Image.Image) -> PIL.Image.Image:
 
 @functools.cache
 def _font(*, bold: bool = False) -> PIL.ImageFont.FreeTypeFont:
-    # Matplotlib brings DejaVu, which has more alphabets than Pillow's own font.
+    # Matplotlib includes DejaVu, which has more alphabets than Pillow's own font.
     import matplotlib
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"

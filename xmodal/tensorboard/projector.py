@@ -13,7 +13,7 @@ from xmodal.evals.embed import Items
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.reports.files import write_files
 
-_TILE = 40  # pixels of a picture; all pictures are in one file, at most 8192 pixels wide
+_TILE = 40  # Pixels per picture; all pictures are in one file, at most 8192 pixels wide.
 _MOST = (8192 // _TILE) ** 2
 _CONFIG = "projector_config.pbtxt"
 
@@ -23,13 +23,13 @@ def write_projector(
 ) -> None:
     """Writes vectors, captions and pictures for the tab "Projector" of a run's folder.
 
-    Images and captions stand in one cloud; a caption has the picture of its image. Vectors of an
-    item with several are averaged.
+    Images and captions are shown in one cloud; a caption has the picture of its image. If an item
+    has several vectors, they are averaged.
 
     Args:
-      folder: with the event files that TensorBoard shows as one run.
-      embeddings: evaluator -> embeddings, and the items that they are of.
-      count: images, at most, each with its first caption; those at equal distances in the split.
+      folder: folder of the event files that TensorBoard shows as one run.
+      embeddings: evaluator -> embeddings, and their items.
+      count: largest number of images, evenly spaced in the split, each with its first caption.
 
     Raises:
       UserError: the folder cannot be written.
@@ -46,7 +46,7 @@ def write_projector(
         entry.tensor_path = f"projector-{name}.vectors.tsv"
         entry.metadata_path = f"projector-{name}.metadata.tsv"
         files[entry.tensor_path] = _table(vectors.tolist(), "{:.5g}".format)
-        # A table of several columns begins with their names.
+        # A table with several columns begins with their names.
         files[entry.metadata_path] = _table([["text", "kind", "image"], *rows], _one_line)
         if pictures:
             entry.sprite.image_path = f"projector-{name}.png"
@@ -58,7 +58,7 @@ def write_projector(
 def _gather(
     source: Embeddings, items: Items, count: int
 ) -> tuple[np.ndarray, list[list[str]], list[bytes]]:
-    """Vectors [P, D], rows of metadata and, as far as there are any, pictures of P items."""
+    """Vectors [P, D], rows of metadata and, if there are any, pictures of P items."""
     total = len(items.image_ids)
     count = min(count, total)
     at = (2 * np.arange(count) + 1) * total // (2 * max(count, 1))
@@ -88,7 +88,7 @@ def _gather(
 
 
 def _flatten(vectors: np.ndarray) -> np.ndarray:
-    """One vector per item; several are averaged."""
+    """One vector per item, the mean if it has several."""
     vectors = np.asarray(vectors, np.float32)
     return vectors.mean(axis=1) if vectors.ndim == 3 else vectors
 

@@ -1,4 +1,4 @@
-"""Similarities of positive and of other pairs, for histograms."""
+"""Similarities of positive and other pairs, for histograms."""
 
 import numpy as np
 
@@ -11,14 +11,16 @@ def draw_similarities(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the scores of random positive pairs and of random other pairs, float32 [<= count].
 
-    The same pairs are drawn for the same labels, so that the histograms of two steps compare.
+    The same pairs are drawn for the same labels, so that the histograms of two steps are
+    comparable.
 
     Args:
-      scores: of Q queries and N items.
-      positives: of every query.
-      count: pairs of either kind, at most.
-      exclude_self: whether queries and items are one gallery; an item is then no pair with itself.
-      seed: of the draws.
+      scores: scores of Q queries and N items.
+      positives: positives of every query.
+      count: largest number of pairs of either kind.
+      exclude_self: whether queries and items are one gallery; an item is then not paired with
+        itself.
+      seed: seed of the draws.
     """
     generator = np.random.default_rng(seed)
     rows = np.repeat(np.arange(len(positives.lengths)), positives.lengths)

@@ -1,4 +1,4 @@
-"""Pictures and histograms of an evaluation in training, at the same queries at every step."""
+"""Pictures and histograms of an evaluation in training, for the same queries at every step."""
 
 import dataclasses
 import functools
@@ -32,9 +32,9 @@ class TensorBoardConfig:
     """`config.tensorboard`: pictures and histograms of evaluations, for TensorBoard.
 
     Attributes:
-      queries: of every direction of every board, drawn with the items that they find.
-      pairs: of either kind, positive and other, whose similarities are counted in histograms.
-      projector: images that the projector shows, with a caption each, after the last evaluation.
+      queries: number of queries per direction of every board, drawn with the items they find.
+      pairs: number of positive and of other pairs whose similarities are shown in histograms.
+      projector: number of images in the projector, with a caption each, after the last evaluation.
     """
 
     queries: int = setting(3, at_least=0)
@@ -48,20 +48,20 @@ def read_config(config: Mapping[str, Any]) -> TensorBoardConfig:
     return read(TensorBoardConfig, "config.tensorboard", section)
 
 
-# Takes the name of an evaluator, the evaluator, embeddings, its results on them, and the items.
+# Takes an evaluator's name, the evaluator, embeddings, its results on them, and the items.
 View = Callable[[str, Evaluator, Embeddings, Sequence[Result], Items], None]
 
 
 class Views:
     """Pictures and histograms of the evaluations of one step, see `View`.
 
-    Every process has to show its evaluations: scores are computed on all devices.
+    Every process has to call this, because scores are computed on all devices.
     """
 
     def __init__(
         self, writer: "metric_writers.MetricWriter | None", config: TensorBoardConfig, step: int
     ) -> None:
-        """Opens the views of a step; without a writer nothing is written."""
+        """Opens the views of a step; without a writer, nothing is written."""
         self.writer, self._config, self._step = writer, config, step
         self._shown: dict[str, tuple[Embeddings, Items]] = {}
 
@@ -98,7 +98,7 @@ class Views:
             self.writer.write_images(self._step, drawn)
 
     def write_projector(self, folder: str) -> None:
-        """Writes the embeddings that were shown for the projector, see `projector`."""
+        """Writes the received embeddings for the projector, see `projector`."""
         if self._shown and self._config.projector and jax.process_index() == 0:
             write_projector(folder, self._shown, self._config.projector)
 

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 def make_writer(folder: str) -> "metric_writers.MetricWriter":
     """Opens a clu writer to TensorBoard files in `folder`, on process 0 only.
 
-    tensorflow is imported here and not above: training needs it for nothing else.
+    TensorFlow is imported here because training needs it for nothing else.
     """
     with quietly():
         import tensorflow as tf
         from clu import metric_writers
 
-        tf.config.set_visible_devices([], "GPU")  # it would take all of its memory to write a file
+        tf.config.set_visible_devices([], "GPU")  # Otherwise, it would take all of a GPU's memory.
         writers = [metric_writers.SummaryWriter(folder)] if jax.process_index() == 0 else []
     return metric_writers.AsyncMultiWriter(writers)
 
 
 def write_settings(writer: "metric_writers.MetricWriter", settings: Mapping[str, Any]) -> None:
-    """Shows settings beside the last scalars of the same writer, as a row of the tab HPARAMS.
+    """Shows settings with the last scalars of the same writer, as a row of the HPARAMS tab.
 
-    The row bears the name of the writer's folder, which may not be the folder that TensorBoard is
-    started on: it finds no scalars there. `MetricWriter.write_hparams` would name the row by a hash
-    of the settings, and show the mean of folders with the same ones.
+    The row has the name of the writer's folder, which may not be the folder that TensorBoard is
+    started on, where it finds no scalars. `MetricWriter.write_hparams` would name the row by a hash
+    of the settings, and show the mean over folders with equal settings.
     """
     from tensorboard.plugins.hparams import api
 

@@ -41,7 +41,7 @@ def test_models_are_called_like_their_folders(tmp_path, monkeypatch):
         ('{"a": {"m": NaN}}', "NaN is not JSON; write null"),
         ('{"a": {"m": 1e999}}', "too large"),
         ('{"a": {"m": 1}, "a": {"m": 2}}', "'a' occurs twice"),
-        ('{"cxc/i2t/recall@1": 3.0}', "give the folder and not its metrics.json"),
+        ('{"cxc/i2t/recall@1": 3.0}', "pass the folder and not its metrics.json"),
     ],
 )
 def test_tables_that_are_none_are_refused(tmp_path, content, message):

@@ -180,5 +180,7 @@ def test_dropout_acts_in_training_alone():
 def test_mistakes_are_named():
     module, _, image, inputs = problem((5, 3), 6)
     for described, columns in ((Embedding(image.vector), inputs), (image, {})):
-        with pytest.raises(UserError, match="inputs=.'text_ids', 'text_mask'., and the image side"):
+        with pytest.raises(
+            UserError, match="inputs=.'text_ids', 'text_mask'. in its task, and the head"
+        ):
             module.init(jax.random.key(0), described, image, columns, {})

@@ -52,7 +52,7 @@ def test_mistakes_are_named():
     module = make_task_module("loss.module", "relation_classifier", {"relations": 3})
     one, several = (Embedding(np.ones(shape, np.float32)) for shape in ((2, 4), (2, 3, 4)))
     for pair in ((several, None), (one, several)):
-        with pytest.raises(UserError, match="takes one vector per item; give the views"):
+        with pytest.raises(UserError, match="takes one vector per item; use heads"):
             module.init(jax.random.key(0), *pair, {}, {})
     with pytest.raises(UserError, match="relations is 0; it has to be at least 1"):
         make_task_module("loss.module", "relation_classifier", {"relations": 0})

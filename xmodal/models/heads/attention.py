@@ -20,12 +20,12 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
     """Returns the softmax over the real tokens, scores [..., T] -> [..., T]; 0 for padding.
 
     Args:
-      scores: of tokens.
-      mask: True for real tokens, of a shape that broadcasts; None where all are real.
+      scores: scores of tokens.
+      mask: True for real tokens, broadcastable to `scores`; None if all are real.
     """
     if mask is None:
         return jax.nn.softmax(scores)
-    # Finite, so that an item without any real token (a row of padding) gives no nan.
+    # Finite, so that an item without real tokens (a row of padding) does not give NaN.
     weights = jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min))
     return jnp.where(mask, weights, 0)
 

@@ -1,4 +1,4 @@
-"""A normal distribution over embeddings, and samples of it.
+"""A normal distribution over embeddings, and samples from it.
 
 Chun et al., "Probabilistic Embeddings for Cross-Modal Retrieval" (2021), section 3.2, and the
 authors' code, naver-ai/pcme. The attention of the mean is that of Song and Soleymani, "Polysemous
@@ -25,13 +25,13 @@ class GaussianConfig:
     """Settings of the head "gaussian".
 
     Attributes:
-      width: D, of the embeddings.
-      samples: K, of each item.
-      seed: of the samples outside of training.
+      width: D, width of the embeddings.
+      samples: K, samples per item.
+      seed: seed of the samples outside training.
       source: see `pie.PieConfig`.
       linear: see `pie.PieConfig`.
-      recurrent: give log sigma a bidirectional GRU of its own over the word vectors, of which it
-        takes the output at the last real token, as summary (PCME's texts).
+      recurrent: use a separate bidirectional GRU over the word vectors for log sigma, whose output
+        at the last real token is its summary (PCME's texts).
     """
 
     width: int = setting(1024, at_least=1)
@@ -46,7 +46,7 @@ class Gaussian(nn.Module):
     """Mean and log standard deviation of an item's embedding, and K samples.
 
     Parameters: `mean` and `log_sigma`, each with `attention_hidden` [W, W / 2],
-    `attention_scores` [W / 2, 1], `attended` and, where there is a linear layer, `summary`; the
+    `attention_scores` [W / 2, 1], `attended` and, if there is a linear layer, `summary`; the
     layer norm `mean/norm` and the GRU `log_sigma/recurrent`.
     """
 
@@ -56,8 +56,8 @@ class Gaussian(nn.Module):
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, K, D] and log_sigma [N, D].
 
-        The attention reads the extra `words` where the encoder gives it, else the tokens. Extras:
-        `mean` [N, D], of norm 1, and `attention` [N, T], the weights behind the mean.
+        The attention reads the extra `words` if the encoder provides it, else the tokens. Extras:
+        `mean` [N, D], with norm 1, and `attention` [N, T], the weights of the mean.
         """
         config = self.config
         mean, weights = Branch(config, is_mean=True, name="mean")(features)
@@ -72,14 +72,14 @@ class Gaussian(nn.Module):
 
 
 def draw_noise(content: jax.Array, seed: int, shape: tuple[int, ...]) -> jax.Array:
-    """Returns standard normal noise [N, *shape] that depends on the seed and on each item alone.
+    """Returns standard normal noise [N, *shape] that depends only on the seed and each item.
 
     Args:
       content: uint32 [N, 2], see `content.hash_items`.
-      seed: of all items.
-      shape: of one item's noise.
+      seed: seed for all items.
+      shape: shape of one item's noise.
     """
-    # Other generators draw other numbers for a batch of keys than for one key.
+    # Other generators draw different numbers for a batch of keys than for a single key.
     key = jax.random.key(seed, impl="threefry2x32")
 
     def draw(item: jax.Array) -> jax.Array:
@@ -92,8 +92,8 @@ def draw_noise(content: jax.Array, seed: int, shape: tuple[int, ...]) -> jax.Arr
 class Branch(nn.Module):
     """The mean or the log standard deviation: a summary of all tokens plus attended tokens.
 
-    The mean passes the attended part through a sigmoid, and the sum through a layer norm and an
-    L2 norm.
+    For the mean, the attended part passes through a sigmoid, and the sum through a layer norm and
+    an L2 norm.
     """
 
     config: GaussianConfig

@@ -1,4 +1,4 @@
-"""The generalized pooling operator of VSE-infinity, behind the layers of its region encoder.
+"""The generalized pooling operator of VSE-infinity, after the layers of its region encoder.
 
 Chen et al., "Learning the Best Pooling Strategy for Visual Semantic Embedding" (2021), and the
 authors' code, woodfrog/vse_infty.
@@ -26,19 +26,19 @@ class GpoConfig:
     """Settings of the head "gpo".
 
     Attributes:
-      width: of a linear layer that every token passes first; None leaves it out.
-      init: of its kernel, see `initializers.LINEAR`.
-      mlp: hidden width of two layers beside the linear one, whose results are added; None leaves
-        them out. A batch normalization and a ReLU follow the first.
-      norm_padding: whether the batch normalization also takes its statistics over the zero rows
-        that pad an item to the longest one of the batch, as the released code does; if not, over
-        the real tokens alone.
-      drop: probability of each token to be left out in training.
-      drop_varies: multiply that probability by a draw u of each item from U(0, 1), and keep all
-        tokens where u <= drop (the released code's rule for grids).
-      code_width: of the sinusoidal code of a position.
+      width: width of a linear layer that every token passes first; None for no such layer.
+      init: initializer of its kernel, see `initializers.LINEAR`.
+      mlp: hidden width of two layers parallel to the linear one, whose results are added; None
+        for none. A batch normalization and a ReLU follow the first.
+      norm_padding: whether the statistics of the batch normalization include the zero rows that
+        pad an item to the longest one of the batch, as in the released code, or only the real
+        tokens.
+      drop: probability that a token is left out in training.
+      drop_varies: multiply that probability by a draw u from U(0, 1) for each item, and keep all
+        tokens if u <= drop (the released code's rule for grids).
+      code_width: width of the sinusoidal code of a position.
       hidden: width of one direction of the GRU over these codes.
-      temperature: divides the scores of the positions; the released code has 0.1, the paper none.
+      temperature: divides the scores of the positions; 0.1 in the released code, not in the paper.
     """
 
     width: int | None = setting(None, at_least=1)
@@ -53,7 +53,7 @@ class GpoConfig:
 
 
 class Gpo(nn.Module):
-    """A weighted sum of the sorted values of each dimension; the weights depend on n alone.
+    """A weighted sum of the sorted values of each dimension; the weights depend only on n.
 
     Parameters: `linear`; `mlp_hidden`, `mlp_norm` and `mlp_output`; `recurrent` and `score`, which
     give the weights.
@@ -112,7 +112,7 @@ class Gpo(nn.Module):
 
 
 def _padding(mask: jax.Array) -> jax.Array:
-    """Returns bool [N, T]: as many unreal tokens of an item as the longest item is longer."""
+    """Returns bool [N, T], which marks the padding of each item up to the longest item's length."""
     lengths = jnp.sum(mask, axis=1, keepdims=True)
     return ~mask & (jnp.cumsum(~mask, axis=1) <= jnp.max(lengths) - lengths)
 
@@ -129,9 +129,9 @@ class PositionWeights(nn.Module):
 
     @nn.compact
     def __call__(self, features: Features) -> jax.Array:
-        """The number of real tokens decides: float32 [N, T], 0 beyond it."""
+        """Weights for the number of real tokens: float32 [N, T], 0 beyond it."""
         config, (items, positions) = self.config, features.tokens.shape[:2]
-        # Without a mask all items have one length, hence one row of weights.
+        # Without a mask, all items have equal length, hence one row of weights.
         rows = 1 if features.mask is None else items
         lengths = features.lengths()[:rows]
         codes = jnp.asarray(encode_positions(positions, config.code_width))
@@ -153,9 +153,9 @@ def encode_positions(positions: int, width: int) -> np.ndarray:
 
 
 def pool_sorted(features: Features, weights: jax.Array) -> jax.Array:
-    """Returns the sum [N, D] of each dimension's values, sorted downward, times weights [N, T].
+    """Returns the sum [N, D] of each dimension's values in descending order times weights [N, T].
 
-    Padding comes last, with the weight 0.
+    Padding comes last, with weight 0.
     """
     tokens = features.tokens
     if features.mask is None:
@@ -165,8 +165,8 @@ def pool_sorted(features: Features, weights: jax.Array) -> jax.Array:
     return _pool(jnp.where(real, tokens, 0), ranks, weights)
 
 
-# T comparisons of whole arrays take a few percent of the time of a sort, which is slow along an
-# axis that is neither long nor the last one.
+# T comparisons of whole arrays take a few percent of the time of a sort, which is slow along a
+# short axis that is not the last one.
 def _rank(tokens: jax.Array) -> jax.Array:
     """Returns int32 [N, T, D]: how many of the T values come before; of equal ones, the first."""
     tokens = jax.lax.stop_gradient(tokens)

@@ -35,11 +35,11 @@ class GraphConfig:
     """Settings of the head "graph".
 
     Attributes:
-      width: D, of the linear layer, the graph layers and the GRU.
+      width: D, width of the linear layer, the graph layers and the GRU.
       layers: number of graph layers.
-      input_norm: before them, key of `NORMS`. The released code divides each channel by its norm
-        over the regions of an image; for Flickr30k it leaves this step out.
-      output_norm: behind them, likewise.
+      input_norm: normalization before them, a key of `NORMS`. The released code divides each
+        channel by its norm over the regions of an image; for Flickr30k it omits this step.
+      output_norm: normalization after them, likewise.
     """
 
     width: int = setting(2048, at_least=1)
@@ -65,7 +65,7 @@ class Graph(nn.Module):
         """
         config, mask = self.config, features.full_mask()
         dense = partial(nn.Dense, dtype=features.tokens.dtype, kernel_init=LINEAR["xavier"])
-        # Selected, not multiplied: a token of padding may be nan.
+        # Selected, not multiplied: a padding token may be NaN.
         tokens = jnp.where(mask[..., None], features.tokens, 0)
         x = dense(config.width, name="linear")(tokens)
         x = NORMS[config.input_norm](jnp.where(mask[..., None], x, 0).astype(jnp.float32))
@@ -78,10 +78,10 @@ class Graph(nn.Module):
 
 
 class GraphLayer(nn.Module):
-    """A residual layer in which every region takes from all regions what relates to it.
+    """A residual layer in which every region attends to all regions.
 
     The relations are inner products divided by the number of regions, without a softmax. The layer
-    is the identity at the start, when the scale of its batch normalization is 0.
+    is initially the identity, since the scale of its batch normalization is 0.
 
     Parameters: `query`, `key`, `value`, `output` and `norm`.
     """

@@ -1,4 +1,4 @@
-"""Polysemous instance embeddings: K embeddings of an item, from K ways to attend to its tokens.
+"""Polysemous instance embeddings: K embeddings per item, from K attentions over its tokens.
 
 Song and Soleymani, "Polysemous Visual-Semantic Embedding" (CVPR 2019), section 3.2, and the
 authors' code, yalesong/pvse.
@@ -27,14 +27,14 @@ class PieConfig:
     """Settings of the head "pie".
 
     Attributes:
-      width: D, of the embeddings.
-      embeddings: K, of each item.
+      width: D, width of the embeddings.
+      embeddings: K, embeddings per item.
       source: summary of all tokens to which each attention is added: their "mean"; the output at
         the "last" real one, where the backward direction of a recurrent encoder has read one token
         (the released checkpoints, `--legacy` of that code); its final "state", of both directions;
-        "auto" is the state where there is one, else the mean.
-      linear: map that summary by a linear layer; without it, it must be `width` wide.
-      dropout: of the residuals.
+        "auto" is the state if there is one, else the mean.
+      linear: apply a linear layer to that summary; otherwise, its width must be `width`.
+      dropout: dropout rate of the residuals.
     """
 
     width: int = setting(1024, at_least=1)
@@ -48,7 +48,7 @@ class Pie(nn.Module):
     """Layer norm of a summary plus a residual, of norm 1, for each of K attentions.
 
     Parameters: `attention_hidden` [W, W / 2], `attention_scores` [W / 2, K], `attended` [W, D],
-    `summary` where it is linear, and `norm`.
+    `summary` if it is linear, and `norm`.
     """
 
     config: PieConfig
@@ -57,7 +57,7 @@ class Pie(nn.Module):
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, K, D], or [N, D] for K = 1.
 
-        The attention reads the extra `words` where the encoder gives it, else the tokens. Extras:
+        The attention reads the extra `words` if the encoder provides it, else the tokens. Extras:
         `residuals` [N, K, D], each value in (0, 1), and `attention` [N, T, K].
         """
         config = self.config
@@ -74,7 +74,7 @@ class Pie(nn.Module):
 
 
 def read_words(features: Features) -> Features:
-    """Returns the word vectors as float32 tokens where the encoder gives them, else its tokens."""
+    """Returns float32 word vectors if the encoder provides them, else its tokens."""
     words = features.extras.get("words", features.tokens)
     return dataclasses.replace(features, tokens=words.astype(jnp.float32))
 
@@ -101,17 +101,17 @@ def attend_words(words: Features, heads: int, width: int) -> tuple[jax.Array, ja
     scores = jnp.swapaxes(dense(heads, "attention_scores")(hidden), 1, 2)
     weights = masked_softmax(scores, None if words.mask is None else words.mask[:, None])
     if words.mask is not None:
-        # Selected, not multiplied: a token of padding may be nan.
+        # Selected, not multiplied: a padding token may be NaN.
         tokens = jnp.where(words.mask[..., None], tokens, 0)
     attended = nn.Dense(width, kernel_init=LINEAR["xavier"], name="attended")
     return attended(weights @ tokens), jnp.swapaxes(weights, 1, 2)
 
 
 def summarize(features: Features, source: str, width: int, linear: bool, head: str) -> jax.Array:
-    """Returns the summary [N, D] of all tokens, through the layer `summary` where it is linear.
+    """Returns the summary [N, D] of all tokens, through the layer `summary` if it is linear.
 
     Args:
-      features: of the encoder.
+      features: features from the encoder.
       source: one of `SOURCES`.
       width: D.
       linear: whether a linear layer follows.

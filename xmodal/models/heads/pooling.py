@@ -65,7 +65,7 @@ class LastConfig:
 
     Attributes:
       source: "tokens" for the output at the last real position, where the backward direction has
-        read one token; "state" for the final states of all directions.
+        read only one token; "state" for the final states of all directions.
     """
 
     source: str = setting("tokens", one_of=("tokens", "state"))
@@ -76,7 +76,7 @@ class MaxConfig:
     """Settings of the head "max".
 
     Attributes:
-      dropout: of the values of the maximum.
+      dropout: dropout rate of the maximum's values.
     """
 
     dropout: float = setting(0.0, at_least=0, below=1)

@@ -141,7 +141,7 @@ class Transformer(nn.Module):
         x = jax.nn.relu(_dense(config.width, dtype=dtype, name="input")(features.tokens))
         for number in range(1, config.depth + 1):
             block = BLOCKS[config.block](config.heads, config.mlp_dim, dtype, name=f"layer{number}")
-            # No other position of the last layer is read.
+            # Only this position of the last layer is needed.
             first_only = config.pool == "first" and number == config.depth
             x = block(x, mask, first_only)
         if config.pool == "first":

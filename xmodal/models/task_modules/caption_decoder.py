@@ -28,14 +28,14 @@ class CaptionDecoderConfig:
     """Settings of a caption decoder.
 
     Attributes:
-      vocab_size: words; 0 in a config follows the vocabulary.
-      width: of the states and of the regions that the decoder attends to.
-      word_width: of the decoder's own word vectors.
-      dropout: of the regions behind their linear layer, and of the decoder's inputs.
-      max_length: ids that count of a caption, its markers included; the last one of a longer
+      vocab_size: number of words; 0 in a config uses the vocabulary's size.
+      width: width of the states and of the regions that the decoder attends to.
+      word_width: width of the decoder's own word vectors.
+      dropout: dropout rate of the regions after their linear layer, and of the decoder's inputs.
+      max_length: largest number of ids of a caption, including markers; the last id of a longer
         caption becomes `end_id`.
       end_id: id of the word that ends a caption.
-      padding_target: whether a shorter caption has one more target behind its end, the id 0, as in
+      padding_target: whether a shorter caption has one more target after its end, the id 0, as in
         the released code.
     """
 
@@ -49,7 +49,7 @@ class CaptionDecoderConfig:
 
 
 class CaptionDecoder(nn.Module):
-    """A GRU reads the regions; another one, from its last state on, writes the caption.
+    """A GRU reads the regions; another one, starting from its last state, writes the caption.
 
     Parameters: `regions` and `encoder`; `words` [V, E], `step` and `output`.
     """
@@ -163,7 +163,7 @@ def shift_captions(
     places = jnp.arange(ids.shape[1])
     ids = jnp.where((lengths >= most) & (places == most - 1), config.end_id, ids)
     steps = min(ids.shape[1], most) - 1
-    # Of n ids the first is no target; the target of id n is the padding behind it.
+    # The first of n ids is not a target; the target of id n is the padding after it.
     last = jnp.where(config.padding_target & (lengths < most), lengths + 1, lengths)
     counted = places[1 : steps + 1] < jnp.minimum(last, most)
     return ids[:, :steps], ids[:, 1 : steps + 1], counted

@@ -26,8 +26,8 @@ class LanguageModelConfig:
     """Settings of a language model.
 
     Attributes:
-      width: of the GRU's state.
-      dropout: of the words that are read and of the states.
+      width: width of the GRU's state.
+      dropout: dropout rate of the input words and of the states.
     """
 
     width: int = setting(512, at_least=1)
@@ -38,7 +38,7 @@ class LanguageModel(nn.Module):
     """A GRU over the words of a table that the task reads.
 
     Parameters: `cell`, `output` (states to the width of a word), `bias` [V], and `start` (image to
-    first state) where the task has two views.
+    first state) if the task has two views.
     """
 
     config: LanguageModelConfig
@@ -54,7 +54,7 @@ class LanguageModel(nn.Module):
     ) -> dict[str, jax.Array]:
         """Ids of captions, and vectors [B, D] of images -> sums over the words of each caption.
 
-        `left` is the image where there are two views; `columns` has `text_ids` and `text_mask`
+        `left` is the image if there are two views; `columns` has `text_ids` and `text_mask`
         [B, T], with a marker at both ends; `reads` is one table of words [V, E].
 
         Returns:
@@ -64,7 +64,7 @@ class LanguageModel(nn.Module):
         config = self.config
         if len(reads) != 1 or not {"text_ids", "text_mask"} <= set(columns):
             raise UserError(
-                "The task module 'language_model' predicts the words of a table: give its task "
+                "The task module 'language_model' predicts the words of a table: set, in its task, "
                 "inputs=('text_ids', 'text_mask') and reads=('text/encoder/table',)."
             )
         (table,) = reads.values()
@@ -73,7 +73,7 @@ class LanguageModel(nn.Module):
         state = None
         if right is not None:
             state = jnp.tanh(nn.Dense(config.width, name="start")(left.vector))
-        # Padding may have any id; where it is not counted it changes nothing.
+        # Padding may have any id; it does not matter, because it is not counted.
         ids = jnp.where(mask, ids, 0)
         read = drop(table[ids[:, :-1]])
         lengths = jnp.full(read.shape[0], read.shape[1])

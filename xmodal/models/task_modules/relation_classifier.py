@@ -1,4 +1,4 @@
-"""A classifier of the coherence relations between a text and an image, or of a text alone.
+"""A classifier of the coherence relations of a text and an image, or of a text alone.
 
 Alikhani et al., "Cross-Modal Coherence for Text-to-Image Retrieval" (2022): one linear layer on the
 two normalized embeddings, joined.
@@ -50,8 +50,8 @@ class RelationClassifier(nn.Module):
         del columns, reads, mode
         if any(view is not None and view.vector.ndim != 2 for view in (left, right)):
             raise UserError(
-                "The task module 'relation_classifier' takes one vector per item; give the views "
-                "of its task heads with one embedding."
+                "The task module 'relation_classifier' takes one vector per item; use heads with "
+                "one embedding for the views of its task."
             )
         of_left, of_right = self.parts(left.vector, None if right is None else right.vector)
         return {"logits": of_left + of_right}
@@ -59,7 +59,7 @@ class RelationClassifier(nn.Module):
     def predict(self, left: jax.Array, right: jax.Array | None) -> jax.Array:
         """Vectors [L, D] and [R, D] -> probabilities float32 [L, R, relations].
 
-        Without the right vectors, of a task with one view: [L, 1, relations].
+        Without the right vectors, for a task with one view: [L, 1, relations].
         """
         of_left, of_right = self.parts(left, right)
         return jax.nn.sigmoid(of_left[:, None] + of_right[None, :])

@@ -1,4 +1,4 @@
-"""The parameters of a loss behind plain functions."""
+"""The parameters of a loss, wrapped in plain functions."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class TaskModule:
         Args:
           key: typed key.
           left: embeddings of the task's left view, B items.
-          right: those of its right view; None for a task with one view.
+          right: embeddings of its right view; None for a task with one view.
           columns: batch columns that the loss reads; text columns [B, T] of the task's caption.
           reads: parameters of a tower that the task shares, by path.
         """
@@ -75,7 +75,7 @@ class TaskModule:
           right: [R, D].
 
         Returns:
-          float32 [L, R, C], or None where the module predicts nothing about pairs.
+          float32 [L, R, C], or None if the module does not predict anything about pairs.
         """
         if not hasattr(self.module, "predict"):
             return None
