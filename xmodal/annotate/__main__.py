@@ -8,9 +8,9 @@ r"""Studies in which people rate pairs, as local web pages.
     python -m xmodal.annotate review --study=FILE
     python -m xmodal.annotate aggregate --study=FILE --output=LABELS
 
-A study is one file. `make` draws up its questions: pairs with sliders as in Crisscrossed Captions,
-candidates of several models as in ECCV Caption, or the blind comparison of two models of table 6 of
-the CMCM paper. `aggregate` writes labels in the layouts that were released.
+A study is one file. `make` creates its questions: pairs with sliders as in Crisscrossed Captions,
+candidates of several models as in ECCV Caption, or a blind comparison of two models as in table 6
+of the CMCM paper. `aggregate` writes labels in the released layouts.
 """
 
 import argparse
@@ -30,11 +30,11 @@ def main() -> None:
     except UserError as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
-        sys.exit(130)  # 128 + SIGINT, as shells have it
+        sys.exit(130)  # 128 + SIGINT, as in shells.
 
 
 def _make(args: argparse.Namespace) -> None:
-    # Imports tensorflow and JAX, which no other command needs.
+    # Imports TensorFlow and JAX, which no other command needs.
     from xmodal.annotate.making import make
 
     print(make(args.kind, vars(args)))
@@ -105,28 +105,28 @@ def _parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    make = commands.add_parser("make", help="draws up the questions of a new study")
+    make = commands.add_parser("make", help="creates the questions of a new study")
     kinds = make.add_subparsers(dest="kind", required=True)
     _add_kinds(kinds)
     invite = commands.add_parser("invite", help="makes links for raters")
     choice = invite.add_mutually_exclusive_group(required=True)
     choice.add_argument("--raters", type=_positive, help="number of new links")
     choice.add_argument("--end", metavar="NAME", help="a rater who gets no more questions")
-    invite.add_argument("--url", default=_ADDRESS, help="by which browsers reach the server")
+    invite.add_argument("--url", default=_ADDRESS, help="address of the server in browsers")
     serve = commands.add_parser("serve", help="shows a study to its raters")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
     serve.add_argument("--port", type=int, default=8000, help="0 for any free one")
-    serve.add_argument("--url", default="", help="by which browsers reach a server before this one")
+    serve.add_argument("--url", default="", help="address of a proxy of this server")
     review = commands.add_parser("review", help="lists units with wrong golden answers, or decides")
     choice = review.add_mutually_exclusive_group()
     for decision in ("accept", "reject"):
         choice.add_argument(f"--{decision}", type=_unit, metavar="UNIT:RATER", help="a unit")
     aggregate = commands.add_parser("aggregate", help="writes labels and the raters' agreement")
     aggregate.add_argument("--output", required=True, help="folder")
-    aggregate.add_argument("--add", help="eccv: folder of annotations whose positives count, too")
+    aggregate.add_argument("--add", help="eccv: folder of annotations whose positives are added")
     aggregate.add_argument("--without", help="eccv: file of caption ids to leave out, one per line")
     aggregate.add_argument(
-        "--human_only", action="store_true", help="eccv: without original pairs that nobody saw"
+        "--human_only", action="store_true", help="eccv: without original pairs that no rater saw"
     )
     runs = {
         "invite": (invite, _invite),
@@ -143,28 +143,28 @@ def _parse() -> argparse.Namespace:
 def _add_kinds(kinds: argparse._SubParsersAction) -> None:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--study", required=True, help="the new file")
-    shared.add_argument("--dataset", required=True, help="prepared, with the captions and pictures")
-    shared.add_argument("--config", default="images", help="of the dataset")
-    shared.add_argument("--split", default="test", help="of the dataset")
+    shared.add_argument("--dataset", required=True, help="a prepared dataset with pictures")
+    shared.add_argument("--config", default="images", help="config of the dataset")
+    shared.add_argument("--split", default="test", help="split of the dataset")
     shared.add_argument("--data_dir", default="", help="folder of prepared datasets")
     shared.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
-    shared.add_argument("--raters_per_item", type=_positive, help="who answer every question")
-    shared.add_argument("--lease_minutes", type=float, default=30.0, help="to finish a unit")
-    shared.add_argument("--per_rater", type=_positive, help="units of one rater, at most")
-    shared.add_argument("--seed", type=int, default=0, help="of all draws")
+    shared.add_argument("--raters_per_item", type=_positive, help="raters who answer each question")
+    shared.add_argument("--lease_minutes", type=float, default=30.0, help="time to finish a unit")
+    shared.add_argument("--per_rater", type=_positive, help="most units of one rater")
+    shared.add_argument("--seed", type=int, default=0, help="seed of all draws")
     ranked = argparse.ArgumentParser(add_help=False)
     ranked.add_argument("--models", type=_names, required=True, help="embeddings, scores, rankings")
-    ranked.add_argument("--similarity", help="of embeddings whose file names none")
+    ranked.add_argument("--similarity", help="for embeddings whose file names none")
     cxc = kinds.add_parser("cxc", parents=[shared], help="pairs with sliders from 0 to 5")
     cxc.add_argument("--pairs", required=True, help="folder of {sts,sis,sits}_SPLIT.csv")
-    cxc.add_argument("--tasks", type=_names, help="of sts,sis,sits; by default all in the folder")
+    cxc.add_argument("--tasks", type=_names, help="some of sts,sis,sits; default: all in --pairs")
     eccv = kinds.add_parser("eccv", parents=[shared, ranked], help="candidates of several models")
     eccv.add_argument("--images", type=int, default=-1, help="queries to draw; -1 for all")
     eccv.add_argument("--captions", type=int, default=-1, help="queries to draw; -1 for all")
-    eccv.add_argument("--top", type=_positive, default=5, help="candidates of a model and query")
-    eccv.add_argument("--per_hit", type=_positive, default=18, help="pairs beside two golden ones")
-    eccv.add_argument("--qualification", type=int, default=0, help="golden pairs that come first")
-    eccv.add_argument("--pass_share", type=float, default=0.9, help="of these to get right")
+    eccv.add_argument("--top", type=_positive, default=5, help="candidates per model and query")
+    eccv.add_argument("--per_hit", type=_positive, default=18, help="pairs besides two golden ones")
+    eccv.add_argument("--qualification", type=int, default=0, help="golden pairs shown first")
+    eccv.add_argument("--pass_share", type=float, default=0.9, help="share of these to get right")
     preference = kinds.add_parser(
         "preference", parents=[shared, ranked], help="which of two models finds better pictures"
     )

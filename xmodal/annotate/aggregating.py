@@ -1,4 +1,4 @@
-"""Labels out of the answers of a study, in the layouts that were released."""
+"""Makes labels from the answers of a study, in the released layouts."""
 
 import json
 import os
@@ -29,12 +29,12 @@ def aggregate(
     without: str | None = None,
     human_only: bool = False,
 ) -> str:
-    """Writes labels, all answers, and how far the raters agree.
+    """Writes labels, all answers, and how well the raters agree.
 
     Args:
-      study: whose answers count where all the raters of a question have given theirs.
+      study: study whose questions count if all their raters have answered.
       output: folder; older files of the same names are replaced.
-      add: folder of annotations whose CxC positives of the same queries count, too.
+      add: folder of annotations whose CxC positives for the same queries are added.
       without: text file of caption ids that are left out.
       human_only: leave out original pairs that no rater saw.
 
@@ -101,7 +101,7 @@ def _positives(
 
 
 def _original_files(study: StudyFile) -> dict[str, str]:
-    """Which captions and images are the split: evaluations ask for it."""
+    """The captions and images of the split, which evaluations need."""
     originals = read_originals(study)
     captions, images = zip(*originals, strict=True)
     return lists_files("original", positives_of_queries(originals, images, captions))

@@ -1,4 +1,4 @@
-"""The best items of a query, by any model whose embeddings, scores or rankings there are."""
+"""The best items of a query, from any model's embeddings, scores or rankings."""
 
 import os
 import zipfile
@@ -41,11 +41,11 @@ def best_items(
     """Returns the best items of every query, best first.
 
     Args:
-      source: of one model.
-      split: the queries and the galleries; items of a model beyond them play no part.
+      source: source of one model.
+      split: the queries and the galleries; other items of a model are ignored.
       task: `i2t` or `t2i`.
       queries: int [Q], their ids.
-      depth: number of items; fewer where the gallery or a ranked list has fewer.
+      depth: number of items; fewer if the gallery or a ranked list has fewer.
 
     Returns:
       Q arrays of ids.
@@ -64,7 +64,7 @@ def best_items(
         scores = score(rows[start : start + _AT_A_TIME])
         if not np.isfinite(scores).all():
             raise UserError(f"{source.place} has scores that are not finite.")
-        # Ties fall by the order of the gallery, as in an evaluation.
+        # Ties are broken by the order of the gallery, as in an evaluation.
         order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
         best.extend(ids[found][order])
     return best
@@ -79,7 +79,7 @@ def _has_scores(path: str) -> bool:
         with zipfile.ZipFile(path) as archive:
             return "scores.npy" in archive.namelist()
     except (OSError, zipfile.BadZipFile):
-        return False  # the reader of embeddings says what is wrong
+        return False  # The reader of embeddings reports what is wrong.
 
 
 def _check_complete(source: Embeddings | ScoreMatrix, split: Ids) -> None:

@@ -1,8 +1,8 @@
-"""Questions of a study as that of ECCV Caption: candidates of several models, in sets.
+"""Questions of a study like ECCV Caption's: candidates of several models, in sets.
 
 Every set (a HIT) has 18 candidates and two golden pairs: a caption with its own image, and one with
 an image that no model ranks high. The candidates of a query are the best items of every model; a
-pair that several models or both directions propose is asked once.
+pair proposed by several models or in both directions is asked once.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # No model ranks the images of a negative golden pair among its first 25.
 DEPTH = 25
 _ATTEMPTS = 200
-_Pair = tuple[int, int]  # caption and image
+_Pair = tuple[int, int]  # Caption and image.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Pool:
 
 
 def draw_queries(ids: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Returns `count` of the ids, all for -1, in their order."""
+    """Returns `count` of the ids (all for -1), in order."""
     if count < 0 or count >= len(ids):
         return np.asarray(ids)
     return ids[np.sort(generator.choice(len(ids), count, replace=False))]
@@ -56,10 +56,10 @@ def collect(
     """Returns the candidates of several models.
 
     Args:
-      models: of which every one proposes its best items.
+      models: models that each propose their best items.
       split: the queries and galleries.
       queries: task, `i2t` and `t2i`, -> ids of its queries.
-      top: candidates of a model and a query.
+      top: number of candidates per model and query.
 
     Raises:
       UserError: a model lacks a query or an item.
@@ -89,12 +89,12 @@ def draw_up(
     """Returns sets of candidates in random order, each with two golden pairs in random places.
 
     Args:
-      pool: of the candidates.
-      split: whose captions and images make the golden pairs.
-      per_hit: candidates in a set, at most; sets differ by one.
-      qualification: golden pairs of a set that every rater gets before all others, so that no other
-        set may have them; 0 for none.
-      generator: of all draws.
+      pool: pool of candidates.
+      split: split whose captions and images form the golden pairs.
+      per_hit: largest number of candidates in a set; sizes differ by at most one.
+      qualification: number of golden pairs in a set that every rater gets first, which no other
+        set may have; 0 for none.
+      generator: random generator for all draws.
 
     Raises:
       UserError: there are no golden pairs.
@@ -118,26 +118,26 @@ def _shuffle(questions: list[Question], generator: np.random.Generator) -> tuple
 
 
 class _Golden:
-    """Draws golden pairs; positive ones are not repeated before all were used."""
+    """Draws golden pairs; positive ones are repeated only after all were used."""
 
     def __init__(self, pool: Pool, split: "EvalSplit", generator: np.random.Generator) -> None:
         self._generator, self._near = generator, pool.near | set(pool.pairs)
         self._captions, self._images = split.caption_ids.tolist(), split.image_ids.tolist()
         owners = split.caption_image_ids.tolist()
         self._own = set(zip(self._captions, owners, strict=True))
-        # Candidates are asked anyway: they come last.
+        # Candidates are asked anyway, so they come last.
         self._candidates = candidates = set(pool.pairs)
         originals = [*zip(self._captions, owners, strict=True)]
         shuffled = [originals[row] for row in generator.permutation(len(originals))]
         self._positives = sorted(shuffled, key=candidates.__contains__)
 
     def draw(self, positive: bool, besides: set[_Pair]) -> Question:
-        """Returns a golden pair that is none of others."""
+        """Returns a golden pair that is not among others."""
         caption, image = self._positive(besides) if positive else self._negative()
         return Question("match", caption, image, golden="yes" if positive else "no")
 
     def draw_once(self, positive: bool) -> Question:
-        """Returns a golden pair that is no candidate, and is not drawn again."""
+        """Returns a golden pair that is not a candidate, and will not be drawn again."""
         question = self.draw(positive, self._candidates)
         if positive:
             self._positives.remove((question.left, question.right))
@@ -160,7 +160,7 @@ class _Golden:
                 self._images[self._generator.integers(len(self._images))],
             )
             if pair not in self._near and pair not in self._own:
-                self._near.add(pair)  # nor is it drawn again
+                self._near.add(pair)  # It is not drawn again.
                 return pair
         raise UserError(
             f"No pair is beyond the first {DEPTH} of all models, so none is known to be wrong: "

@@ -1,4 +1,4 @@
-"""The answers of a study, for its aggregation."""
+"""The answers of a study, for aggregation."""
 
 import csv
 import dataclasses
@@ -9,7 +9,7 @@ from typing import TypeVar
 from xmodal.annotate.study_file import StudyFile
 
 _Key = TypeVar("_Key", bound=Hashable)
-# States of a unit whose answers count, once as many raters as it needs have finished it.
+# States of a unit whose answers count, once enough raters have finished it.
 _COUNTED = ("finished", "accepted")
 
 
@@ -19,20 +19,20 @@ class Answer:
 
     Attributes:
       unit: id of the unit.
-      number: of the question in it.
+      number: number of the question in it.
       rater: name of the rater.
       kind: key of `KINDS`.
       left: id of the left item; of a preference study, the picture of the first model.
       right: id of the right one.
       about: id of the caption above them, or None.
       golden: the known answer, or None.
-      note: of the question.
+      note: note of the question.
       value: the answer: a number such as "3.5", or a word.
-      seconds: from the last look at the page to the first answer.
-      swapped: whether the right item stood on the left.
-      state: of the unit: `open`, `finished`, `check`, `accepted` or `rejected`.
+      seconds: time from the last view of the page to the first answer.
+      swapped: whether the right item was shown on the left.
+      state: state of the unit: `open`, `finished`, `check`, `accepted` or `rejected`.
       test: whether the unit is the qualification.
-      complete: whether as many raters as it needs have finished the unit.
+      complete: whether enough raters have finished the unit.
     """
 
     unit: int
@@ -53,7 +53,7 @@ class Answer:
 
     @property
     def counts(self) -> bool:
-        """Whether labels are made of the answer."""
+        """Whether labels are made from the answer."""
         return self.complete and self.state in _COUNTED and not (self.test or self.golden)
 
 
@@ -76,7 +76,7 @@ def read_answers(study: StudyFile) -> list[Answer]:
 
 
 def group(answers: Iterable[Answer], key: Callable[[Answer], _Key]) -> dict[_Key, list[Answer]]:
-    """Returns answers by a key, in their order."""
+    """Returns answers by a key, in order."""
     groups: dict[_Key, list[Answer]] = {}
     for answer in answers:
         groups.setdefault(key(answer), []).append(answer)

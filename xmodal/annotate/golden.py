@@ -1,7 +1,7 @@
-"""Golden pairs: answers that are known beforehand, and their consequences.
+"""Golden pairs, whose answers are known in advance, and their consequences.
 
-As in ECCV Caption, a wrong answer rejects nothing by itself: the author of the study looks at the
-unit and accepts or rejects it. A rejected unit goes to another rater.
+As in ECCV Caption, a wrong answer does not reject anything by itself: the author of the study
+reviews the unit and accepts or rejects it. A rejected unit goes to another rater.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ class Doubt:
       unit: its id.
       rater: name of the rater.
       wrong: "caption 17, image 4: no instead of yes", for every wrong golden pair.
-      answers: number of answers of every kind to the other pairs.
+      answers: number of answers of each kind to the other pairs.
     """
 
     unit: int
@@ -38,7 +38,7 @@ def is_right(golden: str, answer: str) -> bool:
 
 
 def judge_unit(connection: sqlite3.Connection, rater: int, unit: int) -> str | None:
-    """Returns the state of a unit by its answers: None, "finished", or "check" for a person."""
+    """Returns the state of a unit from its answers: None, "finished", or "check" for review."""
     rows = _rows(connection, "q.unit = ?", rater, unit)
     if any(row["value"] is None for row in rows):
         return None
@@ -49,7 +49,7 @@ def judge_unit(connection: sqlite3.Connection, rater: int, unit: int) -> str | N
 
 
 def qualifies(connection: sqlite3.Connection, rater: int, share: float) -> bool:
-    """Returns whether a rater passes the qualification; those who are not through it do so far."""
+    """Returns whether a rater passes the qualification; True until it is complete."""
     rows = _rows(connection, "u.test", rater)
     if any(row["value"] is None for row in rows):
         return True
@@ -58,7 +58,7 @@ def qualifies(connection: sqlite3.Connection, rater: int, share: float) -> bool:
 
 
 def find_doubts(study: StudyFile) -> list[Doubt]:
-    """Returns the units that wait for a decision."""
+    """Returns the units that are waiting for a decision."""
     with study.reading() as connection:
         waiting = connection.execute(
             "SELECT a.unit, a.rater, r.name FROM assignments a JOIN raters r ON r.id = a.rater "
@@ -68,10 +68,10 @@ def find_doubts(study: StudyFile) -> list[Doubt]:
 
 
 def decide(study: StudyFile, unit: int, rater: str, *, accept: bool) -> None:
-    """Accepts or rejects a unit that waits for a decision.
+    """Accepts or rejects a unit that is waiting for a decision.
 
     Raises:
-      UserError: no such unit waits.
+      UserError: no such unit is waiting.
     """
     with study.changing() as connection:
         changed = connection.execute(
@@ -103,7 +103,7 @@ def _describe(connection: sqlite3.Connection, unit: int, rater: int, name: str) 
 
 
 def _rows(connection: sqlite3.Connection, where: str, rater: int, *values: int) -> list:
-    """Questions with the rater's answers, None where there is none yet."""
+    """Questions with the rater's answers, None if there is none yet."""
     return connection.execute(
         "SELECT q.*, u.test, a.value FROM questions q JOIN units u ON u.id = q.unit LEFT JOIN "
         "answers a ON (a.unit, a.number, a.rater) = (q.unit, q.number, ?) "

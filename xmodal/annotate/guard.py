@@ -6,10 +6,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LONGEST_BODY = 4096  # bytes; an answer has a few dozen
+LONGEST_BODY = 4096  # In bytes; an answer has a few dozen.
 _SAFE = ("GET", "HEAD")
 _HEADERS = {
-    # Everything comes from here; texts of a study can be neither scripts nor styles.
+    # Everything comes from this server; texts of a study can be neither scripts nor styles.
     "content-security-policy": (
         "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -40,7 +40,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
-                # Styles and scripts are asked for again, and sent if they changed.
+                # Browsers revalidate styles and scripts, which are sent only if they changed.
                 is_static = scope["path"].startswith("/static/")
                 headers.setdefault("cache-control", "no-cache" if is_static else "no-store")
             await send(message)
@@ -57,13 +57,13 @@ class Guard:
 
 
 def _is_from_here(headers: Headers) -> bool:
-    """Whether a form was on a page of this server; every browser names the origin of a form."""
+    """Whether a form came from a page of this server; every browser sends a form's origin."""
     origin = urllib.parse.urlsplit(headers.get("origin", ""))
     return bool(origin.netloc) and origin.netloc == headers.get("host")
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The body of a request, None if it is too long."""
+    """The body of a request; None if it is too long."""
     body, more = b"", True
     while more:
         message = await receive()

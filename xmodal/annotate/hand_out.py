@@ -1,7 +1,7 @@
-"""Hands units out to raters, and takes their answers.
+"""Hands out units to raters and takes their answers.
 
 A unit belongs to a rater from its first page until the lease ends; each page and answer renews it.
-An unfinished one whose lease has ended may go to somebody else, and the answers in it stay.
+An unfinished unit whose lease has ended may go to someone else; its answers are kept.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ _SWAP = {"left": "right", "right": "left"}
 _BETTER = {"left": "better", "right": "worse"}
 _PAGE = {stored: page for page, stored in _BETTER.items()}
 
-# Units that still need raters and show the rater no pair a second time, be it golden or not: this
-# leaves out the rater's own units, too. Those of other raters count while their leases run.
+# Units that still need raters and do not show the rater any pair twice, golden or not, which also
+# excludes the rater's own units. Units of other raters count while their leases run.
 _NEXT = """
 SELECT u.id FROM units u
 WHERE u.test = 0 AND u.stage = :stage AND u.done < :need
@@ -55,7 +55,7 @@ class Rest(enum.Enum):
     """Why there is nothing to hand out."""
 
     FINISHED = "finished"
-    WAITING = "waiting"  # others hold the last units, and may give them back
+    WAITING = "waiting"  # Others hold the last units, and may give them back.
     ENDED = "ended"
     UNQUALIFIED = "unqualified"
 
@@ -66,7 +66,7 @@ class Place:
 
     Attributes:
       unit: id of the unit.
-      number: of the question in it, from 0.
+      number: number of the question in it, starting at 0.
     """
 
     unit: int
@@ -78,13 +78,13 @@ class Page:
     """A question as one rater sees it.
 
     Attributes:
-      place: of the question.
-      question: with its two items in the order of the page.
+      place: place of the question.
+      question: the question, with its two items in the order of the page.
       questions: number of questions in the unit.
-      answer: that the rater gave before, as the page has it; None for a new question.
-      finished: units that the rater has finished.
-      remaining: units that the rater may still get, this one included.
-      previous: the question that the rater answered last, and may correct.
+      answer: the rater's earlier answer, as shown on the page; None for a new question.
+      finished: number of units that the rater has finished.
+      remaining: number of units that the rater may still get, including this one.
+      previous: the question that the rater answered last and may correct.
     """
 
     place: Place
@@ -97,7 +97,7 @@ class Page:
 
 
 class HandOut:
-    """Gives every rater the next question, and stores answers."""
+    """Gives raters their next questions and stores their answers."""
 
     def __init__(self, study: StudyFile, clock: Callable[[], float] = time.time) -> None:
         """Hands out the units of a study; `clock` returns seconds since 1970."""
@@ -107,7 +107,7 @@ class HandOut:
             self._stages = [row["stage"] for row in rows]
 
     def next(self, rater: Rater) -> Place | Rest:
-        """Returns the question that a rater has to answer next: the same until it is answered."""
+        """Returns the rater's next question, the same one until it is answered."""
         if rater.state != "active":
             return Rest(rater.state)
         with self._study.changing() as connection:
@@ -119,7 +119,7 @@ class HandOut:
                 "1 FROM answers a WHERE (a.unit, a.number, a.rater) = (q.unit, q.number, :rater))",
                 {"unit": unit, "rater": rater.id},
             ).fetchone()
-            # A lease that runs is left to the page, so that a look costs no write.
+            # A running lease is left unchanged, so that looking at a page costs no write.
             self._renew(connection, rater, unit, until=self._clock())
             return Place(unit, number)
 
@@ -127,7 +127,7 @@ class HandOut:
         """Returns a question that the rater holds, or answered last.
 
         Raises:
-          NotYoursError: the question is not there for this rater.
+          NotYoursError: this rater does not have the question.
         """
         with self._study.changing() as connection:
             row = self._find(connection, rater, place)
@@ -152,11 +152,11 @@ class HandOut:
         )
 
     def save(self, rater: Rater, place: Place, answer: str) -> None:
-        """Stores an answer of a page; the same one again changes nothing.
+        """Stores an answer from a page; storing the same answer again has no effect.
 
         Raises:
-          NotYoursError: the rater does not hold the question, or takes no part any more.
-          BadAnswer: the question does not take the answer.
+          NotYoursError: the rater does not hold the question, or no longer takes part.
+          BadAnswer: the answer is not valid for the question.
         """
         with self._study.changing() as connection:
             row = self._find(connection, rater, place)
@@ -179,7 +179,7 @@ class HandOut:
             self._judge(connection, rater, place.unit, row["state"])
 
     def _held(self, connection: sqlite3.Connection, rater: Rater) -> int | None:
-        """The unit that the rater began, unless it ran out and others have finished it."""
+        """The unit that the rater began, unless its lease ended and others have finished it."""
         row = connection.execute(
             "SELECT a.unit FROM assignments a JOIN units u ON u.id = a.unit WHERE a.rater = :rater "
             f"AND a.state = 'open' AND (u.test OR a.expires > :now OR (u.done < :need {_ROOM})) "
@@ -217,7 +217,7 @@ class HandOut:
     def _find_next(
         self, connection: sqlite3.Connection, rater: Rater, room: str
     ) -> sqlite3.Row | None:
-        # Stage by stage, which the index of units serves without a look at those that are done.
+        # Stage by stage, so that the index of units skips finished ones.
         for stage in self._stages:
             values = self._values(rater) | {"stage": stage}
             if row := connection.execute(_NEXT.format(room=room), values).fetchone():
@@ -242,7 +242,7 @@ class HandOut:
     def _check(
         self, connection: sqlite3.Connection, rater: Rater, place: Place, row: sqlite3.Row
     ) -> None:
-        """Refuses a question that may not be answered, or not again."""
+        """Raises an error if a question may not be answered, or not again."""
         if row["state"] == "open":
             if not row["room"]:
                 raise NotYoursError("This question took too long; it went to somebody else.")
@@ -254,7 +254,7 @@ class HandOut:
     def _renew(
         self, connection: sqlite3.Connection, rater: Rater, unit: int, until: float = math.inf
     ) -> None:
-        """Starts a lease anew if it ends by `until`."""
+        """Renews a lease if it ends by `until`."""
         now = self._clock()
         connection.execute(
             "UPDATE assignments SET expires = ?, shown = ? "
@@ -263,7 +263,7 @@ class HandOut:
         )
 
     def _judge(self, connection: sqlite3.Connection, rater: Rater, unit: int, before: str) -> None:
-        """Notes whether a unit is finished, after its answers changed."""
+        """Updates whether a unit is finished after its answers changed."""
         state = judge_unit(connection, rater.id, unit)
         if state is None:
             return

@@ -1,4 +1,4 @@
-"""Draws up a new study from a dataset and from pairs or models."""
+"""Creates a new study from a dataset and from pairs or models."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,16 +13,16 @@ from xmodal.annotate.study_file import Settings, Unit, check_new_file, create
 from xmodal.config import UserError, read
 from xmodal.evals.from_files import name_of
 
-_RATERS = {"cxc": 5, "eccv": 1, "preference": 3}  # per item, in the papers
+_RATERS = {"cxc": 5, "eccv": 1, "preference": 3}  # Per item, in the papers.
 _SHARED = ("dataset", "split", "lease_minutes", "per_rater")
 
 
 def make(kind: str, options: Mapping[str, Any]) -> str:
-    """Writes a study and returns a sentence about it.
+    """Writes a study and returns a one-sentence description.
 
     Args:
       kind: `cxc`, `eccv` or `preference`.
-      options: flags of `python -m xmodal.annotate make` by name.
+      options: flags of `python -m xmodal.annotate make`, by name.
 
     Raises:
       UserError: a flag or a file cannot be used.
@@ -30,7 +30,7 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     check_new_file(options["study"])
     section = {name: options[name] for name in _SHARED} | {"kind": kind}
     section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
-    read(Settings, "make", section)  # refuses a number before the dataset is opened
+    read(Settings, "make", section)  # Checks numbers before the dataset is opened.
     split = open_items(options)
     units, more, said = _MAKERS[kind](options, split)
     settings = read(Settings, "make", section | more)

@@ -11,7 +11,7 @@ from xmodal.annotate.rating_labels import THRESHOLDS
 from xmodal.annotate.study_file import StudyFile
 from xmodal.config import UserError
 
-_Pair = tuple[int, int]  # caption and image
+_Pair = tuple[int, int]  # Caption and image.
 Lists = dict[int, list[int]]
 
 
@@ -20,8 +20,8 @@ class Judged:
     """Pairs of captions and images that raters judged.
 
     Attributes:
-      positive: those that more than half of the raters call right, wholly or mostly.
-      negative: all others.
+      positive: pairs that more than half of the raters call right, fully or mostly.
+      negative: all other pairs.
     """
 
     positive: frozenset[_Pair]
@@ -63,7 +63,7 @@ def positives_of_queries(
 
 
 def lists_files(name: str, lists: Mapping[str, Lists]) -> dict[str, str]:
-    """Returns file name -> content, as the released JSON files."""
+    """Returns file name -> content, in the format of the released JSON files."""
     ends = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
     return {f"{name}_{ends[task]}.json": json.dumps(lists[task]) for task in lists}
 
@@ -101,7 +101,7 @@ def read_left_out(path: str) -> set[int]:
     """Returns the caption ids of a text file, one per line.
 
     Raises:
-      UserError: the file cannot be read, or holds something else.
+      UserError: the file cannot be read, or has other content.
     """
     try:
         lines = pathlib.Path(path).read_text(encoding="utf-8-sig").split()

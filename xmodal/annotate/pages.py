@@ -25,7 +25,7 @@ from xmodal.annotate.raters import Rater, find_rater
 from xmodal.annotate.study_file import StudyFile
 
 _HERE = pathlib.Path(__file__).parent
-_TOO_LARGE = 2**63  # numbers that SQLite cannot hold
+_TOO_LARGE = 2**63  # SQLite cannot hold numbers from here on.
 _NAMES = {"caption": "Caption", "image": "Picture"}
 _ORDERS = {False: ("First", "Second"), True: ("Left", "Right")}
 _ENDS = {
@@ -53,9 +53,9 @@ def make_app(
     """Returns the application that shows a study to its raters.
 
     Args:
-      study: to show.
-      hosts: names by which browsers may call the server; requests to others are refused.
-      secure: whether browsers reach it by https only.
+      study: study to show.
+      hosts: host names that browsers may use for the server; other requests are refused.
+      secure: whether browsers reach it only through https.
       clock: returns seconds since 1970.
     """
     pages = _Pages(study, HandOut(study, clock), secure)
@@ -104,7 +104,7 @@ class _Pages:
         self._kinds = [KINDS[row["kind"]] for row in rows]
 
     def join(self, request: Request) -> Response:
-        """Keeps the token of a link in a cookie, out of sight and of history."""
+        """Moves the token of a link to a cookie, so that it is not shown or in the history."""
         token = request.path_params["token"]
         if find_rater(self._study, token) is None:
             raise _unknown_link()
@@ -125,7 +125,7 @@ class _Pages:
         return self._render("welcome.html", kinds=self._kinds)
 
     def rate(self, request: Request) -> Response:
-        """Leads to the question that comes next, or to the end."""
+        """Redirects to the next question, or to the end."""
         found = self._hand_out.next(self._rater(request))
         place = f"/item/{found.unit}/{found.number}" if isinstance(found, Place) else "/end"
         return RedirectResponse(place, 303)
@@ -136,7 +136,7 @@ class _Pages:
         return self._render("item.html", **self._describe(page))
 
     async def answer(self, request: Request) -> Response:
-        """Stores an answer and leads on."""
+        """Stores an answer and redirects to the next page."""
         fields = urllib.parse.parse_qs((await request.body()).decode("latin-1"))
         (answer,) = fields.get("answer", [""])[:1]
 
@@ -147,7 +147,7 @@ class _Pages:
         return RedirectResponse("/rate", 303)
 
     def end(self, request: Request) -> Response:
-        """Says why there is nothing to do; leads back where there is."""
+        """Explains why there is nothing to do; redirects back if there is."""
         found = self._hand_out.next(self._rater(request))
         if isinstance(found, Place):
             return RedirectResponse("/rate", 303)
@@ -157,7 +157,7 @@ class _Pages:
         )
 
     def image(self, request: Request) -> Response:
-        """Returns a picture of the study by its id; no name of a file is ever asked for."""
+        """Returns a picture of the study by its id; file names are never used."""
         self._rater(request)
         with self._study.reading() as connection:
             row = connection.execute(
@@ -169,7 +169,7 @@ class _Pages:
         return Response(row["data"], media_type=row["type"], headers=headers)
 
     def refuse(self, request: Request, error: Exception) -> Response:
-        """Says in a page why a request was refused."""
+        """Shows a page that explains why a request was refused."""
         status, title, text = _explain(error)
         return self._render(
             "message.html",
@@ -245,7 +245,7 @@ def _explain(error: Exception) -> tuple[int, str, str]:
         return 403, "Not this question", str(error)
     if isinstance(error, HTTPException):
         titles = {403: "This link opens nothing", 404: "There is no such page"}
-        # Starlette's own details are names of the status.
+        # Starlette's own details are just status names.
         text = error.detail if error.detail.endswith(".") else "Check the address."
         return error.status_code, titles.get(error.status_code, "This cannot be done"), text
     text = "The server could not write to its disk, or was too busy. Go back and send it again."

@@ -1,6 +1,6 @@
-"""Questions of a blind comparison of two models, as behind table 6 of the CMCM paper.
+"""Questions of a blind comparison of two models, as in table 6 of the CMCM paper.
 
-A caption is shown with the first picture that each model finds, where they differ.
+A caption is shown with the first picture that each model finds, if they differ.
 """
 
 import json
@@ -30,11 +30,11 @@ def draw_up(
 
     Args:
       first: the model that answers are about.
-      second: the model beside it.
+      second: the model it is compared with.
       split: captions and pictures.
-      examples: captions to draw of those that the models answer differently, at most.
+      examples: largest number of captions to draw from those where the models differ.
       labels: column of 0 and 1 [N, R] whose names group the captions; None for no groups.
-      generator: of the draw.
+      generator: random generator for the draw.
 
     Raises:
       UserError: the models never differ, or there is no such column.

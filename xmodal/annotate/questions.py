@@ -1,4 +1,4 @@
-"""Kinds of questions: the items they show, their instructions, and the answers they take."""
+"""Kinds of questions: the items they show, their instructions, and the possible answers."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ _RATING = re.compile(r"[0-4](?:\.\d{1,2})?|5(?:\.0{1,2})?", re.ASCII)
 
 
 class BadAnswer(UserError):
-    """An answer that its question does not take."""
+    """An answer that is not valid for its question."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,11 +19,11 @@ class QuestionKind:
 
     Attributes:
       sides: "caption" or "image", of the left and of the right item.
-      title: of the page.
+      title: title of the page.
       ask: the question itself.
       guide: sentences of the instructions.
       answers: value -> label of a choice; None for a slider from 0 to 5.
-      scale: labels of the whole numbers 0 to 5 of a slider.
+      scale: labels of the integers 0 to 5 of a slider.
       symmetric: whether (a, b) and (b, a) are the same pair.
       about: whether a caption stands above both items.
     """
@@ -41,7 +41,7 @@ class QuestionKind:
         """Returns an answer in its stored form: a value of `answers`, or a number such as "3.5".
 
         Raises:
-          BadAnswer: the question does not take it.
+          BadAnswer: the answer is not valid for the question.
         """
         if self.answers is not None:
             if answer not in self.answers:
@@ -52,10 +52,10 @@ class QuestionKind:
         return str(float(answer))
 
     def pair(self, name: str, left: int, right: int) -> str:
-        """Returns a text that is equal for equal pairs only.
+        """Returns a string that is equal only for equal pairs.
 
         Args:
-          name: of the kind.
+          name: name of the kind.
           left: id of the left item.
           right: id of the right item.
         """

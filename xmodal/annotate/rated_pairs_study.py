@@ -1,4 +1,4 @@
-"""Questions of a study as those of Crisscrossed Captions: pairs with a slider from 0 to 5."""
+"""Questions of a study like Crisscrossed Captions: pairs with a slider from 0 to 5."""
 
 import pathlib
 from collections.abc import Collection
@@ -21,15 +21,16 @@ def draw_up(
     """Returns a unit per pair, numbered as in the files and handed out in random order by task.
 
     Args:
-      folder: of `{sts,sis,sits}_SPLIT.csv`, rated or not, as `xmodal.analysis.sample_pairs` writes.
-      split: with the captions and images of the pairs.
-      tasks: of `sts`, `sis` and `sits`, those to ask; None for all that have a file.
-      seed: of the order.
+      folder: folder of `{sts,sis,sits}_SPLIT.csv`, rated or not, as from
+        `xmodal.analysis.sample_pairs`.
+      split: split with the captions and images of the pairs.
+      tasks: any of `sts`, `sis` and `sits`; None for all that have a file.
+      seed: seed of the order.
 
     Raises:
       FileNotFoundError: none of the files exists.
       UnexpectedFilesError: a file is damaged.
-      UserError: a task has no file, or a pair names an item that is not of the split.
+      UserError: a task has no file, or a pair names an item that is not in the split.
     """
     rated = read_folder(pathlib.Path(folder), split.split, need_scores=False)
     if missing := sorted(set(tasks or ()) - set(rated)):

@@ -1,4 +1,4 @@
-"""How far raters agree with each other and with golden pairs."""
+"""How well raters agree with each other and with golden pairs."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from xmodal.annotate.collected import Answer, format_table_file, group, question
 from xmodal.annotate.golden import POSITIVE, is_right
 from xmodal.annotate.questions import KINDS
 
-# Answers of choices as numbers; those of `match` are in order.
+# Choices as numbers; those of `match` are ordered.
 _NUMBERS = {"no": 0, "weak_no": 1, "weak_yes": 2, "yes": 3}
 _NUMBERS |= {"worse": 0, "better": 1, "both_good": 2, "both_bad": 3}
 _Level = Literal["nominal", "ordinal", "interval"]
@@ -28,8 +28,8 @@ def compute_alphas(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
     Golden pairs, the qualification and rejected units are left out.
 
     Returns:
-      Kind -> level of measurement -> alpha, NaN where no question has two answers, or all answers
-      are the same. Sliders are `interval`; the four answers about a match are `ordinal`, and
+      Kind -> level of measurement -> alpha, NaN if no question has two answers, or all answers are
+      the same. Sliders are `interval`; the four answers about a match are `ordinal`, and
       `nominal` as yes and no.
     """
     asked = [a for a in answers if not a.golden and not a.test and a.state != "rejected"]
@@ -73,7 +73,7 @@ def number(answer: Answer) -> float:
 
 
 def _matrix(answers: Sequence[Answer]) -> np.ndarray:
-    """Numbers [raters, questions], NaN for none."""
+    """Numbers [raters, questions]; NaN for no answer."""
     raters = {name: row for row, name in enumerate(dict.fromkeys(a.rater for a in answers))}
     columns = {each: at for at, each in enumerate(dict.fromkeys(map(question_of, answers)))}
     matrix = np.full((len(raters), len(columns)), np.nan)

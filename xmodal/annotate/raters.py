@@ -1,4 +1,4 @@
-"""Raters and their links. A study keeps the hash of a token only, so its file opens no page."""
+"""Raters and their links. A study stores only token hashes, so its file gives no access."""
 
 import dataclasses
 import hashlib
@@ -15,7 +15,7 @@ class Rater:
 
     Attributes:
       id: number of the rater.
-      name: by which reports call the rater.
+      name: the rater's name in reports.
       state: `active`, `ended` (by the author of the study) or `unqualified`.
     """
 
@@ -25,7 +25,7 @@ class Rater:
 
 
 def invite(study: StudyFile, count: int) -> dict[str, str]:
-    """Adds raters; returns name -> token, which is known from here on to its rater alone."""
+    """Adds raters; returns name -> token, which is not stored and only its rater should know."""
     tokens = {}
     with study.changing() as connection:
         (known,) = connection.execute("SELECT count(*) FROM raters").fetchone()
@@ -40,7 +40,7 @@ def invite(study: StudyFile, count: int) -> dict[str, str]:
 
 
 def find_rater(study: StudyFile, token: str) -> Rater | None:
-    """Returns whose token it is; None for a token of nobody, such as that of another study."""
+    """Returns the rater with a token; None if there is none, as for another study's token."""
     with study.reading() as connection:
         row = connection.execute(
             "SELECT id, name, state FROM raters WHERE token_hash = ?", (_hash(token),)
@@ -49,10 +49,10 @@ def find_rater(study: StudyFile, token: str) -> Rater | None:
 
 
 def end_rater(study: StudyFile, name: str) -> None:
-    """Ends the part of a rater, whose answers stay.
+    """Ends a rater's participation; the answers are kept.
 
     Raises:
-      UserError: nobody has this name.
+      UserError: no rater has this name.
     """
     with study.changing() as connection:
         found = connection.execute("UPDATE raters SET state = 'ended' WHERE name = ?", (name,))
@@ -66,5 +66,5 @@ def _names(connection: sqlite3.Connection) -> str:
 
 
 def _hash(token: str) -> bytes:
-    # The token is 256 random bits: there is nothing to guess, so neither salt nor slow hash help.
+    # The token is 256 random bits and cannot be guessed, so salt or a slow hash would not help.
     return hashlib.sha256(token.encode()).digest()

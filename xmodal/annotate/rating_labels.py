@@ -8,7 +8,7 @@ import numpy as np
 from xmodal.annotate.collected import Answer, group, question_of
 from xmodal.cxc_files import SPLITS, TASKS, format_cxc_file
 
-# Scores from which a pair is positive.
+# Lowest scores of positive pairs.
 THRESHOLDS = {"sts": 3.0, "sis": 2.5, "sits": 3.0}
 
 

@@ -16,13 +16,13 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
     """Serves a study until it is interrupted.
 
     Args:
-      study: to show.
+      study: study to show.
       host: address to listen at.
-      port: to listen at; 0 for any free one.
-      url: by which browsers reach the server, where something stands between.
+      port: port to listen at; 0 for any free one.
+      url: address at which browsers reach the server, if there is a proxy.
 
     Raises:
-      UserError: the address is taken or not this machine's, or the URL is none.
+      UserError: the address is in use or not this machine's, or the URL is not valid.
     """
     parts = urllib.parse.urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
@@ -43,7 +43,7 @@ def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
     if host in ("0.0.0.0", "::") and not url:
         hosts = {"*"}
     app = make_app(study, hosts=sorted(hosts | {host}), secure=parts.scheme == "https")
-    # No log of requests: it would hold the tokens of links.
+    # No log of requests, since it would contain the tokens of links.
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, lifespan="off"
     )

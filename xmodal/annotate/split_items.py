@@ -14,14 +14,14 @@ from xmodal.console import quietly
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
-# Formats that every browser shows; pictures in others are stored as PNG.
+# Formats that every browser shows; other pictures are stored as PNG.
 _TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif", "WEBP": "image/webp"}
 _AT_A_TIME = 64
 _PLACE = ("dataset", "config", "data_dir", "manual_dir")
 
 
 def open_items(options: Mapping[str, Any]) -> "EvalSplit":
-    """Opens a split, which `dataset`, `config`, `data_dir`, `manual_dir` and `split` name.
+    """Opens the split named by `dataset`, `config`, `data_dir`, `manual_dir` and `split`.
 
     Raises:
       UserError: it is not prepared, or has no captioned pictures.

@@ -1,7 +1,7 @@
 """A study as one SQLite file: items, questions, raters and their answers.
 
-Every change is one transaction in a write-ahead log that is synced to disk, so an answer that a
-page has confirmed outlives a kill of the server and a loss of power.
+Every change is one transaction in a write-ahead log that is synced to disk, so a confirmed answer
+survives a kill of the server and a power failure.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from xmodal.annotate.questions import KINDS
 from xmodal.config import UserError, read, setting
 
 _VERSION = 1
-# An application id tells a study from any other SQLite file.
+# An application id distinguishes a study from other SQLite files.
 _APPLICATION = 0x786D6F64
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
@@ -86,15 +86,15 @@ class Settings:
 
     Attributes:
       kind: `cxc`, `eccv` or `preference`.
-      dataset: whose items are shown.
-      split: of the dataset.
-      raters_per_item: who have to answer every question.
-      lease_minutes: from the last page to the time when an unfinished unit may go to another rater.
-      per_rater: units that one rater gets at most; None for no limit.
-      pass_share: of the golden pairs that a rater has to get right in the qualification.
+      dataset: dataset whose items are shown.
+      split: split of the dataset.
+      raters_per_item: number of raters who have to answer every question.
+      lease_minutes: time from the last page until an unfinished unit may go to another rater.
+      per_rater: largest number of units for one rater; None for no limit.
+      pass_share: share of golden pairs that a rater has to get right in the qualification.
       first, second: names of the two models of a preference study.
       image_queries, caption_queries: ids of the queries of an ECCV study.
-      id: of this study, in the name of its cookie.
+      id: id of this study, in the name of its cookie.
     """
 
     kind: str = setting("cxc", one_of=("cxc", "eccv", "preference"))
@@ -121,7 +121,7 @@ class Question:
       right: id of the right one.
       about: id of the caption above them.
       golden: the known answer, "yes" or "no".
-      note: that goes with the answers: a sampling method, or the group of an example.
+      note: stored with the answers: a sampling method, or the group of an example.
     """
 
     kind: str
@@ -137,10 +137,10 @@ class Unit:
     """Questions that a rater gets together.
 
     Attributes:
-      questions: in the order in which they are asked.
-      test: whether it decides if a rater takes part; every rater gets it before all others.
-      stage: units of a lower one are handed out first.
-      position: order within a stage, for units that equally many raters have done.
+      questions: questions in the order in which they are asked.
+      test: whether it is the qualification, which every rater gets first.
+      stage: units of a lower stage are handed out first.
+      position: order within a stage, for units that equally many raters have finished.
     """
 
     questions: tuple[Question, ...]
@@ -154,8 +154,8 @@ class Caption:
     """A caption of the split.
 
     Attributes:
-      id: of the caption.
-      text: of the caption.
+      id: id of the caption.
+      text: text of the caption.
       image: id of the image that it describes.
     """
 
@@ -169,7 +169,7 @@ class Picture:
     """An encoded picture.
 
     Attributes:
-      id: of the image.
+      id: id of the image.
       type: its media type.
       data: the bytes of its file.
     """
@@ -186,7 +186,7 @@ class StudyFile:
         """Opens a study.
 
         Raises:
-          UserError: there is none, or it is no study of this version.
+          UserError: there is none, or it is not a study of this version.
         """
         self.path = pathlib.Path(path)
         if not self.path.is_file():
@@ -208,7 +208,7 @@ class StudyFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the study."""
+        """A connection that sees a single state of the study."""
         with contextlib.closing(_connect(self.path)) as connection:
             connection.execute("BEGIN")
             yield connection
@@ -216,7 +216,7 @@ class StudyFile:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other writer interrupts; undone if there is an error."""
+        """A transaction that no other writer interrupts; rolled back if there is an error."""
         with contextlib.closing(_connect(self.path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -234,7 +234,7 @@ def create(
     captions: Iterable[Caption],
     pictures: Iterable[Picture],
 ) -> None:
-    """Writes a new study, whole or not at all; units get their numbers in the given order.
+    """Writes a new study, complete or not at all; units are numbered in the given order.
 
     Raises:
       UserError: the file exists, has no questions, or cannot be written.
@@ -269,7 +269,7 @@ def create(
 
 
 def check_new_file(path: str | os.PathLike) -> None:
-    """Refuses a place where no study can be made.
+    """Raises an error if a study cannot be created at a path.
 
     Raises:
       UserError: the file exists, or its folder does not.
@@ -282,12 +282,12 @@ def check_new_file(path: str | os.PathLike) -> None:
 
 
 def _give_name(temporary: pathlib.Path, path: pathlib.Path) -> None:
-    """Renames a file, and does not replace one that another process made meanwhile."""
+    """Renames a file, without replacing one that another process has created."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links
+    except OSError:  # The file system has no links.
         temporary.rename(path)
 
 

@@ -1,4 +1,4 @@
-"""Answers of a comparison of two models, as `xmodal.analysis.votes` reads them."""
+"""Answers of a comparison of two models, in the format of `xmodal.analysis.votes`."""
 
 import json
 from collections.abc import Iterable
