@@ -76,7 +76,7 @@ ROWS = [
     ),
     (PIXELS, "model.image.encoder.drop_connect=1", "drop_connect is 1.0; it has to be less than 1"),
     (BOTH, "model.image.encoder.channels=(8,0)", "channels"),
-    (BOTH, "model.image.encoder.units=(1,)", "both have to give a number for every stage"),
+    (BOTH, "model.image.encoder.units=(1,)", "both need a number for every stage"),
     (BOTH, "model.image.encoder.dtype=half", "Unknown name 'half' in config.model.image.encoder."),
     (
         BOTH,
@@ -84,7 +84,11 @@ ROWS = [
         "config.model.image.encoder.remat is 2; it has to be True or ",
     ),
     (TEXT, "model.text.encoder.depth=0", "text.encoder.depth is 0; it has to be at least 1."),
-    (TEXT, "model.text.encoder.heads=3", "config.model has width=128, no multiple of its heads=3."),
+    (
+        TEXT,
+        "model.text.encoder.heads=3",
+        "config.model has width=128, not a multiple of its heads=3.",
+    ),
     (TEXT, "model.text.encoder.dropout=1", "encoder.dropout is 1.0; it has to be less than 1."),
     (TEXT, "model.text.encoder.vocab_size=-2", "encoder.vocab_size is -2; it has to be at least 1"),
     (TEXT, "model.text.encoder.max_positions=8", "max_positions"),

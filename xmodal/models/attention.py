@@ -12,7 +12,7 @@ def split_heads(x: jax.Array, heads: int) -> jax.Array:
     """Returns [N, T, W] as [N, T, heads, W / heads]."""
     if x.shape[-1] % heads:
         raise UserError(
-            f"An attention layer of config.model has width={x.shape[-1]}, no multiple of its "
+            f"An attention layer of config.model has width={x.shape[-1]}, not a multiple of its "
             f"heads={heads}."
         )
     return x.reshape(*x.shape[:-1], heads, -1)
@@ -32,13 +32,13 @@ def attend(
       key: [N, T, H, D].
       value: [N, T, H, D].
       mask: bool [N, T], True for the tokens that may be attended to.
-      drop: dropout of the attention weights [N, H, Q, T].
+      drop: dropout for the attention weights [N, H, Q, T].
 
     Returns:
       [N, Q, H * D] in the dtype of `value`.
     """
     logits = jnp.einsum("nqhd,nthd->nhqt", query, key, preferred_element_type=jnp.float32)
-    # Finite, so that an item without any real token (a row of padding) gives no NaN.
+    # Finite, so that an item without real tokens (a row of padding) does not give NaN.
     logits = jnp.where(mask[:, None, None, :], logits, jnp.finfo(jnp.float32).min)
     weights = jax.nn.softmax(logits * query.shape[-1] ** -0.5).astype(value.dtype)
     outputs = jnp.einsum("nhqt,nthd->nqhd", drop(weights), value)

@@ -16,19 +16,19 @@ POLICIES: Mapping[str, tuple[Mode, ...]] = {
     "running": (),
     "batch_frozen": (Mode.TRAIN, Mode.FROZEN),
 }
-"""The modes in which a policy uses, and updates from, the statistics of the batch."""
+"""The modes in which a policy uses batch statistics and updates the running ones."""
 
 STATISTICS = ("global", "per_device")
-"""The sets of items that statistics are taken over."""
+"""The sets of items that statistics are computed over."""
 
 
 def make_norm(policy: str, statistics: str, devices: Devices) -> Callable[..., "BatchNorm"]:
-    """Returns a factory of batch normalizations, which takes the other attributes.
+    """Returns a factory of batch normalizations that accepts the other attributes.
 
     Args:
       policy: key of `POLICIES`.
       statistics: one of `STATISTICS`.
-      devices: their count is the number of groups of "per_device".
+      devices: their count is the number of groups for "per_device".
     """
     groups = lookup("statistics", statistics, {"global": 1, "per_device": devices.count})
     return partial(BatchNorm, groups=groups, policy=policy)
@@ -51,9 +51,9 @@ class BatchNorm(nn.Module):
         "running" always uses the running statistics and never updates them; "batch_frozen" uses
         the statistics of the batch, and updates the running ones, in every training step, even
         while the parameters are frozen.
-      unbiased: take n / (n - 1) times the variance of the batch into the running variance, as
-        torch does.
-      scale_init: of the scale.
+      unbiased: whether the running variance uses n / (n - 1) times the variance of the batch, as in
+        torch.
+      scale_init: initializer of the scale.
     """
 
     groups: int = 1
@@ -70,8 +70,7 @@ class BatchNorm(nn.Module):
         Args:
           x: values.
           mode: see `policy`.
-          counted: bool [B, ...], the rows that the statistics of the batch are taken over; None
-            for all.
+          counted: bool [B, ...], the rows that batch statistics are computed over; None for all.
         """
         parts = self._split(x, mode)
         factor, shift = self._coefficients(parts, mode, counted)

@@ -87,7 +87,7 @@ class ModelConfig:
 
     Attributes:
       image: see `tower.SideConfig`, or None.
-      text: the same.
+      text: see `tower.SideConfig`, or None.
       similarity: `name` and keywords, see `xmodal.losses.make_similarity`.
     """
 
@@ -101,7 +101,7 @@ def make_dual_encoder(config: Mapping[str, Any], devices: Devices = ONE_CPU) -> 
 
     Args:
       config: see `ModelConfig`; a mapping or an `ml_collections.ConfigDict`.
-      devices: that the batch is split over; one CPU if not given.
+      devices: devices that the batch is split over; by default one CPU.
 
     Raises:
       UserError: a name or keyword is missing or unknown, a value is out of range, or there is no

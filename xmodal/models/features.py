@@ -14,10 +14,11 @@ class Features:
 
     Attributes:
       tokens: [N, T, W] in the encoder's compute dtype.
-      mask: bool [N, T], True for real tokens, which come first; None where all are real.
-      extras: further arrays by name. Recurrent encoders give `words` [N, T, E], the word vectors
-        they read, and `state` [N, S], the final state of every direction, joined. Every head
-        finds `content` uint32 [N, 2], a hash of the item's inputs; see `content.hash_items`.
+      mask: bool [N, T], True for real tokens, which come first; None if all are real.
+      extras: further arrays by name. Recurrent encoders provide `words` [N, T, E], the word
+        vectors they read, and `state` [N, S], the concatenated final states of all directions.
+        Every head gets `content` uint32 [N, 2], a hash of the item's inputs; see
+        `content.hash_items`.
     """
 
     tokens: jax.Array
@@ -25,7 +26,7 @@ class Features:
     extras: Mapping[str, jax.Array] = dataclasses.field(default_factory=dict)
 
     def full_mask(self) -> jax.Array:
-        """Returns the mask as bool [N, T], also where all tokens are real."""
+        """Returns the mask as bool [N, T], even if all tokens are real."""
         if self.mask is None:
             return jnp.ones(self.tokens.shape[:2], bool)
         return self.mask

@@ -1,8 +1,8 @@
-"""Recurrence over time whose matrix gets its gradient in one product.
+"""Recurrence over time that computes the gradient of its matrix in one product.
 
-Differentiated as it stands, a scan adds to the gradient of its matrix at every step, and reads and
-writes all of it each time. But the gradients of the gates do not depend on that sum: kept for all
-steps, they give it in one product at the end, which also is one all-reduce where a batch is split
+With plain autodiff, a scan adds to the gradient of its matrix at every step, and reads and writes
+all of it each time. But the gradients of the gates do not depend on that sum: stored for all steps,
+they give it in one product at the end, which also needs only one all-reduce if a batch is split
 over devices.
 """
 
@@ -47,16 +47,16 @@ def recur(
     kernel: jax.Array,
     bias: jax.Array,
 ) -> State:
-    """Runs a cell over time; it stands still where the mask is false.
+    """Runs a cell over time; its state does not change where the mask is false.
 
     Args:
       cell: see `Cell`.
-      reverse: begin at the last step.
+      reverse: whether to begin at the last step.
       start: first state; float32 arrays [N, W].
       x: gates of the inputs, [T, N, G], in the compute dtype.
       mask: bool [T, N].
-      kernel: from the first array of the state to its gates, [W, G], in the compute dtype.
-      bias: of these gates, [G], in the compute dtype.
+      kernel: maps the first array of the state to its gates, [W, G], in the compute dtype.
+      bias: bias of these gates, [G], in the compute dtype.
 
     Returns:
       The state after every step, arrays [T, N, W].

@@ -22,7 +22,7 @@ def make_part(
       where: the section as a user writes it: `config.model.image.encoder`.
       section: `name`, a key of the table, and the keywords of that row.
       table: the kinds of parts.
-      *arguments: passed to the row's function behind the section.
+      *arguments: passed to the row's function after the section.
 
     Raises:
       UserError: the name or a keyword is missing or unknown, or a value is out of range.

@@ -147,7 +147,7 @@ def test_bfloat16_stays_close(random_variables, tower):
 def test_errors_name_the_remedy(tower):
     options = {"vocab_size": 37, "width": 16, "depth": 1, "mlp_dim": 20}
     key = jax.random.key(0)
-    with pytest.raises(UserError, match="width=16, no multiple of its heads=3"):
+    with pytest.raises(UserError, match="width=16, not a multiple of its heads=3"):
         tower("bert", heads=3, **options).init(key, _inputs((4,), 4, 37))
     options["heads"] = 2
     with pytest.raises(UserError, match="5 tokens, but BERT has max_positions=4"):

@@ -34,7 +34,7 @@ ENCODERS: Mapping[str, Row] = {
 }
 """An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.
 
-Its `feature_column` names the column of frozen features, or is None where it has none. Encoders
+Its `feature_column` names the column of frozen features, or is None if it has none. Encoders
 with frozen features also have `frozen_features(inputs)` and `makes_frozen_features(name)`.
 """
 

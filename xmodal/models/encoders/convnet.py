@@ -1,4 +1,4 @@
-"""A small residual network for pictures of few pixels, to be trained from scratch.
+"""A small residual network for small pictures, to be trained from scratch.
 
 The units are those of ResNet v2 without bottlenecks: He et al., "Identity Mappings in Deep Residual
 Networks" (2016). There are no published weights.
@@ -52,7 +52,7 @@ class ConvNet(ImageEncoder):
 
 
 class Unit(nn.Module):
-    """Two 3x3 convolutions, each behind a batch normalization, beside the identity."""
+    """Two 3x3 convolutions, each after a batch normalization, added to the identity."""
 
     norm: Callable[..., BatchNorm]
     dtype: DTypeLike
@@ -76,10 +76,10 @@ def _conv(channels: int, dtype: DTypeLike, *, name: str, strides: int = 1) -> nn
 
 @dataclasses.dataclass(frozen=True)
 class ConvNetConfig(ImageConfig):
-    """Settings of a small residual network; of the others see `ImageConfig`.
+    """Settings of a small residual network; see `ImageConfig` for the common ones.
 
     Attributes:
-      channels: of the stages; every one halves the map.
+      channels: channels of the stages; every stage halves the map.
       units: number of residual units of the stages.
     """
 
@@ -90,7 +90,7 @@ class ConvNetConfig(ImageConfig):
         if not self.channels or len(self.channels) != len(self.units):
             raise UserError(
                 f"config.model.image.encoder.channels is {self.channels} and units is "
-                f"{self.units}; both have to give a number for every stage, such as (32, 64, 128) "
+                f"{self.units}; both need a number for every stage, such as (32, 64, 128) "
                 "and (0, 1, 1)."
             )
 

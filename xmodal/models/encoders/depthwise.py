@@ -47,12 +47,12 @@ def _shifted_forward(
 def _shifted_backward(
     stride: int, residuals: tuple[jax.Array, jax.Array], dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    # Plain autodiff writes k * k padded copies of dy; this is the same sum the other way round.
+    # Plain autodiff writes k * k padded copies of dy; this is the same sum in reverse.
     x, kernel = residuals
     size = kernel.shape[0]
     padded, outputs = _pad_same(x, size, stride)
     products = [window * dy for window in _windows(padded, size, outputs, stride)]
-    # One pass for all k * k sums, and an image at a time, which stays in the cache.
+    # One pass for all k * k sums, image by image, so that each image stays in the cache.
     sums = jax.lax.reduce(products, [jnp.zeros(())] * size**2, _add, dimensions=(1, 2))
     dkernel = jnp.sum(jnp.stack(sums), axis=1)
     margins = [

@@ -1,4 +1,4 @@
-"""EfficientNet, from B0 to B7 and any width and depth between.
+"""EfficientNet, from B0 to B7, and with any width and depth in between.
 
 Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019),
 with the details of tensorflow/tpu, models/official/efficientnet.
@@ -33,7 +33,7 @@ STAGES = (
     Stage(kernel=3, blocks=1, channels=320, expand=6, stride=1),
 )
 HEAD_CHANNELS = 1280
-# Stage and block behind which maps are not packed: the last that reads a fourth of the resolution.
+# Stage and block after which maps are not packed: the last to read a fourth of the resolution.
 LAST_PACKED = (3, 0)
 
 # Width and depth; the published resolutions are 224, 240, 260, 300, 380, 456, 528 and 600.
@@ -85,8 +85,8 @@ class EfficientNet(ImageEncoder):
       drop_connect: probability of dropping a block's branch, reached at the last block.
       drop_connect_over: see `drop_connect_rates`.
       remat: recompute every block in the backward pass.
-      pack: number of images packed in the first stages, see `packing`; a divisor of it where the
-        images of a device are no multiple.
+      pack: number of images packed in the first stages, see `packing`; a divisor of it if the
+        images of a device are not a multiple.
       devices: number of devices that the batch is split over.
     """
 
@@ -135,19 +135,19 @@ class EfficientNet(ImageEncoder):
 
 @dataclasses.dataclass(frozen=True)
 class EfficientNetConfig(ImageConfig):
-    """Settings of EfficientNet; of the others see `ImageConfig`.
+    """Settings of EfficientNet; see `ImageConfig` for the common ones.
 
     Attributes:
-      variant: a published pair of width and depth, "b0" to "b7"; else give `width` and `depth`.
+      variant: a published pair of width and depth, "b0" to "b7"; else set `width` and `depth`.
       width: channel multiplier.
       depth: block multiplier.
       depthwise: "convolution", "shifted", or "auto" for the faster one on this backend.
       drop_connect: probability of dropping a block's branch, reached at the last block.
       drop_connect_over: see `drop_connect_rates`.
-      momentum: share of the running statistics that a step of training keeps. Of 0.99, the first
-        values still weigh 30 % after 120 steps.
+      momentum: share of the running statistics that a training step keeps. With 0.99, the first
+        values still have a weight of 30 % after 120 steps.
       pack: number of images packed into the channels of the first stages, see `packing`: saves
-        traffic and changes no value; None for 4 on TPUs and 1 elsewhere.
+        traffic without changing values; None for 4 on TPUs and 1 elsewhere.
     """
 
     variant: str | None = setting(None, one_of=VARIANTS)

@@ -1,4 +1,4 @@
-"""Normalization, activation and squeeze-excite gate, whose gradient takes one pass over the map.
+"""Normalization, activation and squeeze-excite gate, with a gradient in one pass over the map.
 
 The gate of a channel depends on the mean of its activations. Plain autodiff reads the map once for
 the gradient of the gate, and once more, when that has become the gradient of the mean, for the sums

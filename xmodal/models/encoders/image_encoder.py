@@ -21,10 +21,10 @@ class ImageConfig:
     """Settings of every encoder of pixels.
 
     Attributes:
-      normalization: of the pixels, see `pixels.normalize`.
+      normalization: normalization of the pixels, see `pixels.normalize`.
       dtype: compute dtype; parameters and statistics are float32.
       batch_norm: policy of the batch normalizations, see `batch_norm.BatchNorm`.
-      statistics: of batch normalizations over the "global" batch or "per_device".
+      statistics: whether batch normalization uses the "global" batch or is "per_device".
       remat: recompute every block in the backward pass instead of storing its values.
     """
 
@@ -55,8 +55,7 @@ class ImageEncoder(nn.Module):
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`image` uint8 [B, H, W, 3] -> one token per cell of the last map, row by row.
 
-        `image_features` [B, T, C], the tokens that `frozen_features` returned, may stand in the
-        place of `image`.
+        `image_features` [B, T, C], the tokens that `frozen_features` returned, may replace `image`.
         """
         if self.feature_column in inputs:
             return Features(inputs[self.feature_column].astype(self.dtype))

@@ -21,7 +21,7 @@ from xmodal.models.encoders import pixels as pixels_lib
 from xmodal.models.encoders.image_encoder import ImageConfig, ImageEncoder
 from xmodal.models.mode import Mode
 
-# The convolutions without padding need as much.
+# The convolutions without padding need this size.
 MIN_SIZE = 75
 
 _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -37,8 +37,8 @@ class Conv:
     padding: str = "SAME"
 
 
-# Convolutions of one step see the same input; their outputs are concatenated, as are those of
-# the branches of a block. The others are poolings, by name.
+# Convolutions of one step have the same input; their outputs are concatenated, as are those of
+# the branches of a block. The other steps are poolings, by name.
 Step = Conv | tuple[Conv, Conv] | str
 Branch = tuple[Step, ...]
 
@@ -120,7 +120,7 @@ def letter_steps(branch: Branch) -> list[list[tuple[str, Conv | str]]]:
 
 
 class Mixed(nn.Module):
-    """Branches side by side. Their convolutions are called `branch0_a`, `branch0_b`, ..."""
+    """Parallel branches, with convolutions called `branch0_a`, `branch0_b`, ..."""
 
     branches: tuple[Branch, ...]
     norm: Callable[..., BatchNorm]

@@ -42,7 +42,7 @@ class MBConv(nn.Module):
     Attributes:
       stage: kernel size and expansion ratio.
       channels: output channels, scaled.
-      stride: of the depthwise convolution.
+      stride: stride of the depthwise convolution.
       depthwise: its implementation.
       norm: makes the normalization after a convolution, given its `name`; None for convolutions
         into which it was folded, which have biases instead.
@@ -64,7 +64,7 @@ class MBConv(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array, mode: Mode) -> jax.Array:
-        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]; packed maps (`packing`) stay so."""
+        """[B, H, W, I] -> [B, ceil(H/s), ceil(W/s), channels]; packed maps stay packed."""
         x, expanded = inputs, inputs.shape[-1] * self.stage.expand
         if self.stage.expand > 1:
             x = self._pointwise(x, expanded, "expand", bias=self.norm is None)

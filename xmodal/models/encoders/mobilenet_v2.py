@@ -1,13 +1,13 @@
-"""MobileNetV2 of any width, with batch normalization or with the weights it was folded into.
+"""MobileNetV2 of any width, with batch normalization separate or folded into the weights.
 
 Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018), with the details
 of keras.applications, whose padding is TensorFlow's SAME.
 
 Pixels are scaled to pixel / 127.5 - 1 (`normalization` "inception"), as the code that trained the
 published weights does: TF-slim's `preprocessing/inception_preprocessing.py` and
-`keras.applications.mobilenet_v2.preprocess_input`. Weights that come from a quantized .tflite file
-are no exception: its metadata name the mean 127.5 and the standard deviation 127.5. The zero points
-127 and 128 of such files are the nearest whole numbers, which 8-bit inputs need.
+`keras.applications.mobilenet_v2.preprocess_input`. Weights from a quantized .tflite file are
+no exception: its metadata have the mean 127.5 and the standard deviation 127.5. The zero points 127
+and 128 of such files are the nearest integers, which 8-bit inputs need.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class MobileNetV2(ImageEncoder):
     Attributes:
       width: channel multiplier.
       depthwise: implementation of the depthwise convolution.
-      norm: makes a batch normalization, given its `name`; None where it was folded into the
+      norm: makes a batch normalization, given its `name`; None if it was folded into the
         convolutions, which have biases instead.
       remat: recompute every block in the backward pass.
     """
@@ -87,7 +87,7 @@ class MobileNetV2(ImageEncoder):
 
 @dataclasses.dataclass(frozen=True)
 class MobileNetV2Config(ImageConfig):
-    """Settings of MobileNetV2; of the others see `ImageConfig`.
+    """Settings of MobileNetV2; see `ImageConfig` for the common ones.
 
     Attributes:
       width: channel multiplier; the last layer is never narrower than 1280.

@@ -1,12 +1,12 @@
-"""Several images side by side in the channels, for the first stages of a network on TPUs.
+"""Packs several images into the channels, for the first stages of a network on TPUs.
 
 A TPU stores arrays in tiles of 128 numbers along the minor dimension, channels or images, and moves
 whole tiles. With 24, 48, 144 or 192 channels and 64 images, a quarter to a half of every tile is
 padding. P images in P * C channels fill the tiles. A packed map is [N / P, H, W, P, C]: elementwise
 operations, normalization and means over a map treat P as one more batch dimension; convolutions
 see P * C channels, with a kernel that is repeated (depthwise) or block-diagonal. The zeros of the
-kernel change no value, but they are multiplied, so later stages, which have little padding and many
-products, are not packed.
+kernel do not change values, but they are multiplied, so later stages, which have little padding and
+many products, are not packed.
 """
 
 import math
@@ -24,7 +24,7 @@ def choose(images: int | None, platform: str) -> int:
 
 
 def fit(images: int, batch: int, devices: int) -> int:
-    """Returns the largest divisor of `images` at which no pack has images of two devices.
+    """Returns the largest divisor of `images` for which no pack spans two devices.
 
     It is 1 for a function that is exported for batches of any size.
     """
@@ -60,14 +60,14 @@ def count_images(x: jax.Array) -> int:
 
 
 class Conv(nn.Module):
-    """`nn.Conv` with SAME padding and no bias, of maps that may be packed.
+    """`nn.Conv` with SAME padding and no bias, for maps that may be packed.
 
     Attributes:
       features: output channels of one image.
-      size: of the kernel, in both directions.
+      size: size of the kernel, in both directions.
       kernel_init: initializer of the kernel of one image, which is the parameter.
       dtype: compute dtype.
-      stride: in both directions.
+      stride: stride in both directions.
     """
 
     features: int

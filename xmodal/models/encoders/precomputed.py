@@ -1,4 +1,4 @@
-"""Features that were computed beforehand: one vector per item, or one per region."""
+"""Precomputed features: one vector per item, or one per region."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ INPUT_NORMS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class Precomputed(nn.Module):
-    """Normalized features through hidden layers, every region by itself."""
+    """Applies hidden layers to normalized features, region by region."""
 
     feature_column: ClassVar[str] = "image_features"
 
@@ -43,8 +43,8 @@ class Precomputed(nn.Module):
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`image` float [B, F] or regions [B, R, F] -> tokens [B, 1, F'] or [B, R, F'].
 
-        `image_mask` [B, R] tells real regions apart, where it is given. `image_features`, the
-        tokens that `frozen_features` returned, may stand in the place of `image`.
+        `image_mask` [B, R], if given, marks real regions. `image_features`, the tokens that
+        `frozen_features` returned, may replace `image`.
         """
         mask = inputs["image_mask"] > 0 if "image_mask" in inputs else None
         if self.feature_column in inputs:
@@ -82,10 +82,11 @@ class PrecomputedConfig:
     """Settings of an encoder of precomputed features.
 
     Attributes:
-      features: F, or (R, F) where every image comes as a set of R regions.
+      features: F, or (R, F) if every image has R regions.
       hidden: widths of hidden layers with a ReLU.
-      dropout: after every hidden layer.
-      input_norm: of every feature vector: "none", "l2", or "layer_norm" without parameters.
+      dropout: dropout rate after every hidden layer.
+      input_norm: normalization of feature vectors: "none", "l2", or "layer_norm" without
+        parameters.
       dtype: compute dtype; parameters are float32.
     """
 

@@ -20,7 +20,7 @@ from xmodal.models.recurrent import CELLS, Recurrent, mean_directions
 
 
 class Rnn(nn.Module):
-    """Token ids through a table of word vectors and recurrent layers.
+    """Maps token ids through a table of word vectors and recurrent layers.
 
     Parameters: `table` [V, E] and `recurrent`; see `recurrent.Recurrent`.
     """
@@ -61,13 +61,13 @@ class RnnConfig:
     Attributes:
       vocab_size: rows of the table of word vectors.
       cell: "gru" or "lstm".
-      width: of the state of one direction.
+      width: width of the state in one direction.
       layers: number of layers.
       bidirectional: read texts in both directions.
-      directions: of a bidirectional encoder, "joined" makes tokens of 2 * width, "mean" takes the
+      directions: in a bidirectional encoder, "joined" makes tokens of 2 * width, "mean" takes the
         mean of both (VSE-infinity, SGRAF).
-      embedding_width: of the word vectors.
-      dropout: of the word vectors' values and between two layers.
+      embedding_width: width of the word vectors.
+      dropout: dropout rate of the word vectors' values and between two layers.
       init: see `words.WordsConfig`.
       init_scale: see `words.WordsConfig`.
       dtype: compute dtype; parameters are float32.

@@ -1,4 +1,4 @@
-"""The columns that encoders of texts read."""
+"""The columns that text encoders read."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ def read_ids(inputs: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Returns `text_ids` int [N, T] and `text_mask` as bool [N, T].
 
     Raises:
-      ValueError: they have other shapes or dtypes.
+      ValueError: their shapes or dtypes are wrong.
     """
     ids, mask = inputs["text_ids"], inputs["text_mask"]
     if ids.ndim != 2 or ids.shape != mask.shape or not jnp.issubdtype(ids.dtype, jnp.integer):

@@ -19,9 +19,9 @@ from xmodal.models.mode import Mode
 
 
 def look_up(table: jax.Array, ids: jax.Array, dtype: DTypeLike) -> jax.Array:
-    """Returns the rows [N, T, W] of a table [V, W]; nan for ids outside of it.
+    """Returns the rows [N, T, W] of a table [V, W]; NaN for ids outside the table.
 
-    Without the nan an id of a larger vocabulary would silently become the last word.
+    Without NaN, an id of a larger vocabulary would silently become the last word.
     """
     return jnp.take(table, ids, axis=0, mode="fill", fill_value=jnp.nan).astype(dtype)
 
@@ -54,12 +54,12 @@ class WordsConfig:
 
     Attributes:
       vocab_size: rows of the table.
-      width: of the word vectors.
-      dropout: of the word vectors' values.
+      width: width of the word vectors.
+      dropout: dropout rate of the word vectors' values.
       init: distribution of the initial values: "normal" or "uniform".
       init_scale: standard deviation or half the range of that distribution; None for
         1 / sqrt(width).
-      dtype: of the tokens; parameters are float32.
+      dtype: dtype of the tokens; parameters are float32.
     """
 
     vocab_size: int = setting(at_least=1)
