@@ -56,7 +56,7 @@ def check_counts(
     """Compares numbers of rows and of labels with the published ones; see `schema.check_counts`.
 
     Args:
-      pairs: split -> pairs, and rows that are no pairs.
+      pairs: split -> pairs, and rows that are not pairs.
       relations: names of the relations.
       expected: `<split>` -> rows, `<split>/<relation>` -> pairs for which the relation holds.
       source: of the files.

@@ -78,7 +78,7 @@ class LinkList(abc.ABC):
     def __getitem__(self, number: int) -> LinkedRow: ...
 
     def load(self) -> Iterator[LeftOut]:
-        """Reads the list where that has to come first, and yields entries that are no rows."""
+        """Reads the list if that has to come first, and yields entries that are not rows."""
         return iter(())
 
     @functools.cached_property

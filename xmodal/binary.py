@@ -28,7 +28,7 @@ class _Literal(flags.ArgumentParser[Any]):
     syntactic_help = "a Python literal, or a string"
 
     def parse(self, argument: Any) -> Any:
-        """Returns the value; one that is no text is that of the config file."""
+        """Returns the value; a value that is not a string comes from the config file."""
         if not isinstance(argument, str):
             return argument
         # Python warns about strings such as "3if".
@@ -43,7 +43,7 @@ class _Text(_Literal):
     """Reads an override of a string, which stays one unless it is `None` or a section."""
 
     def parse(self, argument: Any) -> Any:
-        """Returns the value; one that is no text is that of the config file."""
+        """Returns the value; a value that is not a string comes from the config file."""
         value = super().parse(argument)
         return value if value is None or isinstance(value, dict) else argument
 

@@ -75,7 +75,9 @@ def inspect(
             )
         return _inspect_run(path, evaluator, split, step)
     if config is None:
-        raise UserError(f"{path} is no run; a file of embeddings needs the config of its dataset.")
+        raise UserError(
+            f"{path} is not a run; a file of embeddings needs the config of its dataset."
+        )
     name = _choose(config, evaluator)
     (opened,) = open_all(*open_file(path, config, names=[name], similarity=similarity), split)
     return Inspection(name_of(path), name, opened.evaluator, opened.embeddings, opened.items)

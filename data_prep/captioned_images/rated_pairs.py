@@ -28,7 +28,7 @@ def rated_pairs(
       items: names of pictures and texts of captions.
 
     Raises:
-      UnexpectedFilesError: the table lacks a column, or a score is no number.
+      UnexpectedFilesError: the table lacks a column, or a score is not a number.
     """
     table = open_table(path)
     names = {name.strip().lower(): name for name in table.names}

@@ -83,7 +83,7 @@ def _without_outline(value: dict[str, Any]) -> Any:
 def _read_table(path: pathlib.Path) -> Categories:
     try:
         with np.load(path) as archive:
-            # A member that is no array comes as bytes.
+            # A member that is not an array is returned as bytes.
             ids, labels = (np.atleast_1d(archive[name]) for name in ("image_ids", "labels"))
             labels = labels.astype(np.uint8)
             names = tuple(map(str, archive["category_names"]))

@@ -95,7 +95,7 @@ def _find_list(
 ) -> pathlib.Path | None:
     if (folder / published).exists():
         return folder / published
-    # The labels of images, which Google publishes for a part, are no list of them.
+    # The image labels, which Google publishes for a part, are not such a list.
     paths = (path for path in sorted(folder.glob("*.tsv")) if "labels" not in path.name.lower())
     found = [path for path in paths if others.fullmatch(path.name)]
     if len(found) > 1:

@@ -70,7 +70,7 @@ def _read_tokens(path: pathlib.Path) -> Iterator[tuple[str, str, str, str]]:
 def _read_table(path: pathlib.Path) -> Iterator[tuple[str, str, str, str]]:
     """Rows `1000092795.jpg| 0| Two young guys ...` under the header `image_name| comment_number|`.
 
-    Quotes in captions are no marks of fields, and no field holds the separator.
+    Quotes in captions do not delimit fields, and no field contains the separator.
     """
     for line, content in enumerate(TextLines(path), 1):
         where, text = f"{path.name} line {line}", read_caption(content, f"{path.name} line {line}")

@@ -197,7 +197,7 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
         raise FileNotFoundError(f"{path} does not exist")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            # A member that is no array comes as bytes.
+            # A member that is not an array is returned as bytes.
             names, features = (np.atleast_1d(archive[name]) for name in ("files", "features"))
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UnexpectedFilesError(

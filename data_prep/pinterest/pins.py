@@ -27,7 +27,7 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[LinkedRow | Left
       file_number: the number in that name.
 
     Yields:
-      The pins with their good sentences; entries that are no pins, sentences that are no text.
+      The pins with their good sentences; entries that are not pins, sentences that are not text.
 
     Raises:
       FileNotFoundError: there is no such file.

@@ -101,7 +101,7 @@ class Builder(LinkedCaptionsBuilder):
 
 
 def _test_pairs(paths: Mapping[int, pathlib.Path]) -> Iterator[Record | LeftOut]:
-    """The pairs, and the entries that are no pins."""
+    """The pairs, and the entries that are not pins."""
     images: dict[int, list[str]] = {}
     for number, path in paths.items():
         for entry in read_pins(path, number):

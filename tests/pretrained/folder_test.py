@@ -61,7 +61,7 @@ def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
 
 def test_damage_is_named(saved, tmp_path):
     for read in (folder.read_description, folder.read_weights):
-        with pytest.raises(UserError, match="is no converted tower: .*tower.json is missing"):
+        with pytest.raises(UserError, match="is not a converted tower: .*tower.json is missing"):
             read(tmp_path)
     weights = saved / "weights.safetensors"
     content = weights.read_bytes()

@@ -123,7 +123,11 @@ def test_a_choice_that_weights_leave_open_stays(bert, mobilenet):
 @pytest.mark.parametrize(
     ("towers", "text", "message"),
     [
-        ({"text": "nowhere"}, {}, "nowhere is no converted tower: nowhere/tower.json is missing"),
+        (
+            {"text": "nowhere"},
+            {},
+            "nowhere is not a converted tower: nowhere/tower.json is missing",
+        ),
         (
             {"image": "BERT"},
             {},
@@ -287,5 +291,5 @@ def test_a_run_that_goes_on_needs_nothing_that_it_came_from(other_run):
     filled = inherit(config, other_run)
     assert filled.data.text.vocabulary == f"{other_run}/vocab.txt"
     assert filled.model.text.encoder.vocab_size == tiny.WORDS
-    with pytest.raises(UserError, match="gone is no converted tower"):
+    with pytest.raises(UserError, match="gone is not a converted tower"):
         inherit(config)

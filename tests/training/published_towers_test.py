@@ -192,7 +192,7 @@ TOWERS = "init_from.towers"
     [
         ("bow", "", {}, r"config\.init_from\.towers\.text is empty: .* the encoder 'words'"),
         ("bow", "bow", {f"{TOWERS}.image": "x"}, "image='x', but config.model.image is None"),
-        ("bow", "none", {}, "none is no converted tower"),
+        ("bow", "none", {}, "none is not a converted tower"),
         ("bow", "bert", {}, "(?s)bert:.*encoder.name is 'words', .* have 'bert'"),
         ("sentence_encoder", "bert", {"model.text.encoder.depth": 12}, "depth is 12, .* have 2"),
         ("sentence_encoder", "bert", {"model.text.encoder.dpeth": 2}, "'dpeth'"),

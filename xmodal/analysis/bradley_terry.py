@@ -56,7 +56,7 @@ def bradley_terry(items: Sequence[str], wins: np.ndarray) -> dict[str, float]:
       Item -> score; scores sum to 100, as the ECCV Caption paper prints them.
 
     Raises:
-      UserError: the counts are no counts, or no maximum exists, because some items never lost to
+      UserError: the counts are not valid, or no maximum exists, because some items never lost to
         the others or never met them.
     """
     wins = np.asarray(wins, np.float64)

@@ -149,7 +149,7 @@ class _Golden:
                 self._positives.append(self._positives.pop(place))
                 return pair
         raise UserError(
-            "Too few original pairs are no candidates, so none is left to be golden: lower "
+            "Too few original pairs are not candidates, so none is left to be golden: lower "
             "--qualification, --per_hit or --top, or draw fewer queries by --images and --captions."
         )
 

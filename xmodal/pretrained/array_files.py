@@ -51,7 +51,7 @@ def check_safetensors(path: epath.Path) -> None:
     """Compares the size of a .safetensors file with the size in its header; reads no tensor.
 
     Raises:
-      UserError: the file is cut off, or is no such file.
+      UserError: the file is cut off, or is not such a file.
     """
     size = path.stat().length
     try:

@@ -20,7 +20,7 @@ EXPECTED_UNEXPECTED = (
     r"(.*/)?(global_step|save_counter|do_lower_case)$",
     r"(.*\.)?position_ids$",
 )
-"""Arrays of published files that are no part of the encoder, by regular expression."""
+"""Arrays of published files that are not part of the encoder, as regular expressions."""
 
 _SIZES = {
     "vocab_size": "vocab_size",
@@ -225,7 +225,7 @@ def describe_bert(source: Source) -> Description:
     """Returns the size, the pooling and the tokenizer of a published BERT after checking them.
 
     Raises:
-      UserError: it is no BERT or computes something that our BERT does not, its config is
+      UserError: it is not a BERT or computes something that our BERT does not, its config is
         missing, or its vocabulary has another size than its embeddings or keeps the case.
     """
     names, prefix = _find_names(source.arrays)

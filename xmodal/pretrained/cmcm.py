@@ -35,7 +35,7 @@ def describe_cmcm(arrays: Arrays, variant: str) -> Published:
     `relations`.
 
     Raises:
-      UserError: the source is no such checkpoint.
+      UserError: the source is not such a checkpoint.
     """
     image = torch_models.find_prefix(arrays, _IMAGE)
     text = torch_models.find_prefix(arrays, _TEXT)

@@ -115,7 +115,7 @@ def read_description(folder: str | os.PathLike) -> Description:
     """Returns the description of the tower in a folder.
 
     Raises:
-      UserError: it is no folder of `xmodal.convert_weights`, or a file is damaged.
+      UserError: it is not a folder of `xmodal.convert_weights`, or a file is damaged.
     """
     root = epath.Path(folder)
     path = root / "tower.json"
@@ -123,7 +123,7 @@ def read_description(folder: str | os.PathLike) -> Description:
         raise UserError(f"{folder} is incomplete: weights.safetensors is missing.")
     if not path.exists():
         raise UserError(
-            f"{folder} is no converted tower: {path} is missing. Make one by `python -m "
+            f"{folder} is not a converted tower: {path} is missing. Make one with `python -m "
             "xmodal.convert_weights`."
         )
     with damage(path):
@@ -158,7 +158,7 @@ def read_weights(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     """Returns the arrays of a folder by their flat names.
 
     Raises:
-      UserError: it is no folder of `xmodal.convert_weights`, or a file is missing or damaged.
+      UserError: it is not a folder of `xmodal.convert_weights`, or a file is missing or damaged.
     """
     read_description(folder)
     return array_files.read_safetensors(epath.Path(folder) / "weights.safetensors")

@@ -94,7 +94,7 @@ def read_pickle(path: str, content: bytes) -> Any:
       content: of the file.
 
     Raises:
-      UserError: it is no pickle, or damaged.
+      UserError: it is not a pickle, or damaged.
     """
     try:
         return Unpickler(io.BytesIO(content)).load()

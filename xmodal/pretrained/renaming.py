@@ -13,7 +13,7 @@ from xmodal.pretrained.report import Mapper, Report
 Flat = dict[str, np.ndarray]
 """`params/encoder/b/kernel` and `batch_stats/encoder/b/mean` -> array."""
 
-# Counters, which are no weights.
+# Counters, which are not weights.
 COUNTERS = re.compile(r"(.*[/.])?(global_step|num_batches_tracked|save_counter)\b")
 
 # Our, TensorFlow's, torch's and TF-slim's names of the arrays of a convolution and of the batch

@@ -36,7 +36,7 @@ def describe_vse_infinity(arrays: Arrays, variant: str) -> Published:
     """Returns the model of a checkpoint: regions or grid cells, BERT or a BiGRU.
 
     Raises:
-      UserError: the CNN is no ResNet or ResNeXt, or the source is no such checkpoint.
+      UserError: the CNN is not a ResNet or ResNeXt, or the source is not such a checkpoint.
     """
     text = _text_start(arrays)
     has_grids = any(".backbone.resnet." in f".{name}" for name in arrays)

@@ -60,7 +60,7 @@ def load_word_vectors(
 
     Raises:
       UserError: the file is missing, unreadable, empty, cut off or of another form, a line has
-        another length than the first, or a value is no finite number.
+        a different length from the first, or a value is not a finite number.
     """
     path = os.fspath(path)
     keep = None if vocabulary is None else frozenset(vocabulary)

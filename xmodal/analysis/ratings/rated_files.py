@@ -25,7 +25,8 @@ def read_folder(
 
     Raises:
       FileNotFoundError: none of them exists.
-      UnexpectedFilesError: a file is empty or damaged, a row is no rated pair, or scores lack.
+      UnexpectedFilesError: a file is empty or damaged, a row is not a rated pair, or scores are
+        missing.
     """
     files = {task: folder / file_name(task, split) for task in SIDES}
     present = {task: path for task, path in files.items() if path.exists()}

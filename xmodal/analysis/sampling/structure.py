@@ -8,7 +8,7 @@ import numpy as np
 from data_prep.sampling.groups import Groups
 from xmodal.analysis.sampling.facts import Fact, at_least, count
 
-# Of the number of captions drawn: beyond so many standard deviations it is no chance.
+# Standard deviations of the number of drawn captions beyond which chance is excluded.
 _DEVIATIONS = 5
 
 
