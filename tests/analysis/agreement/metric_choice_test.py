@@ -114,7 +114,7 @@ def test_metrics_that_cannot_be_compared_are_refused(metrics, message):
 
 def test_a_table_with_nothing_to_choose_asks_for_names():
     row = {"m": 1, "m_low": 0, "queries": 2}
-    with pytest.raises(UserError, match=r"these are shared, \['m'\]: .* All metrics: \['m'\]\."):
+    with pytest.raises(UserError, match=r"these are \['m'\]: .* All metrics: \['m'\]\."):
         choose_metrics({"a": row, "b": row})
     with pytest.raises(UserError, match=r"these are \[\]: evaluate .* metrics: \['m', 'n'\]\."):
         choose_metrics({"a": row, "b": {"n": 1, "n_high": 2}})

@@ -48,9 +48,8 @@ def choose_metrics(
     shared = [tag for tag, count in judging.items() if count > 1]
     if len(shared) < at_least:
         raise UserError(
-            f"At least {at_least} metrics of several models are needed, but only these "
-            f"are shared, {shared}: evaluate the models on the same boards. "
-            f"All metrics: {list(judging)}."
+            f"At least {at_least} metrics shared by several models are needed, but these are "
+            f"{shared}: evaluate the models on the same boards. All metrics: {list(judging)}."
         )
     chosen = shared if len(shared) <= _MOST_METRICS else _shorten(shared)
     if len(chosen) < at_least:
