@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from etils import epath
 
 from xmodal.config import UserError
 from xmodal.training import folder_lock
@@ -94,8 +95,34 @@ def test_a_folder_that_is_released_while_it_is_looked_at(tmp_path, monkeypatch):
     def read_too_late(path):
         path.unlink(missing_ok=True)
 
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_lock, "_read", read_too_late)
+        folder_lock.check_free(tmp_path)
+        path.touch()
+        lock = folder_lock._acquire(epath.Path(path))
+    lock.check()
+    lock.release()
+    assert not path.exists()
+
+
+def test_a_folder_that_another_takes_when_it_is_released(tmp_path, monkeypatch):
+    path = tmp_path / folder_lock.LOCK
+    path.touch()
+    create, other = folder_lock._create, folder_lock.Writer.this_process()
+
+    def read_too_late(path):
+        path.unlink(missing_ok=True)
+
+    def create_after_another(path, writer):
+        if not path.exists():
+            create(path, other)
+        return create(path, writer)
+
     monkeypatch.setattr(folder_lock, "_read", read_too_late)
-    folder_lock.check_free(tmp_path)
+    monkeypatch.setattr(folder_lock, "_create", create_after_another)
+    with pytest.raises(UserError, match="is being written by another process"):
+        folder_lock._acquire(epath.Path(path))
+    assert path.exists()
 
 
 def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):

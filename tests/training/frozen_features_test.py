@@ -256,18 +256,28 @@ def test_damaged_features_are_named(config):
 def test_a_host_that_does_not_see_the_features_of_another(config, monkeypatch):
     """Whatever a process sees itself, it goes with process 0: none waits for another."""
     parts, state = start_run(config)
-    monkeypatch.setattr(frozen_features, "_VISIBLE_SECONDS", 0)
-    monkeypatch.setattr(
-        frozen_features.processes, "first_does", lambda what, function: asked.append(what)
-    )
-    asked = []
+    names = []
+
+    def first_does(what, function):
+        names.append(what)
+
     for seen in ("True", "False"):
-        monkeypatch.setattr(
-            frozen_features.processes, "gather", lambda what, own, seen=seen: [seen, own]
-        )
+
+        def gather(what, own, seen=seen):
+            names.append(what)
+            return [seen, own]
+
+        monkeypatch.setattr(frozen_features, "_VISIBLE_SECONDS", 0)
+        monkeypatch.setattr(frozen_features.processes, "gather", gather)
+        monkeypatch.setattr(frozen_features.processes, "first_does", first_does)
         with pytest.raises(UserError, match="does not see; set config.frozen_features.folder"):
             frozen_features.open_or_compute(parts, state)
-        assert len(asked) == (seen == "False")
+    # The names are keys, equal on hosts with data in other folders.
+    looked, computed = (
+        "look for the features of the text side",
+        "write the features of the text side",
+    )
+    assert names == [looked, looked, computed]
 
 
 @pytest.mark.slow

@@ -117,6 +117,11 @@ def test_another_scalar_may_be_nan():
     with reporter.paused():
         assert written[1]["train/loss"] == 5.0
         assert math.isnan(written[1]["train/own"])
+    reporter.record(1, losses(math.nan), IDS)
+    with pytest.raises(reporting.NonFiniteLossError) as failure, reporter.paused():
+        pass
+    assert failure.value.evidence["last_finite_scalars"]["train/own"] == "nan"
+    json.dumps(failure.value.evidence, allow_nan=False)
 
 
 def test_steps_that_are_skipped_are_recorded_until_they_are_many(tmp_path):

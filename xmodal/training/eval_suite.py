@@ -135,7 +135,7 @@ def judge_all(
     """Returns one evaluation per evaluator.
 
     Args:
-      opened: opened one by one, so that no embeddings are kept longer than needed.
+      opened: evaluators with their embeddings, which may be made one after the other.
       name: name of the model's row in tables.
       notes: items -> notes on the model, for the report.
       trained_on: hash of the records of the training data, by name.

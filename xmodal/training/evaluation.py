@@ -50,7 +50,7 @@ class RunEvaluation:
         Raises:
           UserError: an unknown type, option, board or name; a dataset or model without the
             labels or sides of an evaluator; a run that waits for a metric that nothing reports.
-            data.DatasetMissingError: a dataset is missing; says how to get it.
+          data.DatasetMissingError: a dataset is missing; says how to get it.
         """
         self.parts = parts
         self.suite = EvalSuite(parts.config.to_dict(), parts.model.towers, parts.mesh, names)

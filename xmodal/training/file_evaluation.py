@@ -87,6 +87,6 @@ def open_all(
     """Yields the evaluators with their items and the items' embeddings."""
     for name in suite.options:
         chosen = suite.split_of(name, split)
-        items = suite.items(name, chosen)
+        evaluator, items = suite.evaluator(name, chosen), suite.items(name, chosen)
         found = source.of_split(items) if isinstance(source, Sentences) else source
-        yield Opened(name, suite.evaluator(name, chosen), items, found)
+        yield Opened(name, evaluator, items, found)

@@ -30,18 +30,12 @@ def fill(config: ml_collections.ConfigDict, examples: int) -> ml_collections.Con
       examples: training examples per epoch.
 
     Raises:
-      UserError: the batch is larger than an epoch, or the model has fewer rows than the vocabulary
-        has entries.
+      UserError: the model has fewer rows than the vocabulary has entries.
     """
     config = fill_metric(config)
     config = ml_collections.ConfigDict(resolve_sizes(config.to_dict(), examples))
-    settings = read_settings(_in_steps(config, _SOME_STEPS))
-    if settings.batch_size > examples:
-        raise UserError(
-            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
-            f"examples of config.train_split={settings.train_split!r}."
-        )
-    return _fill_vocabulary(_in_steps(config, examples // settings.batch_size))
+    batch_size = read_settings(_in_steps(config, _SOME_STEPS)).batch_size
+    return _fill_vocabulary(_in_steps(config, max(1, examples // batch_size)))
 
 
 def fill_placeholders(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:

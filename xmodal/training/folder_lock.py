@@ -127,8 +127,10 @@ def _acquire(path: epath.Path) -> _Lock:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not _create(path, writer):
             old = _read(path)
-            _check_stale(path, old)
-            _take_over(path, old, writer)
+            was_released = old is None and not path.exists()
+            if not (was_released and _create(path, writer)):
+                _check_stale(path, old)
+                _take_over(path, old, writer)
     except OSError as error:
         raise DiskError(f"Cannot write to {path.parent}: {error}. Use another folder.") from error
     return _Lock(path, writer)
@@ -141,13 +143,12 @@ def check_free(folder: epath.PathLike) -> None:
       FolderInUseError: gives the host, process ID and age of the other process.
     """
     path = epath.Path(folder) / LOCK
-    if path.exists():
-        _check_stale(path, _read(path))
+    writer = _read(path)
+    if path.exists():  # It may have been released while it was read.
+        _check_stale(path, writer)
 
 
 def _check_stale(path: epath.Path, writer: Writer | None) -> None:
-    if writer is None and not path.exists():
-        return  # just released
     if writer is not None and writer.machine == _machine() and not _is_alive(writer.process):
         return
     if _silence(path) <= _STALE_SECONDS:

@@ -89,8 +89,8 @@ def place(state: TrainState, rows: dict[int, np.ndarray]) -> TrainState:
     def fill(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         if path_of(keys) != TABLE:
             return leaf
-        put = jax.jit(lambda table: table.at[at].set(vectors), out_shardings=leaf.sharding)
-        return put(leaf)
+        fill_rows = jax.jit(lambda table, at, x: table.at[at].set(x), out_shardings=leaf.sharding)
+        return fill_rows(leaf, at, vectors)
 
     params, frozen = (
         jax.tree_util.tree_map_with_path(fill, tree) for tree in (state.params, state.frozen)

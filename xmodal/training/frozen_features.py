@@ -59,13 +59,15 @@ def open_or_compute(
         weights = mesh_lib.to_host(_weights(parts, state, side), parts.mesh)
         key = _key(parts, items, side, weights)
         folder = _folder(parts, items, side, key)
-        # All processes decide alike, though some may not see the folder.
-        stored = processes.gather(f"look for {folder}", str(os.path.isdir(folder)))
+        # All processes decide alike, though some may not see the folder, or call it otherwise.
+        stored = processes.gather(
+            f"look for the features of the {side} side", str(os.path.isdir(folder))
+        )
         if stored[0] == "False":
             if not compute:
                 logging.warning("Features of the %s side would be computed first.", side)
                 continue
-            what = f"write the features of the {side} side to {folder}"
+            what = f"write the features of the {side} side"
             compute_them = functools.partial(_compute, folder, key, parts, items, side, weights)
             processes.first_does(what, compute_them)
         _check_visible(folder)

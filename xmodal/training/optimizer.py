@@ -106,7 +106,7 @@ def make_optimizer(
       - `moments`: `{"from_0": state of the update rule}`, with one entry for each `frozen_until`,
         over the nested dict of the parameters that start at that step.
       - `outliers`: `outliers.SkipOutliersState`, if `skip_outliers` is set.
-    - `plateau`: `plateau.PlateauState`, if `plateau` is set.
+      - `plateau`: `plateau.PlateauState`, if `plateau` is set.
 
     Gradients of parameters that have not started yet count as zero everywhere, and their moments
     and counters do not change: a group behaves like a new optimizer created at its first step.

@@ -223,7 +223,11 @@ class Reporter:
             "step": step,
             "image_ids": image_ids,
             "scalars": {name: repr(value) for name, value in values.items()},
-            "last_finite_scalars": self._last_finite,
+            "last_finite_scalars": {
+                # NaN, which one of a loss of your own may be, is not JSON.
+                name: value if math.isfinite(value) else repr(value)
+                for name, value in self._last_finite.items()
+            },
         }
         failure = NonFiniteLossError(step, evidence, skipped=self._consecutive_skips)
         self._consecutive_skips += 1

@@ -51,8 +51,15 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
     read_captions = functools.partial(_read_training_data, settings)
     # Columns and vocabularies are written beside the dataset for the other processes.
     processes.first_does("read the captions of the training split", read_captions)
-    config = fill(config, read_captions())
-    _check_batch_size(read_settings(config), mesh)
+    examples = read_captions()
+    config = fill(config, examples)
+    settings = read_settings(config)
+    _check_batch_size(settings, mesh)
+    if settings.batch_size > examples:
+        raise UserError(
+            f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
+            f"examples of config.train_split={settings.train_split!r}."
+        )
     return build(config, mesh, draft)
 
 

@@ -74,7 +74,8 @@ class Watchdog:
     def _tell(self) -> None:
         while not self._ended.wait(self._interval):
             waited = max(time.monotonic() - self._since, 0.0)
-            with contextlib.suppress(jax.errors.JaxRuntimeError):
+            # The coordinator may hang, or be gone when the run has ended.
+            with contextlib.suppress(jax.errors.JaxRuntimeError, AttributeError):
                 processes.tell(f"{self._doing}, for {waited:.0f} s")
 
     def _describe(self, doing: str) -> str:

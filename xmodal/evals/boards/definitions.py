@@ -48,7 +48,7 @@ class Definition:
       thresholds: rating task -> lowest score of a positive; own pairs are positive whatever their
         rating.
       correlations: rating tasks whose scores are compared with the model's.
-      released: name of a released list of positives; if it is set, nothing else counts.
+      released: name of a released list of positives; if the labels have it, nothing else counts.
       unreachable: positives of the released list that are known to be outside the split.
       zetas: largest Hamming distance between the category vectors of two images that match; the
         own pair is included. Metrics are averaged over several.
