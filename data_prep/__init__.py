@@ -1,9 +1,9 @@
 """TFDS builders, one folder per dataset, and the table that names them.
 
-The commands are the modules `build` and `validate`. `schema` has the features
-that datasets share, `linked_captions` and `coherence_pairs` the builders that several datasets
-share. Other folders are `building` (checks, counts and hashes of records), `reading` (users'
-files), `checks` (for `validate`) and `sampling` (CxC's sampling scheme).
+The commands are the modules `build` and `validate`. `schema` has the features that datasets share;
+`linked_captions` and `coherence_pairs` have the shared builders. Other folders are `building`
+(checks, counts and hashes of records), `reading` (users' files), `checks` (for `validate`) and
+`sampling` (CxC's sampling scheme).
 """
 
 import importlib

@@ -1,8 +1,8 @@
-"""Pairs of captions of the same and of different images: a test of sentence similarity.
+"""Caption pairs from the same image and from different images: a sentence similarity test.
 
 COCO-Test and Pin-Test of VETE (Kurach et al. 2017): 1,000 pairs of captions of one image, score 1,
-and 1,000 of two images, score 0. They are drawn from all captions of the test images, before any
-rule that leaves one caption per image. The authors give neither the draws nor a seed.
+and 1,000 of two images, score 0. They are drawn from all captions of the test images, before the
+captions are reduced to one per image. The authors published neither the draws nor a seed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,19 +14,19 @@ from data_prep.errors import UnexpectedFilesError
 from data_prep.published import Figure
 
 PAIRS = 1000
-"""Of each kind."""
+"""Number of pairs of each kind."""
 _SEED = 0
 
 
 def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Record]:
-    """Yields pairs with the features of `schema.sentence_pair_features`, always the same draws.
+    """Yields pairs with the features of `schema.sentence_pair_features`; the draws are fixed.
 
     Positives are two different captions of `PAIRS` different images, negatives two different
-    captions of two images; no pair comes twice.
+    captions of two images; no pair is repeated.
 
     Args:
-      name: of the set.
-      images: id of every test image, and its captions.
+      name: name of the set.
+      images: id and captions of every test image.
 
     Raises:
       UnexpectedFilesError: fewer images than `PAIRS` have two different captions.
@@ -60,7 +60,7 @@ def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Ite
 
 
 def pair_figures() -> Mapping[str, Figure]:
-    """Returns the published figures of a config of such pairs."""
+    """Returns the published figures for a config of such pairs."""
     return {"test/records": 2 * PAIRS, "*/lowest score *": 0, "*/highest score *": 1}
 
 

@@ -59,7 +59,7 @@ def check_counts(
       pairs: split -> pairs, and rows that are not pairs.
       relations: names of the relations.
       expected: `<split>` -> rows, `<split>/<relation>` -> pairs for which the relation holds.
-      source: of the files.
+      source: file or folder named in the error.
 
     Raises:
       UnexpectedFilesError: something differs.
@@ -83,10 +83,10 @@ def check_counts(
 def deduplicated(
     test: Iterable[Pair | LeftOut], train: Iterable[Pair | LeftOut]
 ) -> tuple[list[Pair], collections.Counter[str]]:
-    """The test pairs of which neither the picture nor the caption has been seen before.
+    """Removes test pairs whose picture or caption appeared before.
 
     Returns:
-      Those that stay, in order, and how many do not for which reason.
+      The remaining pairs, in order, and the number removed for each reason.
     """
     seen = [pair for pair in train if isinstance(pair, Pair)]
     pictures = {pair.picture: "train" for pair in seen}
@@ -109,12 +109,12 @@ def deduplicated(
 def with_numbers(
     pairs: Mapping[str, Iterable[Pair | LeftOut]], numbers: Mapping[str, int] | None = None
 ) -> dict[str, list[Pair | LeftOut]]:
-    """The pairs of all splits with the numbers of their pictures.
+    """Returns the pairs of all splits with the numbers of their pictures.
 
     Args:
       pairs: split -> pairs.
-      numbers: picture -> number; by default the order in which the pictures come first, going by
-        `pair_id`.
+      numbers: picture -> number; by default pictures are numbered in the order of their first
+        appearance, by `pair_id`.
 
     Raises:
       UnexpectedFilesError: a picture has no number.
@@ -141,15 +141,15 @@ def with_numbers(
 def flags(
     row: Mapping[str, str], columns: Sequence[str], values: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """The labels of a row.
+    """Returns the labels of a row.
 
     Args:
       row: column -> text.
-      columns: in the order of the relations.
+      columns: names of the columns, in the order of the relations.
       values: text -> 0 or 1.
 
     Raises:
-      ValueError: a text is none of those.
+      ValueError: a text is not a key of `values`.
     """
     for column in columns:
         if row[column] not in values:
@@ -160,10 +160,10 @@ def flags(
 class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Builder of labeled pairs, without images or, in the configs `*images`, with them.
 
-    A picture with two captions is two examples, since each caption has labels of its own. That is
-    also how CMCM is trained and measured: `image_id` is the number of the pair, every caption has
-    one right image, and copies of that image are wrong. `picture_id` tells the copies. A split
-    `test_deduplicated` goes with `test`.
+    A picture with two captions is two examples, since each caption has its own labels. CMCM is
+    trained and evaluated in the same way: `image_id` is the number of the pair, every caption has
+    one correct image, and copies of that image count as wrong. `picture_id` identifies the copies.
+    A split `test_deduplicated` accompanies `test`.
 
     Attributes:
       RELATIONS: names of the relations.
@@ -176,7 +176,7 @@ class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):
         raise NotImplementedError
 
     def _image_name(self, pair: Pair) -> str:
-        """File name, with its ending or without, of an image whose url is not known."""
+        """File name, with or without its extension, of an image whose url is not known."""
         raise NotImplementedError
 
     @property
@@ -217,9 +217,10 @@ def _join_images(
     """Yields the pairs with their images, in the order of the images in a folder.
 
     Args:
-      pairs: of one split.
+      pairs: the pairs of one split.
       folder: the images, in any form that `read_fetched` reads.
-      name: gives the file name, with its ending or without, of an image whose url is not known.
+      name: returns the file name, with or without its extension, of an image whose url is not
+        known.
 
     Raises:
       FileNotFoundError: the folder does not exist.

@@ -1,4 +1,4 @@
-"""Common parts of several commands."""
+"""Parts that several commands share."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ import data_prep
 
 
 def run(main: Callable[[], None]) -> None:
-    """Runs a command, which ends with one line on Ctrl-C."""
+    """Runs a command; on Ctrl-C it exits with one line and no stack trace."""
     try:
         main()
     except KeyboardInterrupt:
@@ -20,8 +20,8 @@ def check_config(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     """Exits with an error if --config is not a builder config of --dataset.
 
     Args:
-      parser: of the command line.
-      args: with `dataset`, which may be None, and `config`.
+      parser: parser of the command line.
+      args: parsed arguments, with `config` and `dataset`, which may be None.
     """
     if args.config and not args.dataset:
         parser.error("--config belongs to --dataset")

@@ -1,4 +1,4 @@
-"""The builder of datasets that are published as links: captions with the url of their image."""
+"""Builder for datasets that are published as links: captions with the url of their image."""
 
 import abc
 import collections
@@ -36,9 +36,9 @@ class LinkedRow:
     Attributes:
       where: file and line, for reports.
       image_id: id of the image.
-      url: of the image; empty if the row does not say.
+      url: url of the image; empty if the row has none.
       captions: id and text of every caption.
-      file_name: under which the image may lie in a folder, beside the number of the row.
+      file_name: name that the image may have in a folder, besides the number of the row.
     """
 
     where: str
@@ -49,17 +49,17 @@ class LinkedRow:
 
 
 class LinkList(abc.ABC):
-    """A published list, whose rows are numbered from 0 and read when they are asked for.
+    """A published list, whose rows are numbered from 0 and read on demand.
 
     Attributes:
-      NAMED_BY_ROW: whether files of images may be named after the number of their row.
-      NAMED_BY_FILE: whether they may be named as the rows say.
+      NAMED_BY_ROW: whether image files may be named by row number.
+      NAMED_BY_FILE: whether image files may have the `file_name` of their row.
     """
 
     NAMED_BY_ROW: ClassVar[bool] = True
     NAMED_BY_FILE: ClassVar[bool] = False
 
-    # Other processes get the arguments in place of open files and indices.
+    # Other processes receive the arguments instead of open files and indices.
     _arguments: tuple[Any, ...]
 
     def __new__(cls, *arguments: Any) -> Self:
@@ -91,14 +91,14 @@ class LinkList(abc.ABC):
         return RowIndex(self[number].file_name for number in range(len(self)))
 
     def rows_of_name(self, name: str) -> Sequence[int]:
-        """Rows that a loose file belongs to by its name."""
+        """Rows that a loose file belongs to, judged by its name."""
         rows = row_of_name(name) if self.NAMED_BY_ROW else ()
         if not rows and self.NAMED_BY_FILE:
             rows = self._files.rows(pathlib.PurePosixPath(name).name)
         return rows
 
     def where(self, number: int) -> str:
-        """Place of a row, for reports."""
+        """Name of a row in reports."""
         return self[number].where
 
 
@@ -116,18 +116,19 @@ def linked_records(
     most_captions: int | None = None,
     workers: Workers | None = None,
 ) -> Iterable[Record | LeftOut]:
-    """Joins the rows of a split with their images, those that a downloader left in a folder.
+    """Joins the rows of a split with their images, which a downloader saved in a folder.
 
     Args:
       links: the list.
-      images: the folder, see `read_fetched`.
+      images: the folder; see `read_fetched`.
       wanted: bool [rows], the rows of this split; None for all.
-      most_captions: captions of an example, the first ones; None for all.
-      workers: of a build by several processes, which read the images in parts; None for one.
+      most_captions: how many of the first captions an example has; None for all.
+      workers: workers of a multi-process build, which read the images in parts; None for one
+        process.
 
     Returns:
-      Examples with `image`, `image_id`, `captions` and `caption_ids` under the id of the image,
-      and rows that cannot be used.
+      Examples with `image`, `image_id`, `captions` and `caption_ids`, keyed by image id, and rows
+      that cannot be used.
 
     Raises:
       FileNotFoundError: there is no such folder.
@@ -167,7 +168,7 @@ def _parted_records(
     most_captions: int | None,
     workers: Workers,
 ) -> PartedRecords:
-    """The same records in parts: a first pass finds the rows of the images, but reads no image."""
+    """The same records in parts: a first pass finds the rows of the images without reading them."""
     first = list(links.load())
     join = RowJoin(len(links), wanted)
     parts = fetched_parts(images)
@@ -177,7 +178,7 @@ def _parted_records(
     return PartedRecords(len(parts), read, first, join.missing(links.where))
 
 
-# The rows that an image is of, and why there is none; None for an entry that is no image.
+# The rows of an image, and why it is missing; None for an entry that is not an image.
 _Match = tuple[list[int], str] | None
 
 
@@ -241,7 +242,7 @@ def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record
 
 
 class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """Builder of a dataset of links, of which many are dead: the rows that have a sound image."""
+    """Builder for a dataset of links, many of them dead: keeps the rows that have a valid image."""
 
     VERSION = tfds.core.Version("1.0.0")
     MIN_KEPT = 0.5

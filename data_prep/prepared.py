@@ -22,8 +22,8 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
     """Opens a prepared dataset and never builds one.
 
     Raises:
-      NotPreparedError: it does not exist, with the command that prepares it, or its description is
-        damaged.
+      NotPreparedError: it does not exist (the message has the command that prepares it), or its
+        description is damaged.
     """
     make_builder = data_prep.builder_class(dataset)
     try:
@@ -46,8 +46,8 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """TFDS warns of every config that is not prepared."""
-    # Not `set_verbosity`, which would set a level where none was set.
+    """Silences TFDS's warnings about configs that are not prepared."""
+    # `set_verbosity` would set a level even if none was set before.
     logger = logging.get_absl_logger()
     level = logger.level
     logger.setLevel("ERROR")

@@ -1,6 +1,6 @@
-"""Figures that were published of a dataset, for `python -m data_prep.validate`.
+"""Published figures of a dataset, for `python -m data_prep.validate`.
 
-`RandomAccessBuilder.published_figures` gives them by the name of a row of that command's table
+`RandomAccessBuilder.published_figures` returns them by the name of a row in that command's table
 (`test/records`), or by a pattern of names (`*/captions of an image`).
 """
 
@@ -11,7 +11,7 @@ Value = int | float | str
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """A fault of the published data, which a faithful copy has too.
+    """A fault in the published data, which a faithful copy has, too.
 
     Attributes:
       value: its size.
@@ -24,7 +24,7 @@ class Known:
 
 @dataclasses.dataclass(frozen=True)
 class Within:
-    """Any number from `low` to `high`, both included."""
+    """Any number from `low` to `high`, inclusive."""
 
     low: float
     high: float
@@ -35,7 +35,7 @@ class Within:
 
 @dataclasses.dataclass(frozen=True)
 class IfPresent:
-    """The value of a row that may be missing altogether."""
+    """The value of a row that may be missing entirely."""
 
     value: Value
 
@@ -51,7 +51,7 @@ Figure = Value | Known | Within | IfPresent | Unknown
 
 
 def count_figures(counts: dict[str, int]) -> dict[str, Figure]:
-    """Figures from the counts that a build checks: `<split>` and `<split>/<relation>`."""
+    """Figures made from the counts that a build checks: `<split>` and `<split>/<relation>`."""
     return {
         name.replace("/", "/relation ") if "/" in name else f"{name}/records": count
         for name, count in counts.items()

@@ -1,4 +1,4 @@
-"""Copies of a text that differ in spacing, case and punctuation only."""
+"""Copies of a text that differ only in spacing, case and punctuation."""
 
 import re
 

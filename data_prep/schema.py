@@ -1,11 +1,11 @@
 """Features that the datasets of this project share.
 
-A dataset is a TFDS builder. Models are trained and evaluated on its builder configs of captioned
-images: with pixels (mostly called `images`), with stored features in place of pixels
-(`features`), or without any image (`captions`), one example per image. Configs of similarity
-judgments (`ratings`) have one example per rated pair, those of lists of positives (`matches`) one
-per query. Splits are `train`, `validation` and `test`,
-and a few more where a dataset has them (`test_deduplicated`, `testall`).
+A dataset is a TFDS builder. Models are trained and evaluated on builder configs with captioned
+images, one example per image: with pixels (usually called `images`), with stored features instead
+of pixels (`features`), or without images (`captions`). Configs with similarity judgments
+(`ratings`) have one example per rated pair, and configs with lists of positives (`matches`) one per
+query. Splits are `train`, `validation` and `test`; some datasets have more (`test_deduplicated`,
+`testall`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,15 +41,15 @@ def captioned_image_features(
     Args:
       image: feature of the image itself, `PIXELS` for pixels,
         `feature_vector(...)` for precomputed features, or None to leave it out.
-      relations: number R of labels of the pair of image and caption, 0 for none.
+      relations: number R of labels of the image-caption pair, 0 for none.
       categories: whether the objects in some images are known.
 
     Returns:
       `image`, unless it is None; `image_id` int32, stable and unique; `captions`, text [C];
       `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`;
-      `relations` int32 [R] of 0 and 1, if there are any, whose names `info.metadata` has under
-      the same key; `categories` uint8 [K] of 0 and 1, with the names there too, or [0] for an
-      image of which they are not known.
+      `relations` int32 [R] of 0 and 1, if any, with their names under the same key in
+      `info.metadata`; `categories` uint8 [K] of 0 and 1, with their names there too, or [0] for
+      an image whose categories are not known.
     """
     features = ({} if image is None else {"image": image}) | {
         "image_id": np.int32,
@@ -80,7 +80,7 @@ def captioned_example(
 def feature_vector(*shape: int | None) -> tfds.features.Tensor:
     """Precomputed image features, float16 of the given shape, stored as raw bytes.
 
-    The first dimension may be None, for a number of regions that varies.
+    The first dimension may be None if the number of regions varies.
 
     Without this encoding, TFDS would store every number as float32.
     """
@@ -91,10 +91,10 @@ def rating_features() -> tfds.features.FeaturesDict:
     """Features of the config `ratings`: one rated pair.
 
     Returns:
-      `task`, which also names the kinds of the two sides (`sts` caption-caption, `sis` image-image,
-      `sits` and others caption-image with the caption on the left); `left_id`, `right_id`
-      int32, ids of the configs above; `score` float32, the mean over raters; `method`, how the
-      pair was sampled; `rater_scores` float32 [raters], empty where only the mean is known.
+      `task`, which also determines the kinds of the two sides (`sts` caption-caption, `sis`
+      image-image, `sits` and others caption-image with the caption on the left); `left_id`,
+      `right_id` int32, ids of captions and images; `score` float32, the mean over raters; `method`,
+      how the pair was sampled; `rater_scores` float32 [raters], empty if only the mean is known.
     """
     return tfds.features.FeaturesDict(
         {
@@ -113,7 +113,7 @@ def positive_features() -> tfds.features.FeaturesDict:
 
     Returns:
       `task`, `i2t` or `t2i`; `query_id` int32; `positive_ids` int32 [R]; `unreachable_ids` int32,
-      those of them that are not in the gallery.
+      the positives that are not in the gallery.
     """
     ids = tfds.features.Sequence(np.int32)
     return tfds.features.FeaturesDict(
@@ -127,11 +127,11 @@ def positive_features() -> tfds.features.FeaturesDict:
 
 
 def sentence_pair_features() -> tfds.features.FeaturesDict:
-    """Features of pairs of sentences with a gold score, as SemEval's.
+    """Features of sentence pairs with a gold score, such as SemEval's.
 
     Returns:
-      `pair_id` int32, unique; `year` int32, `dataset`, the set that a pair belongs to, and
-      `year_average` int32, the year whose mean counts that set, 0 for none; `sentence1`,
+      `pair_id` int32, unique; `year` int32; `dataset`, the set that a pair belongs to;
+      `year_average` int32, the year whose mean includes that set, 0 for none; `sentence1`,
       `sentence2`; `score` float32.
     """
     text = tfds.features.Text()

@@ -1,7 +1,7 @@
-"""Builds on the workers of Apache Beam: every part is read and checked by one of them.
+"""Builds on Apache Beam workers: each part is read and checked by one of them.
 
-The result of a part goes to a file in the folder of the build, which all workers see. A part that
-is done again, because its worker died, writes the same file again.
+The result of a part goes to a file in the build's folder, which all workers can access. A part that
+is repeated because its worker died writes the same file again.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ _ERROR = "error"
 
 
 class PartFiles(Sequence[Any]):
-    """Values by the numbers of parts, each in a file of its own.
+    """Values by part number, each in its own file.
 
     Args:
-      folder: of the files, which need not exist.
+      folder: folder of the files, which need not exist.
       count: number of parts.
     """
 
@@ -131,9 +131,9 @@ class BeamWorkers(Workers):
 
 @contextlib.contextmanager
 def stopped_by_dead_workers() -> Iterator[None]:
-    """Ends a pipeline whose local worker died, for which Beam's own runner would wait for good.
+    """Ends a pipeline whose local worker died; Beam's own runner would wait for it forever.
 
-    Runners of clusters start another worker.
+    Cluster runners start another worker.
 
     Raises:
       ChildProcessError: a worker died.

@@ -1,4 +1,4 @@
-"""The check of one record, and the account of all of a split."""
+"""Checks single records, and adds up the results for a split."""
 
 import dataclasses
 import functools

@@ -23,8 +23,8 @@ class LeftOut:
       reason: one of the few of a dataset: "no image", "truncated image", "empty caption", ...
       detail: more about this one.
       is_record: False for a part of a record that is kept, such as one of its captions, and for a
-        damaged file whose records are accounted for by themselves: these are listed, but are no
-        records that are missing.
+        damaged file whose records are counted individually: these are listed, but do not count as
+        missing records.
     """
 
     where: str

@@ -1,1 +1,1 @@
-"""Your own pictures and captions, in the layouts that people have."""
+"""Your own pictures and captions, in common layouts."""

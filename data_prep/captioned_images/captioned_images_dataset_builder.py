@@ -1,4 +1,4 @@
-"""A folder of your own pictures and captions, in any layout that people have."""
+"""A folder of your own pictures and captions, in any common layout."""
 
 import collections
 import dataclasses
@@ -27,7 +27,7 @@ from data_prep.reading.image_files import ImageFile
 
 
 class Builder(schema.RandomAccessBuilder):
-    """TFDS builder of a user's folder, kept in a place of its own for the files that are in it."""
+    """TFDS builder for a user's folder; the dataset's place depends on the files in the folder."""
 
     VERSION = tfds.core.Version("1.1.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
@@ -40,28 +40,28 @@ class Builder(schema.RandomAccessBuilder):
     REFERS_TO: ClassVar[tuple[str, ...]] = ("captioned_images/images",)
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pictures and captions."),
-        tfds.core.BuilderConfig(name="ratings", description="Rated pairs, if there are any."),
+        tfds.core.BuilderConfig(name="ratings", description="Rated pairs, if any."),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Pictures of your own with captions, in a folder that holds one of
+    Put your pictures and captions into one folder, in one of these layouts:
       - a table (CSV, TSV, JSON lines, JSON or Parquet) with a column of image files, `image` or
-        `file_name`, and one or several of captions, `caption` or `caption_1`, ...; one row per
-        image or per caption; optionally `split`
+        `file_name`, and one or several columns of captions, `caption` or `caption_1`, ...; one row
+        per image or per caption; optionally a column `split`
       - captions.txt with lines `name.jpg: caption` or `name.jpg#0<tab>caption`
-      - images, each beside a text file of the same name with a caption per line
+      - images, each with a text file of the same name that has one caption per line
       - shards of img2dataset or WebDataset, or Parquet files of Hugging Face with the images
-    and the images there or in folders below; optionally a table `ratings.csv` with the columns
-    `left`, `right` and `score`.
+    The images are in the folder or in folders below it. Optionally, add a table `ratings.csv` with
+    the columns `left`, `right` and `score`.
     """
 
     @classmethod
     def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
-        """See `RandomAccessBuilder`: a place for every state of every folder."""
+        """See `RandomAccessBuilder`: every state of every folder has its own place."""
         return folder_key.place_of(pathlib.Path(manual_dir), data_dir) if manual_dir else data_dir
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """See `RandomAccessBuilder`: nobody but the user knows them."""
+        """See `RandomAccessBuilder`: nothing is published about a user's files."""
         return {"*/records": Unknown("the files of a user")}
 
     def _features(self) -> tfds.features.FeaturesDict:
@@ -93,13 +93,13 @@ class Builder(schema.RandomAccessBuilder):
             )
             for split in SPLITS
         }
-        # One part gives several processes nothing to share.
+        # A single part cannot be divided among processes.
         return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """Ids and splits of the pictures of a part; see `Survey`."""
+    """Ids and splits of the pictures in a part; see `Survey`."""
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
@@ -117,7 +117,7 @@ def _plans(found: Survey, splits: list[str]) -> Iterator[_Plan]:
 def _examples(
     layout: Layout, parts: Sequence[Any], plans: Sequence[_Plan], wanted: str, number: int
 ) -> Iterator[Record | LeftOut]:
-    """The examples of a split in a part."""
+    """Yields the examples of a split that are in a part."""
     plan = plans[number]
     for item, row in _numbered(layout.read(parts[number])):
         if isinstance(item, LeftOut):
@@ -163,6 +163,6 @@ def _rating_splits(
     pairs: dict[str, list[Any]] = {}
     for split, pair in rated_pairs(path, items):
         pairs.setdefault(split, []).append(pair)
-    # A split without a pair would stop the build.
+    # A split without pairs would stop the build.
     kept = {split for split, found in pairs.items() if any(isinstance(p, tuple) for p in found)}
     return {split: iter(pairs[split]) for split in SPLITS if split in kept}

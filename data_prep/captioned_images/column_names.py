@@ -1,4 +1,4 @@
-"""Which column of a table is the image, which are captions, which is the split."""
+"""Determines which columns of a table hold the image, the captions and the split."""
 
 import dataclasses
 import re
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from data_prep.captioned_images.options import FILE, Options
 from data_prep.errors import UnexpectedFilesError
 
-# In the order in which they are taken where a table has several.
+# In order of preference if a table has several.
 _IMAGES = (
     "image", "image_path", "image_file", "image_filename", "image_file_name", "image_name", "img",
     "img_path", "img_file", "img_name", "file_name", "filename", "file_path", "filepath",
@@ -18,7 +18,7 @@ _CAPTIONS = (
     "descriptions", "alt_text", "alt", "comment", "raw", "title",
 )  # fmt: skip
 _SPLITS = ("split", "set", "subset", "partition")
-# A column and those beside it: caption_1, caption2, Caption 3.
+# Numbered columns: caption_1, caption2, Caption 3.
 _NUMBERED = re.compile(r"(?P<name>.*?)_?(?P<number>\d*)")
 
 
@@ -27,10 +27,10 @@ class Columns:
     """The columns of a table that are read.
 
     Attributes:
-      image: names of files, or images.
-      captions: one or several.
-      split: None for a table without.
-      others: those that are not read.
+      image: the column of file names or images.
+      captions: one or several columns.
+      split: the column of splits; None if there is none.
+      others: columns that are not read.
     """
 
     image: str
@@ -46,7 +46,7 @@ class Columns:
 
 
 def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
-    """Returns the columns of a table, those that are given or those with usual names.
+    """Returns the columns of a table: those that the options name, or those with usual names.
 
     Args:
       names: the columns of the table.
@@ -54,7 +54,7 @@ def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
       where: the table, for errors.
 
     Raises:
-      UnexpectedFilesError: there is no column of images or of captions, or it does not exist.
+      UnexpectedFilesError: there is no column of images or captions, or a named one is missing.
     """
     given = (options.image, *options.captions, options.split if options.split != "none" else "")
     listed = ", ".join(map(repr, names)) or "none"
@@ -80,7 +80,7 @@ def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
 
 
 def _captions(names: Sequence[str], image: str) -> tuple[str, ...]:
-    """The columns of the first usual name that there is, with those that are numbered."""
+    """The columns with the first usual name that occurs, including numbered ones."""
     found: dict[str, list[str]] = {}
     for name in names:
         match = _NUMBERED.fullmatch(_usual(name))

@@ -1,4 +1,4 @@
-"""Finds the layout of a folder by the files that it holds."""
+"""Determines the layout of a folder from its files."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from data_prep.reading.fetched_files import IMAGE_ENDINGS, TAR_ENDINGS, has_imag
 from data_prep.reading.folders import walk
 
 RATINGS = "ratings"
-# Tables may lie in the folder and in the folders in it.
+# Tables may be in the folder or in its subfolders.
 _DEPTH = 1
 
 
@@ -22,7 +22,7 @@ def find_layout(folder: pathlib.Path, options: Options) -> Layout:
     """Returns the layout of a folder: tables first, then shards and files beside images.
 
     Raises:
-      UnexpectedFilesError: there is none, or several tables that do not belong together.
+      UnexpectedFilesError: no layout fits, or there are several tables that do not match.
     """
     if options.table:
         path = folder / options.table
@@ -55,7 +55,7 @@ def find_layout(folder: pathlib.Path, options: Options) -> Layout:
 
 
 def find_ratings(folder: pathlib.Path) -> pathlib.Path | None:
-    """Returns the table of rated pairs of a folder, None if there is none."""
+    """Returns a folder's table of rated pairs; None if there is none."""
     found = (
         path
         for path in sorted(folder.iterdir())
@@ -65,7 +65,7 @@ def find_ratings(folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def _candidates(files: list[tuple[pathlib.Path, list[str]]]) -> Iterator[pathlib.Path]:
-    """Files that may be tables: none beside an image of the same name, and no notes of tools."""
+    """Files that may be tables, without those of tools or next to an image of the same name."""
     for parent, names in files:
         images = {
             os.path.splitext(name)[0] for name in names if name.lower().endswith(IMAGE_ENDINGS)
@@ -87,13 +87,13 @@ def _source(path: pathlib.Path, options: Options) -> Source:
 
 
 def _check_together(sources: list[Source]) -> None:
-    """Refuses tables that are not parts of one, by their columns."""
+    """Raises an error if the columns show that the tables are not parts of one table."""
     (first, columns), *others = sources
     for table, other in others:
         if (other.image, other.captions) != (columns.image, columns.captions):
             raise UnexpectedFilesError(
-                f"{first.path} and {table.path} both have images and captions, in columns of "
-                f'different names; say which is meant by {{"table": "{first.path.name}"}} in {FILE}'
+                f"{first.path} and {table.path} both have images and captions, in columns with "
+                f'different names; choose one with {{"table": "{first.path.name}"}} in {FILE}'
             )
 
 
@@ -119,7 +119,7 @@ def _has_shards(folder: pathlib.Path) -> bool:
 
 
 def _has_neighbors(folder: pathlib.Path) -> bool:
-    """Whether an image has a text or JSON file of the same name beside it."""
+    """Whether an image has a text or JSON file of the same name."""
     for _, names in walk(folder):
         stems = {os.path.splitext(n)[0] for n in names if n.lower().endswith((".txt", ".json"))}
         for name in names:

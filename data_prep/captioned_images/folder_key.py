@@ -1,4 +1,4 @@
-"""The place of a prepared folder, which depends on its files: none is taken for another."""
+"""The place of a prepared folder, which depends on its files, so that no two are confused."""
 
 import hashlib
 import os
@@ -15,8 +15,8 @@ _DIGITS = 16
 def place_of(folder: pathlib.Path, data_dir: str | None) -> str:
     """Returns the `data_dir` of a prepared folder, named after the folder and its files.
 
-    Files are known by path, size and time of their last change, as `make` and `rsync` know them:
-    reading gigabytes before every run would take too long.
+    Files are identified by path, size and modification time, as in `rsync`: reading gigabytes
+    before every run would take too long.
 
     Raises:
       FileNotFoundError: the folder does not exist.

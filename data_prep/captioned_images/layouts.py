@@ -1,4 +1,4 @@
-"""The layouts of pictures and captions that people have, each read by the same steps."""
+"""Common layouts of pictures and captions, all read through the same interface."""
 
 import abc
 import itertools
@@ -21,14 +21,14 @@ from data_prep.reading.karpathy import in_splits, read_karpathy
 
 
 class Layout(abc.ABC):
-    """Pictures and captions of a folder, which can be read again and again in the same order."""
+    """Pictures and captions of a folder, which can be read repeatedly in the same order."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, str]:
         """Returns `files`, and `columns` of a table, in words."""
 
     def parts(self) -> Sequence[Any]:
-        """Returns the arguments of `read` in their order: one part, unless there are shards."""
+        """Returns the arguments for `read`, in order: one part, unless there are shards."""
         return [None]
 
     @abc.abstractmethod
@@ -41,10 +41,10 @@ class Layout(abc.ABC):
 
 
 class FetchedLayout(Layout):
-    """Tar shards, parquet tables of images, or images with a text or JSON file beside each.
+    """Tar shards, parquet tables of images, or images with a text or JSON file for each.
 
     Args:
-      folder: of the user.
+      folder: folder of the user.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -81,18 +81,18 @@ class FetchedLayout(Layout):
             different, copies = without_copies(captions, name)
             yield from copies
             yield from (bad for bad in found if isinstance(bad, LeftOut))
-            # The name of a loose image says what it shows: `train.jpg`.
+            # The name of a loose image describes its content: `train.jpg` may show a train.
             shard, is_member, _ = name.rpartition(":")
             place = shard if is_member else name.rpartition("/")[0]
             yield Picture(name, different, split_of_path(place), item.read)
 
 
 class KarpathyLayout(Layout):
-    """A file of Karpathy's form, `dataset_NAME.json`.
+    """A file in Karpathy's format, `dataset_NAME.json`.
 
     Args:
-      folder: of the user.
-      path: of the file.
+      folder: folder of the user.
+      path: path of the file.
     """
 
     def __init__(self, folder: pathlib.Path, path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""`captioned_images.json` in a folder: column names and other settings that cannot be guessed."""
+"""`captioned_images.json` in a folder: column names and other settings that cannot be inferred."""
 
 import dataclasses
 import pathlib
@@ -12,13 +12,13 @@ FILE = "captioned_images.json"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Names given by the user; empty ones are found.
+    """Names given by the user; empty ones are inferred.
 
     Attributes:
-      table: path of the table, below the folder.
-      image: the column with names of image files, or with images.
-      captions: the columns with captions.
-      split: the column with the split; "none" for a split by content although there is one.
+      table: path of the table, relative to the folder.
+      image: the column of image file names or images.
+      captions: the columns of captions.
+      split: the column of splits; "none" to split by content even if there is one.
     """
 
     table: str = ""
@@ -42,7 +42,7 @@ class Options:
         if not isinstance(content, dict) or not content.keys() <= set(known):
             shown = ", ".join(content) if isinstance(content, dict) else f"{content!r:.60}"
             raise UnexpectedFilesError(
-                f"{path} has {shown}; it is a JSON object, and its keys are {', '.join(known)}"
+                f"{path} has {shown}; it has to be a JSON object with the keys {', '.join(known)}"
             )
         given = {name: _texts(value) for name, value in content.items()}
         for name, texts in given.items():

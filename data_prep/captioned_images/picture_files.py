@@ -13,13 +13,13 @@ from data_prep.reading.image_files import ImageFile, ImageFiles, find_images
 
 
 class PictureFiles:
-    """The images below a folder, and those in archives that lie in it.
+    """The images below a folder, including those in archives.
 
-    A name is a path from the table or from the folder, or the end of a path that only one image
-    has: the name of a file in some folder below, also without its ending or in other case.
+    A name is a path relative to the table or the folder, or the end of a path that only one image
+    has, such as a file name in a folder below, also without extension or in other case.
 
     Args:
-      folder: the folder of the user.
+      folder: folder of the user.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -35,14 +35,14 @@ class PictureFiles:
         return len(self._paths)
 
     def find(self, name: str, table: pathlib.Path) -> ImageFile:
-        """Returns the image of a name, which says when it is read if there is none.
+        """Returns the image with a name; if there is none, reading it raises the error.
 
         Args:
-          name: as the table has it.
-          table: whose folder the name may start from.
+          name: name in the table.
+          table: the table, to whose folder the name may be relative.
 
         Raises:
-          UnexpectedFilesError: the name leads out of the folder.
+          UnexpectedFilesError: the name points outside the folder.
         """
         name = name.strip()
         tried = [self._below(table.parent, name), self._below(self._folder, name)]
@@ -68,9 +68,9 @@ class PictureFiles:
         return _missing(name, "no image", f"{self._folder} has no {name}")
 
     def _below(self, start: pathlib.Path, name: str) -> str:
-        """The path of a name from the folder, or "" if it leads out of it."""
+        """The path of a name relative to the folder, or "" if it points outside."""
         root, relative = os.path.abspath(self._folder), ""
-        # Tables of Windows have its separator.
+        # Tables written on Windows have backslashes.
         for spelling in (name, name.replace("\\", "/")):
             path = os.path.normpath(os.path.join(os.path.abspath(start), spelling))
             relative = pathlib.PurePath(os.path.relpath(path, root)).as_posix()
@@ -89,7 +89,7 @@ class PictureFiles:
 
     @functools.cached_property
     def _by_end(self) -> dict[str, list[str]]:
-        """Paths by their lower-case form, by the name of the file, and by both without ending."""
+        """Paths by their lower-case form, by file name, and by both without extension."""
         found: dict[str, list[str]] = {}
         for path in self._paths:
             lower = path.lower()

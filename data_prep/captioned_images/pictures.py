@@ -1,4 +1,4 @@
-"""A picture with its captions, as the files of a user have it."""
+"""A picture with its captions, as in a user's files."""
 
 import ast
 import contextlib
@@ -27,11 +27,11 @@ class Picture:
     """A picture with its captions.
 
     Attributes:
-      name: unique; the path of its file, or shard and member.
-      captions: of it; none where all were empty.
-      split: `train`, `validation` or `test`, or "" where the files do not say.
-      read: returns its bytes; to be called before the next picture is asked for. Raises
-        `BadImageError` where there are none.
+      name: unique name: the path of its file, or shard and member.
+      captions: its captions; none if all were empty.
+      split: `train`, `validation` or `test`, or "" if the files do not say.
+      read: returns its bytes; call it before requesting the next picture. Raises `BadImageError`
+        if there are none.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Picture:
 
 
 def split_of_name(name: str) -> str:
-    """Returns the split that a word means, "" for none."""
+    """Returns the split that a word stands for, "" for none."""
     return _SPLIT_NAMES.get(name.strip().lower(), "")
 
 
 def split_of_path(path: str) -> str:
-    """Returns the split that a path names, `val/...` or `captions_val.csv`, "" for none."""
+    """Returns the split in a path such as `val/...` or `captions_val.csv`, "" for none."""
     words = re.split(r"[-_./]", path)
     return next((split for split in map(split_of_name, reversed(words)) if split), "")
 
@@ -55,27 +55,27 @@ def split_of_value(value: Any, where: str) -> str:
     """Returns the split that a cell of a table names; "" for an empty one.
 
     Raises:
-      UnexpectedFilesError: it names no split.
+      UnexpectedFilesError: it does not name a split.
     """
     text = "" if is_empty(value) else str(value).strip()
     if text and not (split := split_of_name(text)):
         raise UnexpectedFilesError(
-            f"{where}: the split {text!r} is none of train, validation (val, dev) and test; "
-            'rename it, or leave the column out by {"split": "none"} in captioned_images.json'
+            f"{where}: the split {text!r} is not train, validation (val, dev) or test; rename it, "
+            'or ignore the column with {"split": "none"} in captioned_images.json'
         )
     return split if text else ""
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell of a table holds nothing."""
+    """Whether a cell of a table is empty."""
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
 def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
     """Yields the captions in the cells of a row: texts, or lists of texts.
 
-    Text files have lists as JSON or as pandas writes them, `['a dog', 'a cat']`. A row may leave
-    out some of several captions, but not all.
+    In text files, lists are JSON or as pandas writes them, `['a dog', 'a cat']`. A row may omit
+    some of several captions, but not all.
     """
     cells = [each for value in values for each in _items(value)]
     filled = [cell for cell in cells if not is_empty(cell)]
@@ -90,7 +90,7 @@ def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
 
 
 def _items(value: Any) -> list[Any]:
-    """The items of a list, or the value alone."""
+    """The items of a list, or the single value."""
     if isinstance(value, str) and _LIST.fullmatch(value):
         for parse in (json.loads, ast.literal_eval):
             with contextlib.suppress(ValueError, SyntaxError):
@@ -101,7 +101,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def caption_of(line: bytes, where: str) -> str | LeftOut:
-    """Returns a caption without the spaces around it, or why it is none."""
+    """Returns a caption without surrounding spaces, or why it is not valid."""
     caption = read_caption(line, where)
     if isinstance(caption, LeftOut):
         return dataclasses.replace(caption, is_record=False)
@@ -109,7 +109,7 @@ def caption_of(line: bytes, where: str) -> str | LeftOut:
 
 
 def without_copies(captions: Sequence[str], where: str) -> tuple[tuple[str, ...], list[LeftOut]]:
-    """Returns the different captions of a picture, and those that came before."""
+    """Returns the different captions of a picture, and an entry for every repetition."""
     different = tuple(dict.fromkeys(captions))
     copies = len(captions) - len(different)
     return different, [LeftOut(where, "caption comes twice", is_record=False)] * copies

@@ -1,4 +1,4 @@
-"""Rated pairs of a user: `left`, `right` and `score`, each side a picture or a caption."""
+"""A user's rated pairs: `left`, `right` and `score`; each side is a picture or a caption."""
 
 import math
 import pathlib
@@ -21,10 +21,10 @@ Item = tuple[str, int, str]
 def rated_pairs(
     path: pathlib.Path, items: Mapping[str, Item]
 ) -> Iterator[tuple[str, Record | LeftOut]]:
-    """Yields the pairs of a table with their split: that of both sides.
+    """Yields the pairs of a table with their split, which both sides share.
 
     Args:
-      path: of the table.
+      path: path of the table.
       items: names of pictures and texts of captions.
 
     Raises:
@@ -34,8 +34,8 @@ def rated_pairs(
     names = {name.strip().lower(): name for name in table.names}
     if missing := [name for name in _COLUMNS if name not in names]:
         raise UnexpectedFilesError(
-            f"{path} has no column {', '.join(missing)}; ratings have the columns left, right and "
-            f"score, and here are {', '.join(table.names)}"
+            f"{path} has no column {', '.join(missing)}; ratings need the columns left, right and "
+            f"score, but it has {', '.join(table.names)}"
         )
     seen: set[tuple[str, int, int]] = set()
     for number, row in enumerate(table.rows()):

@@ -1,7 +1,7 @@
-"""A split by content: the same for the same pictures, whatever their names, order and layout.
+"""A split by content: the same pictures are split the same way for any names, order and layout.
 
-A hash of the picture says where it goes, so that pictures added later move no others. Pictures
-that would tell the model an answer of the test stay together: copies of each other, also at
+A hash of the picture determines its split, so that pictures added later do not move others.
+Pictures that would leak from training to test stay together: copies of each other, also at
 another size or quality, and pictures that share a caption.
 """
 
@@ -15,28 +15,28 @@ from data_prep.captioned_images.survey import Survey
 from data_prep.errors import UnexpectedFilesError
 
 SHARE, MOST = 0.1, 5000
-"""Share of the pictures in validation and in test, and the largest number."""
+"""Share of the pictures in validation and in test, and the largest number of pictures there."""
 LEAST = 2
-"""Pictures of the smallest split: one alone is always found."""
+"""Pictures in the smallest split: with a single one, retrieval is trivial."""
 
-# Root of the mean squared difference of two thumbnails, of 255. Copies of Flickr8k's pictures at
-# three quarters of their size and JPEG quality 50 differ by 2.0 in the median, 4.6 at most; of
-# their 8,091, one pair is closer than this, and it is a copy.
+# Root mean squared difference of two thumbnails (0 to 255). Copies of Flickr8k's pictures at three
+# quarters of their size and JPEG quality 50 differ by 2.0 in the median and 4.6 at most; among the
+# 8,091 pictures, one pair is closer than this, and it is a copy.
 NEAR = 8.0
-# A caption of more pictures is a label: "a dog".
+# A caption that more pictures share is a label, such as "a dog".
 _MOST_SHARED = 10
 
 
 def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
     """Returns the split of every picture, and two counts of pictures.
 
-    `kept together` counts those that are where another one is, `copies in two splits` those that
-    have a copy in an earlier split because the files say so.
+    `kept together` counts pictures that were put into the split of another one, `copies in two
+    splits` those that have a copy in an earlier split because the files say so.
 
-    Splits that the files name are kept; those that they lack are taken out of `train`.
+    Splits that the files name are kept; missing ones are taken out of `train`.
 
     Raises:
-      UnexpectedFilesError: there are too few pictures, or some have a split and some none.
+      UnexpectedFilesError: there are too few pictures, or only some have a split.
     """
     splits = np.array(survey.splits, dtype=object)
     named = set(splits[survey.usable]) if survey.usable.any() else set()
@@ -63,7 +63,7 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
         stop = start + wanted[split]
         taken = free & (places >= start) & (places < stop)
         while taken.sum() < LEAST:
-            # A small folder: the next group, whole.
+            # In a small folder, take the whole next group.
             later = np.where(free & ~taken & (places >= start), places, np.inf).min()
             if later == np.inf:
                 break
@@ -82,14 +82,14 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
 
 
 def near_copies(survey: Survey) -> np.ndarray:
-    """Returns pairs of pictures that are copies, int [P, 2]; of many equal ones, a chain."""
+    """Returns pairs of pictures that are copies, int [P, 2]; equal ones only with the first."""
     rows = np.flatnonzero(survey.usable)
     if not len(rows):
         return np.empty((0, 2), np.int64)
     flat = survey.thumbnails[rows].reshape(len(rows), -1)
     different, first, which = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     equal = np.stack([rows[first[which.ravel()]], rows], axis=1)
-    # The mean over blocks brings two thumbnails closer, so that no pair is lost.
+    # Averaging over blocks never increases the distance of two thumbnails, so no pair is lost.
     side = survey.thumbnails.shape[1]
     blocks = different.reshape(len(different), 4, side // 4, 4, side // 4, 3).mean((2, 4, 5))
     coarse = blocks.reshape(len(different), -1)
@@ -101,7 +101,7 @@ def near_copies(survey: Survey) -> np.ndarray:
 
 
 def _shared_captions(survey: Survey) -> np.ndarray:
-    """Pairs of pictures with a caption of the same words, int [P, 2]."""
+    """Pairs of pictures that share a caption with the same words, int [P, 2]."""
     usable = survey.usable[survey.caption_rows]
     pairs = np.stack([survey.caption_keys[usable], survey.caption_rows[usable].astype(np.uint64)])
     keys, rows = np.unique(pairs, axis=1).astype(np.uint64)
@@ -133,7 +133,7 @@ def _check_number(survey: Survey, splits: np.ndarray, missing: list[str]) -> Non
         reasons = ", ".join(f"{name} {count:,}" for name, count in survey.left_out.items())
         raise UnexpectedFilesError(
             f"{usable} {what} to learn from{f' ({reasons})' if reasons else ''}; training, "
-            f"validation and test need at least {LEAST * 3} with captions, and some hundreds to "
+            f"validation and test need at least {LEAST * 3} with captions, and several hundred to "
             "learn anything"
         )
 
@@ -142,14 +142,14 @@ def _check_filled(survey: Survey, splits: np.ndarray) -> None:
     for split in SPLITS:
         if (survey.usable & (splits == split)).sum() < LEAST:
             raise UnexpectedFilesError(
-                f"fewer than {LEAST} pictures are in {split}: copies and pictures of the same "
-                "caption stay together, and here nearly all belong together; name the splits in a "
+                f"fewer than {LEAST} pictures are in {split}: copies and pictures with the same "
+                "caption stay together, and here nearly all belong together; give the splits in a "
                 "column `split`"
             )
 
 
 def _copies_in_two(survey: Survey, groups: np.ndarray, splits: np.ndarray) -> int:
-    """Pictures outside of train with a copy in another split."""
+    """Number of pictures outside train with a copy in an earlier split."""
     usable = survey.usable
     codes = np.array([SPLITS.index(split) for split in splits])
     low, high = np.full(len(groups), 9), np.full(len(groups), -1)

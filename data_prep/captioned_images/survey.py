@@ -1,4 +1,4 @@
-"""The first pass over all pictures, which chooses splits and gives ids."""
+"""The first pass over all pictures, which chooses splits and assigns ids."""
 
 import collections
 import dataclasses
@@ -27,17 +27,16 @@ class Survey:
     """All pictures of a folder, in the order of its layout.
 
     Attributes:
-      names: of the pictures, unique.
-      splits: as the files have them, "" for none.
+      names: unique names of the pictures.
+      splits: splits according to the files, "" for none.
       num_captions: int32 [N].
       usable: bool [N], whether the picture can be decoded and has a caption.
-      digests: SHA-256 of every file, 64 hexadecimal digits; of one that cannot be used, of its
-        name.
-      thumbnails: uint8 [N, 8, 8, 3]; zeros of one that cannot be used.
+      digests: SHA-256 of every file, 64 hexadecimal digits; for an unusable one, of its name.
+      thumbnails: uint8 [N, 8, 8, 3]; zeros for an unusable one.
       caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
         its words.
-      left_out: reason -> number, of pictures and of rows and captions.
-      sizes: number of pictures of every part of the layout.
+      left_out: reason -> number of pictures, rows and captions.
+      sizes: number of pictures in every part of the layout.
     """
 
     names: list[str]
@@ -74,7 +73,7 @@ class Look:
     """A picture as the first pass sees it.
 
     Attributes:
-      picture: without its content.
+      picture: the picture without its content.
       thumbnail, digest: see `Survey`.
       reason: why the picture cannot be used; "" for one that can.
       caption_keys: hashes of the words of its captions.
@@ -88,10 +87,10 @@ class Look:
 
 
 def look_at_part(layout: Layout, part: Any) -> list[Look | str]:
-    """Looks at the pictures of a part of a layout.
+    """Looks at the pictures in a part of a layout.
 
     Returns:
-      A `Look` for every picture, and the reason of every entry that was left out.
+      A `Look` for every picture, and the reason for every entry that was left out.
     """
     started = logged = time.monotonic()
     found: list[Look | str] = []
@@ -113,11 +112,11 @@ def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -
     """Joins the findings of the parts of a layout.
 
     Args:
-      parts: of `look_at_part`, in their order.
-      by_content: whether the splits that files and folders name are passed over.
+      parts: results of `look_at_part`, in order.
+      by_content: whether splits named by files and folders are ignored.
 
     Raises:
-      UnexpectedFilesError: two pictures have one name.
+      UnexpectedFilesError: two pictures have the same name.
     """
     rows: list[Picture] = []
     digests, thumbnails, usable, sizes = [], [], [], []

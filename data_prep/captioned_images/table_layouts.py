@@ -1,4 +1,4 @@
-"""Tables that name an image file in every row, or hold the image itself."""
+"""Tables with an image file name or an image in every row."""
 
 import functools
 import pathlib
@@ -28,8 +28,8 @@ class TableLayout(Layout):
     """Tables with one row per image or one per caption.
 
     Args:
-      folder: of the user.
-      sources: the tables, of which several are named after their splits.
+      folder: folder of the user.
+      sources: the tables; several tables are named after their splits.
     """
 
     def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
@@ -77,7 +77,7 @@ class TableLayout(Layout):
             if name.startswith(("http://", "https://")):
                 raise UnexpectedFilesError(
                     f"{table.path.parent / where}: {name:.80} is a link; fetch the images first, "
-                    "as by img2dataset, and give the folder that it writes"
+                    "such as with img2dataset, and pass the folder that it writes"
                 )
             image = self._files.find(name, table.path)
             split = split_of_table
@@ -86,7 +86,7 @@ class TableLayout(Layout):
             if (before := self._splits.setdefault(image.where, split)) != split:
                 raise UnexpectedFilesError(
                     f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but "
-                    f"in {before or 'none'!r} before; every image belongs to one"
+                    f"in {before or 'none'!r} above; every image belongs to one split"
                 )
             self._images.setdefault(image.where, image)
             captions = self._captions.setdefault(image.where, [])
@@ -98,10 +98,10 @@ class TableLayout(Layout):
 
 
 class EmbeddedLayout(Layout):
-    """Parquet tables that hold the images, as Hugging Face's: bytes, or a struct with `bytes`.
+    """Parquet tables that hold the images, like Hugging Face's: bytes, or a struct with `bytes`.
 
     Args:
-      folder: of the user.
+      folder: folder of the user.
       sources: the tables.
     """
 
@@ -122,7 +122,7 @@ class EmbeddedLayout(Layout):
         table, columns = part
         path = table.path.relative_to(self._folder).as_posix()
         for row in table.rows():
-            assert not isinstance(row, LeftOut)  # of a text file
+            assert not isinstance(row, LeftOut)  # only text files have them
             where, cells = row
             name = f"{path}{where.removeprefix(table.path.name)}"
             found = list(cell_captions(map(cells.get, columns.captions), name))
@@ -141,12 +141,12 @@ class EmbeddedLayout(Layout):
 def _embedded(value: Any) -> bytes:
     content = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(content, bytes):
-        raise BadImageError("no image", f"{content!r:.60} is no encoded image")
+        raise BadImageError("no image", f"{content!r:.60} is not an encoded image")
     return content
 
 
 def _name(value: Any) -> str:
-    """The name of a file in a cell; numbers are names, too."""
+    """The file name in a cell; numbers are names, too."""
     if isinstance(value, dict):
         value = value.get("path")
     if isinstance(value, bool) or not isinstance(value, (str, int)):

@@ -1,4 +1,4 @@
-"""Rows of tables in any of the usual formats, with the names of their columns."""
+"""Rows of tables in the usual formats, with the names of their columns."""
 
 import codecs
 import csv
@@ -20,7 +20,7 @@ Row = tuple[str, dict[str, Any]]
 
 _DELIMITERS = ",;\t|"
 _BATCH = 64
-# Of a file without a header: `name.jpg: caption`, or Flickr's `name.jpg#0<tab>caption`.
+# Lines of files without a header: `name.jpg: caption`, or Flickr's `name.jpg#0<tab>caption`.
 _UNNAMED = ("image", "caption")
 _ENDINGS = "|".join(re.escape(each) for each in IMAGE_ENDINGS)
 _LINE = re.compile(
@@ -34,9 +34,9 @@ class Table:
     """A table whose columns are known.
 
     Attributes:
-      path: of the file.
-      names: its columns.
-      delimiter: of a text file.
+      path: path of the file.
+      names: names of its columns.
+      delimiter: delimiter of a text file.
       header: whether the first line of a text file names the columns.
     """
 
@@ -46,7 +46,7 @@ class Table:
     header: bool = True
 
     def rows(self) -> Iterator[Row | LeftOut]:
-        """Yields where a row stands with its values, or why it cannot be read.
+        """Yields the place and the values of a row, or why it cannot be read.
 
         Raises:
           UnexpectedFilesError: the file is damaged.
@@ -54,7 +54,7 @@ class Table:
         if not self.header:
             yield from _named_lines(self.path)
         elif self.delimiter:
-            # Quotes that open no field are part of a caption behind tabs and bars.
+            # In files with tabs or bars, quotes that do not open a field are part of the caption.
             quotes = self.delimiter in ",;"
             columns, delimiter = self.names, self.delimiter
             for row in scan_csv(self.path, columns=columns, delimiter=delimiter, quotes=quotes):
@@ -74,7 +74,7 @@ class Table:
 
 
 def ending(path: pathlib.Path) -> str:
-    """Returns the ending of a file in lower case, without that of a packed one."""
+    """Returns the extension of a file in lower case, ignoring one for compression."""
     name = path.name.lower().removesuffix(".gz")
     return pathlib.PurePath(name).suffix
 
@@ -82,11 +82,11 @@ def ending(path: pathlib.Path) -> str:
 def open_table(path: pathlib.Path) -> Table:
     """Finds the columns of a table.
 
-    Text files may be separated by commas, semicolons, tabs or bars. One whose first line starts
-    with the name of an image has no header: what follows the name is the caption.
+    Fields of text files are separated by commas, semicolons, tabs or bars. A file whose first line
+    starts with the name of an image has no header: the rest of each line is the caption.
 
     Raises:
-      UnexpectedFilesError: the file is damaged or no table.
+      UnexpectedFilesError: the file is damaged or not a table.
     """
     if ending(path) == ".parquet":
         return Table(path, tuple(_parquet_schema(path).names))
@@ -127,7 +127,7 @@ def _named_lines(path: pathlib.Path) -> Iterator[Row | LeftOut]:
 
 
 def _unquoted(field: str) -> str:
-    """A field without the quotes around it, if it is quoted as in CSV."""
+    """A field without its quotes, if it is quoted as in CSV."""
     field = field.strip()
     inner = field[1:-1].replace('""', "")
     if len(field) < 2 or field[0] != '"' or field[-1] != '"' or '"' in inner:
@@ -136,7 +136,7 @@ def _unquoted(field: str) -> str:
 
 
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Values of a file of lines; or of one value: a list, or captions by the name of an image."""
+    """Values of JSON lines, or of one JSON value: a list, or captions by image name."""
     if ending(path) != ".json":
         yield from read_jsonl(path)
         return
@@ -145,7 +145,7 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         texts = [each for v in content.values() for each in (v if isinstance(v, list) else [v])]
         if not all(isinstance(each, str) for each in texts):
             raise UnexpectedFilesError(
-                f"{path} is neither a list of objects nor an object of captions by image"
+                f"{path} is neither a list of objects nor an object with captions by image"
             )
         for number, (name, captions) in enumerate(content.items()):
             yield f"{path.name} entry {number}", {"image": name, "captions": captions}

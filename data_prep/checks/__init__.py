@@ -1,7 +1,7 @@
 """Checks of prepared datasets, for `python -m data_prep.validate`.
 
-A check yields rows (see `rows.Row`) with a figure, the expected one and a verdict. Published
-figures are those of the builder (`RandomAccessBuilder.published_figures`).
+A check yields rows (see `rows.Row`) with a figure, the expected figure and a verdict. Published
+figures come from the builder (`RandomAccessBuilder.published_figures`).
 """
 
 from collections.abc import Callable, Iterable

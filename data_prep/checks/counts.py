@@ -1,4 +1,4 @@
-"""Checks of the size and the contents of splits: records, labels, texts, scores, images, hashes."""
+"""Checks of the size and contents of splits: records, labels, texts, scores, images, hashes."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from data_prep.checks.rows import DIFFERS, NOTED, OK, Row
 
 
 def readable(dataset: Prepared) -> Iterator[Row]:
-    """Every record that the description promises can be read."""
+    """Every record that the description lists can be read."""
     for split, contents in dataset.splits.items():
         promised = dataset.builder.info.splits[split].num_examples
         note = contents.unreadable
@@ -17,7 +17,7 @@ def readable(dataset: Prepared) -> Iterator[Row]:
 
 
 def records(dataset: Prepared) -> Iterator[Row]:
-    """Records and their captions, against the published counts."""
+    """Numbers of records and captions match the published ones."""
     for split, contents in dataset.splits.items():
         yield dataset.row(f"{split}/records", contents.records)
         left_out = dataset.metadata.get("left_out", {}).get(split, {})
@@ -36,14 +36,14 @@ def records(dataset: Prepared) -> Iterator[Row]:
 
 
 def kinds(dataset: Prepared) -> Iterator[Row]:
-    """Rows of each kind (task, method, year, ...)."""
+    """Counts the rows of each kind (task, method, year, ...)."""
     for split, contents in dataset.splits.items():
         for kind, scores in sorted(contents.groups.items()):
             yield dataset.row(f"{split}/rows with {kind}", scores.rows)
 
 
 def positives(dataset: Prepared) -> Iterator[Row]:
-    """Positives of queries, by task."""
+    """Counts the positives of queries, by task."""
     for split, contents in dataset.splits.items():
         if "positive_ids" not in contents.ids:
             continue
@@ -55,7 +55,7 @@ def positives(dataset: Prepared) -> Iterator[Row]:
 
 
 def relations(dataset: Prepared) -> Iterator[Row]:
-    """Records in which each relation holds, and labels that are neither 0 nor 1."""
+    """Counts the records in which each relation holds, and labels other than 0 and 1."""
     for split, contents in dataset.splits.items():
         if contents.positives is None:
             continue
@@ -66,7 +66,7 @@ def relations(dataset: Prepared) -> Iterator[Row]:
 
 
 def texts(dataset: Prepared) -> Iterator[Row]:
-    """No text is empty; texts with the mark of lost bytes are counted."""
+    """No text is empty; texts with the replacement character (U+FFFD) are counted."""
     for split, contents in dataset.splits.items():
         for name in contents.texts:
             yield dataset.row(f"{split}/{name} empty", contents.empty[name], 0)
@@ -75,7 +75,7 @@ def texts(dataset: Prepared) -> Iterator[Row]:
 
 
 def scores(dataset: Prepared) -> Iterator[Row]:
-    """Scores are numbers, and in the range of their scale."""
+    """Scores are numbers within the range of their scale."""
     for split, contents in dataset.splits.items():
         for kind, found in sorted(contents.groups.items()):
             if not found.finite and not found.not_finite:
@@ -86,7 +86,7 @@ def scores(dataset: Prepared) -> Iterator[Row]:
                 yield dataset.row(f"{split}/highest score with {kind}", found.high)
                 mean = round(found.total / found.finite, 3)
                 name = f"{split}/mean score with {kind}"
-                # That of a part is another one.
+                # A part of the data has a different mean.
                 yield Row(name, mean, None, NOTED) if dataset.is_part else dataset.row(name, mean)
 
 
@@ -105,7 +105,7 @@ def images(dataset: Prepared) -> Iterator[Row]:
 
 
 def hashes(dataset: Prepared) -> Iterator[Row]:
-    """Records that are read hash to those that were written."""
+    """The records that are read have the hash of the records that were written."""
     stored = dataset.metadata.get("split_hashes", {})
     for split, contents in dataset.splits.items():
         found, expected = contents.hash, stored.get(split)

@@ -9,19 +9,19 @@ from data_prep.checks.rows import NOTED, Row
 from data_prep.checks.split_contents import SplitContents
 from data_prep.published import Unknown
 
-# Texts that say which picture it is.
+# Texts that identify the picture.
 _PICTURES = ("picture", "url")
-# An odd number with bits everywhere: combines two hashes so that their order matters.
+# An odd 64-bit multiplier: combines two hashes so that their order matters.
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-# How CxC names pairs of captions of one image, five per image in a circle, and captions with their
-# own image.
+# CxC's methods for pairs of captions of one image, five per image in a cycle, and for pairs of a
+# caption and its own image.
 _CYCLES, _OWN = "c2c_cocaption", "c2i_original"
-# Ids are int32: both of a pair fit into 64 bits.
+# Ids are int32: the two ids of a pair fit into 64 bits.
 _SHIFT = 32
 
 
 def ids(dataset: Prepared) -> Iterator[Row]:
-    """Ids of images and captions come once in a split, and no id is negative."""
+    """Ids of images and captions occur once in a split, and no id is negative."""
     for split, contents in dataset.splits.items():
         for name in _unique(dataset, contents):
             yield dataset.row(f"{split}/{name} repeated", _repeats(contents.ids[name].values), 0)
@@ -59,14 +59,14 @@ def joins(dataset: Prepared) -> Iterator[Row]:
 
 
 def copies(dataset: Prepared) -> Iterator[Row]:
-    """Texts and images that came before in the same split; nothing is expected by default."""
+    """Counts repeated texts and images in a split; nothing is expected by default."""
     for split, contents in dataset.splits.items():
         for name, values in _contents(contents).items():
             yield dataset.row(f"{split}/{name} repeated", _repeats(values))
 
 
 def leaks(dataset: Prepared) -> Iterator[Row]:
-    """Texts and images that an earlier split has too.
+    """Counts texts and images that are also in an earlier split.
 
     The same words may describe two pictures, but no picture should be in two splits.
     """
@@ -95,8 +95,8 @@ def pairs(dataset: Prepared) -> Iterator[Row]:
 def structure(dataset: Prepared) -> Iterator[Row]:
     """CxC's pairs have the structure that their methods are named after.
 
-    Pairs of captions of one image form a circle: every caption is once left and once right. And
-    every caption is paired with its own image once. Where rows were left out, circles are open.
+    Pairs of captions of one image form a cycle: every caption is once left and once right. Every
+    caption is also paired with its own image once. If rows were left out, cycles are incomplete.
     """
     unbroken = None if dataset.is_part else 0
     for split, contents in dataset.splits.items():
@@ -110,12 +110,12 @@ def structure(dataset: Prepared) -> Iterator[Row]:
 
 
 def _unique(dataset: Prepared, contents: SplitContents) -> list[str]:
-    """Features whose ids come once, in a fixed order."""
+    """Features whose ids occur once, in a fixed order."""
     return [name for name in dataset.builder.UNIQUE_IDS if name in contents.ids]
 
 
 def _repeats(values: np.ndarray) -> int:
-    """Number of values that came before, of int64 or uint64 [V]."""
+    """Number of repeated values in int64 or uint64 [V]."""
     return len(values) - len(np.unique(values))
 
 

@@ -18,17 +18,17 @@ class Prepared:
     Args:
       dataset: key of `data_prep.BUILDERS`.
       config: builder config.
-      data_dir: where TFDS keeps datasets; None for its own place.
+      data_dir: where TFDS keeps datasets; None for its default folder.
       check_images: whether every image is decoded.
 
     Attributes:
-      builder: of the dataset.
+      builder: builder of the dataset.
       figures: published figures, see `data_prep.published`.
       join_names: datasets that rows refer to, as `dataset/config`.
-      metadata: notes of the build.
+      metadata: `info.metadata` of the builder.
       splits: split -> its contents; train, validation and test first.
       checked_images: whether images were decoded.
-      is_part: whether the dataset says itself that it is a part of the published one.
+      is_part: whether the dataset's description says that it is a part of the published one.
 
     Raises:
       NotPreparedError: the dataset has not been built, or its description cannot be read.
@@ -61,9 +61,9 @@ class Prepared:
         """Returns a row of the table.
 
         Args:
-          name: of the row.
+          name: name of the row.
           found: the figure.
-          default: expected where no published figure is known; None for nothing.
+          default: expected if no published figure is known; None for nothing.
           note: for the reader.
         """
         figure = lookup(self.figures, name, default)

@@ -13,7 +13,7 @@ PART = "part"
 NOTED = "noted"
 DIFFERS = "differs"
 
-# Hashes have 64 digits; JSON has them all.
+# Hashes have 64 digits; the JSON output has all of them.
 _WIDEST = 17
 
 _MEANINGS = {
@@ -32,7 +32,7 @@ class Row:
     Attributes:
       name: split and quantity: `test/records`.
       found: the figure.
-      expected: as a number or in words; None where nothing is expected.
+      expected: the expected figure, as a number or in words; None if nothing is expected.
       verdict: `OK`, `KNOWN`, `PART`, `NOTED` or `DIFFERS`.
       note: a remark for the reader.
     """
@@ -45,7 +45,7 @@ class Row:
 
 
 def lookup(figures: Mapping[str, Figure], name: str, default: Figure | None) -> Figure | None:
-    """Returns the figure of the row `name`: by its name, else by the first pattern it matches."""
+    """Returns the figure of the row `name`: by name, or else by the first pattern it matches."""
     if name in figures:
         return figures[name]
     matching = (value for key, value in figures.items() if fnmatch.fnmatchcase(name, key))
@@ -59,8 +59,8 @@ def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: s
       name: name of the row.
       found: the figure.
       figure: the expected one; None for nothing.
-      part: whether the dataset says itself that it is only a part of the published one; then less
-        than expected is not a difference.
+      part: whether the dataset's description says that it is only a part of the published one; then
+        less than expected is not a difference.
       note: shown beside the row, unless the expected figure has a note of its own.
     """
     if figure is None or isinstance(figure, Unknown):
@@ -82,11 +82,11 @@ def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: s
 
 
 def missing_rows(figures: Mapping[str, Figure], rows: Iterable[Row], *, part: bool) -> list[Row]:
-    """Returns a row for every figure by name that no check has come across.
+    """Returns a row for every figure (by name, not by pattern) that no check has produced.
 
     Args:
       figures: published figures of a dataset.
-      rows: of all checks.
+      rows: the rows of all checks.
       part: see `judge`.
     """
     names = {row.name for row in rows}

@@ -1,8 +1,8 @@
-"""One walk through a prepared split: its ids, hashes of texts and images, scores, bad images.
+"""One pass over a prepared split: its ids, hashes of texts and images, scores, bad images.
 
 Texts and images are kept as 8 bytes of their BLAKE2b hash, ids as 8 bytes: 3.3 million pairs of an
-image and a caption take about 130 MB. Two different texts among as many share a hash with a chance
-of three in ten million.
+image and a caption take about 130 MB. The probability that two different texts among as many share
+a hash is three in ten million.
 """
 
 import array
@@ -20,7 +20,7 @@ import tensorflow_datasets as tfds
 from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.split_hash import SplitHash
 
-# Features that tell kinds of rows apart: rows and scores are counted for each combination.
+# Features that distinguish kinds of rows: rows and scores are counted for each combination.
 CATEGORIES = ("task", "method", "year", "dataset", "fold")
 # Ids of other datasets by task: the features that the left and the right side refer to. Other tasks
 # are caption-image pairs with the caption on the left.
@@ -31,10 +31,10 @@ _SIDES = {
 }
 _OTHER_SIDES = ("caption_ids", "image_id")
 _LEFT_RIGHT = (("left_id", "right_id"), ("query_id", "positive_ids"))
-# Rows that differ in more ways than this are not kinds of rows.
+# With more combinations than this, the features do not describe kinds of rows.
 _MOST_GROUPS = 1000
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
-# Images of one round of the decoding threads: with photographs of 100 kB about 13 MB.
+# Images per round of the decoding threads: about 13 MB if an image has 100 kB.
 _BLOCK = 128
 
 
@@ -42,7 +42,7 @@ class Column:
     """Numbers of one feature, one or several per record.
 
     Args:
-      typecode: of `array.array`: `Q` for hashes, `q` for ids.
+      typecode: typecode of `array.array`: `Q` for hashes, `q` for ids.
     """
 
     def __init__(self, typecode: str) -> None:
@@ -106,8 +106,8 @@ class SplitContents:
       odd_relations: number of relations that are neither 0 nor 1.
       bad_images: reason -> number of images that cannot be used.
       first_bad: reason -> id of the first of them.
-      hash: of the records, "" before the end of the walk.
-      unreadable: why the walk stopped before the end, "" if it did not.
+      hash: hash of the records, "" before the end of the pass.
+      unreadable: why the pass stopped before the end, "" if it did not.
     """
 
     def __init__(self, features: Mapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ class SplitContents:
             for name, feature in features.items()
             if _is_text(feature) and name not in CATEGORIES
         ]
-        # Pixels, or stored image features in their place.
+        # Pixels or stored image features.
         self.image_names = [
             name
             for name, feature in features.items()
@@ -194,8 +194,8 @@ def read_split(
     """Reads a whole split in blocks.
 
     Args:
-      builder: of a prepared dataset.
-      split: its name.
+      builder: builder of a prepared dataset.
+      split: name of the split.
       check_images: whether images are decoded. Decoding 3.3 million takes an hour or two.
     """
     features = dict(builder.info.features.items())
@@ -205,7 +205,7 @@ def read_split(
         while True:
             try:
                 block = next(blocks, None)
-            except Exception as error:  # readers of damaged shards raise errors of every kind
+            except Exception as error:  # Damaged shards make readers raise all kinds of errors.
                 read = contents.records
                 contents.unreadable = f"after {read:,} records: {type(error).__name__}: {error}"
                 break

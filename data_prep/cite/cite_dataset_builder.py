@@ -1,4 +1,4 @@
-"""CITE and CITE++: steps of recipes and their pictures, with the discourse relations of the two."""
+"""CITE and CITE++: recipe steps and their pictures, with discourse relations between the two."""
 
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from data_prep.coherence_pairs import CoherencePairsBuilder, Pair
 from data_prep.published import Figure, Unknown, count_figures
 from data_prep.reading.text_files import scan_csv
 
-# Relation -> the question of the annotators that stands for it; names as in CMCM's tables.
+# Relation -> the annotators' question about it; names as in CMCM's tables.
 _QUESTIONS = {
     "Expansion": "q2_resp",
     "ImageNeeded": "q3_resp",
@@ -24,7 +24,7 @@ _QUESTIONS = {
 }
 _RELATIONS, _COLUMNS = tuple(_QUESTIONS), tuple(_QUESTIONS.values())
 _VALUES = {"True": 1, "False": 0}
-# Split -> file and id of its first pair: no two splits share one.
+# Split -> file and id of its first pair: ids of two splits never collide.
 _PLUS_FILES = {
     "train": ("q2-8_train_dis_11-08.csv", 0),
     "test": ("q2-8_test_dis_11-08.csv", 100_000),
@@ -42,16 +42,16 @@ class Builder(CoherencePairsBuilder):
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="labels", description="CITE: texts, file names, relations."),
         tfds.core.BuilderConfig(name="images", description="The same, with the images."),
-        tfds.core.BuilderConfig(name="plus_labels", description="As `labels`, of CITE++."),
-        tfds.core.BuilderConfig(name="plus_images", description="As `images`, of CITE++."),
+        tfds.core.BuilderConfig(name="plus_labels", description="Like `labels`, for CITE++."),
+        tfds.core.BuilderConfig(name="plus_images", description="Like `images`, for CITE++."),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder
+    Put these files into one folder:
       - data.csv from https://github.com/malihealikhani/CITE (cite_data.csv is read, too)
       - for the configs plus_*: q2-8_train_dis_11-08.csv and q2-8_test_dis_11-08.csv, to which
         https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval links as CITE++
       - for images and plus_images: images/ with the training images of RecipeQA
-        (https://hucvl.github.io/recipeqa), in folders below it or not.
+        (https://hucvl.github.io/recipeqa), with or without subfolders.
     """
     RELATIONS = _RELATIONS
     HOMEPAGE = "https://github.com/malihealikhani/CITE"
@@ -88,7 +88,7 @@ class Builder(CoherencePairsBuilder):
             }
             expected = self.EXPECTED_PLUS
         else:
-            # The name in its repository, and a more telling one.
+            # The name in its repository, and a more descriptive one.
             paths = [folder / name for name in ("data.csv", "cite_data.csv")]
             path = next((path for path in paths if path.exists()), paths[0])
             pairs = {"train": list(_read_file(path, "|", 0))}
@@ -101,7 +101,7 @@ class Builder(CoherencePairsBuilder):
 
 
 def _read_file(path: pathlib.Path, delimiter: str, first_id: int) -> Iterator[Pair | LeftOut]:
-    """The pairs of a file, without the numbers of their pictures."""
+    """Yields the pairs of a file, without the numbers of their pictures."""
     columns = ("qimg", "stim_txt", *_COLUMNS)
     for number, row in enumerate(scan_csv(path, columns=columns, delimiter=delimiter), first_id):
         if isinstance(row, LeftOut):

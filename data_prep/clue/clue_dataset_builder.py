@@ -24,7 +24,7 @@ _RELATIONS = (
 _SWAPPED = {"Where": "How", "How": "Where"}
 _COLUMNS = tuple(_SWAPPED.get(name, name) for name in _RELATIONS)
 _FILES = {"train": "conceptual_train_dis.csv", "test": "conceptual_test_dis.csv"}
-# How many pairs each relation holds for. A release with other headers would be noticed by these.
+# Number of pairs for each relation. A release with other headers would not match these.
 _TOTALS = {
     "train": (4073, 400, 948, 1467, 2364, 525, 524, 585, 1586, 808),
     "test": (1003, 94, 236, 374, 582, 144, 131, 136, 376, 222),
@@ -36,7 +36,7 @@ class Builder(CoherencePairsBuilder):
     """TFDS builder of the split that CMCM was trained on, and of its test pairs without leaks.
 
     Image and caption ids are the row numbers of the annotations; `picture_id` is the number of the
-    url in the released img2idxmap.json, which is the order in which the urls come there first.
+    url in the released img2idxmap.json, which numbers urls by their first appearance.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -45,13 +45,13 @@ class Builder(CoherencePairsBuilder):
         tfds.core.BuilderConfig(name="images", description="The same, with the images."),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder
+    Put these files into one folder:
       - conceptual_train_dis.csv and conceptual_test_dis.csv, and img2idxmap.json if available,
         from data/conceptual of
         https://github.com/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval
       - for the config images: images/ with the images fetched from the urls in these files, as
-        img2dataset writes it (webdataset, parquet or files), or as <picture_id>.jpg. Images
-        fetched for Conceptual Captions serve, too.
+        img2dataset writes them (webdataset, parquet or files), or as <picture_id>.jpg. Images
+        fetched for Conceptual Captions can be used, too.
     """
     RELATIONS = _RELATIONS
     HOMEPAGE = "https://github.com/malihealikhani/Cross-modal_Coherence_Modeling"
@@ -69,7 +69,7 @@ class Builder(CoherencePairsBuilder):
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """See `RandomAccessBuilder`: the leaks of the released split too."""
+        """See `RandomAccessBuilder`; includes the leaks of the released split."""
         del config
         return count_figures(cls.EXPECTED) | {
             "test/picture also in train": Known(610, "test rows whose picture was trained on"),
@@ -97,7 +97,7 @@ class Builder(CoherencePairsBuilder):
 
 
 def _read_file(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
-    """The pairs of a file, without the numbers of their pictures."""
+    """Yields the pairs of a file, without the numbers of their pictures."""
     for row in scan_csv(path, columns=("index", "caption", "url", *_COLUMNS)):
         if isinstance(row, LeftOut):
             yield row
@@ -113,7 +113,7 @@ def _read_file(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
 
 
 def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
-    """Numbers of the urls as released, if the file exists."""
+    """Released numbers of the urls, if the file exists."""
     if not path.exists():
         return None
     released = read_json(path)

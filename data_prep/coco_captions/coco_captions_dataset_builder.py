@@ -46,27 +46,27 @@ class Builder(schema.RandomAccessBuilder):
         ),
         tfds.core.BuilderConfig(
             name="im2txt_one_caption",
-            description="The split of im2txt, with the first caption of every image, as VETE has.",
+            description="The split of im2txt with one caption per image, the first, as in VETE.",
         ),
         tfds.core.BuilderConfig(
             name="im2txt_test_pairs",
-            description="Pairs of captions of the same and of other test images of im2txt.",
+            description="Caption pairs from the same and from different test images of im2txt.",
         ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder
+    Put these files into one folder:
       - train2014.zip and val2014.zip from https://cocodataset.org/#download, or train2017.zip and
         val2017.zip, which have the same images, or the folders unpacked from them
-      - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or the
-        file dataset_coco.json in it: Karpathy's split; or coco_train_ids.npy, coco_restval_ids.npy,
-        coco_dev_ids.npy and coco_test_ids.npy, as VSE++ and PCME have them, beside
+      - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or
+        dataset_coco.json from it: Karpathy's split; or coco_train_ids.npy, coco_restval_ids.npy,
+        coco_dev_ids.npy and coco_test_ids.npy, as released with VSE++ and PCME, together with
         annotations_trainval2014.zip or annotations_trainval2017.zip
       - for the configs im2txt*, annotations_trainval2014.zip from cocodataset.org, or
-        captions_train2014.json and captions_val2014.json in it. Its instances_*.json, if present,
-        name the objects in the images of every config.
-    The configs `captions` and `im2txt_test_pairs` read no images. Without Karpathy's file
-    `captions` takes as many captions as there are in plain caption files, and `images` as many as
-    there are images of those (data_prep/coco_captions/README.md has their form).
+        captions_train2014.json and captions_val2014.json from it. Its instances_*.json, if present,
+        label the objects in the images of every config.
+    The configs `captions` and `im2txt_test_pairs` do not read images. Without Karpathy's file,
+    `captions` has all captions in plain caption files, and `images` those whose images are present
+    (data_prep/coco_captions/README.md describes their format).
     """
     HOMEPAGE = "https://cocodataset.org"
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
@@ -99,11 +99,11 @@ class Builder(schema.RandomAccessBuilder):
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """See `RandomAccessBuilder`: of Karpathy's split, or of im2txt's."""
+        """See `RandomAccessBuilder`: figures of Karpathy's split, or of im2txt's."""
         if config == "im2txt_test_pairs":
             return pair_figures()
         if config.startswith("im2txt"):
-            # Images only: how many captions each part has is not in the papers.
+            # Images only: the papers do not give the number of captions in each part.
             images = {"train": 117_211, "validation": 2_025, "test": 4_051}
             figures: dict[str, Figure] = {f"{split}/records": n for split, n in images.items()}
             if config == "im2txt_one_caption":
@@ -142,7 +142,7 @@ class Builder(schema.RandomAccessBuilder):
         }
 
     def _captions_of(self, split: str) -> int | None:
-        """How many captions every image of a split has, None for all there are."""
+        """Number of captions kept per image of a split, None for all."""
         if self._is_im2txt:
             return 1 if self.builder_config.name == "im2txt_one_caption" else None
         return None if split == "train" else _EVALUATION_CAPTIONS
@@ -175,7 +175,7 @@ def _examples(
     categories: Categories | None,
     most: int | None,
 ) -> Iterator[Record | LeftOut]:
-    """Yields the images of a split, each with its first captions, `most` or, if None, all.
+    """Yields the images of a split, each with its first `most` captions, or all if it is None.
 
     Without `pictures` the pixels are left out.
     """

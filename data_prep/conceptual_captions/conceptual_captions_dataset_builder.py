@@ -14,12 +14,12 @@ from data_prep.linked_captions import LinkedCaptionsBuilder, LinkedRow, LinkList
 from data_prep.published import Figure, Unknown
 from data_prep.reading.text_lines import TextLines
 
-# Split -> published list, pattern of the names that others give it, names of the folder of its
-# images, and id of its first row: no two splits share one.
+# Split -> published list, pattern of other names for it, names of its image folder, and id of its
+# first row: ids of two splits never collide.
 _SPLITS = {
     "train": (
         "Train_GCC-training.tsv",
-        # The last as toolkits call the list that they hand to img2dataset.
+        # Toolkits use the last name for the list that they pass to img2dataset.
         re.compile(r".*train.*\.tsv|cc3m\.tsv", re.IGNORECASE),
         ("training", "train", "cc3m"),
         0,
@@ -31,7 +31,7 @@ _SPLITS = {
         10_000_000,
     ),
 }
-# The line that img2dataset needs on top, and tells its users to put there.
+# The header line that img2dataset needs and tells its users to add.
 _COLUMNS = (b"caption", b"url")
 _COPIES = Unknown("a server that lost a picture often sends the same other one in its place")
 
@@ -40,7 +40,7 @@ class Builder(LinkedCaptionsBuilder):
     """TFDS builder of Conceptual Captions.
 
     Image and caption ids are the row numbers of the published files, counted from 0. The files list
-    urls and many of those are dead by now: the dataset holds the rows that have a sound image.
+    urls, many of them dead by now: the dataset holds the rows that have a valid image.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -48,14 +48,14 @@ class Builder(LinkedCaptionsBuilder):
         tfds.core.BuilderConfig(name="images", description="Web images with one caption each."),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder
+    Put these files into one folder:
       - Train_GCC-training.tsv and Validation_GCC-1.1.0-Validation.tsv from
         https://ai.google.com/research/ConceptualCaptions/download, or one of them; any .tsv with
-        `train` or `val` in its name, or cc3m.tsv, is taken for the list of that split
+        `train` or `val` in its name, or cc3m.tsv, is read as the list of that split
       - training/ and validation/ with the images fetched from the urls in these files: the output
-        of img2dataset (any of webdataset, parquet and files, also some folders deeper), or images
-        named by the row number counted from 0: training/0.jpg, training/1.png, ... The folders may
-        be called train/, cc3m/ and val/, too.
+        of img2dataset (webdataset, parquet or files, also in subfolders), or images named by row
+        number, counted from 0: training/0.jpg, training/1.png, ... The folders may also be called
+        train/, cc3m/ and val/.
     """
     HOMEPAGE = "https://ai.google.com/research/ConceptualCaptions"
     EXPECTED: ClassVar[dict[str, int]] = {"train": 3318333, "validation": 15840}
@@ -105,7 +105,7 @@ def _find_list(
 
 
 class _Table(LinkList):
-    """A list: caption, tab, url; or as a first line `caption<tab>url` or the reverse says."""
+    """A list of `caption<tab>url`, or in the order that a header line gives."""
 
     def __init__(self, path: pathlib.Path, first_id: int) -> None:
         self._lines, self._first_id = TextLines(path), first_id

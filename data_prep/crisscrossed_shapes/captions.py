@@ -1,8 +1,8 @@
 """Captions of a scene by five describers.
 
-Describers differ in the part of the scene they mention, in their favorite words and in the order
-and voice of their sentences, so the captions of one image agree with the image but often not with
-each other. Every caption carries its content as a partial scene graph.
+Describers differ in what they mention, in their favorite words and in the order and voice of their
+sentences, so the captions of an image agree with the image but often not with each other. Every
+caption carries its content as a partial scene graph.
 """
 
 import collections
@@ -37,8 +37,8 @@ class Caption:
 def describe(scene: Scene, rng: np.random.Generator) -> list[Caption]:
     """Captions of one scene, one of each of the five describers.
 
-    Every describer takes another of the six styles; which one, and which style is left out,
-    differs from image to image.
+    Every describer uses a different one of the six styles; the assignment, and the style that is
+    not used, differ from image to image.
     """
     styles = rng.permutation(len(STYLES))[:DESCRIBERS]
     captions = [STYLES[style](scene, Speaker(habit, rng)) for habit, style in enumerate(styles)]
@@ -55,8 +55,8 @@ def _finished(text: str, careful: bool) -> str:
 def _mention(
     item: Item, speaker: Speaker, *, color: float, size: float = 0.0, place: float = 0.0
 ) -> Item:
-    """The part of an item that is said, given the probability of each attribute."""
-    # Nobody says that a thing is of medium size unless pressed.
+    """The part of an item that is mentioned, given the probability of each attribute."""
+    # People rarely mention that a thing is of medium size.
     says_size = speaker.chance(size * (0.15 if item.size == "medium" else 1))
     row, column = (item.row, item.column) if speaker.chance(place) else ("", "")
     if speaker.chance(0.4) and (row, column) != ("middle", "center"):
@@ -101,7 +101,7 @@ def _salient(scene: Scene, speaker: Speaker) -> Caption:
 
 
 def _related(scene: Scene, speaker: Speaker) -> Caption:
-    """Relates two items, or a lonely one to the frame."""
+    """Relates two items, or a single one to the frame."""
     if len(scene.items) == 1:
         (item,) = scene.items
         said = dataclasses.replace(
@@ -130,7 +130,7 @@ def _related(scene: Scene, speaker: Speaker) -> Caption:
 
 
 def _layout(scene: Scene, speaker: Speaker) -> Caption:
-    """Gives the background and hardly more than the number of things before it."""
+    """Names the background and little more than the number of things on it."""
     background = _said_background(scene, speaker)
     backdrop = with_article(speaker.backdrop(background))
     items: tuple[Item, ...] = ()
@@ -195,7 +195,7 @@ def _counted_together(scene: Scene, speaker: Speaker) -> Caption:
 
 
 def _wordy(scene: Scene, speaker: Speaker) -> Caption:
-    """Goes through all items and mostly the background, in one long sentence."""
+    """Names all items, and usually the background, in one long sentence."""
     items = tuple(
         _mention(item, speaker, color=0.9, size=0.5, place=0.5)
         for item in speaker.shuffled(scene.items)

@@ -1,7 +1,7 @@
-"""Captions of a scene that relate to it in different ways, with the coherence relations they hold.
+"""Captions that relate to their scene in different ways, labeled with their coherence relations.
 
 The relations are those of Clue (Alikhani et al. 2020). A caption may describe the scene, judge it,
-tell of motion in it, tell a story around it, speak of the picture as a picture, or be about
+describe motion in it, tell a story about it, talk about the picture as a picture, or be about
 something else; most captions do one or two of these.
 """
 
@@ -69,7 +69,7 @@ class CoherentCaption:
 def relate(
     scene: Scene, described: Caption, foreign: Caption, rng: np.random.Generator
 ) -> CoherentCaption:
-    """Returns one caption of a scene; the shares of the relations are about those of Clue.
+    """Returns one caption of a scene; relations are about as frequent as in Clue.
 
     Args:
       scene: the content of the picture.
@@ -102,7 +102,7 @@ def _name(speaker: Speaker, scene: Scene) -> str:
 
 
 def _move(speaker: Speaker, scene: Scene) -> str:
-    """A motion that the positions in the picture suggest."""
+    """A motion suggested by the positions in the picture."""
     items = speaker.shuffled(scene.items)[:2]
     names = [
         with_article(speaker.words(Item(shape=item.shape, color=item.color))) for item in items

@@ -38,13 +38,13 @@ class Builder(RandomAccessBuilder):
         tfds.core.BuilderConfig(name="ratings", description="Pairs rated by simulated raters."),
         tfds.core.BuilderConfig(
             name="coherence",
-            description="Images with one caption each, and how it relates to the image.",
+            description="Images with one caption each and its relations to the image.",
         ),
         tfds.core.BuilderConfig(
-            name="rated_captions", description="The rated pairs of captions, with both texts."
+            name="rated_captions", description="The rated caption pairs, with both texts."
         ),
         tfds.core.BuilderConfig(
-            name="matches", description="All images that a caption is true of, and the reverse."
+            name="matches", description="All images that a caption is true of, and vice versa."
         ),
     ]
     SEED = 20
@@ -96,7 +96,7 @@ class Builder(RandomAccessBuilder):
         }
 
     def _examples(self, scenes: Sequence[Scene], first_id: int) -> Iterator[Record]:
-        """Yields the examples of one split, whose images are numbered from `first_id`."""
+        """Yields the examples of one split, with images numbered from `first_id`."""
         image_ids = range(first_id, first_id + len(scenes))
         captions = [
             describe(scene, np.random.default_rng((self.SEED, 2, image_id)))
@@ -129,7 +129,7 @@ class Builder(RandomAccessBuilder):
         scenes: Sequence[Scene],
         captions: Sequence[Sequence[Caption]],
     ) -> Iterator[Record]:
-        """Yields every image with one caption, which stands for that of a describer in turn."""
+        """Yields every image with one caption; images take the describers in turn."""
         for place, image_id in enumerate(image_ids):
             describer = image_id % DESCRIBERS
             foreign = captions[place - 1][describer]
@@ -190,7 +190,7 @@ def _matches(
 def _rated_captions(
     captions: Sequence[Sequence[Caption]], rated_pairs: Iterable[RatedPairs]
 ) -> Iterator[Record]:
-    """Yields the rated pairs of captions; the set of a pair is its sampling method."""
+    """Yields the rated caption pairs; the set of a pair is its sampling method."""
     texts = [caption.text for group in captions for caption in group]
     key = itertools.count()
     for rated in rated_pairs:

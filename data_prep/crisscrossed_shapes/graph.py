@@ -17,7 +17,7 @@ OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "be
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Item:
-    """One object of a scene, or a caption's mention of it: an attribute not said is ""."""
+    """One object of a scene, or a caption's mention of it; unmentioned attributes are ""."""
 
     row: str = ""
     column: str = ""
@@ -28,7 +28,7 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Background:
-    """The background of the objects; an attribute that a caption leaves out is ""."""
+    """The background of the objects; unmentioned attributes are ""."""
 
     pattern: str = ""
     color: str = ""
@@ -38,7 +38,7 @@ class Background:
 class Scene:
     """One to four items in different cells of a 3 x 3 grid, sorted, on a background.
 
-    The sorted order makes equality of scenes equality of scene graphs.
+    Since items are sorted, scenes are equal if and only if their scene graphs are.
     """
 
     items: tuple[Item, ...]
@@ -51,8 +51,8 @@ class Content:
 
     Attributes:
       items: the items mentioned, with the attributes mentioned.
-      background: as far as it is said.
-      count: how many items the scene has, if that is said.
+      background: the attributes of the background that are mentioned.
+      count: the number of items in the scene, if mentioned.
       relations: (i, relation, j): `items[i]` is `relation` `items[j]`.
     """
 
@@ -63,7 +63,7 @@ class Content:
 
 
 def relations_between(first: Item, second: Item) -> tuple[str, ...]:
-    """Relations of the first item to the second, by their cells: none, one or two."""
+    """Relations of the first item to the second, by their cells: zero, one or two."""
     right = COLUMNS.index(first.column) - COLUMNS.index(second.column)
     down = ROWS.index(first.row) - ROWS.index(second.row)
     horizontal = {-1: ("left of",), 0: (), 1: ("right of",)}[(right > 0) - (right < 0)]

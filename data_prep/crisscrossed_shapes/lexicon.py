@@ -1,4 +1,4 @@
-"""The words that describers have for shapes, colors, sizes, places and backgrounds.
+"""The words that describers use for shapes, colors, sizes, places and backgrounds.
 
 Keys are the values of the scene graph; the first word of every row is the plain one.
 """
@@ -50,7 +50,7 @@ PATTERNS = {
 BACKDROPS = ("background", "backdrop", "surface", "wall")
 NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
 
-# By (row, column); "" is the part that the phrase leaves open.
+# By (row, column); "" is the part that the phrase omits.
 PLACES = {
     ("top", "left"): ("in the top left corner", "at the upper left", "top left"),
     ("top", "center"): ("at the top in the middle", "at the top centre", "centred near the top"),

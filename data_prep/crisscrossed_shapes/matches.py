@@ -1,4 +1,4 @@
-"""Which captions are true of which scenes: all pairs, not only a caption and its own scene."""
+"""All pairs of a caption and a scene that it is true of, not only its own scene."""
 
 import numpy as np
 
@@ -10,11 +10,11 @@ _TOLERANCE = 1e-4  # of float32 sums of weights, the smallest of which is far la
 
 
 def find_matches(captions: Facts, scenes: Facts) -> np.ndarray:
-    """Returns every pair of a caption and a scene in which all that the caption says holds.
+    """Returns every pair of a caption and a scene in which everything the caption states holds.
 
     Args:
-      captions: of M captions.
-      scenes: of N scenes, in full.
+      captions: contents of M captions.
+      scenes: complete contents of N scenes.
 
     Returns:
       int64 [2, P], positions of captions and scenes, by caption and then by scene.
@@ -23,19 +23,19 @@ def find_matches(captions: Facts, scenes: Facts) -> np.ndarray:
     for start in range(0, len(captions.whole), _CAPTIONS_AT_A_TIME):
         said = captions[np.arange(start, min(start + _CAPTIONS_AT_A_TIME, len(captions.whole)))]
         rows, columns = np.nonzero(_may_match(said, scenes))
-        # Items one by one may fit where no matching of all of them does.
+        # Each item alone may fit even if no matching of all items does.
         fits = similarity.fit(said[rows], scenes[columns]) > 1 - _TOLERANCE
         found.append(np.stack([start + rows[fits], columns[fits]]))
     return np.concatenate(found, axis=1)
 
 
 def _may_match(captions: Facts, scenes: Facts) -> np.ndarray:
-    """Whether the background, the number and each item alone are found in a scene, bool [M, N]."""
+    """Whether a scene has the background, the number and each item on its own, bool [M, N]."""
     whole = _holds(captions.whole[:, None], scenes.whole[None])
     items = _holds(captions.items[:, None, :, None], scenes.items[None, :, None])
     return whole & np.all(np.any(items, axis=3), axis=2)
 
 
 def _holds(said: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """Whether all codes of the last axis that are said, which are not 0, are shown."""
+    """Whether all stated (nonzero) codes along the last axis are shown."""
     return ((said == 0) | (said == shown)).all(axis=-1)

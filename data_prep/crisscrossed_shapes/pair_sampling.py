@@ -15,7 +15,7 @@ INTRASIM_PER_IMAGE = 4  # caption-image pairs found through ratings; 3.9 and 4.0
 
 
 def word_vectors(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Two plain encoders in the place of the paper's sentence encoder and word-vector average.
+    """Two plain encoders that replace the paper's sentence encoder and word-vector average.
 
     Args:
       texts: N captions.
@@ -34,7 +34,7 @@ def word_vectors(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def coarse_pixels(images: np.ndarray, cells: int = 8) -> np.ndarray:
-    """A plain image encoder: mean colors of a coarse grid, less the mean over all images.
+    """A plain image encoder: mean colors of a coarse grid, minus the mean over all images.
 
     Args:
       images: uint8 [N, H, W, 3]; H and W are multiples of `cells`.
@@ -57,19 +57,19 @@ def cross_pairs(
     number: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Caption-image pairs (c2i_intrasim) out of rated pairs, the best rated of the split first.
+    """Caption-image pairs (c2i_intrasim) made from rated pairs, the best rated of the split first.
 
-    Version 1 of this dataset is made so; `data_prep.sampling.scheme` is nearer to the released
-    pairs. Image pairs and caption pairs take turns. An image pair gives one image and a random
-    caption of the other; a caption pair one caption and the image of the other; which way round is
-    random.
+    Version 1 of this dataset uses this; `data_prep.sampling.scheme` is closer to the released
+    pairs. Image pairs and caption pairs alternate. An image pair gives one image and a random
+    caption of the other; a caption pair gives one caption and the image of the other; the direction
+    is random.
 
     Args:
       pairs_of_images: int [P, 2] with `image_scores` [P].
       image_scores: ratings of the image pairs.
       pairs_of_captions: int [Q, 2] of captions of different images.
       caption_scores: ratings of the caption pairs, [Q].
-      number: how many pairs are wanted; fewer if the sources run out.
+      number: number of pairs to return; fewer if the sources run out.
       rng: draws captions and directions.
 
     Returns:

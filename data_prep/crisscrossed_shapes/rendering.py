@@ -33,8 +33,8 @@ _BACKGROUND_RGB = {
     "pale pink": (248, 204, 212),
 }
 _RADIUS = {"small": 4.6, "medium": 6.5, "large": 8.8}
-_PERIOD = 8  # of a background pattern, in pixels
-# Cell centers stay clear of the 12.5 % that the evaluation crop cuts away.
+_PERIOD = 8  # period of a background pattern, in pixels
+# Cell centers stay outside the 12.5 % that the evaluation crop removes.
 _CENTERS = (15.5, 32.0, 48.5)
 
 
@@ -77,10 +77,10 @@ _OUTLINES = {
 
 
 def render(scene: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Draws a scene; place, angle and color vary a little, as they do not in the scene graph.
+    """Draws a scene; place, angle and color vary slightly, unlike in the scene graph.
 
     Args:
-      scene: to draw.
+      scene: the scene to draw.
       rng: source of the variation.
 
     Returns:

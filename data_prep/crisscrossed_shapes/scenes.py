@@ -1,8 +1,8 @@
-"""How the scenes of the three splits are drawn.
+"""Draws the scenes of the three splits.
 
-A scene is drawn from a theme, which makes some shapes, colors and backgrounds go together as
-things do in photographs, or is an earlier scene of its split with a few facts changed. The
-changed copies give image-image similarity something to grade.
+A scene is drawn from a theme, in which some shapes, colors and backgrounds go together as things
+do in photographs, or is an earlier scene of its split with a few facts changed. The changed copies
+make image-image similarity vary.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ THEMES = (
 
 
 def make_scenes(seed: int, sizes: Mapping[str, int]) -> dict[str, list[Scene]]:
-    """Draws the scenes of every split; no scene occurs twice, in one split or in two.
+    """Draws the scenes of every split; no scene occurs twice, within or across splits.
 
     Args:
       seed: seed of every draw; the scenes of a split also depend on the splits before it.
@@ -87,7 +87,7 @@ def make_scenes(seed: int, sizes: Mapping[str, int]) -> dict[str, list[Scene]]:
 
 
 def _is_visible(scene: Scene) -> bool:
-    """White on white would not be seen."""
+    """Whether no item has the color of the background."""
     return all(item.color != scene.background.color for item in scene.items)
 
 

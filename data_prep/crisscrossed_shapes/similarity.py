@@ -2,8 +2,8 @@
 
 A content states weighted facts: that an item exists (its shape), the item's color, size, row and
 column, relations of items, pattern and color of the background, and the number of items. The
-items of two contents are matched one to one so that the weight of the facts stated by both is
-largest. From that shared weight S and the weights W of all facts stated on each side:
+items of two contents are matched one to one to maximize the weight of the facts stated by both.
+From that shared weight S and the weights W of all facts stated on each side:
 
 - resemblance, symmetric: 2 S / (W_left + W_right), for caption-caption and image-image pairs;
 - fit of a caption to a scene: S / W_caption, the share of the caption that is true of the scene.
@@ -36,7 +36,7 @@ _RELATION_AXES = {"left of": (0, 1), "right of": (0, -1), "above": (1, 1), "belo
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Contents as int8 codes, 0 where nothing is said.
+    """Contents as int8 codes, 0 for attributes that are not stated.
 
     Attributes:
       items: [N, 4, 5], codes of the attributes in the order of `_ITEM_WEIGHTS`.
@@ -53,7 +53,7 @@ class Facts:
 
 
 def encode(contents: Sequence[Content]) -> Facts:
-    """Turns contents into arrays, in the given order."""
+    """Converts contents to arrays, in the given order."""
     items = np.zeros((len(contents), MAX_ITEMS, len(_ITEM_WEIGHTS)), np.int8)
     relations = np.zeros((len(contents), MAX_ITEMS, MAX_ITEMS, 2), np.int8)
     whole = np.zeros((len(contents), len(_BACKGROUND_WEIGHTS) + 1), np.int8)

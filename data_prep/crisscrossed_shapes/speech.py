@@ -7,14 +7,14 @@ import numpy as np
 from data_prep.crisscrossed_shapes import lexicon
 from data_prep.crisscrossed_shapes.graph import Background, Item
 
-_HABIT = 0.5  # how often a describer uses the favorite word
+_HABIT = 0.5  # probability that a describer uses the favorite word
 
 
 class Speaker:
     """A describer's choice of words.
 
     Args:
-      habit: number of the describer; describers with different habits favour different words.
+      habit: number of the describer; describers with different habits favor different words.
       rng: source of every choice.
     """
 
@@ -27,7 +27,7 @@ class Speaker:
         return self._rng.random() < probability
 
     def pick(self, options: Sequence[str]) -> str:
-        """One of the options, all equally likely."""
+        """One of the options, drawn uniformly."""
         return options[int(self._rng.integers(len(options)))]
 
     def shuffled(self, items: Sequence[Item]) -> list[Item]:
@@ -41,7 +41,7 @@ class Speaker:
         return self.pick(words)
 
     def words(self, item: Item, plural: bool = False) -> str:
-        """Size, color and shape as far as said, without article: `big red star`."""
+        """Size, color and shape, if mentioned, without article: `big red star`."""
         noun = self.word(lexicon.NOUNS[item.shape])
         if plural:
             noun += "es" if noun.endswith(("s", "x")) else "s"
@@ -50,19 +50,19 @@ class Speaker:
         return " ".join([*size, *color, noun])
 
     def phrase(self, item: Item) -> str:
-        """The words with article and place as far as said: `a big red star at the top`."""
+        """The words with article and, if mentioned, place: `a big red star at the top`."""
         place = (item.row, item.column)
         where = [self.word(lexicon.PLACES[place])] if any(place) else []
         return " ".join([with_article(self.words(item)), *where])
 
     def number(self, item: Item, number: int) -> str:
-        """Several items of which the same is said: `two red stars`."""
+        """Several items with the same description: `two red stars`."""
         if number == 1:
             return self.pick((with_article(self.words(item)), f"one {self.words(item)}"))
         return f"{lexicon.NUMBERS[number]} {self.words(item, plural=True)}"
 
     def backdrop(self, background: Background) -> str:
-        """The background as far as said, without article: `striped pale blue wall`."""
+        """The background, as far as mentioned, without article: `striped pale blue wall`."""
         pattern = [self.word(lexicon.PATTERNS[background.pattern])] if background.pattern else []
         color = [self.word(lexicon.BACKGROUND_COLORS[background.color])] if background.color else []
         return " ".join([*pattern, *color, self.word(lexicon.BACKDROPS)])

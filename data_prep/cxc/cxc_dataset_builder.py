@@ -20,7 +20,7 @@ _KINDS = {
     task: tuple("caption" if column.startswith("caption") else "image" for column in columns)
     for task, columns in SIDES.items()
 }
-# Ending of a config -> kinds of sides whose contents it adds to their ids.
+# Suffix of a config -> kinds of sides for which it has contents besides ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
 # Sampling method -> mean score in validation and test.
 _MEANS = {
@@ -37,9 +37,8 @@ _RATED_TWICE = {"validation": Known(2253, _TWICE), "test": Known(2863, _TWICE)}
 class Builder(schema.RandomAccessBuilder):
     """TFDS builder of the released ratings, one example per row, joined to the rated items.
 
-    Ids are those of COCO. Some pairs of images are rated in both orders, with two scores: both rows
-    are kept. In the configs with captions or images a row whose caption or image is missing is
-    left out.
+    Ids are those of COCO. Some image pairs are rated in both orders, with two scores: both rows are
+    kept. Configs with captions or images leave out rows whose caption or image is missing.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -54,17 +53,17 @@ class Builder(schema.RandomAccessBuilder):
         tfds.core.BuilderConfig(name="sits_images", description="`sits` with texts and images."),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder
+    Put these files into one folder:
       - {sts,sis,sits}_{val,test}.csv from
         https://github.com/google-research-datasets/Crisscrossed-Captions/tree/master/data
       - for the configs *_captions and sits_images: caption_datasets.zip from
-        https://cs.stanford.edu/people/karpathy/deepimagesent, or dataset_coco.json out of it; or
+        https://cs.stanford.edu/people/karpathy/deepimagesent, or dataset_coco.json from it; or
         annotations_trainval2014.zip or annotations_trainval2017.zip from
-        https://cocodataset.org/#download, or the captions_*.json out of them; or tables
+        https://cocodataset.org/#download, or the captions_*.json from them; or tables
         captions*.csv or .csv.gz with the columns caption_id and caption
       - for the configs *_images: val2014.zip from https://cocodataset.org/#download, or
         train2017.zip and val2017.zip, or the folders unpacked from them; or some of these images in
-        images/ or images.zip, where they may also be called <12-digit id>.jpg.
+        images/ or images.zip, where <12-digit id>.jpg is also a valid name.
     """
     HOMEPAGE = "https://github.com/google-research-datasets/Crisscrossed-Captions"
     EXPECTED: ClassVar[dict[str, int]] = {
@@ -87,7 +86,7 @@ class Builder(schema.RandomAccessBuilder):
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """See `RandomAccessBuilder`: Parekh et al. 2021, and means of the released files."""
+        """See `RandomAccessBuilder`: Parekh et al. 2021, and means over the released files."""
         figures: dict[str, Figure] = {}
         for name, count in cls.EXPECTED.items():
             task, split, method = name.split("/")
@@ -107,7 +106,7 @@ class Builder(schema.RandomAccessBuilder):
             split: list(scan_ratings(folder / file_name(self._task, split), self._task))
             for split in ("validation", "test")
         }
-        # Rows are counted and not methods: the items and the method of a damaged row are not known.
+        # Only rows are counted, since the method of a damaged row is not known.
         found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}
         expected: collections.Counter[str] = collections.Counter()
         for name, count in self.EXPECTED.items():
@@ -127,7 +126,7 @@ class Builder(schema.RandomAccessBuilder):
 
     @property
     def _added(self) -> dict[str, str]:
-        """Features beside the ids -> their kind: `{"left_caption": "caption", ...}`."""
+        """Features besides the ids -> their kind: `{"left_caption": "caption", ...}`."""
         added = _ADDED[self.builder_config.name.partition("_")[2]]
         sides = zip(("left", "right"), _KINDS[self._task], strict=True)
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
@@ -145,7 +144,7 @@ class Builder(schema.RandomAccessBuilder):
                 "right_id": rating.right_id,
                 "score": rating.score,
                 "method": rating.method,
-                "rater_scores": [],  # announced, but only the means were released
+                "rater_scores": [],  # They were announced, but only the means were released.
             }
             try:
                 for name, kind in self._added.items():
@@ -160,7 +159,7 @@ class Builder(schema.RandomAccessBuilder):
 
 
 class _Images:
-    """Photographs by id. Each is in many pairs, and decoded once to see that it is sound."""
+    """Photographs by id. Each is in many pairs, but is decoded only once to check it."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._pictures = Pictures(folder, partial=True)
@@ -170,7 +169,7 @@ class _Images:
         """The encoded image.
 
         Raises:
-          BadImageError: it is missing, or cannot be used.
+          BadImageError: it is missing or cannot be used.
         """
         encoded = self._pictures.read(image_id)
         if image_id in self._sound:

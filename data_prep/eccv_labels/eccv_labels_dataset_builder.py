@@ -39,13 +39,13 @@ class Builder(schema.RandomAccessBuilder):
         ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder the files of
-    https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data
+    Put these files of https://github.com/naver-ai/eccv-caption/tree/main/eccv_caption/data
+    into one folder:
       - coco_test_ids.npy, original_image_to_caption.json and original_caption_to_image.json
       - eccv_image_to_caption.json, eccv_caption_to_image.json (for the config eccv)
       - cxc_image_to_caption.json, cxc_caption_to_image.json (for cxc)
-    and pm_image_to_caption.json, pm_caption_to_image.json (for plausible_matches), to which the
-    README of that repository links.
+      - pm_image_to_caption.json, pm_caption_to_image.json (for plausible_matches), to which the
+        README of that repository links.
     """
     HOMEPAGE = "https://github.com/naver-ai/eccv-caption"
     EXPECTED: ClassVar[dict[str, int]] = {

@@ -1,4 +1,4 @@
-"""Flickr30k: some 31,000 photographs of people and animals with five captions each."""
+"""Flickr30k: about 31,000 photographs of people and animals with five captions each."""
 
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ _IMAGES = ("flickr30k-images", "flickr30k_images")
 
 
 class Builder(schema.RandomAccessBuilder):
-    """TFDS builder of Flickr30k, in either of the two splits that are in use."""
+    """TFDS builder of Flickr30k, in either of its two common splits."""
 
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
@@ -31,11 +31,11 @@ class Builder(schema.RandomAccessBuilder):
         ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Flickr30k is handed out for research and education, on request at
-    https://shannon.cs.illinois.edu/DenotationGraph/. Put into one folder
+    Flickr30k is available for research and education, on request at
+    https://shannon.cs.illinois.edu/DenotationGraph/. Put these files into one folder:
       - flickr30k-images.tar.gz, or flickr30k-images/ or flickr30k_images/ with its images
       - for the configs `images` and `captions`, caption_datasets.zip from
-        https://cs.stanford.edu/people/karpathy/deepimagesent/, or dataset_flickr30k.json out of it
+        https://cs.stanford.edu/people/karpathy/deepimagesent/, or dataset_flickr30k.json from it
       - for the config `entities`, results_20130124.token from flickr30k.tar.gz, or results.csv from
         Kaggle's flickr-image-dataset, and train.txt, val.txt and test.txt from
         https://github.com/BryanPlummer/flickr30k_entities.
@@ -55,7 +55,7 @@ class Builder(schema.RandomAccessBuilder):
 
     @classmethod
     def published_figures(cls, config: str) -> Mapping[str, Figure]:
-        """See `RandomAccessBuilder`: of Karpathy's split, or of that of Entities."""
+        """See `RandomAccessBuilder`: figures of Karpathy's split, or of Entities'."""
         figures: dict[str, Figure] = {"*/captions of an image": "5"}
         sizes = cls.EXPECTED["entities" if config == "entities" else "karpathy"]
         for split in ("train", "validation", "test"):

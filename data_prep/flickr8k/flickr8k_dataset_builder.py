@@ -21,7 +21,7 @@ from data_prep.semeval_sts.semeval_files import find_sets
 
 # The release and its misspelled folder, Kaggle's copy, and a smaller copy.
 _IMAGES = ("Flickr8k_Dataset", "Flicker8k_Dataset", "Images", "images_160")
-# Of MobileNetV2.
+# Channels of MobileNetV2's features.
 _CHANNELS = 1280
 
 
@@ -41,29 +41,29 @@ class Builder(schema.RandomAccessBuilder):
         tfds.core.BuilderConfig(
             name="features_one_caption",
             description="MobileNetV2 features and the first caption of every image, as VETE trains "
-            "on COCO; `train` has all images but those of `test`.",
+            "on COCO; `train` has all images except those in `test`.",
         ),
         tfds.core.BuilderConfig(
             name="features_one_caption_unseen",
-            description="`features_one_caption` without training images of which a caption is a "
-            "sentence of semeval_sts.",
+            description="`features_one_caption` without training images that have a caption among "
+            "the sentences of semeval_sts.",
         ),
         tfds.core.BuilderConfig(
-            name="test_pairs", description="Pairs of captions of the same and of other test images."
+            name="test_pairs", description="Caption pairs from the same and different test images."
         ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Flickr8k is handed out for research and education. Put into one folder
+    Flickr8k is available for research and education. Put these files into one folder:
       - for images, Flickr8k_Dataset.zip, or its images in Flickr8k_Dataset/, Flicker8k_Dataset/ or
         Images/
       - the files of Flickr8k_text.zip: Flickr8k.token.txt, Flickr_8k.trainImages.txt,
         Flickr_8k.devImages.txt and Flickr_8k.testImages.txt; or Karpathy's dataset_flickr8k.json,
-        also in caption_datasets.zip
+        unpacked or in caption_datasets.zip
       - for ratings, ExpertAnnotations.txt and CrowdFlowerAnnotations.txt of Flickr8k_text.zip
       - mobilenet_v2_features.npz with `files` and `features` (for features)
       - for features_one_caption_unseen, a folder sts with the files of semeval_sts.
-    The same content as captions.csv.gz, images_160.zip, expert_annotations.csv and
-    crowdflower_annotations.csv.gz is read too.
+    The tables captions.csv.gz, expert_annotations.csv and crowdflower_annotations.csv.gz and the
+    archive images_160.zip, with the same content, are read, too.
     """
     HOMEPAGE = "https://doi.org/10.1613/jair.3994"
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
@@ -90,7 +90,7 @@ class Builder(schema.RandomAccessBuilder):
         if config == "ratings":
             return {
                 "test/rows with task=expert, method=expert": 5664,
-                # As published, and as in a copy with damaged lines that is handed around.
+                # The published number, and that of a common copy with damaged lines.
                 "test/rows with task=crowd, method=crowd": Within(47_288, 47_830),
                 "* score with task=expert, method=expert": Within(1, 4),
                 "* score with task=crowd, method=crowd": Within(0, 1),
@@ -100,7 +100,7 @@ class Builder(schema.RandomAccessBuilder):
             return pair_figures()
         if config.startswith("features_one_caption"):
             figures = {"*/captions of an image": "1", "test/records": 1000}
-            if config == "features_one_caption":  # those of training, validation and no split
+            if config == "features_one_caption":  # also images in no split
                 figures["train/records"] = 7091
             return figures
         figures = {"*/captions of an image": "5"}
@@ -149,7 +149,7 @@ class Builder(schema.RandomAccessBuilder):
     def _training_and_test(
         self, captions: flickr8k_files.Captions, folder: pathlib.Path
     ) -> dict[str, list[str]]:
-        """The images of `test`, and all others for training; of `unseen` only unseen ones."""
+        """The images of `test`, and all others (for `unseen`, only unseen ones) for training."""
         test = set(captions.splits["test"])
         train = [name for name in captions.texts if name not in test]
         if self.builder_config.name == "features_one_caption_unseen":
@@ -185,7 +185,7 @@ def _captioned_images(
 
 
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
-    """Returns a function from a file name to the image, or to the features that a config stores."""
+    """Returns a function from a file name to what the config stores: the image or its features."""
     if config.startswith("features"):
         return _read_features(folder / "mobilenet_v2_features.npz").get
     return open_images(folder, *_IMAGES).image
@@ -201,7 +201,7 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
             names, features = (np.atleast_1d(archive[name]) for name in ("files", "features"))
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UnexpectedFilesError(
-            f"{path} is cut off, or no archive with `files` and `features`: {error}"
+            f"{path} is cut off or not an archive with `files` and `features`: {error}"
         ) from error
     is_sound = features.shape == (len(names), _CHANNELS) and features.dtype.kind == "f"
     if not is_sound or not np.isfinite(features).all():

@@ -22,29 +22,29 @@ class Builder(LinkedCaptionsBuilder):
     """TFDS builder of the released part of Pinterest40M ("Pinterest5M").
 
     The id of an image is the number in its published name. The id of a caption is 2^24 times the
-    number of its file plus the place of the sentence in the file, so that it depends on nothing but
-    that file. The splits are those that its authors recommend, by files.
+    number of its file plus the place of the sentence in the file, so that it depends only on that
+    file. The splits, by file, are those that the authors recommend.
     """
 
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS: ClassVar[list[tfds.core.BuilderConfig]] = [
         tfds.core.BuilderConfig(name="images", description="Pins with all their sentences."),
         tfds.core.BuilderConfig(
-            name="one_caption", description="The first sentence of every pin, as VETE trains."
+            name="one_caption", description="The first sentence of every pin, as in VETE."
         ),
         tfds.core.BuilderConfig(
             name="test_pairs",
-            description="Pairs of sentences of the same and of other test pins; reads no images.",
+            description="Sentence pairs from the same and from different test pins, no images.",
         ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder
+    Put these files into one folder:
       - pinterest_multimodal_2016_v1/ with pin_2016_v1_0000.npy to pin_2016_v1_0099.npy, unpacked
-        from pinterest_multimodal_2016_v1.tar.gz of
+        from pinterest_multimodal_2016_v1.tar.gz, which is linked at
         https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox
       - images/ with the fetched images: those that the toolbox saved, under their published
-        names (pin_image_001004887.jpg), or the output of img2dataset (any of webdataset, parquet
-        and files).
+        names (pin_image_001004887.jpg), or the output of img2dataset (webdataset, parquet or
+        files).
     """
     UNIQUE_IDS: ClassVar[tuple[str, ...]] = ("image_id", "caption_ids", "pair_id")
     HOMEPAGE = "https://github.com/mjhucla/P-Multimodal-Dataset-Toolbox"
@@ -54,7 +54,7 @@ class Builder(LinkedCaptionsBuilder):
         "validation": range(98, 99),
         "test": range(99, 100),
     }
-    # All that was published about the size: the toolbox prints the pins of the first file.
+    # The only published size: the toolbox prints the number of pins in the first file.
     EXPECTED: ClassVar[dict[str, int]] = {"pin_2016_v1_0000.npy": 49_786}
 
     def _features(self) -> tfds.features.FeaturesDict:
@@ -101,12 +101,12 @@ class Builder(LinkedCaptionsBuilder):
 
 
 def _test_pairs(paths: Mapping[int, pathlib.Path]) -> Iterator[Record | LeftOut]:
-    """The pairs, and the entries that are not pins."""
+    """Yields the pairs, and the entries that are not pins."""
     images: dict[int, list[str]] = {}
     for number, path in paths.items():
         for entry in read_pins(path, number):
             if isinstance(entry, LeftOut):
-                # Pairs are the records here.
+                # Here, the records are pairs.
                 yield dataclasses.replace(entry, is_record=False)
             else:
                 images[entry.image_id] = [str(text) for _, text in entry.captions]

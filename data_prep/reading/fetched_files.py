@@ -161,7 +161,7 @@ def has_images(path: pathlib.Path) -> bool:
 def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
     """Reads loose images, in the folder or in folders below it, in the order of their names.
 
-    Links to folders are followed. A json file of the same name beside an image may tell its url and
+    Links to folders are followed. A json file with the same name as an image may hold its url and
     caption, a text file its captions.
 
     Args:

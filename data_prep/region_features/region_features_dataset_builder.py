@@ -19,7 +19,7 @@ from data_prep.region_features.scan_files import (
     open_split,
 )
 
-# SCAN's names -> ours, and the first id where the files give none: no two splits share one.
+# SCAN's names -> ours, and the first id if the files give none: ids of two splits never collide.
 _SPLITS = {
     "train": ("train", 0),
     "dev": ("validation", 10_000_000),
@@ -34,8 +34,8 @@ class FeatureConfig(tfds.core.BuilderConfig):
 
     Attributes:
       shape: rows and channels of an image; None for any number of rows.
-      karpathy: dataset with whose captions, in Karpathy's split, detections are joined; "" for
-        SCAN's files, which have their own.
+      karpathy: dataset whose captions, in Karpathy's split, are joined to detections; "" for SCAN's
+        files, which have their own.
     """
 
     shape: tuple[int | None, int] = (36, 2048)
@@ -64,7 +64,7 @@ class Builder(schema.RandomAccessBuilder):
         FeatureConfig(name="regions", description="36 regions of any images."),
         FeatureConfig(
             name="grid_7x7",
-            description="Maps of 7 x 7 x 2048 of any images, as ResNets have them.",
+            description="Maps of 7 x 7 x 2048 of any images, as ResNets compute them.",
             shape=(49, 2048),
         ),
         FeatureConfig(
@@ -81,22 +81,22 @@ class Builder(schema.RandomAccessBuilder):
         ),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    For coco_detections and flickr30k_detections, put into one folder
+    For coco_detections and flickr30k_detections, put these files into one folder:
       - caption_datasets.zip from https://cs.stanford.edu/people/karpathy/deepimagesent/, or
-        dataset_coco.json or dataset_flickr30k.json out of it
+        dataset_coco.json or dataset_flickr30k.json from it
       - features/ with any of: .tsv of bottom-up attention or LXMERT; .hdf5 of
         bottom-up-attention-vqa (with its _imgid2idx.pkl) or Meshed-Memory Transformer; data.mdb of
         ViLBERT's or MMF's LMDB (needs xmodal[lmdb]); one .npz per image of
         bottom-up-attention.pytorch or self-critical.pytorch, or one .npy.
-    For the other configs, put into one folder the files of data/coco_precomp or data/f30k_precomp
-    that SCAN released (https://github.com/kuanghuei/SCAN), or your own of the same form:
+    For the other configs, put the files of data/coco_precomp or data/f30k_precomp that SCAN
+    released (https://github.com/kuanghuei/SCAN), or your own in the same format, into one folder:
       - train_ims.npy, dev_ims.npy, test_ims.npy and, for COCO, testall_ims.npy: floating point
         numbers [images, 36, 2048], or every image five times
       - train_caps.txt, ...: five lines per image
       - train_ids.txt, ... and train_capids.txt, ...: ids of images and of captions, if known.
     """
     HOMEPAGE = "https://github.com/kuanghuei/SCAN"
-    # Config -> published images of each split; any number will do for the others.
+    # Config -> published number of images in each split; other configs may have any number.
     EXPECTED: ClassVar[dict[str, dict[str, int]]] = {
         "coco": {"train": 113_287, "dev": 5_000, "test": 1_000, "testall": 5_000},
         "flickr30k": {"train": 29_000, "dev": 1_014, "test": 1_000},

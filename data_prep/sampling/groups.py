@@ -1,4 +1,4 @@
-"""Captions grouped by their image, by position, as every step of the scheme needs them."""
+"""Captions grouped by image and indexed by position, for every step of the scheme."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ class Groups:
     Attributes:
       image_ids: int64 [N].
       caption_ids: int64 [M].
-      sizes: int64 [N], captions of every image, at least one each.
+      sizes: int64 [N], number of captions of every image, at least 1.
     """
 
     image_ids: np.ndarray
@@ -40,7 +40,7 @@ class Groups:
 
     @functools.cached_property
     def places(self) -> np.ndarray:
-        """The place of every caption in its group, int64 [M]."""
+        """The position of every caption in its group, int64 [M]."""
         return np.arange(len(self.owners)) - self.starts[self.owners]
 
     def find(self, kind: str, ids: np.ndarray) -> np.ndarray:
@@ -57,7 +57,7 @@ class Groups:
         return np.where(known[found] == ids, found, -1)
 
     def draw(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A random caption of each of these images, all equally likely, in the same shape."""
+        """A random caption of each of these images, drawn uniformly, in the same shape."""
         return self.starts[images] + rng.integers(self.sizes[images])
 
     def means(self, vectors: np.ndarray) -> np.ndarray:
@@ -79,8 +79,8 @@ def number_groups(images: int, captions: int) -> Groups:
     """Groups of equal size whose ids are positions: the captions of image i are C i to C i + C - 1.
 
     Args:
-      images: N of them.
-      captions: C of each.
+      images: number N of images.
+      captions: number C of captions per image.
     """
     return Groups(
         np.arange(images), np.arange(images * captions), np.full(images, captions, np.int64)
@@ -88,7 +88,7 @@ def number_groups(images: int, captions: int) -> Groups:
 
 
 def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray, place: str) -> Groups:
-    """Groups captions by their image, both in the order of their ids, however they were listed.
+    """Groups captions by image; both are ordered by id, whatever the order of the arguments.
 
     Args:
       caption_ids: int [M], all different.
@@ -96,7 +96,7 @@ def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray, place: s
       place: where they come from, for the error.
 
     Raises:
-      UnexpectedFilesError: there are none, or a caption is named twice.
+      UnexpectedFilesError: there are none, or a caption is listed twice.
     """
     if not len(caption_ids):
         raise UnexpectedFilesError(f"{place} names no captions; is the split another one?")

@@ -11,12 +11,12 @@ def nearest(
 ) -> np.ndarray:
     """The most similar other items of every item, the most similar first.
 
-    Of equally similar items the earlier ones count as nearer.
+    Among equally similar items, earlier ones count as nearer.
 
     Args:
       vectors: floats [N, D], none of them zero, N > 1. Cosines are computed in their type.
-      number: of neighbors, K; all others if there are fewer.
-      decimals: cosines are rounded to so many digits before they are compared, so that items
+      number: number of neighbors, K; all others if there are fewer.
+      decimals: number of digits that cosines are rounded to before they are compared, so that items
         with equal vectors tie on every machine; None compares them as computed.
 
     Returns:
@@ -36,9 +36,9 @@ def nearest(
 
 
 def _largest(values: np.ndarray, number: int) -> np.ndarray:
-    """Columns of the largest values of every row, as a stable sort of the whole would list them."""
+    """Columns of the largest values of every row, in the order of a stable sort of the row."""
     least = np.partition(values, -number, axis=1)[:, -number]
-    # More than `number` in a row if several are equal to the least.
+    # More than `number` in a row if several tie for the smallest.
     row, column = np.nonzero(values >= least[:, None])
     order = np.lexsort((column, -values[row, column], row))
     place = np.arange(len(row)) - np.searchsorted(row, row)  # in its row; `row` is sorted

@@ -1,7 +1,7 @@
 """Which pairs are rated: the sampling scheme of Crisscrossed Captions (section 3 of its paper).
 
 Pairs within a modality are picked through the other modality, so that they are neither random nor
-chosen by the quantity to be measured. Everything is by position in `Groups`.
+chosen by the quantity to be measured. All items are given by position in `Groups`.
 """
 
 import itertools
@@ -20,11 +20,11 @@ def image_pairs(neighbors: Iterable[np.ndarray]) -> np.ndarray:
     """Image pairs (i2i_csim) picked through their captions.
 
     Args:
-      neighbors: for every caption encoder the nearest other groups of every group, int [N, K].
+      neighbors: for every caption encoder, the nearest other groups of every group, int [N, K].
 
     Returns:
-      int [P, 2]: every image with its nearest by any encoder, as (image, neighbor); without
-      repetition in the same order, though both orders may occur.
+      int [P, 2]: every image with its nearest by any encoder, as (image, neighbor); no ordered pair
+      is repeated, but both orders may occur.
     """
     return np.array(list(dict.fromkeys(_edges(neighbors))))
 
@@ -33,26 +33,26 @@ def joined_images(neighbors: Iterable[np.ndarray]) -> np.ndarray:
     """Pairs of images whose captions will be compared (c2c_isim).
 
     Args:
-      neighbors: for every image encoder the nearest other images of every image, int [N, K].
+      neighbors: for every image encoder, the nearest other images of every image, int [N, K].
 
     Returns:
-      int [P, 2], every two images of which either is among the other's nearest, once.
+      int [P, 2], every two images, once, if either is among the other's nearest.
     """
     return np.array(list({tuple(sorted(edge)): edge for edge in _edges(neighbors)}.values()))
 
 
 def captions_in_turn(images: np.ndarray, groups: Groups) -> np.ndarray:
-    """One caption for either image of a pair, as the released pairs (c2c_isim) have them.
+    """One caption for each image of a pair, chosen as in the released pairs (c2c_isim).
 
-    The k-th pair of its first image takes the k-th caption of both, and after the last caption the
-    first again. The paper calls this a random draw, but all 38,054 released pairs are so, with the
-    captions of an image in the order of their ids; a draw would have used 19,636 different captions
-    in the test split (standard deviation 48) and not the 20,818 of the files. That is
-    `Groups.draw`.
+    The k-th pair with the same first image takes the k-th caption of both images, and starts over
+    after the last caption. The paper calls this a random draw, but all 38,054 released pairs follow
+    this rule, with the captions of an image in the order of their ids; a draw (`Groups.draw`) would
+    have used 19,636 different captions in the test split (standard deviation 48) and not the 20,818
+    in the files.
 
     Args:
       images: int [P, 2].
-      groups: of the captions.
+      groups: groups of the captions.
 
     Returns:
       int [P, 2].
@@ -75,8 +75,8 @@ def cocaption_cycles(groups: Groups, rng: np.random.Generator) -> np.ndarray:
     """Pairs within each caption group (c2c_cocaption): a cycle in random order.
 
     Returns:
-      int [P, 2]. Every caption is first once and second once; a lone caption has no pair, and of
-      two captions the cycle is the pair itself, once.
+      int [P, 2]. Every caption is first once and second once; a single caption has no pair, and two
+      captions give one pair.
     """
     pairs = []
     for size in np.unique(groups.sizes[groups.sizes > 1]).tolist():
@@ -99,28 +99,29 @@ def cross_pairs(
     rng: np.random.Generator,
     per_source: int = PER_SOURCE,
 ) -> np.ndarray:
-    """Caption-image pairs (c2i_intrasim) out of rated pairs of images.
+    """Caption-image pairs (c2i_intrasim) made from rated pairs of images.
 
     Every image takes its best rated pairs from each source. A pair (j, k) gives a random caption of
-    k with image j; pairs taken before are skipped. The paper does not say so much, but the
-    released pairs do: in the test split every image takes part in at least 3 of them (4 except for
+    k with image j; pairs taken before are skipped. The paper does not describe this, but the
+    released pairs show it: in the test split every image is in at least 3 of them (4 except for
     two), 11,612 of the 11,616 that come from one row of one source have the caption of that
     row's second item and the image of its first, the rated caption itself is used as often as
-    chance has it (20 %), and of caption pairs that alone are best rated for an image, on the
-    scale's integers, 99.5 % are used. One cut through all pairs would leave images without any.
+    expected by chance (20 %), and of caption pairs that are the single best rated one of an image,
+    on the scale's integers, 99.5 % are used. A threshold on all pairs would leave images without
+    any.
 
     Args:
-      sources: rated pairs, first that of caption pairs: images int [P, 2] and ratings [P].
-      groups: of the captions.
+      sources: rated pairs, first those of captions: images int [P, 2] and ratings [P].
+      groups: groups of the captions.
       rng: draws captions.
-      per_source: pairs that an image takes from one source, fewer if it runs out.
+      per_source: number of pairs that an image takes from one source, fewer if it runs out.
 
     Returns:
       int [Q, 2] as (caption, image), without repetition.
     """
     taken: dict[tuple[int, int], None] = {}
     for pairs, scores in sources:
-        # Each row twice, once for either end.
+        # Each row twice, once for each end.
         row = np.tile(np.arange(len(pairs)), 2)
         image = pairs.T.ravel()
         order = np.lexsort((row, -scores[row], image))

@@ -26,10 +26,10 @@ _COPIES = Unknown("people upload a picture more than once, and Flickr sends one 
 class Builder(LinkedCaptionsBuilder):
     """TFDS builder of SBU Captioned Photos.
 
-    Image and caption ids are the line numbers of the published files, counted from 0. A split of
-    its own was never published; VETE took 50,000 random pairs for validation and 50,000 for the
-    test. Here those are drawn by a hash of the url, which needs no seed and does not depend on the
-    images that are still to be had.
+    Image and caption ids are the line numbers of the published files, counted from 0. No split was
+    published; VETE used 50,000 random pairs for validation and 50,000 for the test. Here they are
+    drawn by a hash of the url, which needs no seed and does not depend on the images that are still
+    available.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -37,16 +37,16 @@ class Builder(LinkedCaptionsBuilder):
         tfds.core.BuilderConfig(name="images", description="Flickr images with one caption each."),
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = """
-    Put into one folder
+    Put these files into one folder:
       - SBU_captioned_photo_dataset_urls.txt and SBU_captioned_photo_dataset_captions.txt from
-        SBUCaptionedPhotoDataset.tar.gz of https://www.cs.rice.edu/~vo9/sbucaptions/, or
+        SBUCaptionedPhotoDataset.tar.gz at https://www.cs.rice.edu/~vo9/sbucaptions/, or
         sbu-captions-all.json from sbu-captions-all.tar.gz there
-      - images/ with the fetched images: the output of img2dataset (any of webdataset, parquet
-        and files), or images named by line number (0.jpg is the first) or as in their url.
+      - images/ with the fetched images: the output of img2dataset (webdataset, parquet or files),
+        or images named by line number (0.jpg is the first) or as in their url.
     """
     HOMEPAGE = "https://www.cs.rice.edu/~vo9/sbucaptions/"
     EXPECTED: ClassVar[dict[str, int]] = {"rows": 1_000_000}
-    # Of validation and test; the rest is for training.
+    # Rows in validation and in test; the rest is for training.
     HELD_OUT: ClassVar[int] = 50_000
 
     @classmethod
@@ -73,11 +73,11 @@ class Builder(LinkedCaptionsBuilder):
 
 
 def split_rows(urls: Iterable[bytes], held_out: int) -> dict[str, np.ndarray]:
-    """Draws the splits: the urls with the smallest hashes are the test, the next the validation.
+    """Draws the splits: the smallest hashes of urls go to test, the next to validation.
 
     Args:
-      urls: of all rows.
-      held_out: rows of validation and of test.
+      urls: urls of all rows.
+      held_out: number of rows in validation and in test.
 
     Returns:
       Split -> bool [rows].
@@ -93,7 +93,7 @@ def split_rows(urls: Iterable[bytes], held_out: int) -> dict[str, np.ndarray]:
 
 
 class _Links(LinkList):
-    """Urls and captions that belong together by their place, in two text files or one of JSON."""
+    """Urls and captions matched by position, in two text files or one JSON file."""
 
     NAMED_BY_FILE = True
 
@@ -129,5 +129,5 @@ class _Links(LinkList):
 def _texts(content: Any, name: str, path: pathlib.Path) -> list[bytes]:
     texts = content.get(name) if isinstance(content, dict) else None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UnexpectedFilesError(f"{path} has no list of texts {name}")
+        raise UnexpectedFilesError(f"{path} has no list of strings {name}")
     return [text.encode("utf-8", "surrogatepass") for text in texts]

@@ -38,11 +38,11 @@ class Builder(schema.RandomAccessBuilder):
       - <year>/<set>.<train or test>.tsv with score, first and second sentence, no header
       - one table semeval_sts_2012_2016.csv or .csv.gz with the columns
         year,dataset,split,score,sentence1,sentence2
-    Beside them, anywhere below it, sts-train.csv, sts-dev.csv and sts-test.csv of the STS benchmark
-    (Stsbenchmark.tar.gz) and SICK_train.txt, SICK_trial.txt and SICK_test_annotated.txt of SICK.
-    MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often left out:
-    without them the dataset holds the others. All the rest of 2012 to 2016 must be there, or
-    nothing of it.
+    Anywhere below that folder, you can add sts-train.csv, sts-dev.csv and sts-test.csv of the STS
+    benchmark (Stsbenchmark.tar.gz) and SICK_train.txt, SICK_trial.txt and SICK_test_annotated.txt
+    of SICK. MSRvid (2012) and SMT (2013) need licenses, and the training sets of 2012 are often
+    missing: without them the dataset holds the others. The other sets of 2012 to 2016 must all be
+    there, or none of them.
     """
     HOMEPAGE = "https://alt.qcri.org/semeval2016/task1/"
     EXPECTED: ClassVar[dict[str, int]] = {str(each): each.pairs for each in SETS}

@@ -167,7 +167,7 @@ def test_missing_files_are_named_once(tmp_path):
         data.prepare({"dataset": "flickr30k", "config": "captions", **folders})
     message = str(error.value)
     assert message.startswith(f"{tmp_path}/files/dataset_flickr30k.json does not exist")
-    assert message.count("results_20130124.token") == message.count("Put into one folder") == 1
+    assert message.count("results_20130124.token") == message.count("into one folder:") == 1
     assert "python -m data_prep.build --dataset=flickr30k --config=captions" in message
 
 

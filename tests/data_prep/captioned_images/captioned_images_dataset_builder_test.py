@@ -171,7 +171,7 @@ def test_names_can_be_given(tmp_path):
         text.startswith(b"a child") and len(texts) == 1 for texts in captions for text in texts
     )
     (folder / "captioned_images.json").write_text('{"picture": "Bild"}')
-    with pytest.raises(UnexpectedFilesError, match="its keys are table, image, captions, split"):
+    with pytest.raises(UnexpectedFilesError, match="the keys table, image, captions, split"):
         prepare(folder)
 
 

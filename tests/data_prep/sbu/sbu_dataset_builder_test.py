@@ -103,7 +103,7 @@ def test_the_json_list_gives_the_same_records(manual_dir):
         path.unlink()
     assert _build(manual_dir, "json").info.metadata["split_hashes"] == expected
     (manual_dir / "sbu-captions-all.json").write_text(json.dumps(content | {"captions": [None]}))
-    with pytest.raises(ValueError, match="has no list of texts captions"):
+    with pytest.raises(ValueError, match="has no list of strings captions"):
         _build(manual_dir, "refused")
 
 
