@@ -133,7 +133,7 @@ def test_safetensors_and_what_lies_beside(tmp_path):
         load_source(tmp_path)
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(
-        UserError, match="model.safetensors cannot be read .* cut off, get it again"
+        UserError, match="model.safetensors cannot be read .* cut off, download it again"
     ):
         load_source(tmp_path)
     file.write_bytes(b"")
@@ -192,7 +192,7 @@ def test_keras(tmp_path, end):
         },
     )
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(UserError, match=f"model{end} cannot be read .* cut off, get it again"):
+    with pytest.raises(UserError, match=f"model{end} cannot be read .* cut off, download it again"):
         load_source(path)
 
 
@@ -201,11 +201,11 @@ def test_npz(tmp_path):
     assert_read(tmp_path / "model.npz")
     assert_read(tmp_path)
     (tmp_path / "model.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:-30])
-    with pytest.raises(UserError, match=r"model.npz cannot be read .* cut off, get it again"):
+    with pytest.raises(UserError, match=r"model.npz cannot be read .* cut off, download it again"):
         load_source(tmp_path)
     np.save(tmp_path / "array.npy", ARRAYS["conv/bias"])
     (tmp_path / "array.npy").rename(tmp_path / "model.npz")
-    with pytest.raises(UserError, match=r"model.npz cannot be read \(it is no archive\)"):
+    with pytest.raises(UserError, match=r"model.npz cannot be read \(it is not an archive\)"):
         load_source(tmp_path)
 
 

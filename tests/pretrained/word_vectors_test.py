@@ -106,7 +106,7 @@ def test_reads_arrays(tmp_path):
         ("cut.bin", binary_file()[:-6], "has 9 words, its start says 10"),
         ("text.bin", text_file(), "not with a number of words"),
         ("nan.bin", b"1 1\na " + struct.pack("<f", np.inf), r"word 1 \('a'\) has a value"),
-        ("text.npz", text_file(), "no archive of arrays"),
+        ("text.npz", text_file(), "not an archive of arrays"),
     ],
 )
 def test_damaged_files(tmp_path, name, content, message):
@@ -117,8 +117,11 @@ def test_damaged_files(tmp_path, name, content, message):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"words": np.array(["a"])}, "no archive of arrays"),
-        ({"words": np.array(["a"], object), "vectors": np.ones((1, 2))}, "no archive of arrays"),
+        ({"words": np.array(["a"])}, "not an archive of arrays"),
+        (
+            {"words": np.array(["a"], object), "vectors": np.ones((1, 2))},
+            "not an archive of arrays",
+        ),
         ({"words": np.array(["a"]), "vectors": np.ones((2, 2))}, r"\[1\] and vectors \[2, 2\]"),
         ({"words": np.array([b"a"]), "vectors": np.ones((1, 2))}, "must be strings and floats"),
         ({"words": np.array(["a"]), "vectors": np.ones((1, 2), int)}, "must be strings and floats"),

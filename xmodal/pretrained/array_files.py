@@ -15,7 +15,7 @@ from etils import epath
 from xmodal.config import UserError
 from xmodal.pretrained import torch_files
 
-_DAMAGED = "it is damaged or cut off, get it again"
+_DAMAGED = "it is damaged or cut off, download it again"
 _SAFETENSORS_DTYPES = {
     "F64": np.float64,
     "F32": np.float32,
@@ -51,7 +51,7 @@ def check_safetensors(path: epath.Path) -> None:
     """Compares the size of a .safetensors file with the size in its header; reads no tensor.
 
     Raises:
-      UserError: the file is cut off, or is not such a file.
+      UserError: the file is cut off or not a .safetensors file.
     """
     size = path.stat().length
     try:
@@ -73,7 +73,7 @@ def read_npz(path: epath.Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
-                raise ValueError("it is no archive")
+                raise ValueError("it is not an archive")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return dict(arrays)
@@ -141,4 +141,4 @@ READERS: Mapping[str, Callable[[epath.Path], dict[str, np.ndarray]]] = {
     ".hdf5": read_h5,
     **{suffix: torch_files.read_torch for suffix in torch_files.SUFFIXES},
 }
-"""By the end of the file's name."""
+"""Readers by the end of the file name."""

@@ -14,11 +14,11 @@ POOLS: Mapping[str, Callable[..., np.ndarray]] = {"mean": np.mean, "sum": np.sum
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """The share of some texts that a table knows; reports of the texts' scores should name it.
+    """The share of some texts that a table covers; report it together with the texts' scores.
 
     Attributes:
-      tokens: of all texts, punctuation and repetitions included.
-      known_tokens: those with a vector.
+      tokens: number of tokens in all texts, including punctuation and repetitions.
+      known_tokens: number of tokens with a vector.
       texts: number of texts.
       empty_texts: texts without any known token, whose vector is zero.
     """
@@ -30,7 +30,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Share of the tokens that have a vector; 0 where there is no token."""
+        """Share of the tokens that have a vector; 0 if there are no tokens."""
         return self.known_tokens / max(self.tokens, 1)
 
 
@@ -45,17 +45,17 @@ def embed_texts(
 ) -> tuple[np.ndarray, Coverage]:
     """Returns each text as the mean or sum of the vectors of its words.
 
-    The paper says no more than that GloVe vectors are averaged. Tokens are looked up as they are
-    written and then in lower case, so that one rule serves cased and uncased tables; unknown
-    tokens are skipped. The order of the words changes nothing, to the last bit.
+    The paper only says that GloVe vectors are averaged. Tokens are looked up as they are written
+    and then in lower case, so that one rule works for cased and uncased tables; unknown tokens are
+    skipped. The result does not depend on the order of the words, to the last bit.
 
     Args:
       texts: N texts.
       words: D-dimensional vectors.
-      pool: `mean` or `sum`; the same to a cosine.
+      pool: `mean` or `sum`; cosines are the same for both.
 
     Returns:
-      float32 [N, D], zero where a text has no known token, and the coverage.
+      float32 [N, D], zero for texts without known tokens, and the coverage.
 
     Raises:
       UserError: unknown pool.

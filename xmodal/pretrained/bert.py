@@ -1,4 +1,4 @@
-"""BERT as published by Google (TensorFlow checkpoint, TF-Hub) and in Hugging Face's form."""
+"""BERT as published by Google (TensorFlow checkpoint, TF-Hub) and in Hugging Face's format."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from xmodal.pretrained.report import Mapper, Report
 from xmodal.pretrained.sources import Source
 
 EXPECTED_UNEXPECTED = (
-    # The outputs of pretraining: next sentence, masked words.
+    # The heads for pretraining: next sentence, masked words.
     r"(.*[./])?(pooler|pooler_transform|cls|predictions)[./]",
     # Arrays of a training run, and settings that are stored like weights.
     r".*/adam_[mv]$",
@@ -37,14 +37,14 @@ class _Names:
     """The names that one publisher gives to the parts.
 
     Attributes:
-      embeddings: of words, positions and types.
-      norm: the layer norm of the embeddings.
+      embeddings: names of the embeddings of words, positions and types.
+      norm: name of the layer norm of the embeddings.
       layer: start of the name of a part; {} is the number of the layer.
-      parts: our name of a part of a layer -> theirs.
-      end: separator of a part and its variable.
-      kernel: a matrix.
+      parts: our name of a part of a layer -> the publisher's.
+      end: separator between a part and its variable.
+      kernel: name of a matrix.
       norms: possible names of scale and bias of a layer norm.
-      heads: whether the heads are a dimension of their own.
+      heads: whether the heads are a separate dimension.
     """
 
     embeddings: tuple[str, str, str]
@@ -80,7 +80,7 @@ _GOOGLE = _Names(
     norms=(("gamma", "beta"),),
 )
 HUGGING_FACE_PARTS = {part: name.replace("/", ".") for part, name in _GOOGLE.parts.items()}
-"""Our name of a part of a layer -> that of `transformers`."""
+"""Our name of a part of a layer -> the name in `transformers`."""
 _HUGGING_FACE = _Names(
     embeddings=(
         "embeddings.word_embeddings.weight",
@@ -92,7 +92,7 @@ _HUGGING_FACE = _Names(
     parts=HUGGING_FACE_PARTS,
     end=".",
     kernel="weight",
-    # The names of the first releases are still in some published files.
+    # Some published files still have the names of the first releases.
     norms=(("weight", "bias"), ("gamma", "beta")),
 )
 _HUB = _Names(
@@ -146,24 +146,24 @@ def convert_bert(
 ) -> tuple[dict[str, np.ndarray], Report]:
     """Returns BERT's weights under the names and in the layouts of `models.encoders.bert`.
 
-    Matrices of PyTorch are transposed, the dimension of heads of the TF-Hub encoder is joined with
-    the one of a head's width, and all layers are stacked.
+    Matrices of PyTorch are transposed, the dimensions of heads and of a head's width in the TF-Hub
+    encoder are merged, and all layers are stacked.
 
     Args:
-      arrays: of one of the published forms; a prefix that all names share is ignored.
-      vocab_size: as in `models.encoders.bert.BertConfig`, like the following.
-      width: see there.
-      depth: see there.
-      heads: see there.
-      mlp_dim: see there.
-      max_positions: see there.
-      **others: keywords of the encoder that concern no weight.
+      arrays: arrays in one of the published formats; a prefix that all names share is ignored.
+      vocab_size: see `models.encoders.bert.BertConfig`.
+      width: see `BertConfig`.
+      depth: see `BertConfig`.
+      heads: see `BertConfig`.
+      mlp_dim: see `BertConfig`.
+      max_positions: see `BertConfig`.
+      **others: keywords of the encoder that do not concern weights.
 
     Returns:
       (`params/encoder/...` -> float32 array, report).
 
     Raises:
-      UserError: the arrays are of no BERT, or of one of another size.
+      UserError: the arrays are not those of a BERT of this size.
     """
     del others
     names, prefix = _find_names(arrays)
@@ -189,7 +189,7 @@ def convert_bert(
 
 
 class _Part(NamedTuple):
-    """One array of a layer, in our words and in a publisher's."""
+    """One array of a layer, under our name and a publisher's."""
 
     ours: str
     theirs: str
@@ -225,8 +225,8 @@ def describe_bert(source: Source) -> Description:
     """Returns the size, the pooling and the tokenizer of a published BERT after checking them.
 
     Raises:
-      UserError: it is not a BERT or computes something that our BERT does not, its config is
-        missing, or its vocabulary has another size than its embeddings or keeps the case.
+      UserError: it is not a BERT, computes something that our BERT does not, has no config, or has
+        a vocabulary that keeps the case or differs in size from its embeddings.
     """
     names, prefix = _find_names(source.arrays)
     config = source.files.get("config.json") or source.files.get("bert_config.json") or {}
@@ -266,7 +266,7 @@ def describe_bert(source: Source) -> Description:
 
 
 def _find_names(arrays: Mapping[str, np.ndarray]) -> tuple[_Names, str]:
-    """Returns the publisher's names, and the prefix of all of them."""
+    """Returns the publisher's names and their common prefix."""
     for names in _ALL:
         words = names.embeddings[0]
         found = [
@@ -300,7 +300,7 @@ def _check_heads(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str, h
 
 
 def _sizes_of_hub(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str) -> dict[str, int]:
-    """Returns all sizes where the heads are a dimension of their own, else none."""
+    """Returns all sizes if the heads are a separate dimension, else none."""
     query = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['query']}/kernel")
     hidden = arrays.get(f"{prefix}{_first(names.layer)}{names.parts['mlp_hidden']}/kernel")
     if query is None or query.ndim != 3 or hidden is None:
@@ -319,7 +319,7 @@ def _sizes_of_hub(arrays: Mapping[str, np.ndarray], names: _Names, prefix: str) 
 
 
 def _check_config(path: str, config: Mapping[str, Any]) -> None:
-    """Refuses settings that would change the outputs and that our BERT does not have."""
+    """Raises an error for settings that change the outputs and that our BERT does not support."""
     wanted = {
         "model_type": "bert",
         "hidden_act": "gelu",
@@ -354,7 +354,7 @@ def _check_uncased(source: Source, vocabulary: list[str]) -> None:
         settings.get("do_lower_case", True),
         normalizer.get("lowercase", True),
         *(bool(array) for name, array in source.arrays.items() if name.endswith("do_lower_case")),
-        # In lists of 30,000 pieces some letters have no lower case of their own.
+        # In vocabularies of 30,000 pieces, some letters have no lower case.
         len(cased) <= len(vocabulary) // 100,
     ]
     accents = (settings.get("strip_accents"), normalizer.get("strip_accents"))
@@ -373,7 +373,7 @@ def _pooling(source: Source) -> tuple[str | None, bool]:
         raise UserError(f"{source.path} has modules after BERT that are not known: {others}.")
     settings = source.files.get("1_Pooling/config.json")
     if settings is None:
-        # With another pooling it would be another sentence encoder.
+        # The pooling is part of a sentence encoder.
         is_part = "sentence_bert_config.json" in source.files and "modules.json" not in source.files
         if "Pooling" in kinds or is_part:
             raise UserError(

@@ -1,4 +1,4 @@
-"""CMCM, the checkpoints of klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval."""
+"""CMCM: checkpoints of klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ from xmodal.pretrained.renaming import Taken
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published, PublishedTask
 
 VARIANTS = {"scaled": True, "unscaled": False}
-"""Whether scores of the attention are divided by the root of their width: no array tells."""
+"""Whether attention scores are divided by the root of their width: arrays do not show this."""
 # Keys of a checkpoint that training can resume from.
 EXPECTED_UNEXPECTED = (r"(optimizer|scheduler|lr_scheduler)\.",)
 FIRST_WORDS = ("<pad>", "<unk>")
@@ -29,9 +29,9 @@ _PLACES = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4"
 
 
 def describe_cmcm(arrays: Arrays, variant: str) -> Published:
-    """Returns the model of a checkpoint: with attention if it has its arrays.
+    """Returns the model of a checkpoint, with attention if the arrays include it.
 
-    The classifier of relations, which the checkpoints of Base and CMCA have untrained, is the task
+    The classifier of relations, which is untrained in checkpoints of Base and CMCA, is the task
     `relations`.
 
     Raises:
@@ -105,7 +105,7 @@ def _tasks(arrays: Arrays) -> dict[str, PublishedTask]:
     def rule(leaf: str) -> Taken:
         if leaf == "bias":
             return Taken(f"{layer}.bias")
-        # The text comes first in the classifier's input, the image in our task.
+        # The classifier's input starts with the text, that of our task with the image.
         half = {"left": 1, "right": 0}[leaf]
         how = f"{('first', 'second')[half]} half, transposed"
         return Taken(f"{layer}.weight", lambda kernel: np.split(kernel, 2, axis=1)[half].T, how)

@@ -1,4 +1,4 @@
-"""Converters of published weights, by the encoder they are for."""
+"""Converters for published weights, by encoder."""
 
 import dataclasses
 import os
@@ -26,14 +26,13 @@ class Converter:
     """The functions that read the weights of one architecture.
 
     Attributes:
-      describe: (source, variant) -> the tower the source is for; a `UserError` where it is of
+      describe: (source, variant) -> the tower the source is for; raises a `UserError` if it has
         another architecture or computes something that our encoder does not.
       convert: (arrays, **keywords of the encoder) -> our flat names and arrays, and the report.
-      load: reads the files at a path; of those that take a vocabulary, also its file.
-      variants: names that `describe` takes; empty where there is no choice.
+      load: reads the files at a path and, for converters that take a vocabulary, its file.
+      variants: names that `describe` accepts; empty if there is no choice.
       expected_missing: regular expressions of our names that no published file holds.
-      expected_unexpected: regular expressions of the source's names that the encoder has no use
-        for.
+      expected_unexpected: regular expressions of the source's names that the encoder does not use.
       takes_vocabulary: whether `--vocabulary` can choose among its words.
     """
 
@@ -81,7 +80,7 @@ CONVERTERS: Mapping[str, Converter] = {
         takes_vocabulary=True,
     ),
 }
-"""By the name of the encoder."""
+"""Converters by the name of the encoder."""
 
 
 def convert(
@@ -94,23 +93,23 @@ def convert(
     allow_unexpected: Collection[str] = (),
     show: Callable[[str], None] = lambda text: None,
 ) -> tuple[dict[str, np.ndarray], Description, Report]:
-    """Returns published weights as those of a tower.
+    """Converts published weights to those of a tower.
 
     Args:
       tower: key of `CONVERTERS`.
       path: see `sources.load_source`.
-      variant: one of the converter's variants, where it has any.
+      variant: one of the converter's variants, if it has any.
       vocabulary: file of the only words to keep of a table of words; "" for all.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by our flat names, the tower they are of, and the report.
+      The arrays by our flat names, their tower, and the report.
 
     Raises:
-      UserError: the source is unreadable or not of this architecture, or an array of it is not
-        accounted for, or not finite.
+      UserError: the source is unreadable or has another architecture, or one of its arrays is
+        missing, unexpected or not finite.
     """
     converter = lookup("--tower", tower, CONVERTERS)
     check_variant(tower, variant, converter.variants)
@@ -135,7 +134,7 @@ def convert(
 
 
 def check_variant(name: str, variant: str, known: Collection[str]) -> None:
-    """Refuses a variant that a converter does not know; "" is that of a converter without any."""
+    """Raises an error for an unknown variant; "" is valid for a converter without variants."""
     if variant not in (known or ("",)):
         listed = ", ".join(known) or "none"
         raise UserError(f"--variant={variant!r} is none of {name}; known: {listed}.")

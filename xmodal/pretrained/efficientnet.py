@@ -12,7 +12,7 @@ from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import Flat, Taken, convert
 from xmodal.pretrained.report import Report
 
-# The classifier; and the normalization of pixels, which `pixels.normalize` does by its name.
+# The classifier, and the normalization of pixels, which `pixels.normalize` implements.
 EXPECTED_UNEXPECTED = (r"predictions/", r"normalization(_\d+)?/")
 
 _ROLES = {
@@ -29,15 +29,14 @@ def convert_efficientnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
 
     Args:
       arrays: names and arrays of a Keras file.
-      **keywords: of the encoder; `variant`, or `width` and `depth`,
-        count.
+      **keywords: keywords of the encoder; only `variant`, or `width` and `depth`, are used.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, an array has another shape than the encoder's, or the file
-        normalizes pixels by other statistics than the encoder.
+      UserError: a keyword is unknown, an array has another shape than the encoder's, or the file
+        normalizes pixels with other statistics than the encoder.
     """
     encoder = {"name": "efficientnet", **keywords}
     _check_pixels(arrays)
@@ -56,9 +55,9 @@ def convert_efficientnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
 
 
 def _check_pixels(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuses a file with other statistics of pixels than ImageNet's or, in a fresh model, none.
+    """Raises an error if pixel statistics are neither ImageNet's nor those of a new model.
 
-    Released files hold the standard deviation in place of the variance, and Keras makes up for it.
+    Released files hold the standard deviation instead of the variance; Keras corrects for this.
     """
     for name, array in arrays.items():
         if match := re.fullmatch(r"normalization(_\d+)?/(mean|variance|[01])", name):

@@ -1,10 +1,10 @@
 """Folders of converted towers.
 
 weights.safetensors   our names -> float32 arrays: `params/encoder/...`, `batch_stats/encoder/...`
-tower.json            `encoder`, `head` and `projection` as a config has them, `preprocessing` of
-                      the inputs
+tower.json            `encoder`, `head` and `projection` as in a config, `preprocessing` of the
+                      inputs
 report.txt            the use of every array of the source
-vocab.txt             of text towers
+vocab.txt             the vocabulary of a text tower
 """
 
 import contextlib
@@ -31,11 +31,11 @@ class Description:
 
     Attributes:
       encoder: `name`, a key of `models.ENCODERS`, and its keywords.
-      head: `name`, a key of `models.HEADS`, and its keywords; None where the weights were
-        published without one and any may follow.
-      preprocessing: of the inputs, as plain data.
-      files: texts that belong to the tower, by file name (`vocab.txt`).
-      projection: as a config has it, None for none.
+      head: `name`, a key of `models.HEADS`, and its keywords; None if the weights were published
+        without a head, so that any may follow.
+      preprocessing: preprocessing of the inputs, as plain data.
+      files: text files that belong to the tower, by name (`vocab.txt`).
+      projection: the projection as in a config, None for none.
     """
 
     encoder: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Description:
     def side(self) -> dict[str, Any]:
         """Returns the section of `config.model` that computes the published vectors.
 
-        Without a head of its own, BERT takes the output at [CLS] and others take the mean.
+        Without a published head, BERT uses the output at [CLS] and other encoders use the mean.
         """
         usual = {"name": "first" if self.encoder["name"] == "bert" else "mean"}
         side = {"encoder": dict(self.encoder), "head": dict(self.head or usual)}
@@ -70,7 +70,7 @@ def save_tower(
     description: Description,
     report: Report,
 ) -> None:
-    """Writes a folder, which gets its name when it is complete.
+    """Writes a folder, which appears under its name only when it is complete.
 
     Raises:
       UserError: the folder exists already.
@@ -85,7 +85,7 @@ def save_tower(
 def write_tower(
     folder: epath.Path, arrays: Mapping[str, np.ndarray], description: Description
 ) -> None:
-    """Writes the files of a tower, without a report, into a folder that is there."""
+    """Writes the files of a tower, without a report, into an existing folder."""
     (folder / "weights.safetensors").write_bytes(safetensors.numpy.save(dict(arrays)))
     for name, text in description.files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -96,7 +96,7 @@ def write_tower(
 
 
 def check_new(folder: str | os.PathLike) -> None:
-    """Refuses a folder that exists or cannot be made.
+    """Raises an error if a folder exists or cannot be created.
 
     Raises:
       UserError: the folder exists, or one of its parents is a file.
@@ -138,7 +138,7 @@ def read_description(folder: str | os.PathLike) -> Description:
 
 @contextlib.contextmanager
 def damage(path: epath.Path) -> Iterator[None]:
-    """Reports JSON that is cut off or lacks a field as damage of its file."""
+    """Reports truncated JSON or a missing field as damage to the file."""
     try:
         yield
     except (ValueError, KeyError, TypeError) as error:
@@ -146,7 +146,7 @@ def damage(path: epath.Path) -> Iterator[None]:
 
 
 def check_weights(folder: str | os.PathLike) -> None:
-    """Makes sure that the weights of a folder are whole, without reading them.
+    """Checks that the weights of a folder are complete, without reading them.
 
     Raises:
       UserError: their file is damaged or cut off.

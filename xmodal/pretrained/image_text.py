@@ -9,24 +9,24 @@ from xmodal.pretrained import torch_models
 from xmodal.pretrained.torch_models import Arrays, LayerRule
 
 IMAGES = {"size": 224, "eval_recipe": "torchvision", "eval_crop": 0.875}
-"""The center of an image whose shorter side is 256; pixels are normalized by the encoder."""
+"""The central square after resizing the shorter side to 256; the encoder normalizes pixels."""
 FEATURES = {"size": 0}
-"""Image features that are stored with the dataset."""
+"""Image features stored with the dataset."""
 SENTENCES = {
     "tokenizer": "nltk",
     "lower_case": True,
     "unknown": "token",
     "markers": "sentence",
 }
-"""NLTK's words between `<start>` and `<end>`, unknown ones as `<unk>`."""
+"""NLTK's words between `<start>` and `<end>`, with unknown words as `<unk>`."""
 
 
 def torchvision_depth(arrays: Arrays, start: str) -> int:
     """Returns the depth of torchvision's ResNet with bottlenecks.
 
     Args:
-      arrays: of a source.
-      start: of the names of the network.
+      arrays: arrays of a source.
+      start: start of the names of the network.
 
     Raises:
       UserError: the units are not those of a known depth.
@@ -45,9 +45,9 @@ def torchvision_encoder(arrays: Arrays, start: str, variant: str = "torchvision"
     """Returns the section of torchvision's ResNet or ResNeXt with bottlenecks.
 
     Args:
-      arrays: of a source.
-      start: of the names of the network.
-      variant: of a ResNet; a ResNeXt is always torchvision's.
+      arrays: arrays of a source.
+      start: start of the names of the network.
+      variant: variant of a ResNet; a ResNeXt is always torchvision's.
 
     Raises:
       UserError: see `torchvision_depth`.
@@ -66,8 +66,8 @@ def gru_encoder(
     """Returns the section of a table of word vectors with one layer of GRU, and its rules.
 
     Args:
-      arrays: of a source, with `embed` and `rnn`.
-      start: of their names.
+      arrays: arrays of a source, with `embed` and `rnn`.
+      start: start of their names.
       **options: further keywords of the encoder.
 
     Raises:

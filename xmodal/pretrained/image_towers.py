@@ -11,10 +11,10 @@ from xmodal.pretrained.folder import Description
 from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.sources import Source
 
-# The widths that MobileNetV2 was published in.
+# The published widths of MobileNetV2.
 MOBILENET_WIDTHS = (0.35, 0.5, 0.75, 1.0, 1.3, 1.4)
 
-# Pixels of a side that the weights were trained on.
+# Image size, in pixels, that the weights were trained on.
 _EFFICIENTNET_SIZES = {
     "b0": 224, "b1": 240, "b2": 260, "b3": 300, "b4": 380, "b5": 456, "b6": 528, "b7": 600
 }  # fmt: skip
@@ -22,12 +22,12 @@ _COPIES = ("Momentum", "ExponentialMovingAverage", "RMSProp", "RMSProp_1")
 
 
 def describe_resnet(source: Source, variant: str) -> Description:
-    """Returns a ResNet of the variant asked for, as deep as there are convolutions."""
+    """Returns a ResNet of the requested variant, with the depth given by its convolutions."""
     convs = sum(
         array.ndim == 4 and not name.endswith(_COPIES) for name, array in source.arrays.items()
     )
-    # The stem, three in every unit, a shortcut in each of the four stages; TF-slim's classifier
-    # is a convolution too.
+    # The stem, three per unit, a shortcut in each of the four stages; TF-slim's classifier is a
+    # convolution, too.
     depths = {depth: 5 + 3 * sum(units) for depth, units in resnet.DEPTHS.items()}
     found = [depth for depth, count in depths.items() if convs in (count, count + 1)]
     if not found:
@@ -39,26 +39,26 @@ def describe_resnet(source: Source, variant: str) -> Description:
         keywords |= {"cardinality": len(kernel) // kernel.shape[1], "group_width": kernel.shape[1]}
     normalization = resnet.VARIANTS[variant].normalization
     if variant == "slim" and any(name.split("/")[-1] == "mean_rgb" for name in source.arrays):
-        # TF-slim's checkpoints of 2016 hold the mean that was taken from their pixels. Others of
-        # these names, TF-Hub's among them, saw pixels in [-1, 1].
+        # TF-slim's checkpoints of 2016 hold the mean that was subtracted from their pixels. Others
+        # with these names, such as TF-Hub's, were trained on pixels in [-1, 1].
         normalization = keywords["normalization"] = "vgg"
     return _describe("resnet", keywords, normalization, 224)
 
 
 def describe_efficientnet(source: Source, variant: str) -> Description:
-    """Returns the variant asked for; the converter finds out whether the source is that."""
+    """Returns the requested variant; the converter checks whether the source matches it."""
     del source
     return _describe("efficientnet", {"variant": variant}, "imagenet", _EFFICIENTNET_SIZES[variant])
 
 
 def describe_inception_v3(source: Source, variant: str) -> Description:
-    """Returns the one Inception v3."""
+    """Returns Inception v3, which has only one variant."""
     del source, variant
     return _describe("inception_v3", {}, "inception", 299)
 
 
 def describe_mobilenet_v2(source: Source, variant: str) -> Description:
-    """Returns a MobileNetV2; the last of the narrow convolutions tells its width."""
+    """Returns a MobileNetV2, with the width given by its last narrow convolution."""
     del variant
     is_folded = "block_16/project/kernel" in source.arrays
     kernel = "block_16/project/kernel" if is_folded else _keras_kernel(source.arrays)
@@ -90,4 +90,4 @@ def _describe(
 
 
 VARIANTS = {"resnet": tuple(resnet.VARIANTS), "efficientnet": tuple(efficientnet.VARIANTS)}
-"""Of the encoders that have several."""
+"""Variants of the encoders that have several."""

@@ -20,7 +20,7 @@ from xmodal.pretrained.renaming import (
 )
 from xmodal.pretrained.report import Report
 
-# Classifiers, the auxiliary one too, and other arrays that no encoder has.
+# Classifiers, including the auxiliary one, and other arrays that the encoder does not have.
 EXPECTED_UNEXPECTED = (
     r"predictions/",
     r"(.*/)?InceptionV3/(Logits|AuxLogits)/",
@@ -28,7 +28,7 @@ EXPECTED_UNEXPECTED = (
 )
 
 _SCOPE = "InceptionV3/"
-# TF-slim names a convolution by its place in the branch and its kernel, but for these.
+# TF-slim names a convolution by its place in the branch and its kernel, except for these.
 _SLIM_EXCEPTIONS = {
     "mixed_5c/branch1_a": "Conv2d_0b_1x1",
     "mixed_5c/branch1_b": "Conv_1_0c_5x5",
@@ -45,13 +45,13 @@ def convert_inception_v3(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
 
     Args:
       arrays: names and arrays of a Keras file or of a TF-slim checkpoint.
-      **keywords: of the encoder; none changes an array.
+      **keywords: keywords of the encoder; none changes an array.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, or an array has another shape than the encoder's.
+      UserError: a keyword is unknown, or an array has another shape than the encoder's.
     """
     encoder = {"name": "inception_v3", **keywords}
     is_slim = any(_SCOPE in name for name in arrays)
@@ -59,7 +59,7 @@ def convert_inception_v3(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
 
 
 def _list_convs() -> dict[str, inception_v3.Conv]:
-    """Returns our convolutions by name, in the order in which Keras and TF-slim make them."""
+    """Returns our convolutions by name, in the order in which Keras and TF-slim create them."""
     steps = dict(inception_v3.STEM)
     for block, branches in inception_v3.BLOCKS.items():
         for number, branch in enumerate(branches):
@@ -69,7 +69,7 @@ def _list_convs() -> dict[str, inception_v3.Conv]:
 
 
 def _keras(arrays: Mapping[str, np.ndarray]) -> Rule:
-    # The layers have no names of their own: Keras numbers them as they are made.
+    # The layers have no names: Keras numbers them in the order of their creation.
     names = KerasNames(arrays)
     convs = number_layers(arrays, "conv2d")
     norms = number_layers(arrays, "batch_normalization")

@@ -11,7 +11,7 @@ from xmodal.pretrained.keras_names import KerasNames
 from xmodal.pretrained.renaming import Flat, Taken, convert
 from xmodal.pretrained.report import Report
 
-# Classifiers, and the description inside archives.
+# Classifiers, and the description in archives.
 EXPECTED_UNEXPECTED = (r"(predictions|Logits|logits)/", r"meta_json$")
 
 
@@ -21,13 +21,13 @@ def convert_mobilenet_v2(arrays: Mapping[str, np.ndarray], **keywords: Any) -> t
     Args:
       arrays: names and arrays of a Keras file; or, for folded=True, of an archive that
         numbers the blocks: `stem/kernel`, `block_01/dw/bias`, `head/kernel`.
-      **keywords: of the encoder; `width` and `folded` count.
+      **keywords: keywords of the encoder; only `width` and `folded` are used.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, or an array has another shape than the encoder's.
+      UserError: a keyword is unknown, or an array has another shape than the encoder's.
     """
     encoder = {"name": "mobilenet_v2", **keywords}
     is_folded = keywords.get("folded", False)

@@ -65,7 +65,7 @@ MODELS: Mapping[str, ModelConverter] = {
     ),
     "vsrn": ModelConverter(lambda arrays, variant: vsrn.describe_vsrn(arrays)),
 }
-"""By the name of the paper's model."""
+"""Converters by the name of the paper's model."""
 
 
 def convert_model(
@@ -78,24 +78,24 @@ def convert_model(
     allow_unexpected: Collection[str] = (),
     show: Callable[[str], None] = lambda text: None,
 ) -> tuple[dict[str, np.ndarray], ModelDescription, Report]:
-    """Returns a released model as one of ours.
+    """Converts a released model to one of ours.
 
     Args:
       model: key of `MODELS`.
       path: see `sources.load_source`.
       variant: one of the converter's variants; "" for that of the source's options, or the first.
-      vocabulary: file of the words, see `vocabularies.read_words`; "" if the source has them.
+      vocabulary: vocabulary file, see `vocabularies.read_words`; "" if the source includes it.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
       show: gets the report's text before it is checked.
 
     Returns:
-      The arrays by the names `SIDE/params/...` and `tasks/NAME/module/...`, the model they are of,
-      and the report.
+      The arrays by the names `SIDE/params/...` and `tasks/NAME/module/...`, their model, and the
+      report.
 
     Raises:
       UserError: the source or the vocabulary is unreadable or not of this model, or an array is
-        not accounted for, or not finite.
+        missing, unexpected or not finite.
     """
     converter = lookup("--model", model, MODELS)
     if variant:
@@ -133,7 +133,7 @@ def convert_model(
 
 
 def _describe(model: str, source: Source, variant: str) -> Published:
-    """Returns the model of a source, of the variant that was asked for or that it names itself."""
+    """Returns the model of a source, in the requested variant or the one that its options name."""
     converter = MODELS[model]
     trained = None
     if converter.trained_variant is not None:

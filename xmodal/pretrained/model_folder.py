@@ -1,6 +1,6 @@
 """Folders of converted models.
 
-model.json         `similarity` as a config has it, its learned `parameters`, and `tasks`
+model.json         `similarity` as in a config, its learned `parameters`, and `tasks`
 image, text        the towers, see `folder`
 tasks.safetensors  parameters of tasks: `NAME/module/...`
 report.txt         the use of every array of the source
@@ -39,9 +39,9 @@ class ModelDescription:
 
     Attributes:
       sides: "image" and "text" -> the tower.
-      similarity: as `config.model.similarity`.
+      similarity: the similarity, as in `config.model.similarity`.
       parameters: learned parameters of the similarity, such as `match_scale`.
-      tasks: name -> section of `config.tasks`, of the tasks with parameters.
+      tasks: name -> section of `config.tasks`, for the tasks with parameters.
     """
 
     sides: Mapping[str, Description]
@@ -60,13 +60,13 @@ def save_model(
     description: ModelDescription,
     report: Report,
 ) -> None:
-    """Writes a folder, which gets its name when it is complete.
+    """Writes a folder, which appears under its name only when it is complete.
 
     Args:
-      folder: to be made.
-      arrays: by the names `SIDE/params/...`, `SIDE/batch_stats/...` and `tasks/NAME/module/...`.
-      description: of the model.
-      report: on the source.
+      folder: the folder to create.
+      arrays: arrays by name: `SIDE/params/...`, `SIDE/batch_stats/...`, `tasks/NAME/module/...`.
+      description: description of the model.
+      report: report on the source.
 
     Raises:
       UserError: the folder already exists.
@@ -123,7 +123,7 @@ def read_tasks(folder: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def _below(start: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays whose names begin so, without that beginning."""
+    """The arrays whose names have this prefix, by the rest of their names."""
     return {
         name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
     }

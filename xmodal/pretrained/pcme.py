@@ -13,10 +13,10 @@ _ANCHOR = "img_enc.uncertain_net.fc2.weight"
 
 
 def describe_pcme(arrays: Arrays) -> Published:
-    """Returns the model of a checkpoint, or of its state dict alone.
+    """Returns the model of a checkpoint or of its state dict.
 
-    The scale and the shift of the match probability are in a checkpoint only; with a state dict
-    they start at 15.
+    Only a checkpoint has the scale and the shift of the match probability; with a state dict they
+    start at 15.
     """
     start = torch_models.find_prefix(arrays, _ANCHOR)
     width, _ = torch_models.array_shape(arrays, start + _ANCHOR)

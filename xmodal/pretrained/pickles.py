@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from xmodal.config import UserError
 
-# Of broken or foreign pickles, whatever their bytes happen to mean.
+# Errors that damaged or foreign pickles raise, depending on their bytes.
 ERRORS = (
     pickle.UnpicklingError,
     ArithmeticError,
@@ -27,13 +27,13 @@ class Inert:
     """An object of a class that is not loaded: its state, without its behavior.
 
     Attributes:
-      state: as pickled; a dict of attributes for most classes.
+      state: the pickled state; a dict of attributes for most classes.
     """
 
     state: Any = None
 
     def __init__(self, *args: object, **keywords: object) -> None:
-        """Keeps nothing: arguments of a call that is not made."""
+        """Ignores the arguments, since no call is made."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -49,9 +49,9 @@ class Inert:
 
 
 class Unpickler(pickle.Unpickler):
-    """Loads containers, numbers and texts; everything else becomes an `Inert` object.
+    """Loads containers, numbers and strings; everything else becomes an `Inert` object.
 
-    A pickle is a program that may call whatever it can name. Here it can name only what the
+    A pickle is a program that may call anything that it can name. Here it can only name what the
     caller lists, and a class that does nothing.
     """
 
@@ -66,13 +66,13 @@ class Unpickler(pickle.Unpickler):
         Args:
           file: open for reading bytes.
           known: (module, name) -> the function or class that stands for it.
-          find_persistent: id of an object kept outside of the pickle -> the object.
+          find_persistent: id of an object stored outside the pickle -> the object.
         """
-        # Files of Python 2 have texts as bytes.
+        # Files written by Python 2 store strings as bytes.
         super().__init__(file, encoding="utf-8", errors="replace")
         self._known = {("collections", "OrderedDict"): collections.OrderedDict, **(known or {})}
         self._find_persistent = find_persistent
-        # A class of this file's own: its content can reach no other file's.
+        # A separate class for this file: its content cannot affect other files.
         self._inert = type("Inert", (Inert,), {})
 
     def find_class(self, module: str, name: str) -> Any:
@@ -80,7 +80,7 @@ class Unpickler(pickle.Unpickler):
         return self._known.get((module, name), self._inert)
 
     def persistent_load(self, pid: Any) -> Any:
-        """Returns an object kept outside of the pickle."""
+        """Returns an object stored outside the pickle."""
         if self._find_persistent is None:
             raise pickle.UnpicklingError("it refers to objects that it does not hold")
         return self._find_persistent(pid)
@@ -90,8 +90,8 @@ def read_pickle(path: str, content: bytes) -> Any:
     """Returns the object that a pickled file holds.
 
     Args:
-      path: for errors.
-      content: of the file.
+      path: path of the file, for errors.
+      content: content of the file.
 
     Raises:
       UserError: it is not a pickle, or damaged.
@@ -99,4 +99,6 @@ def read_pickle(path: str, content: bytes) -> Any:
     try:
         return Unpickler(io.BytesIO(content)).load()
     except ERRORS as error:
-        raise UserError(f"{path} cannot be read as a pickle ({error}): get it again.") from error
+        raise UserError(
+            f"{path} cannot be read as a pickle ({error}): download it again."
+        ) from error

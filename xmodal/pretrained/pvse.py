@@ -6,14 +6,14 @@ from xmodal.pretrained.image_text import IMAGES, SENTENCES, gru_encoder, torchvi
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
 VARIANTS = {"legacy": "last", "final": "state"}
-"""The state of a sentence: the output at its last word, as the released checkpoints want it, or
-the final states of both directions, which later code takes."""
+"""The state of a sentence: the output at its last word, as in the released checkpoints, or the
+final states of both directions, as in later code."""
 
 _ANCHOR = "img_enc.pie_net.attention.w_2.weight"
 
 
 def describe_pvse(arrays: Arrays, variant: str) -> Published:
-    """Returns the model of a checkpoint, or of its state dict alone; images, not videos."""
+    """Returns the model of a checkpoint or of its state dict; for images, not videos."""
     start = torch_models.find_prefix(arrays, _ANCHOR)
     embeddings, _ = torch_models.array_shape(arrays, start + _ANCHOR)
     width, _ = torch_models.array_shape(arrays, f"{start}img_enc.fc.weight")
@@ -51,7 +51,7 @@ def pie_rules(ours: str, module: str) -> dict[str, LayerRule]:
 
 
 def attention_rules(ours: str, module: str) -> dict[str, LayerRule]:
-    """Returns the rules of a module's attention and the linear layer behind it."""
+    """Returns the rules of a module's attention and of the linear layer after it."""
     layers = {"attention_hidden": "attention.w_1", "attention_scores": "attention.w_2"}
     layers["attended"] = "fc"
     return {

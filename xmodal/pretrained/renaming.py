@@ -1,4 +1,4 @@
-"""Image encoders from sources that hold the same arrays under other names."""
+"""Image encoders from sources that store the same arrays under other names."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -46,10 +46,10 @@ class Taken(NamedTuple):
     """An array of the source.
 
     Attributes:
-      name: its name, or those of several.
-      change: of the layout of each.
-      how: `change` in words.
-      added: several are added up, not stacked.
+      name: its name, or the names of several.
+      change: change of the layout of each.
+      how: description of `change`.
+      added: whether several arrays are summed instead of stacked.
     """
 
     name: str | tuple[str, ...]
@@ -69,14 +69,14 @@ def convert(
 
     Args:
       arrays: the source.
-      encoder: `name` and keywords, as `config.model.image.encoder` has them.
+      encoder: `name` and keywords, as in `config.model.image.encoder`.
       rule: our layer and role -> the array of the source.
 
     Returns:
-      The arrays the source has, in the shapes of the encoder, and the report.
+      The arrays in the source, in the shapes of the encoder, and the report.
 
     Raises:
-      UserError: an unknown keyword, or an array has another shape than the encoder's.
+      UserError: a keyword is unknown, or an array has another shape than the encoder's.
     """
     mapper = Mapper(arrays)
     for name, shape in encoder_shapes(encoder).items():
@@ -86,7 +86,7 @@ def convert(
 
 
 def encoder_shapes(encoder: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of every array of an image encoder, by its name in a converted folder."""
+    """Returns the shape of every array of an image encoder, by name in a converted folder."""
     tower = make_tower("the tower", {"encoder": encoder, "head": {"name": "mean"}})
     inputs = {"image": np.zeros((1, 96, 96, 3), np.uint8)}
     params, state = jax.eval_shape(tower.init, jax.random.key(0), inputs)
@@ -112,7 +112,7 @@ def split_name(name: str) -> tuple[str, str]:
 def find_prefix(arrays: Mapping[str, np.ndarray], name: str) -> str:
     """Returns the prefix of `name` in the source, as `module/`; "" if the source has no such name.
 
-    Exported modules put a scope of their own around the names that were trained.
+    Exported modules put a scope around the names used in training.
     """
     found = [key.removesuffix(name) for key in arrays if f"/{key}".endswith(f"/{name}")]
     return min(found, key=len, default="")
@@ -121,8 +121,8 @@ def find_prefix(arrays: Mapping[str, np.ndarray], name: str) -> str:
 def number_layers(names: Iterable[str], kind: str) -> list[str]:
     """Returns the layers `scope/kind`, `scope/kind_1`, ... of the names, in this order.
 
-    Frameworks number the layers that get no name of their own in the order of their creation,
-    from the number that the process had reached.
+    Frameworks number unnamed layers in the order of their creation, starting from the number that
+    the process had reached.
     """
     pattern = re.compile(rf"(?P<layer>(.*/)?({kind})(_(?P<number>\d+))?)/[^/]+")
     matches = [match for match in map(pattern.fullmatch, names) if match]

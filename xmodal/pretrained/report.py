@@ -28,7 +28,7 @@ class Report:
     reshaped: Mapping[str, str]
 
     def text(self) -> str:
-        """Returns all names, one per line, under the number of each kind."""
+        """Returns all names, one per line, grouped by kind with their number."""
         reshaped = {name: self.reshaped[name] for name in sorted(self.reshaped)}
         return "\n".join(
             [
@@ -47,11 +47,11 @@ class Report:
     def check(
         self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
     ) -> None:
-        """Raises an error if an array of a source is not accounted for; `text` has every name.
+        """Raises an error for missing and unexpected arrays; `text` lists every name.
 
         Args:
           expected_missing: regular expressions, matched from the start of our names.
-          expected_unexpected: the same of the source's names.
+          expected_unexpected: regular expressions, matched from the start of the source's names.
 
         Raises:
           UserError: names arrays that are missing or unexpected and match no expression.
@@ -123,7 +123,7 @@ class Mapper:
             try:
                 changed.append(array if change is None else change(array))
             except (ValueError, IndexError):
-                changed.append(array)  # Of so different a shape that it cannot even be changed.
+                changed.append(array)  # Its shape is so different that it cannot be changed.
             if changed[-1].shape != wanted:
                 raise UserError(
                     f"{source} has the shape {list(array.shape)}, which does not give "
@@ -132,7 +132,7 @@ class Mapper:
                 )
             if not np.isfinite(changed[-1]).all():
                 raise UserError(
-                    f"{source} has numbers that are not finite: it is damaged, get it again."
+                    f"{source} has numbers that are not finite: it is damaged, download it again."
                 )
         join = np.stack if stacked and not added else sum
         self._flat[name] = np.asarray(join(changed), np.float32, order="C")

@@ -20,7 +20,7 @@ from xmodal.pretrained.renaming import (
 )
 from xmodal.pretrained.report import Report
 
-# Classifiers, projection heads, momenta and other arrays of the sources that no encoder has.
+# Classifiers, projection heads, momenta and other arrays that the encoder does not have.
 EXPECTED_UNEXPECTED = (
     r"(model_weights/)?(layers/)?(predictions|probs|fc1000)/",
     r"fc\.(weight|bias)$",
@@ -37,16 +37,16 @@ def convert_resnet(arrays: Mapping[str, np.ndarray], **keywords: Any) -> tuple[F
     """Returns the arrays of a ResNet under our names.
 
     Args:
-      arrays: names and arrays as published: of the Keras files of the variant "keras", the
-        state dict of "torchvision" and "vse_infinity", the checkpoints of "slim" and (TensorFlow 1
-        or 2) "simclr".
-      **keywords: of the encoder; `depth` and `variant` count.
+      arrays: names and arrays as published: in Keras files for the variant "keras", the state dict
+        for "torchvision" and "vse_infinity", checkpoints for "slim" and (TensorFlow 1 or 2)
+        "simclr".
+      **keywords: keywords of the encoder; only `depth` and `variant` are used.
 
     Returns:
       Our arrays by name, and the report.
 
     Raises:
-      UserError: an unknown keyword, or an array has another shape than the encoder's.
+      UserError: a keyword is unknown, or an array has another shape than the encoder's.
     """
     encoder = {"name": "resnet", **keywords}
     depth = str(keywords.get("depth", 50))
@@ -81,7 +81,7 @@ def _keras(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
 
 
 def rename_torchvision(layer: str, role: str) -> Taken:
-    """Returns the array of torchvision's state dict for a layer and a role, see `split_name`."""
+    """Returns the array in torchvision's state dict for a layer and a role; see `split_name`."""
     stage, unit, conv = _split_layer(layer)
     is_norm = role.startswith("norm_")
     number = _CONVS.index(conv) if stage else 1
@@ -111,7 +111,7 @@ def _slim(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
 def _simclr(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
     if any("initial_conv_relu_max_pool/" in name for name in arrays):
         return _simclr_objects(arrays)
-    # TensorFlow numbers all layers of a kind as they are made, a unit's shortcut first.
+    # TensorFlow numbers layers of a kind in the order of creation, a unit's shortcut first.
     made = [(0, 0, "stem")]
     for stage, units in enumerate(resnet.DEPTHS[depth], start=1):
         for unit in range(1, units + 1):

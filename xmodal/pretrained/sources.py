@@ -46,13 +46,13 @@ class Source:
     """Weights as they were published.
 
     Attributes:
-      path: of the weights.
-      arrays: the names they have there -> arrays. Of a SavedModel and of an object-graph
-        checkpoint: the names of the variables, without `:0`. Of Keras' `.h5`: `LAYER/VARIABLE`,
-        as in `conv1_conv/kernel`; of Keras' `.weights.h5` and `.keras`, which give variables no
-        names: `LAYER/0`, `LAYER/1`, ... in the order in which the layer made them. Of torch's
-        files: see `torch_files.read_torch`.
-      files: the other files of their folder, by name (see `SMALL_FILES`): `.json` parsed,
+      path: path of the weights.
+      arrays: published names -> arrays. For a SavedModel and an object-graph checkpoint, the names
+        of the variables without `:0`; for Keras' `.h5`, `LAYER/VARIABLE`, as in
+        `conv1_conv/kernel`; for Keras' `.weights.h5` and `.keras`, which do not name variables,
+        `LAYER/0`, `LAYER/1`, ... in the order in which the layer created them. For torch's files,
+        see `torch_files.read_torch`.
+      files: the other files in the folder, by name (see `SMALL_FILES`): `.json` parsed,
         `vocab.txt` as text.
     """
 
@@ -62,11 +62,10 @@ class Source:
 
 
 def load_source(path: str | os.PathLike) -> Source:
-    """Returns all arrays at `path`, local or gs://, whose format it recognizes.
+    """Returns all arrays at `path`, local or gs://, and detects their format.
 
     Raises:
-      UserError: nothing is there, it is in none of `FORMATS`, or a part of it is missing or
-        damaged.
+      UserError: the path does not exist, is in none of `FORMATS`, or a part is missing or damaged.
     """
     scheme, colon, _ = os.fspath(path).partition("://")
     if colon and scheme not in _SCHEMES:
@@ -80,7 +79,7 @@ def load_source(path: str | os.PathLike) -> Source:
 
 
 def _recognize(path: epath.Path) -> Callable[[], dict[str, np.ndarray]]:
-    """Returns the reader for the files at `path`, which are not opened yet."""
+    """Returns the reader for the files at `path`, without opening them."""
     if path.is_dir():
         return _recognize_folder(path)
     for suffix, read in array_files.READERS.items():
@@ -157,7 +156,7 @@ def _read_shards(folder: epath.Path, table: str) -> dict[str, np.ndarray]:
 
 
 def _check_shards(folder: epath.Path, prefix: str, names: list[str]) -> None:
-    """Refuses a TensorFlow checkpoint of whose files one is missing."""
+    """Raises an error if a file of a TensorFlow checkpoint is missing."""
     wanted = {f"{prefix}.index"}
     shards = [_SHARD.match(name) for name in names if _is_shard(prefix, name)]
     count = int(shards[0][3]) if shards else 1
@@ -210,4 +209,4 @@ def _parse(path: epath.Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is damaged or cut off ({error}): get it again.") from error
+        raise UserError(f"{path} is damaged or cut off ({error}): download it again.") from error

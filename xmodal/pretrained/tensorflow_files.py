@@ -1,4 +1,4 @@
-"""TensorFlow checkpoints; tensorflow is imported where one is read."""
+"""TensorFlow checkpoints; tensorflow is imported only when one is read."""
 
 import collections
 import re
@@ -10,19 +10,19 @@ from xmodal.config import UserError
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-# The name of a tf.Variable that was given none.
+# The default name of a tf.Variable.
 _NAMELESS = re.compile(r"Variable(_\d+)?")
 
 
 def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
-    """Returns all numbers of a checkpoint.
+    """Returns all numeric arrays of a checkpoint.
 
     Args:
       prefix: common start of the names of its files.
 
     Returns:
-      {name: array}. Checkpoints of objects name every array by its place in the tree of objects;
-      here it has the name of its variable, if no other array has the same.
+      {name: array}. Object-based checkpoints name every array by its place in the tree of objects;
+      here it has the name of its variable, unless another array has the same name.
 
     Raises:
       UserError: a file is damaged.
@@ -42,7 +42,7 @@ def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
     except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The checkpoint {prefix} cannot be read ({str(error).splitlines()[0]}): it is damaged "
-            "or cut off, get it again."
+            "or cut off, download it again."
         ) from error
     if graph is None:
         return arrays

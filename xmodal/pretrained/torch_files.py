@@ -1,4 +1,4 @@
-"""Files of `torch.save`, in its zip form and in the form before version 1.6, without torch."""
+"""Reads files of `torch.save`, in the zip format and the one before torch 1.6, without torch."""
 
 import dataclasses
 import io
@@ -16,7 +16,7 @@ from xmodal.pretrained.pickles import ERRORS, Inert, Unpickler
 
 SUFFIXES = (".pth", ".pt", ".pth.tar")
 
-# Damaged headers ask `zipfile` for methods, encryption and offsets that it does not have.
+# Damaged headers request methods, encryption and offsets that `zipfile` does not support.
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError)
 
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -79,15 +79,15 @@ def read_objects(path: epath.Path) -> Any:
     except (*ERRORS, *_ZIP_ERRORS) as error:
         raise UserError(
             f"{path} cannot be read as a file of torch.save ({error}): it is damaged, cut off, or "
-            "from another program; get it again."
+            "from another program; download it again."
         ) from error
 
 
 def read_torch(path: epath.Path) -> dict[str, np.ndarray]:
     """Returns all tensors of a file of `torch.save`.
 
-    A tensor is named by the keys that lead to it, joined by periods: of a state dict its own
-    names, of a checkpoint `{"model": state_dict}` those behind `model.`, of a list the positions.
+    A tensor is named by the keys that lead to it, joined by periods: in a state dict its own name,
+    in a checkpoint `{"model": state_dict}` that name after `model.`, in a list its position.
     """
     arrays: dict[str, np.ndarray] = {}
     _collect(read_objects(path), "", arrays)
@@ -156,7 +156,7 @@ def _unpickler(file: BinaryIO, storages: dict[str, _Storage]) -> Unpickler:
             raise ValueError(f"it holds an unknown {kind!r}")
         # A view of another storage, which files from before 2018 may have, is not supported.
         if len(pid) > 5 and pid[5] is not None:
-            raise ValueError("a storage is a part of another")
+            raise ValueError("a storage is part of another")
         return storages.setdefault(key, _Storage(np.dtype(dtype)))
 
     return Unpickler(file, _KNOWN, find)

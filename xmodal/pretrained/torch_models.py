@@ -25,8 +25,8 @@ class PublishedTask:
     """A task whose module has weights in the source.
 
     Attributes:
-      section: as `config.tasks.NAME`, without columns of batches.
-      rule: of the arrays of its module.
+      section: the section, as in `config.tasks.NAME`, without columns of batches.
+      rule: rule for the arrays of its module.
     """
 
     section: Mapping[str, Any]
@@ -35,16 +35,16 @@ class PublishedTask:
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """A published model: its config, and the names its arrays have in the source.
+    """A published model: its config, and the names of its arrays in the source.
 
     Attributes:
       sides: "image" and "text" -> the tower; its projection and head have weights, too.
-      similarity: as `config.model.similarity`.
+      similarity: the similarity, as in `config.model.similarity`.
       layers: side -> path of one of our layers or modules (`head/summary`) -> its rule. The
-        longest path that fits an array counts.
+        longest path that matches an array is used.
       parameters: learned parameters of the similarity -> name of the scalar in the source.
       tasks: name -> task with weights.
-      first_words: of the vocabulary, where the file of words leaves them out.
+      first_words: first words of the vocabulary, if the vocabulary file omits them.
     """
 
     sides: Mapping[str, Description]
@@ -77,7 +77,7 @@ class Published:
         }
 
     def find(self, name: str) -> Taken:
-        """Returns the array of the source for one of ours, see `shapes`."""
+        """Returns the array of the source for one of ours; see `shapes`."""
         side, task, path = name.split("/", 2)
         if side == "tasks":
             return self.tasks[task].rule(path.removeprefix("module/"))
@@ -106,10 +106,10 @@ def _task_shapes(section: Mapping[str, Any], vectors: Mapping[str, Embedding]) -
 
 
 def find_prefix(arrays: Arrays, name: str) -> str:
-    """Returns the prefix of the name of an array in a source, as `model.module.`.
+    """Returns the prefix of the name of an array in a source, such as `model.module.`.
 
     Raises:
-      UserError: there is no array of this name, or several.
+      UserError: there is no array with this name, or several.
     """
     found = [key.removesuffix(name) for key in arrays if f".{key}".endswith(f".{name}")]
     if len(found) != 1:
@@ -121,7 +121,7 @@ def array_shape(arrays: Arrays, name: str) -> tuple[int, ...]:
     """Returns the shape of an array of a source.
 
     Raises:
-      UserError: it has no such array.
+      UserError: the source has no such array.
     """
     if name not in arrays:
         raise UserError(f"it has no array {name!r}.")
@@ -129,12 +129,12 @@ def array_shape(arrays: Arrays, name: str) -> tuple[int, ...]:
 
 
 def whole(name: str) -> LayerRule:
-    """The rule of an array that is taken as it is, such as a table of word vectors."""
+    """The rule for an array that is used unchanged, such as a table of word vectors."""
     return lambda leaf: Taken(name)
 
 
 def linear(layer: str) -> LayerRule:
-    """The rule of `torch.nn.Linear`."""
+    """The rule for `torch.nn.Linear`."""
 
     def rule(leaf: str) -> Taken:
         if leaf == "kernel":
@@ -145,7 +145,7 @@ def linear(layer: str) -> LayerRule:
 
 
 def convolution(layer: str) -> LayerRule:
-    """The rule of `torch.nn.Conv1d` over single positions, which is a linear layer."""
+    """The rule for `torch.nn.Conv1d` over single positions, which is a linear layer."""
 
     def rule(leaf: str) -> Taken:
         if leaf == "kernel":
@@ -156,12 +156,12 @@ def convolution(layer: str) -> LayerRule:
 
 
 def norm(layer: str) -> LayerRule:
-    """The rule of `torch.nn.LayerNorm` and of one `BatchNorm`."""
+    """The rule for `torch.nn.LayerNorm` and for a single `BatchNorm`."""
     return lambda leaf: Taken(f"{layer}.{TORCH[f'norm_{leaf}']}")
 
 
 def resnet(module: str) -> LayerRule:
-    """The rule of torchvision's ResNets."""
+    """The rule for torchvision's ResNets."""
 
     def rule(leaf: str) -> Taken:
         taken = rename_torchvision(*split_name(f"params/encoder/{leaf}"))
@@ -171,7 +171,7 @@ def resnet(module: str) -> LayerRule:
 
 
 def bert(module: str, depth: int) -> LayerRule:
-    """The rule of `transformers.BertModel`; our layers are stacked."""
+    """The rule for `transformers.BertModel`; our layers are stacked."""
     names = {"kernel": "weight", "scale": "weight", "bias": "bias"}
 
     def rule(leaf: str) -> Taken:
@@ -190,12 +190,12 @@ def bert(module: str, depth: int) -> LayerRule:
 
 
 def gru(module: str) -> LayerRule:
-    """The rule of `torch.nn.GRU`, which stacks the gates r, z, n; see `models.recurrent`."""
+    """The rule for `torch.nn.GRU`, which stacks the gates r, z, n; see `models.recurrent`."""
     return _recurrent(module, "rzn", lambda source, gate: (source,) if gate == "n" else _BIASES)
 
 
 def lstm(module: str) -> LayerRule:
-    """The rule of `torch.nn.LSTM`, which stacks the gates i, f, g, o."""
+    """The rule for `torch.nn.LSTM`, which stacks the gates i, f, g, o."""
     return _recurrent(module, "ifgo", lambda source, gate: _BIASES)
 
 
@@ -203,7 +203,7 @@ _BIASES = ("ih", "hh")
 
 
 def _recurrent(module: str, gates: str, biases: Callable[[str, str], tuple[str, ...]]) -> LayerRule:
-    """The rule of a recurrent layer, by its gates and by the biases that add up to one of ours."""
+    """The rule for a recurrent layer, given its gates and the biases that sum to one of ours."""
 
     def rule(leaf: str) -> Taken:
         layer, dense, kind = leaf.split("/")

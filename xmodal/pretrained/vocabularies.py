@@ -15,9 +15,9 @@ from xmodal.pretrained.pickles import Inert, read_pickle
 def read_words(path: str | os.PathLike) -> list[str]:
     """Returns the words of a published vocabulary in the order of their ids.
 
-    `.pkl` and `.json` hold `word2idx`, as an attribute or a key; so may a checkpoint of torch
-    (`.pth`, ...). `.bin` is of gensim's `KeyedVectors.save`. Any other file has one word per line.
-    No code of a pickle runs.
+    `.pkl` and `.json` hold `word2idx`, as an attribute or a key; so may a torch checkpoint
+    (`.pth`, ...). `.bin` is a file of gensim's `KeyedVectors.save`. Any other file has one word per
+    line. No code in a pickle runs.
 
     Raises:
       UserError: the file is missing or damaged, holds no vocabulary, its ids are not 0 to V - 1,
@@ -63,8 +63,8 @@ def _sort(path: epath.Path, holder: Any) -> list[str]:
 
 
 def _check(path: epath.Path, words: list[str], may_be_empty: bool = False) -> list[str]:
-    # The file of a vocabulary has one word per line, without blanks around it. The empty word,
-    # which CMCM's tokenizer makes, is an empty line.
+    # A vocabulary file has one word per line, without surrounding blanks. The empty word, which
+    # CMCM's tokenizer produces, is an empty line.
     for number, word in enumerate(words):
         if may_be_empty and not word and number < len(words) - 1:
             continue

@@ -9,23 +9,23 @@ from xmodal.pretrained.folder import Description
 from xmodal.pretrained.image_text import FEATURES, SENTENCES, gru_encoder, torchvision_encoder
 from xmodal.pretrained.torch_models import Arrays, LayerRule, Published
 
-# The CNN's other names, its classes, a norm that is never used, and BERT's unused outputs.
+# The CNN's other names, its classifier, a norm that is never used, and BERT's unused outputs.
 EXPECTED_UNEXPECTED = (
     r"(.*\.)?backbone\.(base|top|resnet\.fc)\.",
     r"(.*\.)?mlp\.bns\.1\.",
     r"(.*\.)?bert\.(pooler\.|embeddings\.position_ids)",
 )
 VARIANTS = ("imagenet", "detector")
-"""Not to be read off the arrays of a ResNet: the pixels it takes, those of torchvision or those of
-bottom-up attention."""
+"""What the arrays of a ResNet do not show: its pixel normalization, torchvision's or bottom-up
+attention's."""
 
 _GRIDS = {"size": 512, "eval_recipe": "cxc", "eval_crop": 1.0}
 _BERT = {"tokenizer": "wordpiece", "lower_case": True}
-_HEAD_WIDTH = 64  # of all published BERTs
+_HEAD_WIDTH = 64  # width of a head in all published BERTs
 
 
 def trained_variant(options: Mapping[str, Any]) -> str | None:
-    """Returns the variant that a checkpoint's options name; None where they do not."""
+    """Returns the variant that a checkpoint's options name; None if they do not."""
     source = options.get("backbone_source")
     if options.get("precomp_enc_type") != "backbone" or not isinstance(source, str):
         return None

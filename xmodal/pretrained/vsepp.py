@@ -25,7 +25,7 @@ VARIANTS = {
         {"normalize": True, "absolute": True},
     ),
 }
-"""Not to be read off the arrays: the similarity, and the last steps of the image and the text."""
+"""What the arrays do not show: the similarity, and the last steps of the image and the text."""
 
 # (measure, use_abs, no_imgnorm) of a checkpoint's options.
 _TRAINED = {
@@ -39,10 +39,10 @@ _IMAGE, _TEXT = "0.fc.weight", "1.embed.weight"
 
 
 def trained_variant(options: Mapping[str, Any]) -> str | None:
-    """Returns the variant that a checkpoint's options name; None where they do not.
+    """Returns the variant that a checkpoint's options name; None if they do not.
 
     Raises:
-      UserError: they name a model that is none of `VARIANTS`.
+      UserError: they name a model that is not in `VARIANTS`.
     """
     if "measure" not in options:
         return None

@@ -12,7 +12,7 @@ _LAYERS = {"query": "theta", "key": "phi", "value": "g", "output": "W.0"}
 def describe_vsrn(arrays: Arrays) -> Published:
     """Returns the model of a checkpoint.
 
-    That of Flickr30k, which has a batch normalization behind the GRU, has no norm before the graph
+    The Flickr30k checkpoint has a batch normalization after the GRU and no norm before the graph
     layers.
     """
     image = torch_models.find_prefix(arrays, _IMAGE)

@@ -15,10 +15,10 @@ from xmodal.pretrained.word_vectors import load_word_vectors
 
 
 def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> Source:
-    """Returns a file of word vectors as a source, see `load_word_vectors`.
+    """Returns a file of word vectors as a source; see `load_word_vectors`.
 
-    Words with blanks in them, of which some published files have a few, are left out: no text is
-    ever cut into such words, and a vocabulary has one word per line.
+    Words with blanks, which occur in some published files, are left out: the tokenizer never
+    produces them, and a vocabulary has one word per line.
 
     Args:
       path: see `load_word_vectors`.
@@ -43,7 +43,7 @@ def load_word_table(path: str | os.PathLike, vocabulary: str = "") -> Source:
 
 
 def describe_words(source: Source) -> Description:
-    """Returns the tower of a table; its texts are cut into words and averaged."""
+    """Returns the tower of a table, which averages the vectors of a text's words."""
     vocab_size, width = source.arrays["vectors"].shape
     encoder = {"name": "words", "vocab_size": vocab_size, "width": width}
     files = {"vocab.txt": source.files["vocab.txt"]}
@@ -53,13 +53,13 @@ def describe_words(source: Source) -> Description:
 def convert_words(
     arrays: Mapping[str, np.ndarray], *, vocab_size: int, width: int, **others: Any
 ) -> tuple[dict[str, np.ndarray], Report]:
-    """Returns the vectors as they are, under our name.
+    """Returns the vectors unchanged, under our name.
 
     Args:
       arrays: `vectors` [V, W].
       vocab_size: V, as in `models.encoders.words.WordsConfig`.
       width: W.
-      **others: keywords of the encoder that concern no array.
+      **others: keywords of the encoder that do not concern arrays.
 
     Returns:
       `params/encoder/table`, and the report.

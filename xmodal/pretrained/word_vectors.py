@@ -16,11 +16,11 @@ from xmodal.config import UserError
 from xmodal.preprocessing.words import find_row
 from xmodal.progress import progress
 
-# D, and every word with its vector, float32 [D]. Words outside the vocabulary may be left out.
+# D, and every word with its vector, float32 [D]. Words outside the vocabulary may be omitted.
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]
 
 _BUFFER = 2**20
-_DAMAGED = "the file is damaged or cut off, get it again"
+_DAMAGED = "the file is damaged or cut off, download it again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class WordVectors:
     vectors: np.ndarray
 
     def find(self, token: str) -> int | None:
-        """Returns the row of a token, else of its lower case; None without either."""
+        """Returns the row of a token, or else of its lower case; None if neither exists."""
         return find_row(self.rows, token)
 
 
@@ -45,21 +45,21 @@ def load_word_vectors(
 ) -> WordVectors:
     """Returns a published table of word vectors.
 
-    `.npz`: arrays `words` [V] and `vectors` [V, D]. `.bin`: word2vec's binary form. Any other
+    `.npz`: arrays `words` [V] and `vectors` [V, D]. `.bin`: word2vec's binary format. Any other
     name: text, one word and its numbers per line, separated by single spaces, with or without a
-    first line of two integers (number of words, D). Text and binary files may be gzipped. Of a
-    word that occurs twice the first vector counts.
+    first line of two integers (number of words, D). Text and binary files may be gzipped. If a word
+    occurs twice, the first vector is used.
 
     Args:
       path: the file.
-      vocabulary: keep only these words (see `bag_of_words.make_vocabulary`), so that a file
-        larger than the memory can be read; the numbers of other words are not looked at.
+      vocabulary: keep only these words (see `bag_of_words.make_vocabulary`), so that a file larger
+        than memory can be read; the numbers of other words are not parsed.
 
     Returns:
       The words in the order of the file.
 
     Raises:
-      UserError: the file is missing, unreadable, empty, cut off or of another form, a line has
+      UserError: the file is missing, unreadable, empty, cut off or in another format, a line has
         a different length from the first, or a value is not a finite number.
     """
     path = os.fspath(path)
@@ -110,12 +110,12 @@ def find_vectors(
 
 
 def shorten_word(word: str) -> str:
-    """Returns a word as PVSE's code looks it up again where a table of GloVe lacks it."""
+    """Returns the form of a word that PVSE's code looks up if GloVe's table lacks the word."""
     return re.sub(r"[-.']", "", word).split("/")[0]
 
 
 class _WatchedFile(io.FileIO):
-    """A file that tells how many bytes are read: a table of millions of words takes minutes."""
+    """A file that reports how many bytes are read: a table of millions of words takes minutes."""
 
     def __init__(self, path: str, advance: Callable[[int], None]) -> None:
         super().__init__(path)
@@ -130,7 +130,7 @@ class _WatchedFile(io.FileIO):
 def _collect(table: _Table, keep: frozenset[str] | None) -> WordVectors:
     dim, entries = table
     rows: dict[str, int] = {}
-    # Grows in place: a list of arrays would take the memory of the table twice.
+    # Grows in place: a list of arrays would need twice the memory of the table.
     buffer = bytearray()
     for word, vector in entries:
         if word not in rows and (keep is None or word in keep):
@@ -202,7 +202,7 @@ def _read_npz(path: str, file: BinaryIO) -> _Table:
             words, vectors = arrays["words"], arrays["vectors"]
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise UserError(
-            f"{path} is no archive of arrays `words` (of strings) and `vectors`: {error}."
+            f"{path} is not an archive of arrays `words` (of strings) and `vectors`: {error}."
         ) from error
     if words.ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
         raise UserError(
@@ -220,7 +220,7 @@ def _read_npz(path: str, file: BinaryIO) -> _Table:
 
 
 def _parse_header(line: bytes) -> tuple[int | None, int | None]:
-    """Number of words and D where a line says so: two integers."""
+    """Number of words and D if a line consists of two integers."""
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() for field in fields):
         return int(fields[0]), int(fields[1])
