@@ -1,8 +1,8 @@
-"""Studies of labels and metrics, each with a command of its own.
+"""Studies of labels and metrics, each with its own command.
 
-- `sample_pairs`: pairs of captions and images to be rated, as Crisscrossed Captions chose them;
+- `sample_pairs`: pairs of captions and images to be rated, chosen as in Crisscrossed Captions;
 - `describe`: the figures of that paper for any rated pairs;
-- `agree`: how alike metrics rank models;
-- `label_quality`: precision and recall of one set of positives, judged by another;
+- `agree`: how similarly metrics rank models;
+- `label_quality`: precision and recall of one set of positives against another;
 - `bradley_terry`: scores of items from preferences between two of them.
 """

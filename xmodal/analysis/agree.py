@@ -2,7 +2,7 @@ r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump 
 
     python -m xmodal.analysis.agree --models=OUT1,OUT2,OUT3 --output=AGREEMENT
 
---models names folders that evaluations wrote, and JSON tables {model: {tag: number}}.
+--models takes folders of evaluations and JSON tables {model: {tag: number}}.
 """
 
 import argparse
@@ -38,9 +38,9 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
     """Compares the metrics of several models and writes the result.
 
     Args:
-      paths: JSON tables of models and folders of evaluations, see `load_models`.
-      output: folder to write to, see `write_agreement`.
-      metrics: tags to compare, None for the usual ones, see `choose_metrics`.
+      paths: JSON tables of models and folders of evaluations; see `load_models`.
+      output: folder to write to; see `write_agreement`.
+      metrics: tags to compare; None for the usual ones, see `choose_metrics`.
 
     Returns:
       The Markdown that was written.

@@ -41,12 +41,12 @@ def count_wins(preferences: Iterable[tuple[str, str]]) -> tuple[list[str], np.nd
 
 
 def bradley_terry(items: Sequence[str], wins: np.ndarray) -> dict[str, float]:
-    """Scores of maximum likelihood under P(i is preferred to j) = s_i / (s_i + s_j).
+    """Maximum likelihood scores under P(i is preferred to j) = s_i / (s_i + s_j).
 
     The log-likelihood is concave in log s. A Newton step that changes differences of two logs by d
     at most is shortened by log(1 + d) / d: with the third derivative of the logistic bounded by its
-    second, every such step goes uphill (Bach, 2010). The usual MM iterations (Hunter, 2004) take
-    millions of rounds where one item wins nearly always.
+    second, every such step increases it (Bach, 2010). The usual MM iterations (Hunter, 2004) take
+    millions of rounds if one item wins nearly always.
 
     Args:
       items: K names.
@@ -69,8 +69,8 @@ def bradley_terry(items: Sequence[str], wins: np.ndarray) -> dict[str, float]:
         chance = special.expit(logs[:, None] - logs[None, :])
         gradient = (wins - met * chance).sum(axis=1)
         weights = met * chance * chance.T
-        # Minus the second derivative. Adding a constant to all logs changes no chance: the ones
-        # fill that empty direction, in which the gradient has nothing.
+        # Minus the second derivative. Adding a constant to all logs does not change probabilities;
+        # adding ones makes the matrix invertible in that direction, where the gradient is zero.
         curvature = np.diag(weights.sum(axis=1)) - weights + weights.mean()
         step = np.linalg.solve(curvature, gradient)
         length = np.ptp(step)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 GRAY = "#555555"
 LIGHT = "#d8d8d8"
-# Tasks and methods by their place: dark enough to be read on white, also by the color-blind.
+# Colors of tasks and methods by position: readable on white, also for the color-blind.
 COLORS = ("#2f6fab", "#c4572a", "#4a8f4f", "#8a5aa8", "#a98317", "#3f9aa3")
 
 
@@ -18,7 +18,7 @@ def new_figure(
     width: float, height: float, *, layout: Literal["constrained"] | None = "constrained"
 ) -> "Figure":
     """Returns an empty figure of a size in inches; see matplotlib for layouts."""
-    # The figure is built without pyplot: no global state, and no display is looked for.
+    # The figure is built without pyplot, which has global state and looks for a display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -28,7 +28,7 @@ def new_figure(
 
 
 def to_png(figure: "Figure", **options: Any) -> bytes:
-    """Returns the bytes of a PNG without metadata: same figure, same bytes.
+    """Returns the bytes of a PNG without metadata, so that equal figures give equal bytes.
 
     Args:
       figure: the figure.
@@ -40,7 +40,7 @@ def to_png(figure: "Figure", **options: Any) -> bytes:
 
 
 def strip(axes: "Axes", *, keep: Sequence[str] = ("bottom",)) -> None:
-    """Leaves only some sides of the frame."""
+    """Hides all but some sides of the frame."""
     for name, side in axes.spines.items():
         side.set_visible(name in keep)
         side.set_color(GRAY)
@@ -48,7 +48,7 @@ def strip(axes: "Axes", *, keep: Sequence[str] = ("bottom",)) -> None:
 
 
 def label(axes: "Axes", *, title: str = "", x: str = "", y: str = "") -> None:
-    """Names a plot and its axes; texts come from data and are not read as formulas."""
+    """Labels a plot and its axes; text comes from data and is not parsed as math."""
     if title:
         axes.set_title(title, fontsize=10, parse_math=False)
     axes.set_xlabel(x, fontsize=9, color=GRAY, parse_math=False)
@@ -56,5 +56,5 @@ def label(axes: "Axes", *, title: str = "", x: str = "", y: str = "") -> None:
 
 
 def color(place: int) -> str:
-    """Color of the task or method at this place."""
+    """Color of the task or method at this position."""
     return COLORS[place % len(COLORS)]

@@ -3,9 +3,9 @@ r"""Predicts relations from the words of captions alone: TF-IDF and logistic reg
     python -m xmodal.analysis.caption_relations --config=configs/cmcm_clue.py:captions \
         --config.data.manual_dir=DIR --results=OUT
 
-The baseline of a config whose evaluators of type `relations` judge a model of captions: it learns
-from `config.train_split`, and the same evaluators judge it on their final splits. One regression
-per relation, on single words and pairs of words in lower case, rare labels weighted up.
+The baseline for a config whose evaluators of type `relations` evaluate a model of captions: it
+learns from `config.train_split`, and the same evaluators evaluate it on their final splits. It uses
+one regression per relation, on lower-case unigrams and bigrams, with rare labels weighted up.
 scikit-learn is an extra: `pip install "xmodal[baselines]"`.
 """
 
@@ -38,7 +38,7 @@ class _Sklearn(NamedTuple):
 
 
 def find_sklearn() -> _Sklearn:
-    """Returns the two classes of scikit-learn.
+    """Returns the two classes from scikit-learn.
 
     Raises:
       UserError: scikit-learn is not installed.
@@ -73,7 +73,7 @@ class CaptionRegression:
         ]
 
     def predict(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns the logits of M captions, float32 [M, R]; 0 for a relation of all or none."""
+        """Returns the logits of M captions, float32 [M, R]; 0 for relations of all or none."""
         features = self._words.transform(captions)
         scores = [
             np.zeros(len(captions)) if model is None else model.decision_function(features)
@@ -83,7 +83,7 @@ class CaptionRegression:
 
 
 def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict[str, Evaluation]:
-    """Returns the evaluation of every evaluator of relations of a config, by its name.
+    """Returns the evaluation by every relations evaluator of a config, by evaluator name.
 
     Raises:
       UserError: the config has no such evaluator, or the dataset lacks the labels.
@@ -120,7 +120,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
 
 
 def main(argv: list[str]) -> None:
-    """Learns, prints the reports and writes them."""
+    """Fits the baseline, and prints and writes the reports."""
     del argv
     config = binary.read_config()
     find_sklearn()

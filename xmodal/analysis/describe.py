@@ -5,13 +5,13 @@ r"""Draws the figures of the Crisscrossed Captions (CxC) paper for any rated pai
     python -m xmodal.analysis.describe --dataset=flickr8k --output=FIGURES
 
 --ratings is a folder of CSV files as CxC released them; --dataset a prepared dataset with scores.
-Writes PNG files and the same pictures for TensorBoard: distributions of scores in every task
-and sampling method, numbers of positive pairs, scores against cosines, the spread of the raters,
-and pairs rated twice. Figures that lack their data are left out, with a note on the data they need.
+Writes PNG files and the same pictures for TensorBoard: distributions of scores by task and sampling
+method, numbers of positive pairs, scores against cosines, the spread of the raters, and pairs rated
+twice. Figures without data are left out, with a note on the data they need.
 
-Cosines are those of --embeddings (an npz file as `python -m xmodal.eval_main --embeddings` reads),
-or of bags of words where texts are known: averaged --word_vectors, without them word counts. Texts
-are the dataset's own, or those of CxC's captions in a folder --texts with dataset_coco.json,
+Cosines are those of --embeddings (an npz file as for `python -m xmodal.eval_main --embeddings`) or,
+if texts are known, of bags of words: averaged --word_vectors, or else word counts. Texts are the
+dataset's own, or those of CxC's captions in a folder --texts with dataset_coco.json,
 captions_val2014.json or a table captions*.csv.
 """
 
@@ -63,7 +63,7 @@ _FIGURES = {
 
 
 def main() -> None:
-    """Draws the figures that the command line asks for."""
+    """Draws the figures that the command line requests."""
     args = _parse()
     try:
         run(args)
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     """Reads, draws, writes, and prints a table.
 
     Raises:
-      FileNotFoundError, NotPreparedError, UnexpectedFilesError, UserError: for the user.
+      FileNotFoundError, NotPreparedError, UnexpectedFilesError, UserError: errors to show the user.
     """
     check_writable(args.output)
     if args.dataset:
@@ -123,7 +123,7 @@ def _read_ratings(args: argparse.Namespace) -> dict[str, RatedPairs]:
 def _cosines(
     args: argparse.Namespace, rated: Mapping[str, RatedPairs]
 ) -> tuple[dict[str, np.ndarray], str]:
-    """Task -> cosine of every pair, for the tasks that have any; and the name of the vectors."""
+    """Task -> cosine of every pair, for the tasks that have any, and the name of the vectors."""
     if args.embeddings:
         found = _cosines_of(_read_embeddings(args.embeddings), rated)
         if not found:
@@ -174,7 +174,7 @@ def _read_texts(args: argparse.Namespace) -> dict[int, str]:
 
 
 def _averaged(path: str, texts: Mapping[int, str], rated: Mapping[str, RatedPairs]) -> TextEncoder:
-    """Averages of published word vectors, read for the words of these texts."""
+    """Averages of published word vectors, reading only the words in these texts."""
     of_pairs = (pairs.texts.ravel() for pairs in rated.values() if pairs.texts is not None)
     everything = [*texts.values(), *(text for column in of_pairs for text in column)]
     if not everything:
@@ -200,9 +200,9 @@ def _parse() -> argparse.Namespace:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--ratings", help="folder of the released CSV files")
     source.add_argument("--dataset", choices=sorted(data_prep.BUILDERS), help="a prepared dataset")
-    parser.add_argument("--config", help="of --dataset; by default all that have scores")
-    parser.add_argument("--data_dir", help="of --dataset; by default where TFDS keeps datasets")
-    parser.add_argument("--manual_dir", help="of captioned_images: the folder it was prepared from")
+    parser.add_argument("--config", help="config of --dataset; by default all with scores")
+    parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
+    parser.add_argument("--manual_dir", help="for captioned_images: the original folder")
     parser.add_argument("--split", default="test")
     parser.add_argument("--output", required=True, help="folder for the figures")
     parser.add_argument("--embeddings", help="npz file, for cosines")

@@ -1,4 +1,4 @@
-"""Commands that print the outcome of one CSV file of human judgments."""
+"""Commands that print a result computed from one CSV file of human judgments."""
 
 import argparse
 import pathlib
@@ -16,13 +16,13 @@ def print_outcome(
     columns: Sequence[str],
     outcome: Callable[[list[Mapping[str, str]]], str],
 ) -> None:
-    """Prints the outcome of the file on the command line, or exits with the reason for none.
+    """Prints the result for the file on the command line, or exits with an error.
 
     Args:
       description: description of the command.
       flag: flag that names the file.
-      columns: columns that it must have.
-      outcome: rows by column -> text.
+      columns: columns that the file must have.
+      outcome: function from rows by column to the text to print.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter

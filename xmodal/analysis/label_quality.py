@@ -1,4 +1,4 @@
-r"""Precision and recall of one set of positives, judged by another.
+r"""Precision and recall of one set of positives against another.
 
     python -m xmodal.analysis.label_quality --labels=cxc_image_to_caption.json \
         --truth=eccv_image_to_caption.json
@@ -30,8 +30,8 @@ class LabelQuality:
     Attributes:
       precision: mean over queries, in percent; NaN if it is defined for none.
       recall: mean over queries, in percent; NaN if it is defined for none.
-      precision_queries: queries behind the precision: judged, with a positive to judge.
-      recall_queries: queries behind the recall: those with a true positive.
+      precision_queries: number of queries in the precision: judged, with a positive to judge.
+      recall_queries: number of queries in the recall: those with a true positive.
     """
 
     precision: float
@@ -46,15 +46,15 @@ def label_quality(
     """Dataset precision and recall as in section 3 of the ECCV Caption paper.
 
     With r the positives of a query in `labels` and t those in `truth`, precision is the mean of
-    |r and t| / |r| and recall the mean of 1 - |t without r| / |t|, over the queries of `truth`:
-    only they were judged. A query without labels has recall 0 and no precision.
+    |r and t| / |r| and recall the mean of 1 - |t without r| / |t|, over the queries of `truth`,
+    since only these were judged. A query without labels has recall 0 and no precision.
 
     Args:
       labels: the set under test.
-      truth: the set it is judged by, usually a small and careful one.
-      annotated: the items somebody looked at, by query. Others are then left out of r in the
-        precision: unseen is not wrong. None counts them as wrong, which is how the first revision
-        of the paper came to a precision of 47 % for COCO's own captions.
+      truth: the reference set, usually small and carefully made.
+      annotated: the items that were judged, by query. Others are then left out of r in the
+        precision, since unjudged is not wrong. None counts them as wrong, as in the first revision
+        of the paper, which gave a precision of 47 % for COCO's own captions.
 
     Raises:
       UserError: no query is in both sets, or `annotated` lacks a query.
@@ -91,7 +91,7 @@ def _percent(shares: list[float]) -> float:
 
 
 def main() -> None:
-    """Judges the labels that the command line names."""
+    """Evaluates the labels that the command line names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -5,11 +5,11 @@ r"""Samples pairs of captions and images to be rated, as Crisscrossed Captions (
     python -m xmodal.analysis.sample_pairs across --groups=LABELS --ratings=RATED --output=PAIRS
     python -m xmodal.analysis.sample_pairs check RELEASED --groups=LABELS
 
-`within` writes the pairs that are rated first: `sts_*.csv`, captions of images that --images finds
-similar and captions of one image, and `sis_*.csv`, images whose captions --captions finds similar.
-Embeddings are npz files as `python -m xmodal.eval_main --embeddings` reads them. When a column
-`agg_score` was added, `across` picks pairs of captions and images out of them: `sits_*.csv`. All
-three print which facts of the scheme hold for the pairs, and end with 1 if one does not.
+`within` writes the pairs to rate first: `sts_*.csv`, captions of images that are similar by
+--images and captions of one image, and `sis_*.csv`, images whose captions are similar by
+--captions. Embeddings are npz files as for `python -m xmodal.eval_main --embeddings`. Once these
+have a column `agg_score`, `across` makes pairs of captions and images from them: `sits_*.csv`. All
+three print which properties of the scheme hold for the pairs, and exit with 1 if one does not.
 
 LABELS is a folder with CxC's `sits` file, or a csv file with the columns caption_id, image_id and
 split; --dataset names a prepared dataset instead.
@@ -97,7 +97,7 @@ def _across(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     rated = {task: pairs for task, pairs in rated.items() if task != "sits"}
     groups = only_named(rated, groups) if args.partial else groups
     pairs = sample_across(groups, rated, seed=args.seed, per_source=args.per_source)
-    # Rated pairs are sources only: facts about themselves are left out.
+    # Rated pairs are only sources: facts about them are left out.
     known = pairs | by_method(rated, groups)
     facts = [f for f in check_structure(known, groups, neighbors=1) if f.method in pairs]
     paths = [f"{args.ratings}/{file_name(task, args.split)}" for task in rated]
@@ -182,7 +182,7 @@ def _read_encoder(kind: str, path: str) -> Encoder:
 
 
 def _check_output(args: argparse.Namespace, tasks: tuple[str, ...]) -> None:
-    """Refuses, before any work, to write where it cannot or over ratings."""
+    """Raises an error, before any work, if the output is not writable or has ratings."""
     check_writable(args.output)
     for task in tasks:
         path = pathlib.Path(args.output) / file_name(task, args.split)

@@ -1,11 +1,11 @@
-r"""Majority votes on which of two models answers better, as table 6 of the CMCM paper.
+r"""Majority votes on which of two models answers better, as in table 6 of the CMCM paper.
 
     python -m xmodal.analysis.votes --answers=ANSWERS.csv
 
 The file has one answer of one person per row, in the columns `example`, `answer` (better, worse,
-both_good or both_bad: of the first model beside the second) and, for a row of the table per group,
-`group`, such as the relation of the caption. An example counts as what more than half of its
-answers say.
+both_good or both_bad, for the first model compared with the second) and, for one table row per
+group, `group`, such as the relation of the caption. More than half of the answers on an example
+decide its vote.
 
 The paper does not say what its t-test compares. Here every example is the mean of its answers,
 1 for better, -1 for worse and 0 for both, and the test asks whether their mean is 0.
@@ -31,10 +31,10 @@ class Vote:
     """The votes on the examples of a group.
 
     Attributes:
-      examples: their number.
-      shares: answer -> percent of the examples whose majority gives it; the rest have none.
-      t: statistic of the test, NaN where all examples say the same.
-      p: probability of a mean so far from 0.
+      examples: number of examples.
+      shares: answer -> percent of examples with this majority; the rest have no majority.
+      t: statistic of the test, NaN if all examples have the same mean.
+      p: p-value of the test.
     """
 
     examples: int

@@ -21,12 +21,12 @@ from xmodal.evals.reports.report import format_table
 def write_agreement(
     models: Models, metrics: Sequence[str], output: str, *, notes: Sequence[str] = ()
 ) -> str:
-    """Writes `agreement.json`, `agreement.md` and `bump_chart.png`, all of them or none.
+    """Writes `agreement.json`, `agreement.md` and `bump_chart.png`, or none of them.
 
     Args:
       models: model -> tag -> number.
       metrics: tags, in the order of the tables and of the chart.
-      output: folder, made if it does not exist.
+      output: folder, created if it does not exist.
       notes: sentences to put before those on the agreement.
 
     Returns:
@@ -60,10 +60,10 @@ def write_agreement(
 
 
 def format_agreement(agreement: Agreement, ranks: Mapping[str, Mapping[str, float]]) -> str:
-    """Writes tau-b, the paper's values where table 5 has the metrics, and the ranks.
+    """Formats tau-b, the paper's values for metrics in table 5, and the ranks.
 
-    Columns carry the numbers of the rows, since tags are long. The text is Markdown, aligned so
-    that it also reads well in a terminal.
+    Columns are labeled with row numbers, since tags are long. The Markdown is aligned so that it is
+    also readable in a terminal.
     """
     metrics, counts = agreement.metrics, agreement.counts
     least, most = counts.min(), counts.max()

@@ -18,16 +18,16 @@ Color = tuple[float, ...]
 
 _COLUMN_INCHES = 1.15
 _ROW_INCHES = 0.32
-# In columns, from the middle of a marker: so far lines run level.
+# Distance from the middle of a marker, in columns, over which lines are horizontal.
 _LEVEL = 0.17
 
 
 def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
     """Draws one line per model over the metrics, the best model on top.
 
-    Colors follow the order by the first metric, so a line that leaves its neighbors shows. Tied
-    models stand below each other, marked with the rank they share. A line is interrupted where
-    its model lacks the metric.
+    Colors follow the order by the first metric, so that lines that move away from their neighbors
+    are visible. Tied models are drawn below each other, marked with the rank they share. A line is
+    interrupted where its model lacks the metric.
 
     Args:
       ranks: metric -> model -> rank, metrics from left to right.
@@ -49,9 +49,9 @@ def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
 
 
 def assign_places(ranks: Ranks) -> dict[str, dict[str, int]]:
-    """Gives every model a place of its own in every metric, 0 on top.
+    """Gives every model its own place in every metric, 0 on top.
 
-    Tied models keep the order they have in the metric before, which saves crossings.
+    Tied models keep their order in the previous metric, which avoids crossings.
     """
     places: dict[str, dict[str, int]] = {}
     before: dict[str, int] = {}
@@ -65,9 +65,9 @@ def _colors(places: Mapping[str, Mapping[str, int]]) -> dict[str, Color]:
     """Model -> color, spread over the color map in the order of the first metric."""
     from matplotlib import colormaps
 
-    # The first column comes first and is in order; models that it lacks follow.
+    # Models follow the order of the first column; those that it lacks come last.
     models = dict.fromkeys(model for column in places.values() for model in column)
-    # The ends of the map are near black; all of it is darkened to be read on white.
+    # Without the nearly black ends of the map, and darkened to be readable on white.
     tints = (colormaps["turbo"](shade) for shade in np.linspace(0.06, 0.94, len(models)))
     return {
         model: tuple(0.82 * part for part in tint[:3])
@@ -88,7 +88,7 @@ def _draw_lines(
 
 
 def _curve(x: int, left: int, right: int) -> tuple[np.ndarray, np.ndarray]:
-    """From one marker to the next, level at both ends."""
+    """A curve from one marker to the next, horizontal at both ends."""
     way = np.linspace(0, 1, 60)
     bent = way * way * (3 - 2 * way)
     inner = x + _LEVEL + (1 - 2 * _LEVEL) * way

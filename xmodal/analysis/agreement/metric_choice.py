@@ -1,4 +1,4 @@
-"""Chooses the metrics to compare: those that are named, or a readable selection."""
+"""Chooses the metrics to compare: the requested ones, or a readable selection."""
 
 import collections
 import fnmatch
@@ -11,12 +11,12 @@ from xmodal.evals.published import ECCV_TABLE_5_METRICS
 
 # More columns than this are hard to read.
 _MOST_METRICS = 12
-# A few numbers per board, for those of which table 5 has none.
+# A few metrics per board, for boards that table 5 does not have.
 _HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
-# Tags that stand behind a metric and judge no model.
+# Tags that accompany a metric and do not rank models.
 _SUFFIXES = ("_low", "_high", "_std")
 _COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
-# The step of a checkpoint, and the metric by which it was chosen: a copy of another one.
+# The step of a checkpoint, and a copy of the metric that selected it.
 _OF_TRAINING = ("step", "mean_recall@10")
 
 
@@ -27,13 +27,13 @@ def choose_metrics(
 
     Args:
       models: model -> tag -> number.
-      metrics: tags asked for. None takes all that two models or more have, but no counts, ends of
-        intervals and numbers of the training. If these are more than twelve: those of table 5 of
-        the ECCV Caption paper, and R@1 and correlations of the boards that it lacks.
-      at_least: number of tags.
+      metrics: requested tags. None takes all tags that two or more models have, except counts, ends
+        of intervals and numbers about training. If these are more than twelve: those in table 5 of
+        the ECCV Caption paper, and R@1 and correlations of other boards.
+      at_least: smallest number of tags.
 
     Raises:
-      UserError: a tag is in no model or given twice, or there are not enough to choose.
+      UserError: a tag is in no model or given twice, or there are too few tags.
     """
     judging = _judging(models)
     if metrics is not None:
@@ -61,7 +61,7 @@ def choose_metrics(
 
 
 def describe_left_out(models: Models) -> str:
-    """One sentence on the metrics of single models, which nobody can rank by, or ''."""
+    """One sentence on metrics that only a single model has, or ''."""
     groups = collections.Counter(
         _board(tag) for tag, count in _judging(models).items() if count < 2
     )
@@ -72,7 +72,7 @@ def describe_left_out(models: Models) -> str:
 
 
 def _judging(models: Models) -> dict[str, int]:
-    """Tag -> how many models have it, without the tags that judge no model."""
+    """Tag -> number of models that have it, without tags that do not rank models."""
     counts = dict.fromkeys((tag for row in models.values() for tag in row), 0)
     for row in models.values():
         for tag, value in row.items():

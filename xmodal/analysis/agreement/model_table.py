@@ -14,14 +14,14 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
     """Reads metrics of several models.
 
     Args:
-      paths: folders that an evaluation wrote (`metrics.json` of one model, which is called like
-        the folder) and JSON files of the form `{model: {tag: number}}`; null means undefined.
+      paths: folders of evaluations (with the `metrics.json` of one model, named after the folder)
+        and JSON files of the form `{model: {tag: number}}`; null means undefined.
 
     Returns:
       Model -> tag -> number, without undefined ones.
 
     Raises:
-      UserError: a file cannot be read, holds something else or nothing, or names a model again.
+      UserError: a file cannot be read, is empty or has another format, or a model occurs twice.
     """
     models: dict[str, dict[str, float]] = {}
     came_from: dict[str, str] = {}
@@ -42,7 +42,7 @@ def _load_path(path: str) -> dict[str, dict[str, float]]:
     place = epath.Path(path)
     if place.is_dir():
         file = place / "metrics.json"
-        # `.` and `..` have no name of their own; a link keeps its own.
+        # `.` and `..` are resolved to get a name; a link keeps its own.
         model = place.resolve().name if place.name in ("", "..") else place.name
         return {model: _as_metrics(load_object(file), str(file))}
     table = load_object(place)
@@ -58,10 +58,10 @@ def _load_path(path: str) -> dict[str, dict[str, float]]:
 
 
 def load_object(path: epath.Path) -> dict[str, Any]:
-    """Reads a JSON object that is not empty, in which no name occurs twice.
+    """Reads a JSON object that is not empty and has no duplicate names.
 
     Raises:
-      UserError: the file cannot be read or holds something else.
+      UserError: the file cannot be read or has another format.
     """
     try:
         found = json.loads(

@@ -19,7 +19,7 @@ class Agreement:
       metrics: M tags.
       tau: float64 [M, M] in -1 to 1, symmetric; NaN where it is undefined.
       counts: int64 [M, M], models that have both metrics.
-      notes: sentences on models without any metric and on undefined values, by metric.
+      notes: sentences on models without metrics and on undefined values, by metric.
     """
 
     metrics: tuple[str, ...]
@@ -29,18 +29,18 @@ class Agreement:
 
 
 def kendall_tau_b(models: Models, metrics: Sequence[str]) -> Agreement:
-    """Correlates the rankings that the metrics give, over the models that have both metrics.
+    """Correlates the rankings by every two metrics, over the models that have both.
 
-    Ties are corrected for (variant b). Of a metric for which less is better, the sign is turned:
-    positive always means that the two metrics prefer the same models.
+    Ties are corrected for (variant b). If less is better for a metric, its sign is flipped, so that
+    positive values always mean that the two metrics prefer the same models.
 
     Args:
       models: model -> tag -> number.
       metrics: tags, the rows and columns of the matrix.
 
     Returns:
-      The matrix. A pair is NaN, with a reason in the notes, when fewer than two models have both
-      metrics or one of them is the same for all.
+      The matrix. A pair is NaN, with a reason in the notes, if fewer than two models have both
+      metrics or one metric is the same for all of them.
     """
     values = quality_table(models, metrics)
     shape = (len(metrics), len(metrics))
@@ -62,8 +62,8 @@ def kendall_tau_b(models: Models, metrics: Sequence[str]) -> Agreement:
 def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
     """Ranks the models by every metric, 1 for the best.
 
-    Tied models share the mean of the places they fill (2.5 and 2.5, then 4), as in every rank
-    correlation: so the ranks of n models always sum to n(n+1)/2.
+    Tied models share the mean of their ranks (2.5 and 2.5, then 4), as in every rank correlation,
+    so the ranks of n models always sum to n(n+1)/2.
 
     Args:
       models: model -> tag -> number.
@@ -83,7 +83,7 @@ def ranks_of_models(models: Models, metrics: Sequence[str]) -> dict[str, dict[st
 
 
 def quality_table(models: Models, metrics: Sequence[str]) -> np.ndarray:
-    """The numbers with more meaning better, float64 [models, M]; NaN where a metric is lacking."""
+    """The numbers, with larger ones better, float64 [models, M]; NaN for missing metrics."""
     signs = [-1.0 if metric.endswith("median_rank") else 1.0 for metric in metrics]
     return np.array(
         [

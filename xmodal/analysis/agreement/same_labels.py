@@ -9,15 +9,15 @@ from xmodal.config import UserError
 
 
 def check_labels(paths: Sequence[str]) -> tuple[str, ...]:
-    """Makes sure that the boards of all folders have the same labels, by `boards.json`.
+    """Checks with `boards.json` that the boards of all folders have the same labels.
 
-    Tables of models do not name the labels of their numbers, so they are not checked.
+    Tables of models do not identify the labels of their numbers, so they are not checked.
 
     Args:
       paths: see `load_models`.
 
     Returns:
-      A sentence on the folders without `boards.json`, if there are any.
+      A sentence on folders without `boards.json`, if any.
 
     Raises:
       UserError: the labels of a board differ between two folders, or a file cannot be used.

@@ -1,4 +1,4 @@
-"""Figures of agreement: of scores with cosines, of raters, of two ratings of one pair."""
+"""Figures of agreement: scores with cosines, among raters, and two ratings of one pair."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ from xmodal.analysis.ratings.score_statistics import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CELLS = 50  # of a density, along each side
-_FEWEST = 20  # pairs behind a point of a curve
-_MOST_PLOTS = 4  # of one task that get a plot of their own
+_CELLS = 50  # cells of a density along each side
+_FEWEST = 20  # pairs needed for a point of a curve
+_MOST_PLOTS = 4  # methods of one task that get their own plot
 
 
 def draw_cosines(
@@ -93,7 +93,7 @@ def _draw_density(axes: "Axes", x: np.ndarray, y: np.ndarray) -> None:
 
 
 def _draw_curve(axes: "Axes", x: np.ndarray, y: np.ndarray, edges: np.ndarray) -> None:
-    """The mean of y over x, where enough pairs are behind it."""
+    """The mean of y over x, where there are enough pairs."""
     cell = np.clip(np.digitize(x, edges) - 1, 0, len(edges) - 2)
     number = np.bincount(cell, minlength=len(edges) - 1)
     total = np.bincount(cell, y, minlength=len(edges) - 1)
@@ -103,7 +103,7 @@ def _draw_curve(axes: "Axes", x: np.ndarray, y: np.ndarray, edges: np.ndarray) -
 
 
 def draw_rater_spread(rated: Mapping[str, RatedPairs], *, title: str = "") -> bytes:
-    """How far the raters of a pair are apart: distribution for every task, and over the scale.
+    """The spread of the raters of a pair: its distribution for every task, and over the scale.
 
     Returns:
       The bytes of a PNG; empty if no task has raters.
@@ -148,7 +148,7 @@ def draw_rater_spread(rated: Mapping[str, RatedPairs], *, title: str = "") -> by
 def draw_rated_twice(rated: Mapping[str, RatedPairs], *, title: str = "") -> bytes:
     """Pairs that were rated in both orders: one score against the other, and their difference.
 
-    Where scores of single raters are unknown, this measures how far a score can be trusted.
+    If scores of single raters are unknown, this measures the reliability of a score.
 
     Returns:
       The bytes of a PNG; empty if no pair was rated twice.

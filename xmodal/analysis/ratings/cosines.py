@@ -16,7 +16,7 @@ _BLOCK = 65_536  # pairs at a time
 
 
 Matrix: TypeAlias = np.ndarray | scipy.sparse.csr_array
-# Makes vectors of texts [N]: [N, D].
+# Function from texts [N] to vectors [N, D].
 TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
@@ -34,7 +34,7 @@ class Vectors:
 
 
 def count_words(texts: Sequence[str]) -> scipy.sparse.csr_array:
-    """How often every word of the vocabulary occurs in every text, in lower case, [N, V]."""
+    """Counts of every lower-case word of the vocabulary in every text, [N, V]."""
     rows, columns = [], []
     vocabulary: dict[str, int] = {}
     for row, text in enumerate(texts):
@@ -51,17 +51,17 @@ def embed_texts(texts: Mapping[int, str], encode: TextEncoder) -> Vectors:
 
 
 def cosines_of_texts(pairs: RatedPairs, encode: TextEncoder) -> np.ndarray:
-    """Cosine of the two sentences of every pair; NaN where one has no direction. float32 [P]."""
+    """Cosine of the two sentences of every pair, float32 [P]; NaN if a vector is zero."""
     texts, rows = np.unique(pairs.texts.ravel().astype(str), return_inverse=True)
     left, right = rows.reshape(-1, 2).T
     return _cosines(encode(texts.tolist()), left, right)
 
 
 def cosines_of_items(pairs: RatedPairs, vectors: Mapping[str, Vectors]) -> np.ndarray:
-    """Cosine of the two items of every pair; NaN where one has no vector. float32 [P].
+    """Cosine of the two items of every pair, float32 [P]; NaN if one has no vector.
 
     Args:
-      pairs: with ids.
+      pairs: pairs with ids.
       vectors: "caption" and "image" -> vectors in one space.
     """
     found = []
@@ -93,7 +93,7 @@ def _cosines(
 
 
 def _dots(left: Matrix, right: Matrix) -> np.ndarray:
-    """Products of the rows of two matrices of one form, float64 [P]."""
+    """Dot products of the rows of two matrices of equal shape, float64 [P]."""
     if not isinstance(left, np.ndarray):
         return np.asarray(left.multiply(right).sum(axis=1), np.float64).ravel()
     return np.einsum("pd,pd->p", left, right, dtype=np.float64)

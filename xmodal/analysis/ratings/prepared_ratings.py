@@ -12,7 +12,7 @@ from xmodal.console import quietly
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
 
-# Names of the two sentences of a pair, in the datasets that hold them beside the ratings.
+# Features with the two sentences of a pair, in datasets that store them with the ratings.
 _SENTENCES = (("sentence1", "sentence2"), ("left_caption", "right_caption"))
 _RATED = ("task", "left_id", "right_id", "score", "method", "rater_scores", "year", "dataset")
 
@@ -25,12 +25,12 @@ def read_ratings(
     Args:
       dataset: key of `data_prep.BUILDERS`.
       config: builder config with scores; None for all that are prepared and have any.
-      data_dir: where TFDS keeps datasets; None for its own place.
-      split: its name.
+      data_dir: where TFDS keeps datasets; None for its default folder.
+      split: name of the split.
 
     Returns:
-      Task -> its pairs. Pairs of a dataset without tasks are one task of its name; methods are the
-      sets that pairs come from where no sampling methods are known.
+      Task -> its pairs. Pairs of a dataset without tasks are one task with its name; if sampling
+      methods are not known, methods are the sets that pairs come from.
 
     Raises:
       NotPreparedError: the dataset does not exist, with the command that prepares it.
@@ -40,14 +40,14 @@ def read_ratings(
     for builder in _builders(dataset, config, data_dir):
         if "score" in builder.info.features:
             for task, pairs in _read_builder(builder, split).items():
-                # Configs may add texts or images to the same pairs, of which some then lack.
+                # Configs may add texts or images to the same pairs, and may then lack some pairs.
                 if task not in found or len(pairs) > len(found[task]):
                     found[task] = pairs
     if not found:
         raise UnexpectedFilesError(
             f"{dataset} (config {config or 'any that is prepared'}) has no scores"
         )
-    # Records are in no order; the tasks of CxC have one.
+    # Records are not ordered, but the tasks of CxC are.
     first = [task for task in SIDES if task in found]
     return {task: found[task] for task in [*first, *sorted(found.keys() - SIDES.keys())]}
 
@@ -115,7 +115,7 @@ def _strings(columns: dict, name: str, number: int, default: str) -> np.ndarray:
 
 
 def _pad(rows: list[np.ndarray]) -> np.ndarray | None:
-    """float32 [P, R] with NaN where a row is shorter; None without any number."""
+    """float32 [P, R] with NaN where a row is shorter; None if there are no numbers."""
     width = max(map(len, rows), default=0)
     if not width:
         return None

@@ -16,7 +16,7 @@ def read_folder(
     """Reads the files of a split.
 
     Args:
-      folder: of the files.
+      folder: folder of the files.
       split: `train`, `validation` or `test`.
       need_scores: whether pairs that are not rated yet are an error.
 
@@ -58,7 +58,7 @@ def _read_file(path: pathlib.Path, task: str, need_scores: bool) -> RatedPairs:
 
 
 def format_rows(task: str, ids: np.ndarray, methods: np.ndarray) -> str:
-    """Content of a file of pairs that are to be rated.
+    """Content of a file of pairs to be rated.
 
     Args:
       task: `sts`, `sis` or `sits`.

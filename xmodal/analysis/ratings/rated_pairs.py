@@ -11,13 +11,12 @@ class RatedPairs:
 
     Attributes:
       task: `sts`, `sis`, `sits`, or another name.
-      left_ids: int64 [P], captions for `sts` and `sits`, images for `sis`; None if the dataset
-        knows pairs by their texts only.
+      left_ids: int64 [P], captions for `sts` and `sits`, images for `sis`; None if the dataset only
+        has the texts of pairs.
       right_ids: int64 [P], images for `sis` and `sits`, or None.
       methods: strings [P], how the pairs were sampled.
       scores: float32 [P], means over raters; None for pairs that are not rated.
-      rater_scores: float32 [P, R], NaN where a pair has fewer raters; None where only means are
-        known.
+      rater_scores: float32 [P, R], NaN where a pair has fewer raters; None if only means are known.
       texts: the two sentences of every pair, strings [P, 2], or None.
     """
 
@@ -33,7 +32,7 @@ class RatedPairs:
         return len(self.methods)
 
     def by_method(self) -> dict[str, np.ndarray]:
-        """Sampling method -> which pairs are from it, bool [P], the most frequent first."""
+        """Sampling method -> mask of its pairs, bool [P], the most frequent method first."""
         names, counts = np.unique(self.methods, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         return {str(name): self.methods == name for name in names[order]}

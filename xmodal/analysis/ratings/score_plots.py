@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BINS = 25
-_FEW_VALUES = 30  # scores that take no more values have a bar for each
-_WIDEST_TAIL = 20  # positives per item that have a bar of their own
+_FEW_VALUES = 30  # scores with at most this many values have a bar for each
+_WIDEST_TAIL = 20  # largest number of positives per item with its own bar
 
 
 def draw_distributions(rated: Mapping[str, RatedPairs], *, title: str = "") -> bytes:
-    """How the scores of every task are spread, one row for each sampling method.
+    """The distribution of the scores of every task, one row for each sampling method.
 
     Args:
       rated: task -> its pairs.
@@ -60,9 +60,9 @@ def draw_distributions(rated: Mapping[str, RatedPairs], *, title: str = "") -> b
 
 
 def _bins(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bins over the whole scale: edges [B + 1], and where their bars stand [B].
+    """Bins over the whole scale: edges [B + 1], and positions of their bars [B].
 
-    A score that takes few values has a bar for each of them, which stands there.
+    A score with few values has a bar at each of them.
     """
     values = np.unique(np.round(scores.astype(np.float64), 4))
     if 1 < len(values) <= _FEW_VALUES:
@@ -90,7 +90,7 @@ def _draw_histogram(
 def draw_positives(
     rated: Mapping[str, RatedPairs], positive: Mapping[str, float], *, title: str = ""
 ) -> bytes:
-    """How many pairs of every sampling method are positive, and how many positives items have.
+    """The number of positive pairs of every sampling method, and of positives of the items.
 
     Args:
       rated: task -> its pairs; those without a score in `positive` are left out.

@@ -7,7 +7,7 @@ import numpy as np
 
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
 
-# Score from which a pair counts as positive, where a paper says so.
+# Score from which a pair counts as positive, if a paper defines one.
 POSITIVE: Mapping[str, float] = {"sts": 3.0, "sis": 2.5, "sits": 3.0}
 # Task -> kinds of its two sides; other tasks pair a caption with an image.
 SIDES = {"sts": ("caption", "caption"), "sis": ("image", "image")}
@@ -18,16 +18,16 @@ _MANY_METHODS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Pairs of one task from one sampling method, or all of the task.
+    """Pairs of one task from one sampling method, or all pairs of the task.
 
     Attributes:
       task: see `RatedPairs`.
-      method: how they were sampled, or `ALL`.
-      pairs: how many there are.
-      mean: of the scores.
-      quartiles: of the scores.
-      threshold: from which a pair is positive, None if that is not known.
-      positives: how many are, None likewise.
+      method: sampling method, or `ALL`.
+      pairs: number of pairs.
+      mean: mean of the scores.
+      quartiles: quartiles of the scores.
+      threshold: score from which a pair is positive, None if not known.
+      positives: number of positive pairs, None if the threshold is not known.
       rater_deviation: mean over pairs of the standard deviation of their raters, None if raters
         are not known.
     """
@@ -59,8 +59,8 @@ def summarize(rated: Mapping[str, RatedPairs], positive: Mapping[str, float]) ->
 def methods_of(pairs: RatedPairs) -> Iterator[tuple[str, np.ndarray]]:
     """Every sampling method with its rows, bool [P].
 
-    First all rows under `ALL`, unless there is but one method with a name of its own; then the most
-    frequent method, or, where methods are many sets of pairs, the first by name.
+    All rows come first, as `ALL`, unless there is only one named method. Methods follow, the most
+    frequent one first, or, if they are many sets of pairs, by name.
     """
     found = pairs.by_method()
     unnamed = set(found) <= {"", pairs.task}
@@ -72,7 +72,7 @@ def methods_of(pairs: RatedPairs) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def name_of(task: str, method: str) -> str:
-    """How figures name pairs of a method."""
+    """The name of a method's pairs in figures."""
     return task if method == ALL else f"{task}, {method}"
 
 
@@ -99,7 +99,7 @@ def _summarize(
 def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
     """Standard deviation of the raters of every pair (R - 1 in the denominator), float64 [P].
 
-    NaN where less than two are known; None where no pair has two.
+    NaN for pairs with fewer than two known raters; None if no pair has two.
     """
     if pairs.rater_scores is None:
         return None
@@ -117,7 +117,7 @@ def rater_deviations(pairs: RatedPairs) -> np.ndarray | None:
 def rated_twice(pairs: RatedPairs) -> np.ndarray:
     """Scores of pairs of one kind that were rated in both orders, float32 [Q, 2].
 
-    First the score of the order with the smaller id on the left.
+    The score of the order with the smaller id on the left comes first.
     """
     if pairs.left_ids is None or len(set(sides_of(pairs.task))) > 1:
         return np.zeros((0, 2), np.float32)
@@ -136,10 +136,10 @@ def sides_of(task: str) -> tuple[str, str]:
 
 
 def positives_per_item(pairs: RatedPairs, threshold: float) -> dict[str, np.ndarray]:
-    """How many positives the items of each side have.
+    """Counts the positives of the items of each kind.
 
     Returns:
-      "caption" or "image" -> int [N], of every such item that was rated at all. Pairs of one kind
+      "caption" or "image" -> int [N], for every such item that was rated at all. Pairs of one kind
       count for both of their items, and once if they were rated in both orders.
     """
     if pairs.left_ids is None:

@@ -45,7 +45,7 @@ def draw_ratings(rated: Mapping[str, Two], *, title: str = "") -> bytes:
 
 
 def draw_distributions(scores: Mapping[str, Two], *, title: str = "") -> bytes:
-    """Draws how the similarities of positive and of other pairs are spread, for every direction.
+    """Draws the distributions of the similarities of positive and other pairs by direction.
 
     Args:
       scores: direction -> similarities of positive pairs, float [P], and of others, float [Q].

@@ -15,7 +15,7 @@ def write_images(folder: str | os.PathLike, images: Mapping[str, bytes]) -> None
     """Writes pictures into a new TensorBoard file.
 
     Args:
-      folder: of the file.
+      folder: folder of the file.
       images: tag -> bytes of a PNG.
     """
     pixels = {

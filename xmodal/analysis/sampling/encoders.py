@@ -1,4 +1,4 @@
-"""Brings embeddings into the form of the scheme: one vector per image and per caption group."""
+"""Converts embeddings to the scheme's form: one vector per image and per caption group."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ class Encoder:
     """Embeddings of the items of one kind by one encoder.
 
     Attributes:
-      place: where it comes from, for errors.
+      place: where they come from, for errors.
       kind: "caption" or "image".
       ids: int64 [K].
       vectors: floats [K, D].
@@ -29,16 +29,16 @@ class Encoder:
 def embedded_groups(
     encoders: Sequence[Encoder], groups: Groups, *, partial: bool = False
 ) -> tuple[Groups, dict[str, list[np.ndarray]]]:
-    """Brings embeddings into the order of the groups.
+    """Sorts embeddings in the order of the groups.
 
     Args:
-      encoders: of captions and images; a group's vector is the mean of its captions'.
-      groups: of a split.
-      partial: leave out images that an encoder lacks, or of which it lacks a caption, or whose
-        vector is zero; otherwise they are an error.
+      encoders: encoders of captions and images; a group's vector is the mean of its captions'.
+      groups: groups of a split.
+      partial: leave out images if an encoder lacks them or one of their captions, or if a vector is
+        zero; otherwise they are an error.
 
     Returns:
-      The groups that are left, and kind -> float64 [N, D] of every encoder of that kind.
+      The remaining groups, and kind -> float64 [N, D] of every encoder of that kind.
 
     Raises:
       UnexpectedFilesError: an encoder has several vectors per item, or lacks items.
@@ -68,7 +68,7 @@ def embedded_groups(
 
 
 def _group_vectors(encoder: Encoder, groups: Groups) -> np.ndarray:
-    """One vector per image, float64 [N, D]; zero where it cannot be told."""
+    """One vector per image, float64 [N, D]; zero if it is not known."""
     if encoder.vectors.ndim != 2:
         raise UnexpectedFilesError(
             f"{encoder.place} has {encoder.vectors.shape[1]} vectors of every {encoder.kind}; the "

@@ -1,4 +1,4 @@
-"""Counts of sampled pairs, beside the counts that the scheme fixes."""
+"""Counts of sampled pairs, and the counts that the scheme determines."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ class Fact:
 
     Attributes:
       method: sampling method.
-      quantity: that was counted.
-      found: the count, as text.
-      expected: by the scheme, "" where it leaves it open.
-      holds: whether found is as expected; None where that is open.
+      quantity: what was counted.
+      found: the count, as a string.
+      expected: the count by the scheme, "" if it is not determined.
+      holds: whether `found` is as expected; None if that is not determined.
     """
 
     method: str
@@ -24,7 +24,7 @@ class Fact:
 
 
 def count(method: str, quantity: str, found: int, expected: int | None = None) -> Fact:
-    """A number, which must be `expected` if that is given."""
+    """A number, which must equal `expected` if given."""
     if expected is None:
         return Fact(method, quantity, f"{found:,}")
     return Fact(method, quantity, f"{found:,}", f"{expected:,}", bool(found == expected))

@@ -20,14 +20,14 @@ def read_groups(place: pathlib.Path, split: str) -> Groups:
     """Reads the groups of a split.
 
     Args:
-      place: a folder with the released `sits` file of the split, whose original pairs say it all;
-        or a csv file, packed by gzip or not, with the columns `caption_id`, `image_id` and, if it
-        holds more than one split, `split`.
+      place: a folder with the released `sits` file of the split, whose original pairs give the
+        groups; or a csv file, gzipped or not, with the columns `caption_id`, `image_id` and, if it
+        has more than one split, `split`.
       split: `train`, `validation` or `test`.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged, or holds nothing of this split.
+      UnexpectedFilesError: it is damaged or has nothing of this split.
     """
     if place.is_dir():
         return _from_original_pairs(place, split)
@@ -37,7 +37,7 @@ def read_groups(place: pathlib.Path, split: str) -> Groups:
         if _SPLITS.get(of_row, of_row) == split:
             if not all(row[name].isdecimal() and len(row[name]) < 19 for name in _COLUMNS):
                 names = " and ".join(repr(row[name]) for name in _COLUMNS)
-                raise UnexpectedFilesError(f"{place.parent / where}: {names} are no ids")
+                raise UnexpectedFilesError(f"{place.parent / where}: {names} are not ids")
             ids.append([int(row[name]) for name in _COLUMNS])
     captions, images = np.array(ids, np.int64).reshape(-1, 2).T
     return make_groups(captions, images, f"split {split!r} of {place}")
@@ -64,11 +64,11 @@ def read_dataset_groups(
     Args:
       dataset: key of `data_prep.BUILDERS`.
       config: builder config with `image_id` and `caption_ids`; None for the first that is prepared.
-      data_dir: where TFDS keeps datasets; None for its own place.
-      split: its name.
+      data_dir: where TFDS keeps datasets; None for its default folder.
+      split: name of the split.
 
     Raises:
-      FileNotFoundError: the dataset does not exist, with the command that prepares it.
+      FileNotFoundError: the dataset does not exist; the message has the command that prepares it.
       UnexpectedFilesError: it has no such split, or no captions of images.
     """
     with quietly():  # It imports tensorflow, which files do not need.

@@ -1,4 +1,4 @@
-"""Number of pairs that two samples have in common, beside the number by chance."""
+"""Number of pairs that two samples have in common, and the number expected by chance."""
 
 from collections.abc import Mapping
 
@@ -7,21 +7,21 @@ import numpy as np
 from data_prep.sampling.groups import Groups
 from xmodal.analysis.sampling.structure import unordered
 
-# These are about which images they join, not which of their captions.
+# For these methods, the images matter, not which of their captions is used.
 _JOIN_IMAGES = {"c2c_isim": (True, True), "c2i_intrasim": (True, False)}
 
 
 def format_overlap(
     pairs: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray], groups: Groups
 ) -> str:
-    """A table of the pairs in common, without regard to order.
+    """A table of the common pairs, ignoring order.
 
     `c2c_isim` and `c2i_intrasim` are compared as pairs of images.
 
     Args:
       pairs: sampling method -> int [P, 2] by position.
-      others: likewise, for instance the released pairs.
-      groups: of the captions.
+      others: other pairs in the same form, such as the released ones.
+      groups: groups of the captions.
     """
     line = "{:<16}{:>10}{:>10}{:>10}{:>9}{:>11}"
     lines = [line.format("sampling method", "ours", "theirs", "common", "share", "by chance")]
@@ -52,12 +52,12 @@ def _joined(pairs: np.ndarray, method: str, groups: Groups) -> np.ndarray:
         for side, is_caption in zip(pairs.T, sides, strict=True)
     ]
     joined = np.stack(columns, axis=1)
-    # A caption and an image are of different kinds: their order means something.
+    # A caption and an image are of different kinds, so their order matters.
     return np.unique(joined, axis=0) if method == "c2i_original" else unordered(joined)
 
 
 def _possible(method: str, groups: Groups) -> int:
-    """How many pairs there could be of this kind."""
+    """Number of possible pairs of this kind."""
     if method == "c2c_cocaption":
         return max(1, int(np.sum(groups.sizes * (groups.sizes - 1) // 2)))
     if method == "c2i_original":

@@ -20,7 +20,7 @@ METHODS = {
     "c2i_intrasim": ("sits", ("caption", "image")),
     "c2i_original": ("sits", ("caption", "image")),
 }
-# Of cosines: float64 leaves noise in the sixteenth digit, which differs between machines.
+# Digits of cosines: in float64, the sixteenth digit is noise that differs between machines.
 _DECIMALS = 12
 
 
@@ -36,13 +36,13 @@ def sample_within(
     """Pairs within a modality, to be rated first.
 
     Args:
-      groups: of N images.
-      image_vectors: [N, D] of every image encoder; without any there are no pairs of captions of
+      groups: groups of N images.
+      image_vectors: [N, D] of every image encoder; if empty, there are no pairs of captions of
         different images.
-      group_vectors: [N, D] of every caption encoder; without any there are no pairs of images.
-      seed: of the draws; leaving out one kind of pairs changes no other.
-      neighbors: taken from every encoder.
-      drawn: draw the captions of `c2c_isim` at random in place of taking them in turn.
+      group_vectors: [N, D] of every caption encoder; if empty, there are no pairs of images.
+      seed: seed of the draws; leaving out one kind of pairs does not change the others.
+      neighbors: number of neighbors from every encoder.
+      drawn: whether to draw the captions of `c2c_isim` at random instead of in turn.
 
     Returns:
       Sampling method -> int [P, 2] by position.
@@ -66,13 +66,13 @@ def sample_within(
 def sample_across(
     groups: Groups, rated: Mapping[str, RatedPairs], *, seed: int, per_source: int
 ) -> dict[str, np.ndarray]:
-    """Caption-image pairs, out of the ratings of the pairs within the modalities.
+    """Caption-image pairs, made from rated pairs within the modalities.
 
     Args:
-      groups: of the captions.
+      groups: groups of the captions.
       rated: task -> rated pairs; `sts` or `sis`, or both.
-      seed: of the draws.
-      per_source: pairs that every image takes by either kind of ratings.
+      seed: seed of the draws.
+      per_source: number of pairs that every image takes from each kind of ratings.
 
     Returns:
       Sampling method -> int [P, 2] by position.
@@ -87,7 +87,7 @@ def sample_across(
         sources.append((locate(rated["sis"], groups), rated["sis"].scores))
     if not sources:
         raise UnexpectedFilesError(
-            "there are no ratings to go by: caption-image pairs come from rated pairs of images "
+            "there are no ratings to use: caption-image pairs come from rated pairs of images "
             "(sis) and of captions of different images (sts, c2c_isim)"
         )
     rng = np.random.default_rng((seed, 2))
@@ -101,12 +101,12 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
     """Positions of pairs, int64 [P, 2].
 
     Args:
-      pairs: that were read.
-      groups: of the split.
-      partial: whether items may be of other images; their position is -1.
+      pairs: pairs read from files.
+      groups: groups of the split.
+      partial: whether items may belong to other images; their position is -1.
 
     Raises:
-      UnexpectedFilesError: they are, and may not.
+      UnexpectedFilesError: an item belongs to another image, and `partial` is False.
     """
     kinds = next(sides for task, sides in METHODS.values() if task == pairs.task)
     ids = np.stack([pairs.left_ids, pairs.right_ids], axis=1)
@@ -125,11 +125,11 @@ def locate(pairs: RatedPairs, groups: Groups, *, partial: bool = False) -> np.nd
 def by_method(
     rated: Mapping[str, RatedPairs], groups: Groups, *, partial: bool = False
 ) -> dict[str, np.ndarray]:
-    """Sampling method -> its pairs by position, int [P, 2], for pairs that were read.
+    """Sampling method -> its pairs by position, int [P, 2], for pairs read from files.
 
     Args:
       rated: task -> its pairs.
-      groups: of the split.
+      groups: groups of the split.
       partial: leave out pairs of other items, which are an error otherwise.
     """
     found = {}
@@ -141,7 +141,7 @@ def by_method(
 
 
 def only_named(rated: Mapping[str, RatedPairs], groups: Groups) -> Groups:
-    """The groups of the images that pairs name, themselves or by a caption."""
+    """The groups of the images that occur in pairs, themselves or through a caption."""
     named = np.zeros(len(groups), bool)
     for pairs in rated.values():
         kinds = next(sides for task, sides in METHODS.values() if task == pairs.task)
@@ -151,11 +151,11 @@ def only_named(rated: Mapping[str, RatedPairs], groups: Groups) -> Groups:
 
 
 def file_contents(split: str, groups: Groups, sampled: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """Files of pairs that are to be rated, one per task.
+    """Files of pairs to be rated, one per task.
 
     Args:
-      split: of the groups.
-      groups: of the captions.
+      split: split of the groups.
+      groups: groups of the captions.
       sampled: sampling method -> int [P, 2] by position.
 
     Returns:

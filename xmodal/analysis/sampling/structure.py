@@ -24,14 +24,14 @@ def check_structure(
 
     Args:
       pairs: sampling method -> int [P, 2], captions and images by position; methods that are not
-        the scheme's play no part.
-      groups: of the captions.
-      neighbors: that each encoder gives an item.
-      drawn: whether the captions of `c2c_isim` are drawn at random, and not in turn.
-      positive: (caption, image) pairs that are rated as matching, int [Q, 2], if that is known.
+        in the scheme are ignored.
+      groups: groups of the captions.
+      neighbors: number of neighbors that each encoder gives an item.
+      drawn: whether the captions of `c2c_isim` are drawn at random instead of in turn.
+      positive: (caption, image) pairs that are rated as matching, int [Q, 2], if known.
 
     Returns:
-      Facts in the order in which the scheme makes the pairs.
+      Facts, in the order in which the scheme makes the pairs.
     """
     least = min(neighbors, len(groups) - 1)
     facts: list[Fact] = []
@@ -52,7 +52,7 @@ def check_structure(
 
 
 def unordered(pairs: np.ndarray) -> np.ndarray:
-    """The pairs without regard to order, each once, int [Q, 2]."""
+    """The unordered pairs, each once, int [Q, 2]."""
     return np.unique(np.sort(pairs, axis=1), axis=0)
 
 
@@ -82,7 +82,7 @@ def _check_cycles(pairs: np.ndarray, groups: Groups) -> Iterator[Fact]:
 
 
 def _cycles(pairs: np.ndarray, groups: Groups) -> int:
-    """Images with more than two captions, through all of which one walk goes."""
+    """Images with more than two captions, all connected by one cycle."""
     successors = dict(pairs.tolist())
     starts, sizes = groups.starts.tolist(), groups.sizes.tolist()
     return sum(
@@ -116,7 +116,7 @@ def _check_caption_pairs(
 
 
 def _check_turns(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Iterator[Fact]:
-    """That captions take turns over the pairs of the first image."""
+    """Checks that captions take turns over the pairs of the first image."""
     method = "c2c_isim"
     places, sizes = groups.places, groups.sizes[groups.owners]
     same = int(np.sum(places[pairs[:, 0]] == places[pairs[:, 1]]))
@@ -136,7 +136,7 @@ def _check_turns(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Itera
 
 
 def _check_draw(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Iterator[Fact]:
-    """That captions are drawn at random, anew for every pair."""
+    """Checks that captions are drawn at random, independently for every pair."""
     found = len(np.unique(pairs))
     draws = np.bincount(images.ravel(), minlength=len(groups))
     mean, deviation = _drawn_captions(groups.sizes, draws)
@@ -150,7 +150,7 @@ def _check_draw(pairs: np.ndarray, images: np.ndarray, groups: Groups) -> Iterat
 
 
 def _drawn_captions(sizes: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
-    """How many captions get drawn if every draw takes any of its group; mean and deviation."""
+    """Mean and deviation of the number of captions drawn if draws from a group are uniform."""
     missed = (1 - 1 / sizes) ** draws
     both_missed = np.maximum(1 - 2 / sizes, 0) ** draws
     variance = sizes * missed * (1 - missed) + sizes * (sizes - 1) * (both_missed - missed**2)
@@ -198,7 +198,7 @@ def _check_cross(
 
 
 def _check_sources(images: np.ndarray, isim: np.ndarray, csim: np.ndarray) -> Iterator[Fact]:
-    """Where cross pairs come from; all three are pairs of images."""
+    """Counts the sources of cross pairs; all three are pairs of images."""
     method = "c2i_intrasim"
     by_captions, by_images = (set(map(tuple, unordered(pairs).tolist())) for pairs in (isim, csim))
     sources = collections.Counter(
