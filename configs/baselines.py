@@ -7,21 +7,21 @@
         --config.data.ratings_dir=DIR --split=test --output=OUT
 
 bow                GloVe 840B 300d (cased; the paper names no file), mean over the words of a
-                   caption, cut as Penn Treebank, looked up as written, then in lower case;
+                   caption, with Penn Treebank tokens, looked up as written, then in lower case;
                    unknown words are skipped
-sentence_encoder   any BERT in Hugging Face's form (sentence-transformers folders with mean or
-                   [CLS] pooling); the paper's text encoder, the multilingual USE, is no BERT
+sentence_encoder   any BERT in Hugging Face's format (sentence-transformers folders with mean or
+                   [CLS] pooling); the paper's text encoder, the multilingual USE, is not a BERT
 inception_v3       TF-Hub imagenet/inception_v3/feature_vector/4: 299 pixels in [-1, 1]
 resnet152          TF-Hub imagenet/resnet_v1_152/feature_vector/4: TF-slim's v1, 224 pixels in
-                   [-1, 1]; Keras' and torchvision's ResNet-152 are other networks: for them set
+                   [-1, 1]; Keras' and torchvision's ResNet-152 differ from it: for them, set
                    --config.model.image.encoder.variant=keras (or torchvision) and another name
 simclr             SimCLRv2 r50_1x_sk0, fine-tuned on all labels of ImageNet: 224 pixels in [0, 1]
 
-Images of the first two: the central 0.875 of each side, squeezed to a square by bilinear
-interpolation. The paper says 87.5 % of the area (0.9354 of a side: --config.data.image.eval_crop),
-the operation that its authors use elsewhere takes this fraction of each side. SimCLR's: a square of
-0.875 of the shorter side, bicubic, as its own evaluation. Pixels are normalized by the encoder. The
-paper does not say how items are ranked: cosine here, as in its figures.
+Images of the first two use the central 0.875 of each side, resized to a square by bilinear
+interpolation. The paper says 87.5 % of the area (0.9354 of a side: --config.data.image.eval_crop);
+the operation that its authors use elsewhere takes this fraction of each side. SimCLR uses a square
+of 0.875 of the shorter side, bicubic, as in its own evaluation. The encoder normalizes pixels. The
+paper does not say how items are ranked; cosine is used here, as in its figures.
 
 The paper on CxC, COCO 5k test: R@1/5/10, median rank; Spearman:
   bow           T->T 21.2 38.2 47.4, 13   STS 55.1 +-0.6
@@ -70,10 +70,10 @@ def get_config(argument: str = "") -> ConfigDict:
         config.data.image = {"augment": None, "eval_crop": 0.875, **PIXELS[argument]}
         config.data.text = None
     else:
-        # Keywords and pooling that are not set here come from the folder of the weights.
+        # Keywords and pooling that are not set here come from the weights' folder.
         config.model.text = {"encoder": TEXT[argument], "head": None, "projection": None}
         config.data.image, config.data.config = None, "captions"
-        # No caption of COCO has as many tokens.
+        # All captions of COCO are shorter.
         config.data.text.max_length = 64
         config.data.text.tokenizer = "words" if argument == "bow" else "wordpiece"
     return config

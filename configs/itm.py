@@ -5,14 +5,14 @@ from ml_collections import ConfigDict
 from configs import base, quickstart
 
 DIMENSION = 1024
-# RandomResizedCrop(224) and a flip, as torchvision has them.
+# RandomResizedCrop(224) and a flip, as in torchvision.
 RESIZED_CROP = {
     "area": (0.08, 1.0), "aspect": (0.75, 4 / 3), "flip": True, "color": False, "min_area": 0.0
 }  # fmt: skip
 
 
 def experiment(name: str) -> ConfigDict:
-    """COCO with restval, in pairs, evaluated after every epoch; the model is each paper's own."""
+    """COCO with restval, in pairs, evaluated after every epoch; each paper adds its model."""
     config = base.base(name)
     config.total_steps = "30 epochs"
     config.init_from.published = ("image/encoder/",)
@@ -32,7 +32,7 @@ def experiment(name: str) -> ConfigDict:
 
 
 def use_regions(config: ConfigDict) -> ConfigDict:
-    """The 36 regions per image that SCAN released, with their captions, in place of pictures."""
+    """The 36 regions per image that SCAN released, with their captions, instead of pictures."""
     config.data.dataset, config.data.config = "region_features", "coco"
     config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
     config.evals.coco.final_split = "testall"
@@ -42,7 +42,7 @@ def use_regions(config: ConfigDict) -> ConfigDict:
 
 
 def resnet(batch_norm: str = "running", depth: int = 152) -> dict:
-    """`encoder` of ResNet with torchvision's weights."""
+    """`encoder` for a ResNet with torchvision's weights."""
     return {
         "name": "resnet",
         "depth": depth,
@@ -53,12 +53,12 @@ def resnet(batch_norm: str = "running", depth: int = 152) -> dict:
 
 
 def regions() -> dict:
-    """`encoder` of 36 regions as they are stored."""
+    """`encoder` for 36 regions as they are stored."""
     return {"name": "precomputed", "features": (36, 2048)}
 
 
 def gru(width: int, **options: object) -> dict:
-    """`encoder` of words: vectors of 300 from U(-0.1, 0.1) and one layer of GRU."""
+    """`encoder` for words: vectors of width 300 from U(-0.1, 0.1) and one GRU layer."""
     return {
         "name": "rnn",
         "cell": "gru",
@@ -75,12 +75,12 @@ def gru(width: int, **options: object) -> dict:
 
 
 def frozen_words(width: int) -> dict:
-    """`encoder` of PVSE and PCME: a bidirectional GRU, and N(0, 1) for words that GloVe lacks."""
+    """`encoder` for PVSE and PCME: a bidirectional GRU, with N(0, 1) for words not in GloVe."""
     return gru(width, bidirectional=True, init="normal", init_scale=1.0)
 
 
 def hinge(mining: str | dict = "hardest", margin: float = 0.2, reduction: str = "sum") -> dict:
-    """The task of all these papers; captions of the same image count as negatives."""
+    """The task that these papers share; captions of the same image count as negatives."""
     return base.task(
         "image", "caption_0", "triplet",
         negatives="pair", margin=margin, mining=mining, reduction=reduction,
@@ -88,7 +88,7 @@ def hinge(mining: str | dict = "hardest", margin: float = 0.2, reduction: str = 
 
 
 def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> dict:
-    """Adam whose rate falls to a tenth after every so many epochs, clipped to a norm of 2."""
+    """Adam with gradients clipped to a norm of 2; the rate falls to a tenth at every interval."""
     schedule = {"name": "staircase", "rate": 0.1, "every": decay_after, "warmup_steps": 0}
     optimizer = base.adam(learning_rate, schedule, **options)
     optimizer["clip_norm"] = 2.0
@@ -96,7 +96,7 @@ def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> d
 
 
 def on_shapes(config: ConfigDict) -> ConfigDict:
-    """The embedded dataset at a size that learns, behind the frozen CNN of `configs/quickstart.py`.
+    """The embedded dataset at a size that learns, with the frozen CNN of `configs/quickstart.py`.
 
     Its board `shapes_matches` has all captions that are true of an image.
     """
@@ -116,7 +116,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     config.optimizer.schedule = {"name": "cosine", "warmup_steps": 50}
     config.optimizer.plateau = None
     config.evals.shapes.boards = ("shapes_own", "shapes_matches")
-    # Of the last step alone.
+    # Only for the last step.
     config.evals.shapes.every, config.checkpoint.every = 0, 250
     config.select.metric = "shapes/shapes_own/mean_recall@10"
     return config
@@ -138,7 +138,7 @@ def ambiguity() -> dict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """The embedded dataset without augmentation of pixels, and a small random CNN's stored map."""
+    """The embedded dataset without pixel augmentation, and the stored map of a small random CNN."""
     config = base.on_embedded_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet()
     config.freeze = ("image/encoder/",)

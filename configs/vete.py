@@ -1,4 +1,4 @@
-"""VETE: text embeddings learned from images, judged on sentence similarity.
+"""VETE: text embeddings learned from images, evaluated on sentence similarity.
 
     python -m xmodal.convert_weights --tower=inception_v3 --source=FILE --output=weights/inception
     python -m xmodal.main --config=configs/vete.py --config.data.manual_dir=DIR \\
@@ -13,23 +13,23 @@ image, im2txt's split of COCO. SemEval's sentence pairs are evaluated beside the
 
 Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
 
-    bow                       a bag of words, the default; sum and mean are one under a cosine
-    gru, lstm                 recurrent layers, the state at the end
+    bow                       a bag of words, the default; sum and mean give equal cosines
+    gru, lstm                 recurrent layers, the final state
     cnn                       Kim's convolutions
     pearson, covariance,      the loss, by default Pearson's correlation; `rank` is the sum of the
     skt_0.2, skt_1, skt_5,    hinges of all negatives of the batch in both directions
     rank
     pure_text_rnn, pin_model  PureTextRnn and PinModelA (Mao et al. 2016): the mean of the words of
                               a language model, whose first state is the image in the second
-    word_level                one word of a caption at random in place of the caption
-    flickr8k                  Flickr8k with MobileNetV2 features in place of COCO
+    word_level                one random word of a caption instead of the caption
+    flickr8k                  Flickr8k with MobileNetV2 features instead of COCO
     quick                     small, on the embedded dataset
 
-The paper leaves open, and these are the values here: B = 128 (Pearson's correlation is one of the
-batch), rate 1e-3 without decay, no dropout of words, one recurrent layer of 128, no bias of the
-linear map, margin 0.2 of the rank loss (Kiros et al.), filters of Kim's code, words seen four times
-(im2txt); unknown words are dropped by the bag of words and one vector to the other encoders; the
-checkpoint is the last one. Its own values come from a random search of 100 trials by avg2016.
+The paper does not give these values, which are chosen here: B = 128 (Pearson's correlation is over
+the batch), rate 1e-3 without decay, no word dropout, one recurrent layer of 128, no bias in the
+linear map, margin 0.2 for the rank loss (Kiros et al.), filters of Kim's code, words seen four
+times (im2txt); the bag of words drops unknown words, and the other encoders give them one vector;
+the last checkpoint is used. The paper's values come from a random search of 100 trials by avg2016.
 
 Paper, Pearson, trained on COCO:
                images2014  images2015  COCO-Test  Pin-Test  avg2014  avg2015
@@ -39,8 +39,8 @@ Paper, Pearson, trained on COCO:
     PinModelA        .671        .683       .709      .536     .493     .573
     PureTextRnn      .662        .692       .705      .484     .517     .568
     Word2Vec         .466        .441       .379      .383     .343     .367
-Mean of the first four by loss (bag of words): covariance .594, skt_0.2 .616, skt_1 .730, rank .788,
-skt_5 .791, pearson .797.
+Mean of the first four columns by loss (bag of words): covariance .594, skt_0.2 .616, skt_1 .730,
+rank .788, skt_5 .791, pearson .797.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ DIMENSION = 128
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """Takes an encoder, a loss and `quick`, joined by commas; all may be left out."""
+    """Takes an encoder, a loss and `quick`, joined by commas; all are optional."""
     config = base.base("vete")
     config.total_steps = "10 epochs"
     config.model.image = {
@@ -76,7 +76,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.data.text = base.words(
         "ptb", min_count=4, max_length=40, markers="sentence", unknown="drop"
     )
-    # A rate of 1 changes nothing; the search draws it.
+    # A decay rate of 1 has no effect; the search draws other values.
     config.optimizer = base.adam(1e-3, {"name": "staircase", "rate": 1.0, "every": "1 epochs"})
     config.evals = {
         "coco": base.boards(every="1 epochs"),
@@ -91,10 +91,10 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def get_space(argument: str = "") -> dict:
-    """Ranges of the random search. The paper gives none; its values are inside of these."""
+    """Ranges of the random search. The paper gives no ranges; its values are within these."""
     names = argument.split(",")
     encoder = "model.text.encoder"
-    # A language model reads the table of words alone and has a dropout of its own.
+    # A language model only uses the word table and has its own dropout.
     reads_table = "pure_text_rnn" in names or "pin_model" in names
     space = {
         "optimizer.learning_rate": {"name": "log", "low": 1e-4, "high": 1e-2},
@@ -113,7 +113,7 @@ def get_space(argument: str = "") -> dict:
 
 
 def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
-    """An evaluator of sentence pairs; the folders are those of the run unless they are given."""
+    """An evaluator of sentence pairs; by default the folders are those of the run."""
     return {
         "type": "pairs",
         "data": {"dataset": dataset, "config": builder_config, **folders},
@@ -125,16 +125,16 @@ def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
 
 
 def bow(config: ConfigDict) -> ConfigDict:
-    """The bag of words under its name."""
+    """The bag of words, which is the default."""
     config.name += "_bow"
     return config
 
 
 def recurrent(cell: str) -> Callable[[ConfigDict], ConfigDict]:
-    """The encoder of a cell, whose last state is the embedding.
+    """A recurrent encoder with this cell; its last state is the embedding.
 
-    Another width than that of the images needs a map: `--config.model.text.projection="{'width':
-    128, 'bias': False}"`.
+    A width that differs from the images' needs a linear map:
+    `--config.model.text.projection="{'width': 128, 'bias': False}"`.
     """
 
     def change(config: ConfigDict) -> ConfigDict:
@@ -156,7 +156,7 @@ def recurrent(cell: str) -> Callable[[ConfigDict], ConfigDict]:
 
 
 def cnn(config: ConfigDict) -> ConfigDict:
-    """Convolutions as in Kim 2014, dropout behind the maximum, and a linear map."""
+    """Convolutions as in Kim 2014, dropout after the maximum, and a linear map."""
     config.name += "_cnn"
     config.model.text = {
         "encoder": {
@@ -175,7 +175,7 @@ def cnn(config: ConfigDict) -> ConfigDict:
 
 
 def task(label: str, settings: dict) -> Callable[[ConfigDict], ConfigDict]:
-    """Another loss of the same pairs."""
+    """Another loss over the same pairs."""
 
     def change(config: ConfigDict) -> ConfigDict:
         config.name += f"_{label}"
@@ -186,7 +186,7 @@ def task(label: str, settings: dict) -> Callable[[ConfigDict], ConfigDict]:
 
 
 def pure_text_rnn(config: ConfigDict) -> ConfigDict:
-    """A language model of the captions; their embedding is the mean of its words."""
+    """A language model of captions, whose embedding is the mean of its word vectors."""
     config.name += "_pure_text_rnn"
     config.model.image, config.data.image, config.freeze = None, None, ()
     config.init_from.published, config.frozen_features.sides = (), ()
@@ -197,7 +197,7 @@ def pure_text_rnn(config: ConfigDict) -> ConfigDict:
 
 
 def pin_model(config: ConfigDict) -> ConfigDict:
-    """The same, and its first state is a map of the image."""
+    """The same, with a linear map of the image as the first state."""
     config.name += "_pin_model"
     config.model.image.projection = None
     config.tasks = {"words": next_word("image", "caption_0")}
@@ -207,7 +207,7 @@ def pin_model(config: ConfigDict) -> ConfigDict:
 
 
 def next_word(*views: str) -> dict:
-    """A task that predicts the next word of a caption with the text encoder's table."""
+    """A task that predicts the next word of a caption with the text encoder's word table."""
     settings = base.task(views[0], views[-1], "language_model", negatives="none")
     settings["views"] = list(views)
     settings["loss"].update(
@@ -225,7 +225,7 @@ def word_level(config: ConfigDict) -> ConfigDict:
 
 
 def flickr8k(config: ConfigDict) -> ConfigDict:
-    """Stored features of 6,030 images that SemEval does not describe, one caption each."""
+    """Stored features of 6,030 images without captions in SemEval, one caption each."""
     config.name += "_flickr8k"
     config.total_steps = "60 epochs"
     config.data.dataset, config.data.config = "flickr8k", "features_one_caption_unseen"
@@ -262,7 +262,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 
 def shuffled(loss: str, **options: float) -> dict:
-    """A task of images and captions whose loss is of B true and B shuffled pairs."""
+    """A task on images and captions whose loss is over B true and B shuffled pairs."""
     return base.task("image", "caption_0", loss, negatives="none", **options)
 
 

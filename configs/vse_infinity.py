@@ -7,7 +7,7 @@
     python -m xmodal.main --config=configs/vse_infinity.py:grids \\
         --config.init_from.towers.image=weights/resnet152_grids ...
 
-The weights are torchvision's; of `wsl`, with --variant=torchvision, those of resnext101_32x8d_wsl.
+The weights are torchvision's; `wsl` needs resnext101_32x8d_wsl with --variant=torchvision.
 
 | variant    | images                         | text  |
 | ---------- | ------------------------------ | ----- |
@@ -18,12 +18,12 @@ The weights are torchvision's; of `wsl`, with --variant=torchvision, those of re
 | wsl        | ResNeXt-101 32x8d, 512 pixels  | BERT  |
 
 Chen et al., "Learning the Best Pooling Strategy for Visual Semantic Embedding" (CVPR 2021), and
-woodfrog/vse_infty. All negatives count in epoch 0, then the hardest; with grids the CNN is frozen
-in epoch 0, and the weight of the loss rises from 0 to 1 over epoch 1. In training a fifth of the
-regions is left out, or up to a fifth of the cells, and a fifth of the words is masked, replaced or
-deleted. Batch normalization of the regions' MLP sees the zero rows of regions that are left out.
-Differences: its statistics are those of the whole batch and not of each of four GPUs; an epoch ends
-before a last batch that is not full; BERT attends to a [PAD] that a replaced word drew.
+woodfrog/vse_infty. Epoch 0 uses all negatives, later ones the hardest; with grids, the CNN is
+frozen in epoch 0, and the weight of the loss rises from 0 to 1 over epoch 1. Training leaves out a
+fifth of the regions, or up to a fifth of the cells, and masks, replaces or deletes a fifth of the
+words. Batch normalization in the regions' MLP includes the zero rows of left-out regions.
+Differences: its statistics are those of the whole batch instead of each of four GPUs; an epoch ends
+before an incomplete last batch; BERT attends to a [PAD] that was drawn to replace a word.
 
 Paper, COCO test, R@1/5/10, single models:
     regions    1K   I->T 79.7 96.4 98.9   T->I 64.8 91.4 96.3
@@ -69,7 +69,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def regions(config: ConfigDict) -> ConfigDict:
-    """36 regions through a linear layer and an MLP beside it."""
+    """36 regions through a linear layer with a parallel MLP."""
     head = {"name": "gpo", "width": itm.DIMENSION, "mlp": itm.DIMENSION // 2, "drop": 0.2}
     config.model.image = {"encoder": itm.regions(), "head": head, "projection": None}
     return itm.use_regions(config)
@@ -83,7 +83,7 @@ def grids(config: ConfigDict) -> ConfigDict:
     config.evals = pairs.evals
     config.data.image = {
         "size": 512,
-        # A share of both sides, squeezed to a square as the whole picture is in evaluation.
+        # A share of both sides, resized to a square like the whole picture in evaluation.
         "augment": {"sides": (0.6, 1.0), "flip": True, "color": False},
         "eval_crop": 1.0,
         "eval_recipe": "cxc",
@@ -102,7 +102,7 @@ def grids(config: ConfigDict) -> ConfigDict:
 
 
 def wsl(config: ConfigDict) -> ConfigDict:
-    """ResNeXt-101 32x8d, trained on hashtags of Instagram, in place of ResNet-152."""
+    """ResNeXt-101 32x8d, trained on Instagram hashtags, instead of ResNet-152."""
     config = grids(config)
     config.model.image.encoder.update(
         {"variant": "torchvision", "depth": 101, "cardinality": 32, "group_width": 8}
@@ -112,7 +112,7 @@ def wsl(config: ConfigDict) -> ConfigDict:
 
 
 def use_bert(config: ConfigDict) -> ConfigDict:
-    """BERT-Base, trained with a tenth of the rate; all its tokens are pooled."""
+    """BERT-Base, trained with a tenth of the learning rate; all its tokens are pooled."""
     encoder = {
         "name": "bert",
         "vocab_size": 30522,
@@ -136,7 +136,7 @@ def use_bert(config: ConfigDict) -> ConfigDict:
 def use_gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
     """A BiGRU whose directions are averaged; markers are changed like words.
 
-    The released region model with it leaves torch's default decay of 0.01.
+    The released region model with a BiGRU was trained with torch's default decay of 0.01.
     """
     published = config.init_from.published
     config.init_from.published = tuple(path for path in published if path != "text/encoder/")
@@ -154,7 +154,7 @@ def use_gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """Stored cells of a small random CNN in place of regions, and a small BERT."""
+    """Stored cells of a small random CNN instead of regions, and a small BERT."""
     config = itm.quick(_short(config))
     config.data.image.eval_crop = 1.0
     config.model.image.head.update({"width": 64, "mlp": 32})
@@ -167,7 +167,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 
 def quick_grids(config: ConfigDict) -> ConfigDict:
-    """A small CNN that trains from step 1 on, its cells, and a small BiGRU."""
+    """The cells of a small CNN that trains from step 1 on, and a small BiGRU."""
     config = itm.quick(_short(use_gru(grids(config))))
     config.freeze, config.frozen_features.sides = (), ()
     config.model.image.head.width = 64
@@ -176,7 +176,7 @@ def quick_grids(config: ConfigDict) -> ConfigDict:
 
 
 def _short(config: ConfigDict) -> ConfigDict:
-    """The changes between epochs come after the first step."""
+    """Moves the changes between epochs to the first step."""
     config.tasks.i2t.loss.options.mining["values"] = {"0": "all", "1": "hardest"}
     if "cnn" in config.optimizer.groups:
         config.optimizer.groups.cnn.frozen_until = 1

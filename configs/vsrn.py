@@ -1,14 +1,14 @@
-"""VSRN: graph reasoning over regions, a GRU that gathers them, and captions generated beside.
+"""VSRN: graph reasoning over regions, a GRU over the results, and caption generation.
 
     python -m xmodal.main --config=configs/vsrn.py --config.data.manual_dir=FOLDER
     python -m xmodal.eval_main --run=RUN_A,RUN_B
 
 Li et al., "Visual Semantic Reasoning for Image-Text Matching" (2019), and KunpengLi1994/VSRN. The
-channels of the regions are divided by their norms over the 36 regions, as in that code. A caption
-counts one padding behind its end as a word to be generated. Differences: that code lists the
-parameters of the caption generation twice, so that they count twice in the clip and move twice per
-step; its vocabulary includes words of the test captions; it picks the checkpoint by R@1 and R@5 on
-1,000 validation images every 500 steps.
+channels of the regions are divided by their norms over the 36 regions, as in that code. One padding
+token after the end of a caption counts as a word to generate. Differences: that code lists the
+parameters of the caption generation twice, so that they count twice in clipping and are updated
+twice per step; its vocabulary includes words of the test captions; it selects the checkpoint by R@1
+and R@5 on 1,000 validation images every 500 steps.
 
 Paper, COCO test, R@1/5/10, the mean of two models' similarities:
     1K   I->T 76.2 94.8 98.2   T->I 62.8 89.7 95.1
@@ -42,7 +42,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def flickr30k(config: ConfigDict) -> ConfigDict:
-    """No norm before the graph, batch normalization behind the GRU, and an earlier decay."""
+    """No norm before the graph, batch normalization after the GRU, and an earlier decay."""
     config.name += "_flickr30k"
     config.data.config = "flickr30k"
     config.model.image.head.input_norm = "none"
@@ -54,7 +54,7 @@ def flickr30k(config: ConfigDict) -> ConfigDict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """Stored cells of a small random CNN in place of regions, and small recurrent layers."""
+    """Stored cells of a small random CNN instead of regions, and small recurrent layers."""
     config = itm.quick(config)
     config.model.image.head.update({"width": 64, "layers": 2})
     config.model.text.encoder.update({"embedding_width": 32, "width": 64})
