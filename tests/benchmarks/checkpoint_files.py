@@ -1,11 +1,11 @@
-"""Checkpoints: how long the loop waits for a save, how long the save and a restore take.
+"""Measures how long the loop waits for a checkpoint, and how long saving and restoring take.
 
     python -m tests.benchmarks.checkpoint_files [--megabytes=900] [--leaves=600] [--rounds=3]
 
-A state of Adam, a third of the parameters frozen. Prints one line of JSON per figure, medians of
-rounds, beside writing the same bytes to one file with fsync: the caller's wait, the whole save with
-the hashes of its files, a restore, and the check of the hashes before it. `first_save` writes the
-frozen parameters, too; `bytes` are those of a checkpoint.
+The state is Adam's, with a third of the parameters frozen. Prints one line of JSON per figure,
+medians of rounds, compared with writing the same bytes to one file with fsync: the caller's wait,
+the whole save with the hashes of its files, a restore, and the hash check before it. `first_save`
+writes the frozen parameters, too; `bytes` is the size of a checkpoint.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from xmodal.training.state import TrainState
 
 
 def make_state(megabytes: int, leaves: int) -> TrainState:
-    """Random arrays: parameters, of which every third is frozen, and two moments of the others."""
+    """Random arrays: parameters, every third of them frozen, and two moments of the others."""
     trained = leaves - leaves // 3
     size = int(megabytes * 1e6 / 4 / (leaves // 3 + 3 * trained))
     rng = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def timed(function: Callable[[], object]) -> float:
 
 
 def write_file(path: pathlib.Path, state: TrainState) -> None:
-    """The bytes of a checkpoint in one file, on the disk."""
+    """Writes the bytes of a checkpoint to one file on disk."""
     with path.open("wb") as file:
         for leaf in jax.tree.leaves((state.params, state.opt_state)):
             file.write(np.asarray(leaf).data)

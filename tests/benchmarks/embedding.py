@@ -1,10 +1,10 @@
-"""`embed_texts` and `embed_images` beside the bare tower and beside sentence-transformers.
+"""Compares `embed_texts` and `embed_images` with the bare tower and with sentence-transformers.
 
     python -m tests.benchmarks.embedding --text_tower=weights/minilm --captions=FILE \
         [--sentence_encoder=FOLDER] [--image_tower=weights/mobilenet_v2 --images=FOLDER]
 
-All take turns, and speeds are medians of the rounds. `bare` is the compiled tower alone, whose
-batches lie on the device. FOLDER of `--sentence_encoder` is the one that `text_tower` was converted
+All take turns, and speeds are medians over rounds. `bare` is the compiled tower alone, with batches
+already on the device. FOLDER of `--sentence_encoder` is the one that `text_tower` was converted
 from, in the format of sentence-transformers (`pip install sentence-transformers`), which embeds in
 batches of `--their_batch_size`. Prints a line of JSON per side; `of_bare` and `of_theirs` are
 medians of the ratios within a round.
@@ -30,7 +30,7 @@ BATCH = {"text": 256, "image": 64}
 
 
 def main() -> None:
-    """Prints the figures of every side that was asked for."""
+    """Prints the figures of every requested side."""
     args = _parse()
     if args.text_tower:
         texts = pathlib.Path(args.captions).read_text(encoding="utf-8").splitlines()
@@ -78,7 +78,7 @@ def image_batches(model: Model, files: list[str]) -> Iterator[dict[str, np.ndarr
 
 
 def _bare(side: str, stored: Stored, batches: Iterator[Mapping[str, Any]]) -> Callable[[], Any]:
-    """A call of the compiled tower for every batch."""
+    """Functions that call the compiled tower on every batch."""
     encoder = make_dual_encoder(stored.config.model, Devices(1, jax.devices()[0].platform))
     weights = jax.device_put((stored.params, stored.model_state))
     placed = [jax.device_put(dict(each)) for each in batches]
@@ -98,7 +98,7 @@ def _sentence_transformers(args: argparse.Namespace, texts: list[str]) -> Callab
 
 
 def _speeds(calls: Mapping[str, Callable[[], Any]], count: int, rounds: int) -> dict[str, float]:
-    """Items per second of every call, and the ratios of the first to the others."""
+    """Items per second of every function, and the ratios of the first to the others."""
     for call in calls.values():
         call()  # Compiles.
     speeds: dict[str, list[float]] = {name: [] for name in calls}

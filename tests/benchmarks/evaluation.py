@@ -1,10 +1,10 @@
-"""The evaluation suite beside the bare products it needs and the tools people use instead.
+"""Compares the evaluation suite with the bare matrix products that it needs and with other tools.
 
     python -m tests.benchmarks.evaluation --annotations=FOLDER [--scale=4] [--peers=false]
 
-Every rival runs in a process of its own, which makes its embeddings, warms up on the same shapes
-and then waits; timed runs take turns. Prints one line of JSON per figure: medians of seconds, and
-the peak of resident memory beyond the memory that the process held with its embeddings.
+Every rival runs in its own process, which makes its embeddings, warms up on the same shapes and
+then waits; timed runs take turns. Prints one line of JSON per figure: medians of seconds, and the
+peak resident memory beyond what the process used with its embeddings.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """One run: seconds, what it computed, and the peak of memory of its process until then."""
+    """One run: seconds, its results, and the peak memory of its process so far."""
 
     seconds: float
     numbers: dict[str, float]
@@ -74,7 +74,7 @@ class Worker:
 
 
 def serve(task: Task, connection: Connection) -> None:
-    """Runs a task whenever asked to."""
+    """Runs a task on request."""
     run = MAKERS[task.name](task)
     before = resident_mb()
     while connection.recv():
@@ -91,7 +91,7 @@ def resident_mb() -> float:
 
 
 def make_embeddings(task: Task) -> tuple[Any, Any]:
-    """Images [N, D] and captions [5 N, D] that hold their image and much noise, in place."""
+    """Fills images [N, D] and captions [5 N, D], which are their image plus much noise."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -105,7 +105,7 @@ def make_embeddings(task: Task) -> tuple[Any, Any]:
 
 
 def make_labels(task: Task) -> Any:
-    """Released labels, or own pairs of more images than were ever released."""
+    """Released labels, or own pairs for more images than the release has."""
     import numpy as np
 
     from xmodal.evals.boards.types import Labels
@@ -142,7 +142,7 @@ def make_suite(task: Task) -> Callable[[], dict[str, float]]:
 
 
 def make_products(task: Task, *, halved: bool = False) -> Callable[[], dict[str, float]]:
-    """Every product of two galleries once; of one gallery with itself whole, or half of it."""
+    """Every product of two galleries once; of a gallery with itself, all of it or half."""
     import jax
     import jax.numpy as jnp
 
@@ -182,7 +182,7 @@ def normalized(task: Task) -> tuple[Any, Any]:
 
 
 def make_eccv_caption(task: Task) -> Callable[[], dict[str, float]]:
-    """One product, rankings of both directions as lists of ids, and the package's loops."""
+    """One product, rankings in both directions as lists of ids, and the package's loops."""
     import contextlib
     import os
 
@@ -251,7 +251,7 @@ def make_text_argsort(task: Task) -> Callable[[], dict[str, float]]:
 
 
 def make_scipy_bootstrap(task: Task) -> Callable[[], dict[str, float]]:
-    """The three correlations, one call of SciPy per sample; the draws are ours."""
+    """The three correlations, with one SciPy call per sample, on our draws."""
     import numpy as np
     from scipy import stats
 
@@ -298,7 +298,7 @@ MAKERS = {
 
 
 def measure(names: tuple[str, ...], rounds: int) -> dict[str, Found]:
-    """Warms all up, then lets them take turns; prints and returns medians."""
+    """Warms up all rivals and runs them in turn; prints and returns medians."""
     tasks = [Task(name, SCALE.value, DIM.value, ANNOTATIONS.value) for name in names]
     workers = {task.name: Worker(task) for task in tasks}
     first = {name: worker.run() for name, worker in workers.items()}
@@ -322,7 +322,7 @@ def measure(names: tuple[str, ...], rounds: int) -> dict[str, Found]:
 
 
 def compare(ours: dict[str, float], theirs: dict[str, float]) -> None:
-    """Prints the largest differences; two products round apart, which may turn a query or two."""
+    """Prints the largest differences; rounding of two products may change a query or two."""
     largest = {"queries": 0.0, "spearman": 0.0}
     for tag, value in theirs.items():
         difference = abs(ours[tag] - value)

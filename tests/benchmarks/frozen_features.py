@@ -1,11 +1,11 @@
-"""Training on stored features of BERT's frozen layers against training through all of them.
+"""Compares training on stored features of BERT's frozen layers with computing all layers.
 
     python -m tests.benchmarks.frozen_features [--depth=12 --lower_depth=0 --width=768 --heads=12]
 
-Two runs take turns, step by step, on the same batches from the same start: the losses are printed
-side by side, and examples per second (medians) with the cost of the features. The embedded dataset,
-two captions per image. With --lower_depth=0 all of BERT is frozen and the paper's three layers
-train on top; with another number the remaining layers of BERT train.
+Two runs take turns, step by step, on the same batches from the same initial state. Prints the
+losses side by side, examples per second (medians) and the cost of the features. Uses the embedded
+dataset, two captions per image. With --lower_depth=0, all of BERT is frozen and the paper's three
+layers train on top; with another number, the remaining layers of BERT train.
 """
 
 import argparse
@@ -24,7 +24,7 @@ IMAGES = {"train": 1000, "validation": 25, "test": 25}
 
 
 def make_config(args, folder):
-    """DE_T2T at the size that was asked for."""
+    """DE_T2T at the requested size."""
     config = cxc_text_text.get_config("quick")
     config.total_steps, config.batch_size = args.steps, args.batch_size
     config.data.data_dir, config.data.text.max_length = folder, args.max_length
@@ -44,7 +44,7 @@ def make_config(args, folder):
 
 
 class Run:
-    """A run that is driven step by step."""
+    """A run that is executed step by step."""
 
     def __init__(self, config, *, stored):
         config = config.copy_and_resolve_references()
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def seconds(self):
-        """Median of a step; the first two are warming up."""
+        """Median seconds of a step, after two warm-up steps."""
         return statistics.median(self._times[2:])
 
 

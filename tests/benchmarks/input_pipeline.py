@@ -1,11 +1,12 @@
-"""Training input against a plain tf.data pipeline and against decoding alone, in one run.
+"""Compares the training input with a plain tf.data pipeline and with decoding alone, in one run.
 
     python -m tests.benchmarks.input_pipeline [--jpegs=FOLDER] [--captions=FILE --vocabulary=FILE]
 
-Pictures of 500 pixels to 380, the same crops, mirrors and color shifts for both pipelines. Each
-round runs all of them in turn; speeds are medians. `of a core` counts processor time only, which
-other programs on the machine disturb less than the clock. Without files of your own the pictures
-are noise with the spectrum of photographs, and the captions words of a made-up vocabulary.
+Pictures of 500 pixels are resized to 380, with the same crops, mirrors and color shifts for both
+pipelines. Each round runs all of them in turn; speeds are medians. `of a core` counts only
+processor time, which depends less on other programs than wall time. Without your own files,
+pictures are noise with the spectrum of photographs, and captions are words of an invented
+vocabulary.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def make_jpegs(count, quality):
 
 
 def plain_picture(encoded, window, mirrored, shift):
-    """One picture as tf.image makes it, from draws that cost it nothing."""
+    """One picture as tf.image computes it, from precomputed draws."""
     picture = tf.slice(
         tf.io.decode_jpeg(encoded, channels=3),
         tf.concat([window[:2], [0]], 0),
@@ -83,7 +84,7 @@ def drawn(files, seeds):
 
 
 def pipelines(files, seeds, batch_size):
-    """Functions that run through all pictures once, by name; the two that augment give batches."""
+    """Functions that process all pictures once, by name; the two that augment yield batches."""
     plain = tf.data.Dataset.from_tensor_slices((files, *drawn(files, seeds))).cache()
     threads = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     config = ImageConfig(size=SIZE, augment=AUGMENT)
@@ -107,7 +108,7 @@ def pipelines(files, seeds, batch_size):
 
 
 def measure(runs, count, rounds):
-    """Medians of items per second by the clock and per second of processor time, by name."""
+    """Medians of items per second of wall time and of processor time, by name."""
     speeds = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
@@ -149,7 +150,7 @@ def report_pictures(args):
 
 
 def report_captions(args):
-    """Captions per second, and how many rows have other ids than BERT's rules give."""
+    """Captions per second, and the number of rows whose ids differ from BERT's rules."""
     if args.captions:
         captions = pathlib.Path(args.captions).read_text(encoding="utf-8").splitlines()
         vocabulary = pathlib.Path(args.vocabulary).read_text(encoding="utf-8").splitlines()

@@ -1,13 +1,13 @@
-r"""Losses over a batch in every mode: time and memory beside dense, and beside torch.
+r"""Compares the time and memory of batch losses in every mode with dense ones and with torch.
 
     python -m tests.benchmarks.loss [--batch_size=8192] [--width=1792] [--devices=1] [--rounds=5]
 
-Value and gradient of both embeddings. Prints one line of JSON per loss and mode: `units` is the
-median time in bare B x B x D products of the same rounds, `of_dense` and `of_torch` the ratios to
-the dense mode and to torch's dense form (extra `parity`), `temporaries_mb` what the compiled
-program needs beside its arguments and results, per device. With --devices=8 the batch is split over
-virtual devices, and the ring is measured, too; their times share the processor. With --rounds=0
-programs are compiled and not run, so that batches of any size can be asked about:
+Computes values and gradients of both embeddings. Prints one line of JSON per loss and mode: `units`
+is the median time in bare B x B x D products of the same rounds, `of_dense` and `of_torch` are the
+ratios to the dense mode and to torch's dense form (extra `parity`), and `temporaries_mb` is the
+memory per device that the compiled program needs besides arguments and results. With --devices=8
+the batch is split over virtual devices, which share the processor, and the ring is measured, too.
+With --rounds=0 programs are compiled but not run, so that batches may have any size:
 
     python -m tests.benchmarks.loss --family=softmax --engines ring --batch_size=32768 \
         --chunk_size=256 --devices=8 --rounds=0
@@ -38,7 +38,7 @@ SAMPLES = 2  # of an item, for max_cosine
 
 
 def make_batch(family: str, size: int, width: int) -> list[np.ndarray]:
-    """Two views, items first; one near the other."""
+    """Two views, items first, that are close to each other."""
     shape = (size, SAMPLES, width // SAMPLES) if family == "max_cosine" else (size, width)
     rng = np.random.default_rng(0)
     left = rng.standard_normal(shape, np.float32)
@@ -47,7 +47,7 @@ def make_batch(family: str, size: int, width: int) -> list[np.ndarray]:
 
 
 def compile_ours(family: str, engine: str, args: argparse.Namespace) -> tuple[Callable, float]:
-    """The function without arguments, and megabytes of temporaries of a device."""
+    """The function without arguments, and megabytes of temporaries per device."""
     import jax
 
     from xmodal import mesh as mesh_lib
@@ -84,7 +84,7 @@ def compile_product(args: argparse.Namespace) -> Callable:
 
 
 def make_torch(family: str, args: argparse.Namespace) -> Callable | None:
-    """The usual dense form in torch; None where torch is not installed."""
+    """The usual dense form in torch; None if torch is not installed."""
     try:
         import torch
     except ImportError:
@@ -194,7 +194,7 @@ def time_all(family: str, ours: dict[str, Callable], args: argparse.Namespace) -
 
 
 def processor() -> str:
-    """Its name; ratios to another framework belong to it."""
+    """Name of the processor, on which ratios to other frameworks depend."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), "")
 

@@ -1,17 +1,17 @@
-"""The training steps of the CxC paper's models beside the same ones in torch.
+"""Compares the training steps of the CxC paper's models with the same steps in torch.
 
     python -m tests.benchmarks.paper_steps [--figure=text] [--rounds=5] [--no-compiled]
     python -m tests.benchmarks.paper_steps --dtype=bfloat16 --batch_size=256    # on a GPU
 
 `efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
-layers that the paper trains, two captions per image; `stored`: the same step on stored features of
-BERT, which torch has no counterpart of: its rival computes BERT, too. With dropped connections, L2,
-clipping and Adam as the paper has them; the parameters are float32, the encoders compute in
---dtype (torch's by autocast). torch's models are transformers' (channels-last on the image side),
-eager and by `torch.compile`, which takes a C++ compiler. Both sides run on a GPU where JAX sees
-one, which takes a torch with CUDA, too.
-The sides take turns in processes of their own. Prints one line of JSON per figure and rival:
-medians of seconds and of CPU seconds; the goals are those on CPUs.
+layers that the paper trains, two captions per image. `stored`: the same step on stored features of
+BERT, for which torch has no counterpart, so its rival computes BERT, too. Drop connect, L2,
+clipping and Adam are as in the paper; the parameters are float32, and the encoders compute in
+--dtype (torch's with autocast). torch's models are those of transformers (channels-last on the
+image side), eager and with `torch.compile`, which needs a C++ compiler. Both sides run on a GPU if
+JAX finds one; torch then needs CUDA, too.
+The sides take turns in separate processes. Prints one line of JSON per figure and rival: medians of
+seconds and of CPU seconds; the goals are for CPUs.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Task:
 
 
 def step_ours(task: Task) -> Iterator[int]:
-    """Yields once the libraries are there, then the parameters trained, then after each step."""
+    """Yields when the libraries are loaded, then the trained parameter count, then each step."""
     import jax
     import ml_collections
 
@@ -92,7 +92,7 @@ def step_ours(task: Task) -> Iterator[int]:
 
 
 def step_torch(task: Task) -> Iterator[int | str]:
-    """See `step_ours`; the reason in place of the parameters where torch cannot compile."""
+    """See `step_ours`; if torch cannot compile, yields the reason instead of the parameters."""
     import torch
 
     yield 0
@@ -164,7 +164,7 @@ def make_texts(torch: Any, task: Task) -> tuple[list, list, Callable]:
     functional = torch.nn.functional
 
     class Block(torch.nn.Module):
-        """`xmodal.models.heads.transformer.MilanBlock`, of all positions."""
+        """`xmodal.models.heads.transformer.MilanBlock`, at all positions."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -232,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--figure", choices=FIGURES)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch_size", type=int, help="in place of that of the figure")
+    parser.add_argument("--batch_size", type=int, help="instead of the figure's own")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()

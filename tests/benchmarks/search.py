@@ -1,10 +1,10 @@
-"""Approximate search beside exact search, on synthetic embeddings.
+"""Compares approximate search with exact search on synthetic embeddings.
 
     python -m tests.benchmarks.search [--count=1000000] [--dim=128]
 
-Embeddings of real models fill few of their dimensions, and so do these: a random linear map of 24
-normal numbers, and noise. Queries are other points of the same distribution. Prints one line of
-JSON; times are per query, of 1,000 queries at once and of one alone.
+Embeddings of real models use few of their dimensions, and so do these: a random linear map of 24
+normal numbers, plus noise. Queries are other points of the same distribution. Prints one line of
+JSON; times are per query, for 1,000 queries at once and for a single one.
 """
 
 import json
@@ -16,7 +16,7 @@ from absl import app, flags
 COUNT = flags.DEFINE_integer("count", 1_000_000, "Items.")
 DIM = flags.DEFINE_integer("dim", 128, "Width of the embeddings.")
 QUERIES = flags.DEFINE_integer("queries", 1000, "Queries.")
-RECALL = flags.DEFINE_float("recall", 0.95, "Of the best ten, to be found.")
+RECALL = flags.DEFINE_float("recall", 0.95, "Share of the exact top ten to find.")
 TOP, FACTORS, NOISE = 10, 24, 0.3
 
 
@@ -31,7 +31,7 @@ def make_vectors(count: int, seed: int) -> np.ndarray:
 
 
 def seconds(search, queries: np.ndarray) -> float:
-    """Seconds of a call, after one of the same shape."""
+    """Seconds of a call, after a warm-up call of the same shape."""
     search(queries, TOP)
     started = time.perf_counter()
     search(queries, TOP)

@@ -1,10 +1,10 @@
-"""Time from the command to the end of the first step, without and with compiled functions on disk.
+"""Measures the time to the end of the first step, without and with compiled functions on disk.
 
     python -m tests.benchmarks.startup [--config=quickstart:i2t]
 
-The same start twice in processes of their own, whose cache is empty at first. Prints one line of
-JSON per start: seconds of the imports, of the parts and their data, of the first state, of
-compiling the training step, and of the first step; `of_cold` is the share of the cold start.
+Runs the same start twice in separate processes, whose cache is empty at first. Prints one line of
+JSON per start: seconds for the imports, the parts and their data, the first state, compiling the
+training step, and the first step; `of_cold` is the share of the cold start.
 """
 
 import argparse

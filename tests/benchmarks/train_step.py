@@ -1,13 +1,13 @@
-"""The training step of any config: examples per second, with and without the input pipeline.
+"""Measures the training step of any config in examples per second, with and without its input.
 
     python -m tests.benchmarks.train_step --config=quickstart:i2t [--rounds=20] [--pipeline=false]
 
-Runs on whatever devices there are. Prints three lines of JSON: compiling; the step on one batch
-that stays on the devices; the step as the loop makes it, each batch read, decoded and sent while
-the previous step runs, which takes the dataset (--pipeline=false leaves it out). `share_of_peak`
-counts the compiler's FLOPs, every loop once, against the published peak of the device. Rivals in
-torch: tests.benchmarks.paper_steps for the models of the CxC paper, training_steps for those of
-image-text matching.
+Runs on all available devices. Prints three lines of JSON: compilation; the step on one batch that
+stays on the devices; the step as in the training loop, with each batch read, decoded and sent while
+the previous step runs, which needs the dataset (--pipeline=false skips it). `share_of_peak` is the
+ratio of the compiler's FLOPs, with every loop counted once, to the published peak of the device.
+For comparisons with torch, see tests.benchmarks.paper_steps for the models of the CxC paper and
+training_steps for those of image-text matching.
 """
 
 import json
@@ -59,7 +59,7 @@ def time_on_devices(
     first: state.TrainState,
     features: Sequence[FeatureReader],
 ) -> dict[str, Any]:
-    """Seconds of steps on a batch that is there."""
+    """Seconds of steps on a batch that is on the devices."""
     batch, seconds = make_batch(parts, features), []
     for number in range(WARMING_UP + ROUNDS.value):
         started = time.perf_counter()
@@ -72,7 +72,7 @@ def time_on_devices(
 def time_with_pipeline(
     parts: Parts, step: jax.stages.Compiled, first: state.TrainState
 ) -> dict[str, Any]:
-    """Seconds of steps as the loop makes them, one after the other; features are computed first."""
+    """Seconds of steps as in the training loop; features are computed first."""
     features = frozen_features.open_or_compute(parts, first)
     batches, started = loop.make_batches(parts, 0, features), 0.0
     for number in range(WARMING_UP + ROUNDS.value):

@@ -1,12 +1,12 @@
-"""The training step of every family of image-text matching models beside the same one in torch.
+"""Compares the training step of every family of image-text matching models with torch.
 
     python -m tests.benchmarks.training_steps [--family=pvse] [--batch_size=32] [--rounds=5]
 
-Each has its paper's sizes, behind 36 stored regions of 2,048 in place of a CNN; captions have 8 to
-20 words of 10,000. The torch modules are those of the parity tests, with texts and sets of a batch
-in one call. VSRN generates no captions here. A step is forward, loss, backward, clipping and
-update. The two take turns in processes of their own. Prints one line of JSON per family: medians of
-seconds and of seconds of CPU time, and the peak of resident memory beyond that of the libraries.
+Each has its paper's sizes, on 36 stored regions of 2,048 instead of a CNN; captions have 8 to 20
+words of 10,000. The torch modules are those of the parity tests, with the texts and sets of a batch
+in one call. VSRN does not generate captions here. A step is forward, loss, backward, clipping and
+update. The two take turns in separate processes. Prints one line of JSON per family: medians of
+seconds and of CPU seconds, and the peak resident memory beyond that of the libraries.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Task:
 
 
 class Rival:
-    """A process that makes one step whenever asked to."""
+    """A process that makes one step on request."""
 
     def __init__(self, make: Callable[[Task], Iterator[int]], task: Task) -> None:
         context = multiprocessing.get_context("spawn")
@@ -62,13 +62,13 @@ class Rival:
         self.cpu_seconds: list[float] = []
 
     def step(self) -> None:
-        """One step more."""
+        """Makes one more step."""
         self._connection.send(True)
         for found, seconds in zip((self.seconds, self.cpu_seconds), self._receive(), strict=True):
             found.append(seconds)
 
     def stop(self) -> float:
-        """Ends the process, and returns its peak of memory in MB."""
+        """Ends the process, and returns its peak memory in MB."""
         self._connection.send(False)
         peak = self._receive()
         self._process.join()
@@ -86,11 +86,11 @@ class Rival:
 def serve(make: Callable[[Task], Iterator[int]], task: Task, connection: Connection) -> None:
     """Answers with the number of trained parameters, the seconds of each step, and the peak."""
     steps = make(task)
-    next(steps)  # the libraries are there
+    next(steps)  # the libraries are loaded
     before = memory_mb("VmRSS")
     connection.send(next(steps))
     next(steps)
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the compiler
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak, which includes the compiler's
     while connection.recv():
         started, used = time.perf_counter(), time.process_time()
         next(steps)
@@ -104,7 +104,7 @@ def memory_mb(name: str) -> float:
 
 
 def step_ours(task: Task) -> Iterator[int]:
-    """Yields once the libraries are there, then the parameters trained, then after each step."""
+    """Yields when the libraries are loaded, then the trained parameter count, then each step."""
     import jax
     from ml_collections import ConfigDict
 
@@ -144,8 +144,8 @@ def run_ours(
     """Yields the number of trained parameters, then the number of each step that was made.
 
     Args:
-      parts: of a run, `Parts`.
-      columns: of the batch of every step, and maybe more.
+      parts: `Parts` of a run.
+      columns: columns of the batch of every step, and possibly others.
       features: readers of stored features.
     """
     import jax
@@ -175,7 +175,7 @@ def step_torch(task: Task) -> Iterator[int]:
     import published_polysemous as polysemous
 
     yield 0
-    # Parity takes item by item.
+    # The parity tests process items one by one.
     matching.last_output = polysemous.last_output = last_outputs
     matching.pool = pool_batch
     parameters, compute_loss = make_torch(torch, matching, polysemous, task)
@@ -251,7 +251,7 @@ def draw(torch: Any, mean: Any, log_sigma: Any) -> Any:
 
 
 def sample_distances(x: Any, y: Any) -> Any:
-    """As `published_polysemous.distances`, by products of matrices."""
+    """Like `published_polysemous.distances`, with matrix products."""
     import torch
 
     found = torch.cdist(x.flatten(0, 1), y.flatten(0, 1))
@@ -259,7 +259,7 @@ def sample_distances(x: Any, y: Any) -> Any:
 
 
 def last_outputs(torch: Any, gru: Any, vectors: Any, lengths: Any) -> Any:
-    """As `published_polysemous.last_output`, of a whole batch."""
+    """Like `published_polysemous.last_output`, for a whole batch."""
     outputs = read_packed(torch, gru, vectors, lengths)
     return outputs[torch.arange(len(outputs)), lengths - 1]
 
@@ -271,7 +271,7 @@ def read_packed(torch: Any, gru: Any, vectors: Any, lengths: Any) -> Any:
 
 
 def pool_batch(torch: Any, gpool: Any, tokens: Any, lengths: list[int]) -> Any:
-    """As `published_matching.pool`, of a whole batch, as the authors pool."""
+    """Like `published_matching.pool`, for a whole batch, as in the authors' code."""
     lengths, width = torch.tensor(lengths), 32
     tokens = tokens[:, : int(lengths.max())]
     position = torch.arange(tokens.shape[1])[:, None].float()
@@ -288,7 +288,7 @@ def pool_batch(torch: Any, gpool: Any, tokens: Any, lengths: list[int]) -> Any:
 
 
 def measure(task: Task, rounds: int) -> dict[str, Any]:
-    """Both in turn."""
+    """Runs both in turn."""
     rivals = {"ours": Rival(step_ours, task), "torch": Rival(step_torch, task)}
     for _ in range(rounds):
         for rival in rivals.values():

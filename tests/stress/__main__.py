@@ -1,13 +1,13 @@
-"""Survival of a run, stressed as a whole.
+"""Stress test of a whole run, which has to survive interruptions and damage.
 
     python -m tests.stress [--interruptions=36] [--steps=720] [--seed=0] [--folder=FOLDER]
 
-A run of an image and a text tower is killed and terminated, part of it inside saves and
-evaluations; its newest checkpoint is damaged, its disk fills up, a batch is poisoned, and a second
-writer comes. Every start goes on from the newest whole checkpoint. At the end every bit of its
-parameters, optimizer state and metrics is that of a run that nothing disturbed, and every step saw
-the same batch. A second, short run changes the number of devices at every start; there rounding may
-differ. Takes about half an hour on two cores. Prints one line of JSON per run: the counts.
+A run of an image and a text tower is killed and terminated, sometimes during saves and evaluations;
+its newest checkpoint is damaged, its disk fills up, a batch is made NaN, and a second writer
+starts. Every start resumes from the newest intact checkpoint. At the end, its parameters, optimizer
+state and metrics are bit-identical to those of an undisturbed run, and every step saw the same
+batch. A second, short run changes the number of devices at every start; there rounding may differ.
+Takes about half an hour on two cores. Prints one line of JSON per run: the counts.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> None:
             campaign.check_equal(disturbed, whole)
         print(json.dumps({"run": "disturbed", **disturbed.counts}), flush=True)
 
-        # Short: rounding grows with every step, until a loss says nothing of the batches before.
+        # Short, since rounding differences grow until losses no longer show earlier batches.
         total = args.steps // 6
         steps = {"total_steps": total, "evaluate_every": total // 4, "save_every": 5}
         still, moving = (Run(root, name, data, **steps) for name in ("still", "moving"))
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def prepare(folder: pathlib.Path) -> pathlib.Path:
-    """Builds the embedded dataset, small."""
+    """Builds a small version of the embedded dataset."""
     sizes = {"train": 150, "validation": 25, "test": 25}
     data_prep.builder_class("crisscrossed_shapes").SPLIT_SIZES = sizes
     for config in ("images", "ratings"):

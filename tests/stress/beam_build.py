@@ -1,9 +1,9 @@
-"""A build by two workers of Apache Beam beside the plain build of the same web records.
+"""Compares a build with two Apache Beam workers with the plain build of the same web records.
 
     python -m tests.stress.beam_build [--records=20000]
 
-Compares all records one by one, the list of those left out, the counts and the hashes. Prints one
-line of JSON: kept and left out records and the seconds of both builds.
+Compares all records one by one, the list of left-out records, the counts and the hashes. Prints one
+line of JSON: kept and left-out records and the seconds of both builds.
 """
 
 import argparse

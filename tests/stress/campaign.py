@@ -1,4 +1,4 @@
-"""A run that is disturbed in every way, and compared with one that nothing disturbed."""
+"""Disturbs a run in every way and compares it with an undisturbed one."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ _TMPFS_MIB = 64
 
 
 def finish(run, **options):
-    """Lets the run come to its end."""
+    """Lets the run finish."""
     with run.process(**options) as process:
         code = process.wait()
         assert code == 0, process.output()[-3000:]
@@ -29,14 +29,14 @@ def finish(run, **options):
 
 
 def interrupt_often(run, events, total_steps, randomness, devices=(1,)):
-    """Interrupts a run, with a checkpoint damaged now and then.
+    """Interrupts a run, and sometimes damages a checkpoint.
 
     Args:
       run: a `Run`.
       events: number of interruptions.
-      total_steps: of the run.
+      total_steps: total steps of the run.
       randomness: a `random.Random`.
-      devices: numbers of devices that the starts take in turn.
+      devices: numbers of devices that the starts use in turn.
     """
     kinds = [(moment, number) for moment in MOMENTS for number in SIGNALS]
     for event in range(events):
@@ -51,7 +51,7 @@ def interrupt_often(run, events, total_steps, randomness, devices=(1,)):
 
 
 def start_second_writer(run, step):
-    """Starts the run a second time while the first one writes; the second ends with a sentence."""
+    """Starts the run again while the first one writes; the second exits with an error."""
     with run.process() as first:
         first.wait_for_step(step)
         # Suspended, and alive: else it might be done before the second one is there.
@@ -65,7 +65,7 @@ def start_second_writer(run, step):
 
 
 def poison(run, step):
-    """Makes a batch NaN; the run stops before it, with evidence."""
+    """Makes a batch NaN; the run stops before it and reports it."""
     with run.process(poison=step) as process:
         assert process.wait() == 1, process.output()
         assert f"Loss or gradient of step {step} is not finite" in process.output()
@@ -78,7 +78,7 @@ def poison(run, step):
 
 
 def limit_files(run, step):
-    """Lets no file grow as long as a checkpoint's, where a disk cannot be filled."""
+    """Limits file sizes below a checkpoint's, for when a disk cannot be filled."""
     with run.process(largest_file=8000) as process:
         assert process.wait() == 1, process.output()
         assert "cannot be written: " in process.output(), process.output()[-3000:]
@@ -89,7 +89,7 @@ def limit_files(run, step):
 
 @contextlib.contextmanager
 def small_disk(folder):
-    """Mounts a small file system at a folder; yields False where that is not allowed."""
+    """Mounts a small file system at a folder; yields False if that is not allowed."""
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={_TMPFS_MIB}m", "tmpfs", str(folder)]
     try:
@@ -104,7 +104,7 @@ def small_disk(folder):
 
 
 def fill_disk(run, step):
-    """Fills the run's own file system while it trains; it ends with a sentence."""
+    """Fills the run's own file system while it trains; it exits with an error."""
     ballast = run.folder / "ballast"
     with run.process() as process:
         process.wait_for_step(step)
@@ -120,12 +120,12 @@ def fill_disk(run, step):
 
 
 def check_equal(run, whole, *, exactly=True):
-    """Compares all that two runs leave: batches, losses, parameters, metrics.
+    """Compares the results of two runs: batches, losses, parameters, metrics.
 
     Args:
-      run: was disturbed.
-      whole: was not.
-      exactly: whether every bit is compared; else what rounding may change is close.
+      run: the disturbed run.
+      whole: the undisturbed run.
+      exactly: whether results must be bit-identical; otherwise they may differ by rounding.
     """
     check_order(run, whole, exactly=exactly)
     last = whole.saved_steps()[-1]
@@ -149,7 +149,7 @@ def check_equal(run, whole, *, exactly=True):
     else:
         assert metrics[0].keys() == metrics[1].keys()
         for tag, value in metrics[1].items():
-            # Percent and ranks of a few hundred queries, some of which rounding turns.
+            # Percent and ranks of a few hundred queries, some of which rounding changes.
             np.testing.assert_allclose(metrics[0][tag], value, rtol=0.1, atol=2, err_msg=tag)
     for step in set(run.saved_steps()) & set(whole.saved_steps()):
         left, right = (run_folder.load_metrics(str(each.folder), step) for each in (run, whole))
@@ -166,7 +166,7 @@ def check_order(run, whole, *, exactly):
     for each in run.entries():
         process, step = each["process"], each["step"]
         if "ids" in each:
-            # Within a process one step after the other, from some checkpoint on.
+            # Within a process, steps are consecutive, starting at some checkpoint.
             assert process not in last or step == last[process] + 1, each
             assert each["ids"] == ids[step], f"step {step} saw another batch"
             last[process] = step
@@ -181,7 +181,7 @@ def check_order(run, whole, *, exactly):
 
 
 def folder_of(path):
-    """An absolute folder, which is made."""
+    """An absolute folder, which is created."""
     folder = pathlib.Path(path).absolute()
     os.makedirs(folder, exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""A training command in processes that are watched, disturbed and started again."""
+"""A training command in processes that are watched, disturbed and restarted."""
 
 import collections
 import contextlib
@@ -23,20 +23,20 @@ class Run:
     """A run's folder, and the processes that write it one after the other.
 
     Attributes:
-      folder: of the run.
-      counts: of all that was done to it.
+      folder: folder of the run.
+      counts: counts of everything that was done to it.
     """
 
     def __init__(self, root, name, data, *, total_steps, evaluate_every, save_every):
-        """Nothing is started.
+        """Does not start a process.
 
         Args:
-          root: everything is written below it.
-          name: of the run.
+          root: folder below which everything is written.
+          name: name of the run.
           data: folder of the prepared dataset.
-          total_steps: of the run.
-          evaluate_every: steps.
-          save_every: steps.
+          total_steps: total steps of the run.
+          evaluate_every: steps between evaluations.
+          save_every: steps between checkpoints.
         """
         self._root, self._name, self._data = root, name, data
         self.folder = root / name
@@ -47,12 +47,12 @@ class Run:
 
     @contextlib.contextmanager
     def process(self, *, devices=1, poison=None, largest_file=None):
-        """Starts the training command; it is dead at the end.
+        """Starts the training command, and kills it on exit if it still runs.
 
         Args:
-          devices: virtual ones.
+          devices: number of virtual devices.
           poison: step whose batch is made NaN.
-          largest_file: bytes that a file may have, as on a disk that is full.
+          largest_file: largest size of a file in bytes, to simulate a full disk.
         """
         self._marker.unlink(missing_ok=True)
         total, evaluate, save = self._steps
@@ -106,7 +106,7 @@ class Run:
         return sorted(int(path.name) for path in folders if path.name.isdigit())
 
     def is_saving(self):
-        """Whether a checkpoint has files and not its name yet."""
+        """Whether a checkpoint has files but not yet its final name."""
         return any(self.folder.glob("checkpoints/*tmp*/*"))
 
     def is_evaluating(self):
@@ -121,11 +121,11 @@ class Process:
         self._run, self._started, self._output, self._seen = run, started, output, seen
 
     def output(self):
-        """What it has printed."""
+        """The output so far."""
         return self._output.read_text()
 
     def step(self):
-        """The last step whose batch it drew; -1 for none yet."""
+        """The last step whose batch was drawn; -1 for none yet."""
         drawn = [each["step"] for each in self._run.entries()[self._seen :] if "ids" in each]
         return drawn[-1] if drawn else -1
 
@@ -150,11 +150,11 @@ class Process:
         return self.wait()
 
     def suspend(self):
-        """Holds it where it is."""
+        """Suspends the process."""
         self._started.send_signal(signal.SIGSTOP)
 
     def resume(self):
-        """Lets it go on."""
+        """Resumes the process."""
         self._started.send_signal(signal.SIGCONT)
 
     def wait(self):
@@ -165,16 +165,17 @@ class Process:
 
 
 def disturb(run, kind, number, step, randomness, *, damage=None, **options):
-    """Starts the run and sends a signal at a moment from a step on.
+    """Starts the run and sends a signal at some moment after a step.
 
     Args:
       run: a `Run`.
       kind: "anywhere", "start", "save" or "evaluation".
       number: SIGKILL or SIGTERM.
-      step: before which nothing happens, but for "start".
+      step: step before which nothing happens, except for "start".
       randomness: a `random.Random`.
-      damage: of the newest checkpoint before the start; the run goes on from the one before.
-      **options: of `Run.process`.
+      damage: kind of damage to the newest checkpoint before the start, if any; the run then resumes
+        from the previous one.
+      **options: options of `Run.process`.
     """
     name = signal.Signals(number).name
     damaged = damage_newest(run, damage, randomness) if damage else None
@@ -208,7 +209,7 @@ def disturb(run, kind, number, step, randomness, *, damage=None, **options):
 
 
 def damage_newest(run, kind, randomness):
-    """Damages the newest checkpoint; returns its step and the one before, or None without one."""
+    """Damages the newest checkpoint; returns its step and the previous one, or None if none."""
     saved = run.saved_steps()
     if len(saved) < 2:
         return None
@@ -232,5 +233,5 @@ def damage_newest(run, kind, randomness):
 
 
 def make_randomness(seed):
-    """A generator of its own."""
+    """A separate generator."""
     return random.Random(seed)

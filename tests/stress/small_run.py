@@ -1,4 +1,4 @@
-"""Config of a small run with two towers, watched by the driver through files.
+"""Config of a small run with two towers, which the driver monitors through files.
 
 STRESS_DATA is the folder of the dataset. The run appends every batch and loss to STRESS_LOG, and
 STRESS_EVALUATING exists while it evaluates. The batch of step STRESS_POISON has a loss of NaN.
@@ -23,7 +23,7 @@ _make_batches, _record, _embed = loop.make_batches, reporting.Reporter.record, E
 def _log(**entry):
     line = json.dumps({"process": os.getpid(), **entry}) + "\n"
     descriptor = os.open(os.environ["STRESS_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(descriptor, line.encode())  # at once, so that a kill leaves whole lines
+    os.write(descriptor, line.encode())  # at once, so that a kill leaves complete lines
     os.close(descriptor)
 
 
@@ -76,7 +76,7 @@ def get_config():
     text.encoder.dropout, text.head = 0.1, {"name": "mean"}
     config.freeze = ("text/encoder/position_embeddings",)
     config.batch_size, config.log_every = 16, 1000
-    # Adam divides tiny gradients by themselves: rounding on several devices would be blown up.
+    # Adam divides tiny gradients by themselves, which would amplify rounding on several devices.
     config.optimizer.name, config.optimizer.options = "sgd", {"momentum": 0.9}
     config.optimizer.learning_rate = 0.01
     config.optimizer.schedule = {"name": "constant", "warmup_steps": 4}

@@ -1,4 +1,4 @@
-"""A short stress: one interruption of every kind."""
+"""A short stress test: one interruption of every kind."""
 
 import signal
 
