@@ -25,7 +25,7 @@ def initialize_words(name: str, scale: float | None, width: int) -> Callable:
     Args:
       name: one of `WORDS`.
       scale: standard deviation, or half the range; None for 1 / sqrt(width).
-      width: of a word vector.
+      width: width of a word vector.
     """
     scale = width**-0.5 if scale is None else scale
     if name == "normal":

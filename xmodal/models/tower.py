@@ -167,7 +167,7 @@ def make_tower(where: str, config: Mapping[str, Any], devices: Devices = ONE_CPU
     Args:
       where: the section as a user writes it: `config.model.image`.
       config: see `SideConfig`.
-      devices: that the batch is split over.
+      devices: devices that the batch is split over.
 
     Raises:
       UserError: a name or keyword is missing or unknown, or a value is out of range.

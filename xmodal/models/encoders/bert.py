@@ -25,7 +25,7 @@ _INIT = nn.initializers.truncated_normal(0.02)
 
 
 def _layer_norm(dtype: DTypeLike, name: str) -> nn.LayerNorm:
-    # The rounding errors of the one-pass variance would exceed the tiny epsilon.
+    # With the one-pass variance, rounding errors would exceed the tiny epsilon.
     return nn.LayerNorm(epsilon=1e-12, use_fast_variance=False, dtype=dtype, name=name)
 
 
@@ -58,13 +58,13 @@ class Bert(nn.Module):
     """Token ids to the sequence output of the last layer.
 
     The parameters of the layers are stacked along a first axis, as `layers`, so that one layer is
-    compiled at any depth. The first `lower_depth` of them can be kept apart, as `lower_layers`, to
+    compiled at any depth. The first `lower_depth` of them can be separate, as `lower_layers`, to
     stay frozen while the others train. The frozen features are the output of `lower_layers`, or
-    of the last layer where none are kept apart. All tokens have type 0.
+    of the last layer if none are separate. All tokens have type 0.
 
     Attributes:
-      lower_depth: number of layers kept apart. Where there are some, neither they nor the
-        embeddings drop at random, so that stored features equal computed ones.
+      lower_depth: number of separate layers. If there are any, neither they nor the embeddings use
+        dropout, so that stored features equal computed ones.
       remat: see `BertConfig`.
       unroll: see `BertConfig`.
     """
@@ -86,8 +86,8 @@ class Bert(nn.Module):
     def __call__(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
         """`text_ids` and `text_mask`, int [N, T] -> one token per id.
 
-        `text_features` [N, T, W], the tokens that `frozen_features` returned, may stand in the
-        place of `text_ids`.
+        `text_features` [N, T, W], the tokens that `frozen_features` returned, may replace
+        `text_ids`.
         """
         return self.run(inputs, mode, lower_only=False)
 
@@ -101,7 +101,7 @@ class Bert(nn.Module):
 
     @nn.compact
     def run(self, inputs: Mapping[str, jax.Array], mode: Mode, lower_only: bool) -> Features:
-        """Returns the tokens of the last layer, or of the lower part alone."""
+        """Returns the tokens of the last layer, or only of the lower part."""
         dropout = self.dropout if mode.drops else 0.0
         lower_dropout = 0.0 if self.lower_depth else dropout
 
@@ -126,7 +126,7 @@ class Bert(nn.Module):
             x = self._embed(ids, lower_dropout)
             if self.lower_depth:
                 x = run_layers(x, self.lower_depth, lower_dropout, "lower_layers")
-        # Where no layers are kept apart, all of them belong to the lower part.
+        # If no layers are separate, all of them belong to the lower part.
         has_more = not lower_only if self.lower_depth else not has_features
         if has_more:
             x = run_layers(x, self.depth - self.lower_depth, dropout, "layers")
@@ -151,18 +151,18 @@ class BertConfig:
 
     Attributes:
       vocab_size: entries of the WordPiece vocabulary.
-      width: of the layers.
+      width: width of the layers.
       depth: number of layers.
-      lower_depth: number of lower layers with parameters of their own name, to be frozen apart
-        from the others; see `Bert`.
+      lower_depth: number of lower layers with separately named parameters, so that they can be
+        frozen; see `Bert`.
       heads: attention heads.
       mlp_dim: hidden width of the feed-forward layers.
       max_positions: longest text.
-      dropout: of the embeddings, attention weights and layer outputs.
+      dropout: dropout rate of the embeddings, attention weights and layer outputs.
       dtype: compute dtype; parameters are float32.
       remat: recompute every layer in the backward pass instead of storing its values.
-      unroll: compile every layer by itself, in place of one for all: longer to compile, and the
-        compiler's FLOPs, traffic and time then count all of them.
+      unroll: compile every layer separately instead of one for all: compilation takes longer, but
+        the compiler's FLOPs, traffic and time then include all layers.
     """
 
     vocab_size: int = setting(30522, at_least=1)

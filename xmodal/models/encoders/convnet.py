@@ -26,7 +26,7 @@ class ConvNet(ImageEncoder):
     """Pixels to a map that every stage halves.
 
     Attributes:
-      channels: of the stages.
+      channels: channels of the stages.
       units: number of residual units of the stages.
       norm: makes a batch normalization, given its `name`.
       remat: recompute every unit in the backward pass.

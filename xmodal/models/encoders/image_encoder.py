@@ -1,4 +1,4 @@
-"""The common base of encoders of pixels."""
+"""The common base of pixel encoders."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from xmodal.models.mode import Mode
 
 @dataclasses.dataclass(frozen=True)
 class ImageConfig:
-    """Settings of every encoder of pixels.
+    """Settings of every pixel encoder.
 
     Attributes:
       normalization: normalization of the pixels, see `pixels.normalize`.
@@ -36,10 +36,10 @@ class ImageConfig:
 
 
 class ImageEncoder(nn.Module):
-    """Base of the encoders of pixels, which define `grid`.
+    """Base of the pixel encoders, which define `grid`.
 
     Attributes:
-      normalization: of the pixels, see `pixels.normalize`.
+      normalization: normalization of the pixels, see `pixels.normalize`.
       dtype: compute dtype.
     """
 
@@ -68,5 +68,5 @@ class ImageEncoder(nn.Module):
         return {self.feature_column: self(inputs, Mode.EVALUATE).tokens}
 
     def makes_frozen_features(self, name: str) -> bool:
-        """Returns whether frozen features depend on the parameters called `name`: on all."""
+        """Returns whether frozen features depend on the parameters `name`: always true."""
         return True

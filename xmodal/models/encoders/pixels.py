@@ -10,7 +10,7 @@ MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 # ImageNet mean of BGR pixels in [0, 255], from the first Caffe models; VGG's is of RGB.
 CAFFE_MEAN = (103.939, 116.779, 123.68)
-# Of the BGR pixels of Faster R-CNN, and of bottom-up attention.
+# Mean of BGR pixels in Faster R-CNN and bottom-up attention.
 DETECTOR_MEAN = (102.9801, 115.9465, 122.7717)
 
 
@@ -54,16 +54,15 @@ def normalize(images: jax.Array, name: str) -> jax.Array:
 
     Args:
       images: uint8 [B, H, W, 3], RGB.
-      name: "imagenet" or, in another word, "torch" (minus the mean and divided by the standard
-        deviation of ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "detector"
-        (BGR minus that of Faster R-CNN), "vgg" (RGB
-        minus the mean), "unit" ([0, 1]).
+      name: "imagenet" or its alias "torch" (minus the mean and divided by the standard deviation of
+        ImageNet), "inception" ([-1, 1]), "caffe" (BGR minus the mean), "detector" (BGR minus that
+        of Faster R-CNN), "vgg" (RGB minus the mean), "unit" ([0, 1]).
 
     Returns:
       float32 [B, H, W, 3].
 
     Raises:
-      ValueError: other images, which may be normalized already.
+      ValueError: the images have another type or shape; they may be normalized already.
     """
     if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""ResNet-50, 101 and 152 (post-activation), as each of four publishers of weights computes it.
+"""ResNet-50, 101 and 152 (post-activation), as computed by each of four publishers of weights.
 
 He et al., "Deep Residual Learning for Image Recognition" (2015), and, with 3x3 convolutions in
 groups, Xie et al., "Aggregated Residual Transformations" (2017), with the details of the code
@@ -34,18 +34,18 @@ _CONV_INIT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Variant(NamedTuple):
-    """The differences between the published networks of one name.
+    """The differences between the published networks with the same name.
 
     Attributes:
       stride_conv: the convolution of a unit that takes its stride.
-      stride_last: the last unit of a stage takes the stride to the next one; else the first of
-        the next stage does.
-      pool_padding: of the stem's max pooling: "symmetric", TensorFlow's "same", or at the "end"
+      stride_last: whether the last unit of a stage has the stride to the next stage; otherwise the
+        first unit of the next stage has it.
+      pool_padding: padding of the stem's max pooling: "symmetric", TensorFlow's "same", or "end"
         alone, as far as a window needs it (torch's ceil mode).
-      bias: whether convolutions have one, though a batch normalization follows.
-      epsilon: of the batch normalizations.
-      momentum: of the batch normalizations.
-      normalization: of the pixels.
+      bias: whether convolutions have a bias although a batch normalization follows.
+      epsilon: epsilon of the batch normalizations.
+      momentum: momentum of the batch normalizations.
+      normalization: normalization of the pixels.
     """
 
     stride_conv: str
@@ -61,7 +61,7 @@ VARIANTS: Mapping[str, Variant] = {
     "slim": Variant("spatial", True, "same", False, 1e-5, 0.997, "inception"),
     "keras": Variant("reduce", False, "symmetric", True, 1.001e-5, 0.99, "caffe"),
     "torchvision": Variant("spatial", False, "symmetric", False, 1e-5, 0.9, "torch"),
-    # Weights of torchvision in a network with the strides and the pooling of Caffe's.
+    # Torchvision's weights in a network with the strides and pooling of Caffe's.
     "vse_infinity": Variant("reduce", False, "end", False, 1e-5, 0.9, "torch"),
     "simclr": Variant("spatial", False, "same", False, 1e-5, 0.9, "unit"),
 }
@@ -83,11 +83,11 @@ def _subsample(x: jax.Array, stride: int) -> jax.Array:
 
 
 class Bottleneck(nn.Module):
-    """Reduce, 3x3, expand, each with a batch normalization, beside a shortcut.
+    """Reduce, 3x3, expand, each with a batch normalization, added to a shortcut.
 
     Attributes:
-      channels: a quarter of the output's; also those of the 3x3 convolution of a plain ResNet.
-      stride: of the unit.
+      channels: a quarter of the output channels; in a plain ResNet, those of the 3x3 convolution.
+      stride: stride of the unit.
       cardinality: groups of the 3x3 convolution.
       group_width: channels of one of these groups in the first stage.
       variant: see `Variant`.
@@ -130,7 +130,7 @@ def _conv_norm(
     stride: int,
     groups: int = 1,
 ) -> jax.Array:
-    # All four pad by the size of the kernel alone; TensorFlow's SAME would also look at x.
+    # In all four, padding depends only on the kernel size; TensorFlow's SAME also depends on x.
     x = nn.Conv(
         channels, (size, size), strides=stride, padding=size // 2,
         feature_group_count=groups, use_bias=bias, kernel_init=_CONV_INIT, dtype=dtype, name=name,
@@ -142,7 +142,7 @@ class ResNet(ImageEncoder):
     """Pixels to the map of the last unit.
 
     Attributes:
-      units: of the four stages.
+      units: number of units in each of the four stages.
       cardinality: see `Bottleneck`.
       group_width: see `Bottleneck`.
       variant: see `Variant`.
@@ -182,18 +182,18 @@ class ResNet(ImageEncoder):
 
 @dataclasses.dataclass(frozen=True)
 class ResNetConfig(ImageConfig):
-    """Settings of ResNet; of the others see `ImageConfig`.
+    """Settings of ResNet; see `ImageConfig` for the common ones.
 
     Attributes:
       depth: 50, 101 or 152 layers.
-      cardinality: groups of the 3x3 convolutions; 1 but for ResNeXt, whose 101 layers "32x8d" have
-        32.
-      group_width: channels of such a group in the first stage; 64 but for ResNeXt, 8 in "32x8d".
-      variant: publisher of the weights that fit: "slim" (TF-slim's and TF-Hub's v1), "keras",
+      cardinality: groups of the 3x3 convolutions; 1 except for ResNeXt, such as 32 in ResNeXt-101
+        "32x8d".
+      group_width: channels of such a group in the first stage; 64 except for ResNeXt, 8 in "32x8d".
+      variant: publisher of matching weights: "slim" (TF-slim's and TF-Hub's v1), "keras",
         "torchvision", "vse_infinity" (torchvision's weights with strides and pooling as in Caffe's
         networks) or "simclr" (SimCLRv2 r50_1x_sk0).
-      normalization: of the pixels, see `pixels.normalize`; None for that of the variant's
-        published weights. TF-slim's checkpoints of 2016 want "vgg", TF-Hub's do not.
+      normalization: pixel normalization, see `pixels.normalize`; None for that of the variant's
+        published weights. TF-slim's checkpoints of 2016 need "vgg", TF-Hub's do not.
     """
 
     depth: int = 50

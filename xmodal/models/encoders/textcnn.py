@@ -26,15 +26,15 @@ from xmodal.models.mode import Mode
 
 @dataclasses.dataclass(frozen=True)
 class TextCnnConfig:
-    """Settings of a convolutional encoder of texts.
+    """Settings of a convolutional text encoder.
 
     Attributes:
       vocab_size: rows of the table of word vectors.
-      windows: words under a filter, one convolution for each.
-      maps: filters of each window.
-      embedding_width: of the word vectors.
-      dropout: of the word vectors' values.
-      init: of the word vectors, see `words.WordsConfig`.
+      windows: window sizes in words, with one convolution for each.
+      maps: number of filters for each window.
+      embedding_width: width of the word vectors.
+      dropout: dropout rate of the word vectors' values.
+      init: initializer of the word vectors, see `words.WordsConfig`.
       init_scale: see `words.WordsConfig`.
       kernel_scale: half the range of the filters' initial values, 0.01 in Kim's code; None for
         those of Flax (LeCun).
@@ -86,7 +86,7 @@ class TextCnn(nn.Module):
         words = look_up(table, ids, dtype)
         x = nn.Dropout(config.dropout, deterministic=not mode.drops)(words)
         largest, length = max(config.windows), ids.shape[1]
-        # Selected, not multiplied: a word of padding may be nan.
+        # Selected, not multiplied, since vectors of padding may be NaN.
         x = jnp.pad(jnp.where(mask[..., None], x, 0), ((0, 0), (0, largest - 1), (0, 0)))
         ends = jnp.maximum(jnp.sum(mask, axis=1, keepdims=True), largest)
         places = jnp.arange(length)
@@ -113,6 +113,6 @@ def _convolution(config: TextCnnConfig, window: int, dtype: DTypeLike) -> nn.Con
 
 
 def make_textcnn(config: TextCnnConfig, devices: Devices) -> TextCnn:
-    """Returns a convolutional encoder of texts."""
+    """Returns a convolutional text encoder."""
     del devices
     return TextCnn(config)

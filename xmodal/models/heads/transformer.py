@@ -108,7 +108,7 @@ class TransformerConfig:
 
     Attributes:
       block: "milan" (the authors' layer) or "standard" (pre-norm).
-      width: of the blocks.
+      width: width of the blocks.
       depth: number of blocks.
       heads: attention heads of a block.
       mlp_dim: hidden width of the feed-forward layers.
