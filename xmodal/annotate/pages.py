@@ -240,7 +240,7 @@ def _unknown_link() -> HTTPException:
 def _explain(error: Exception) -> tuple[int, str, str]:
     """Status, title and text of a refusal."""
     if isinstance(error, BadAnswer):
-        return 422, "This is no answer", str(error)
+        return 422, "This is not an answer", str(error)
     if isinstance(error, NotYoursError):
         return 403, "Not this question", str(error)
     if isinstance(error, HTTPException):
