@@ -1,4 +1,4 @@
-"""Notebooks run from their first cell to their last, and name metrics as files do."""
+"""Notebooks run from the first cell to the last, and name metrics as files do."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Commands that parse their own arguments, in a process of their own."""
+"""Commands that parse their own arguments, in separate processes."""
 
 import subprocess
 import sys

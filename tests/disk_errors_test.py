@@ -1,4 +1,4 @@
-"""Errors of a disk name the folder that is written, or the file that they are of."""
+"""Disk errors name the folder being written, or the file that they concern."""
 
 import errno
 

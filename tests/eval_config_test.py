@@ -1,4 +1,4 @@
-"""Published towers by one command: `python -m xmodal.eval_main --config=...`."""
+"""Published towers with one command: `python -m xmodal.eval_main --config=...`."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Flags of the evaluation binary that do not go together."""
+"""Flags of the evaluation binary that cannot be combined."""
 
 import pytest
 from absl import flags

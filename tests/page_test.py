@@ -1,4 +1,4 @@
-"""A page of everything: its contents, and its look and use in a browser."""
+"""A page with all elements: its contents, and its appearance and use in a browser."""
 
 import base64
 import html

@@ -1,4 +1,4 @@
-"""Values out of range end the training command with one sentence, before a dataset is asked for."""
+"""Values out of range give a one-sentence error before a dataset is needed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page of captions: weights of words, and pictures, of a real run."""
+"""The page of captions of a real run: word weights and pictures."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""torch beside tensorflow in the process of the tests."""
+"""torch and tensorflow work in the same test process."""
 
 import importlib.util
 

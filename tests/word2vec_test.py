@@ -1,4 +1,4 @@
-"""Word vectors of training captions, by command."""
+"""Word vectors learned from training captions, with the command."""
 
 import sys
 

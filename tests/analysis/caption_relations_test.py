@@ -1,4 +1,4 @@
-"""Relations predicted from the words of captions, judged as those of a model are."""
+"""Relations predicted from the words of captions, evaluated like those of a model."""
 
 import sys
 

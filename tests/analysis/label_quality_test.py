@@ -1,4 +1,4 @@
-"""Dataset precision and recall, worked by hand and on the released label files."""
+"""Dataset precision and recall, computed by hand and on the released label files."""
 
 import json
 import math

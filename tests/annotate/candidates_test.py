@@ -1,4 +1,4 @@
-"""Candidates of models against slow loops, and the sets and examples that are drawn from them."""
+"""Candidates of models against slow loops, and the sets and examples drawn from them."""
 
 import collections
 import json

@@ -1,4 +1,4 @@
-"""Positives out of answers: on small studies, and the released lists once more."""
+"""Positives computed from answers, on small studies and on the released lists."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Requests that the server has to refuse, sent to the real one."""
+"""Requests that the server has to reject, sent to a real server."""
 
 import http.client
 import re

@@ -1,4 +1,4 @@
-"""Means of ratings: on small studies, and the released ratings once more."""
+"""Means of ratings, on small studies and on the released ratings."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""Votes of raters who saw the two models in either order."""
+"""Votes of raters who saw the two models in both orders."""
 
 import json
 

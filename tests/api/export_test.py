@@ -1,4 +1,4 @@
-"""Bundles embed as the models they were made from, alone, and are refused where they changed."""
+"""Bundles embed like their models, work on their own, and are rejected after changes."""
 
 import hashlib
 import json

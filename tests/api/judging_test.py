@@ -1,4 +1,4 @@
-"""Models of any framework, by two functions or by their files."""
+"""Evaluating models from any framework, by two functions or by their files."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Runs and converted weights open to the model that they hold."""
+"""Loading the model of a run or of converted weights."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The baselines: towers and inputs that fit each other, as their sources were published."""
+"""The baselines have matching towers and inputs, as published."""
 
 import pytest
 

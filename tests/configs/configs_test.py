@@ -1,4 +1,4 @@
-"""Every experiment builds at its real size, and trains where it has a size for that."""
+"""Every experiment builds at its real size, and trains if it has a small size."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The models of flickr8k_itm.py have their papers' parts and share all else."""
+"""The models of flickr8k_itm.py have their papers' parts and share everything else."""
 
 import jax
 import numpy as np

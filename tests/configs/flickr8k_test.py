@@ -1,4 +1,4 @@
-"""The pretrained variants of flickr8k.py go together: one follows the other's run."""
+"""The pretrained variants of flickr8k.py: one starts from the other's run."""
 
 import re
 

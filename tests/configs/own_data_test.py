@@ -1,4 +1,4 @@
-"""One command trains on a folder of pictures; named towers take the place of the small ones."""
+"""One command trains on a folder of pictures; named towers replace the small ones."""
 
 import pytest
 from ml_collections import ConfigDict

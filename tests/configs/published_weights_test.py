@@ -1,4 +1,4 @@
-"""The configs fit the published weights that their headers name."""
+"""The configs match the published weights that their headers name."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Keys of `config.data`: unknown and contradictory ones are refused with the remedy."""
+"""Unknown and contradictory keys of `config.data` give errors with suggestions."""
 
 import ml_collections
 import pytest

@@ -1,4 +1,4 @@
-"""Evaluation splits: every unique item once, five captions at most, and the rated pairs."""
+"""Evaluation splits have every unique item once, at most five captions, and the rated pairs."""
 
 import numpy as np
 import pytest

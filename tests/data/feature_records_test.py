@@ -1,4 +1,4 @@
-"""Frozen features: written whole or not at all, and read in place of raw columns."""
+"""Frozen features are written completely or not at all, and read instead of raw columns."""
 
 import errno
 import os

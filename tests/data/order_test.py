@@ -1,4 +1,4 @@
-"""Order of the examples: a permutation per epoch, and nothing but seed and step decide."""
+"""The order of examples is a permutation per epoch and depends only on seed and step."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Prepared datasets: found, built, missing; interrupted builds and racing processes."""
+"""Prepared datasets: found, built or missing; interrupted builds and concurrent processes."""
 
 import errno
 import logging

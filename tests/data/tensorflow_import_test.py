@@ -1,4 +1,4 @@
-"""Keras stays out of the way until somebody asks for it."""
+"""Keras is not imported until it is needed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Pairs of captions of the same and of different images."""
+"""Caption pairs from the same image and from different images."""
 
 import collections
 import hashlib

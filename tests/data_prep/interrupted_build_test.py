@@ -1,4 +1,4 @@
-"""Builds that cannot end: full disks, kill -9, too many bad records. Nothing looks finished."""
+"""Builds that cannot finish (full disk, kill -9, too many bad records) never look finished."""
 
 import csv
 import errno

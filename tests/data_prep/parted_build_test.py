@@ -1,4 +1,4 @@
-"""Builds by several processes give the records, the accounts and the hash of the plain build."""
+"""Builds by several processes give the records, counts and hash of the plain build."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Evaluating the embeddings of other models, by command and in Python."""
+"""Evaluating the embeddings of other models, with the command and in Python."""
 
 import csv
 import dataclasses

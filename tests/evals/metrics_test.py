@@ -1,4 +1,4 @@
-"""Recall, median rank, precision and correlation on worked examples and against slow loops."""
+"""Recall, median rank, precision and correlation on examples and against slow loops."""
 
 import numpy as np
 import pytest

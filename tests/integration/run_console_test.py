@@ -1,4 +1,4 @@
-"""The output of the training command, in a process of its own."""
+"""The output of the training command, in a separate process."""
 
 import re
 

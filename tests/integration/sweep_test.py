@@ -1,4 +1,4 @@
-"""A sweep that is killed and goes on in two processes, without losing or repeating a trial."""
+"""A killed sweep resumes in two processes, without losing or repeating a trial."""
 
 import re
 import signal

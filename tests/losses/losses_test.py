@@ -1,4 +1,4 @@
-"""Every row of the table of losses against its slow loop, and alike in all engines."""
+"""Every loss in the table against its slow loop, with equal results in all engines."""
 
 import dataclasses
 

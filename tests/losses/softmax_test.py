@@ -1,4 +1,4 @@
-"""The softmax loss at its edges; its values are tested with the other losses."""
+"""Edge cases of the softmax loss; its values are tested with the other losses."""
 
 import dataclasses
 

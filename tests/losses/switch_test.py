@@ -1,4 +1,4 @@
-"""Functions by name, and by a name that depends on the step."""
+"""Functions selected by name, or by a name that depends on the step."""
 
 import jax
 import jax.numpy as jnp

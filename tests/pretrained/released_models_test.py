@@ -1,4 +1,4 @@
-"""Checkpoints with the released names give the embeddings that torch computes from them."""
+"""Checkpoints with the released names give the same embeddings as torch."""
 
 import argparse
 import pickle

@@ -1,4 +1,4 @@
-"""Items to search in, as users have them in folders and lists."""
+"""Items to search, from users' folders and lists."""
 
 import numpy as np
 import PIL.Image

@@ -1,4 +1,4 @@
-"""A build that is killed goes on, alone or in two processes, and gives the index of one go."""
+"""A killed build resumes, in one or two processes, and gives the index of a single run."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""Which trials a sweep has, and that a folder keeps to one plan."""
+"""The trials of a sweep, and that a folder keeps to one plan."""
 
 import csv
 import dataclasses

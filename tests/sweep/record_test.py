@@ -1,4 +1,4 @@
-"""The record of a sweep, opened again and by several processes."""
+"""The record of a sweep, reopened and used by several processes."""
 
 import concurrent.futures
 import dataclasses

@@ -1,4 +1,4 @@
-"""The report, the table and the figure of a sweep, of made-up outcomes."""
+"""The report, table and figure of a sweep with invented results."""
 
 import csv
 import dataclasses

@@ -1,4 +1,4 @@
-"""Figures of a device belong to its whole name."""
+"""Device figures are looked up by the full device name."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""Files of checkpoints that are torn, missing or changed by a bit."""
+"""Checkpoint files that are truncated, missing or changed by a bit."""
 
 import logging
 import shutil

@@ -1,4 +1,4 @@
-"""Captions are embedded alike whether their batch is padded to their length or to the longest."""
+"""Embeddings do not depend on whether a batch is padded to its own or the longest length."""
 
 import jax
 import numpy as np

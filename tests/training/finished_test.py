@@ -1,4 +1,4 @@
-"""The lines behind a finished run."""
+"""The lines printed after a run has finished."""
 
 import shlex
 

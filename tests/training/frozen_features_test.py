@@ -1,4 +1,4 @@
-"""Training on stored features of frozen encoders is training, once those are computed."""
+"""Training on stored features of frozen encoders equals training without them."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Files of a run that are torn."""
+"""Truncated files of a run."""
 
 import logging
 

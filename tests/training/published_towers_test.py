@@ -1,4 +1,4 @@
-"""Published towers on a dataset: the numbers they must give, and mistakes named before."""
+"""Published towers on a dataset: the expected numbers, and errors before the evaluation."""
 
 import pathlib
 import zlib

@@ -1,4 +1,4 @@
-"""Settings that may differ between two starts of a run; others are refused by name and value."""
+"""Settings that may differ between two starts of a run, and errors for the others."""
 
 import dataclasses
 import shutil

@@ -1,4 +1,4 @@
-"""Mistakes in a config are named before a dataset is asked for."""
+"""Mistakes in a config are reported before a dataset is needed."""
 
 import jax
 import pytest

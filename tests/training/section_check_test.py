@@ -1,4 +1,4 @@
-"""Values where a section of a config has to stand."""
+"""Values in place of a config section give errors."""
 
 import pytest
 

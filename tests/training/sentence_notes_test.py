@@ -1,4 +1,4 @@
-"""Words that a vocabulary has, of every tokenizer of words."""
+"""Words that are in a vocabulary, for every word tokenizer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The update itself: on any number of devices, with frozen towers, and when it must not happen."""
+"""The update on any number of devices, with frozen towers, and when it must be skipped."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Bytes by part of the model: together XLA's own count, each part where it was traced."""
+"""Bytes by part of the model: in total XLA's own count, each in the part that was traced."""
 
 import jax
 import jax.numpy as jnp

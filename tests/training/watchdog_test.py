@@ -1,4 +1,4 @@
-"""Processes that hang end; those that move on do not."""
+"""Hanging processes are ended; others are not."""
 
 import pytest
 

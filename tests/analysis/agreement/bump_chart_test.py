@@ -1,4 +1,4 @@
-"""The bump chart: that it is drawn, and that nothing stands on anything else."""
+"""The bump chart is drawn, and nothing in it overlaps."""
 
 import io
 

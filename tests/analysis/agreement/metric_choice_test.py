@@ -1,4 +1,4 @@
-"""Which metrics are compared, on tables of tags as evaluations write them."""
+"""The choice of metrics to compare, on tables of tags as evaluations write them."""
 
 import math
 

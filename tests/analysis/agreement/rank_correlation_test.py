@@ -1,4 +1,4 @@
-"""Kendall's tau-b and ranks, on cases worked by hand and on the tables of the paper."""
+"""Kendall's tau-b and ranks, on cases computed by hand and on the paper's tables."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Facts about sampled pairs: they hold for pairs of the scheme, and break where it is broken."""
+"""Facts about sampled pairs hold for pairs of the scheme, and fail for others."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Checks of image files of every kind, whole and damaged."""
+"""Checks of image files of every kind, intact and damaged."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""A build that checks, counts and hashes its records, or stops and leaves nothing but the list."""
+"""A build checks, counts and hashes its records, or stops and leaves only the list."""
 
 import csv
 import errno

@@ -1,4 +1,4 @@
-"""The account of a build, and ids that come once."""
+"""The counts of a build, and unique ids."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""Faulty folders of users: one sentence, or a line in the list of items left out."""
+"""Faulty user folders give a one-sentence error, or a line in the list of left-out items."""
 
 import json
 import zlib

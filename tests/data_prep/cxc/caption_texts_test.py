@@ -1,4 +1,4 @@
-"""Texts of captions by id, from every file that people have them in."""
+"""Texts of captions by id, from every common file."""
 
 import gzip
 import json

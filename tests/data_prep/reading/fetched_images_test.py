@@ -1,4 +1,4 @@
-"""Fetched images in every layout, whole and broken, and how they find their rows."""
+"""Fetched images in every layout, intact and damaged, and how they are matched to rows."""
 
 import tarfile
 

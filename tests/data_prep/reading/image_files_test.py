@@ -1,4 +1,4 @@
-"""Images in folders and archives of every kind, whole and cut."""
+"""Images in folders and archives of every kind, intact and truncated."""
 
 import shutil
 import tarfile

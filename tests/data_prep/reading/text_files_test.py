@@ -1,4 +1,4 @@
-"""Readers of csv, JSON and zip files, whole and damaged."""
+"""Readers of csv, JSON and zip files, intact and damaged."""
 
 import gzip
 import io

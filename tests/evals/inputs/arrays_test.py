@@ -1,4 +1,4 @@
-"""Reading embeddings and score matrices; the words of refusals."""
+"""Reading embeddings and score matrices, and the error messages."""
 
 import ml_dtypes
 import numpy as np

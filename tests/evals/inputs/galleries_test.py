@@ -1,4 +1,4 @@
-"""Embeddings and scores brought into the order of a split, or refused."""
+"""Embeddings and scores are sorted in the order of a split, or rejected."""
 
 import dataclasses
 import types

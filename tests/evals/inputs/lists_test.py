@@ -1,4 +1,4 @@
-"""Reading ranked lists in the form that the eccv_caption library takes."""
+"""Reading ranked lists in the format of the eccv_caption library."""
 
 import json
 import types

@@ -1,4 +1,4 @@
-"""Ranked lists against the scores they came from, whole and cut off."""
+"""Ranked lists against the scores they came from, complete and truncated."""
 
 import dataclasses
 

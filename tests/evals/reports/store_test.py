@@ -1,4 +1,4 @@
-"""Results survive the file, and files that are not results are refused in one sentence."""
+"""Results survive a round trip, and other files give one-sentence errors."""
 
 import dataclasses
 import io

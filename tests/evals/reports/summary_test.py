@@ -1,4 +1,4 @@
-"""Flat numbers of small results, worked by hand and by the slow way."""
+"""Flat numbers of small results, computed by hand and with slow loops."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Logits of losses against definitions in float64, at their extremes too."""
+"""Logits of losses against definitions in float64, also at their extremes."""
 
 import jax
 import jax.numpy as jnp
