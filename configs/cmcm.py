@@ -40,11 +40,11 @@ def experiment(
     """CMCM itself: attention, and all relations.
 
     Args:
-      name: of the run.
+      name: name of the run.
       dataset: `config.data`.
       relations: name of a relation -> negatives to positives in training, in the dataset's order.
-      max_length: tokens of a text.
-      strength: of the refinement.
+      max_length: largest number of tokens in a text.
+      strength: strength of the refinement.
     """
     config = base.base(name)
     config.total_steps, config.batch_size, config.log_every = 10_000, 32, 100
@@ -101,8 +101,8 @@ def judge(
     """Trains and evaluates the prediction of these relations.
 
     Args:
-      config: with the task `relations`.
-      weights: of the positive labels of all relations of the experiment.
+      config: config with the task `relations`.
+      weights: weights of the positive labels of all relations in the experiment.
       select: positions of the relations to predict; None for all.
     """
     select = tuple(range(len(weights)) if select is None else select)

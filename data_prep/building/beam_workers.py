@@ -68,7 +68,7 @@ class BeamWorkers(Workers):
     """The workers of a Beam runner.
 
     Args:
-      folder: of the build, for files between its steps.
+      folder: folder of the build, for files between its steps.
       runner: Beam's; None for the one that the options name.
       options: Beam's `PipelineOptions`.
     """
@@ -107,8 +107,8 @@ class BeamWorkers(Workers):
         """Returns the records that can be used, as TFDS takes them, and the accounts of all.
 
         Args:
-          records: of a split.
-          check: of every record.
+          records: records of a split.
+          check: check for every record.
 
         Returns:
           A transform that gives keys with examples; and, once it ran, the list of `Entry` of every

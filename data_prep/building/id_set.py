@@ -14,7 +14,7 @@ class IdSet:
     them would need a hundred bytes each.
 
     Args:
-      name: of the ids, for the error.
+      name: name of the ids, for the error.
     """
 
     def __init__(self, name: str) -> None:

@@ -39,7 +39,7 @@ class Workers(Protocol):
         """Yields the value of a function for every part, in their order.
 
         Args:
-          function: of a part; can be pickled, as its values can.
+          function: function of a part; it and its values can be pickled.
           parts: its arguments.
         """
 

@@ -20,7 +20,7 @@ class Entry:
 
     Attributes:
       left_out: why it cannot be used; None for one that can.
-      key: of the record; None for one that was left out before its check.
+      key: key of the record; None if it was left out before its check.
       ids: name of a feature -> its ids, which must come once.
       converted: former format of its image if that was converted.
       digest: SHA-256 of a record that can be used.
@@ -38,7 +38,7 @@ class RecordCheck:
     """Checks records one by one; can be pickled.
 
     Attributes:
-      features: of the builder.
+      features: features of the builder.
       unique_ids: features with ids that come once in a split.
       check_images: whether images are decoded once.
       upright: whether they are turned as their EXIF orientation says.
@@ -96,9 +96,9 @@ class SplitAccount:
     """Adds up the accounts of the records of a split, in their order.
 
     Args:
-      title: of the dataset.
+      title: title of the dataset.
       split: name of the split.
-      check: of its records.
+      check: check for its records.
       report: counts them, and lists those left out.
     """
 

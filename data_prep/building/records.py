@@ -107,7 +107,7 @@ def counts_table(metadata: Mapping[str, Any]) -> str:
     """Returns a table of records kept and left out, one line per split.
 
     Args:
-      metadata: of `BuildReport.metadata`, also as TFDS stored it.
+      metadata: value of `BuildReport.metadata`, also as TFDS stored it.
     """
     lines = [f"{'split':<14}{'kept':>11}{'left out':>11}{'converted':>11}  why"]
     for split, kept in metadata["kept"].items():

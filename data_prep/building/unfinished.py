@@ -21,7 +21,7 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
     The mark is a lock on the folder, which the system releases when the process ends.
 
     Args:
-      folder: of the build, still empty.
+      folder: folder of the build, still empty.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -23,7 +23,7 @@ class Categories:
     """Categories of those images that were annotated.
 
     Attributes:
-      names: of the K categories, in the order of their ids.
+      names: names of the K categories, in the order of their ids.
       labels: image id -> uint8 [K], 1 for the categories it shows.
     """
 

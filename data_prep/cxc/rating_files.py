@@ -57,7 +57,7 @@ def scan_ratings(
     """Reads a file row by row.
 
     Args:
-      path: of the file.
+      path: path of the file.
       task: `sts`, `sis` or `sits`.
       released: whether the file is a released one: then items have the names of COCO's val2014,
         sampling methods are known, and no pair comes twice. Other files may have plain ids and

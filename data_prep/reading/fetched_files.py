@@ -179,7 +179,7 @@ def read_images(
 
     Args:
       parent: `folder` or a folder below it.
-      names: of its files.
+      names: names of its files.
       folder: the folder that names of images start from.
       where: its name in reports.
     """

@@ -70,7 +70,7 @@ class FetchedPart:
 
     Attributes:
       folder: the output of the downloader.
-      path: of the part, in it.
+      path: path of the part in that folder.
     """
 
     folder: pathlib.Path
@@ -207,7 +207,7 @@ class RowJoin:
         """Takes note of the next image, and returns the rows that get it.
 
         Args:
-          rows: that it is of.
+          rows: rows of the image.
           error: why there is no image; "" if there is one.
         """
         self._strangers += not rows

@@ -21,7 +21,7 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
     """Reads the images of a dataset with their captions.
 
     Args:
-      folder: of the files that were fetched by hand.
+      folder: folder of the manually downloaded files.
       dataset: "coco" or "flickr30k".
 
     Returns:
@@ -48,8 +48,8 @@ def examples(
     """Joins images with their features by the number in the name of their file.
 
     Args:
-      images: of a split.
-      stores: of features.
+      images: images of a split.
+      stores: stores of features.
       channels: C, of every region.
 
     Yields:

@@ -8,7 +8,7 @@ class RatedSet:
     """One set.
 
     Attributes:
-      year: of the task; 0 for the STS benchmark and SICK, which belong to none.
+      year: year of the task; 0 for the STS benchmark and SICK, which have none.
       name: as in the names of the files.
       split: `train`, `validation` or `test`; of the tasks only 2012 had pairs to train on.
       pairs: how many have a score. From 2015 on the files list more: they were handed to the

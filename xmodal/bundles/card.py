@@ -26,9 +26,9 @@ class ImageCard:
     Attributes:
       width: D of its embeddings.
       embeddings: K of an item, 0 where an item has one vector [D].
-      preprocessing: of the images.
-      shape: of an image as the function takes it: [S, S, 3], or [F] or [R, F] of features.
-      dtype: of it, `uint8` or `float32`.
+      preprocessing: preprocessing of the images.
+      shape: shape of an input image: [S, S, 3], or [F] or [R, F] for features.
+      dtype: dtype of an input image, `uint8` or `float32`.
     """
 
     width: int
@@ -50,7 +50,7 @@ class TextCard:
     Attributes:
       width: D of its embeddings.
       embeddings: K of an item, 0 where an item has one vector [D].
-      preprocessing: of the texts; the vocabulary is the file vocab.txt.
+      preprocessing: preprocessing of the texts; the vocabulary is in vocab.txt.
       lengths: T of padded texts that there are functions of, ascending; file `text-T`.
     """
 
@@ -71,7 +71,7 @@ class Card:
     Attributes:
       made_with: library -> version, `xmodal` and `jax`.
       source: its origin: `kind`, `name`, and of a run `step` and `metrics`.
-      platforms: that its functions were compiled for: `cpu`, `cuda`, `rocm`, `tpu`.
+      platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
       requires: names of the libraries that embedding takes.
       similarity: as `config.model.similarity`, of the arrays that the functions return.
       parameters: learned numbers of the similarity.

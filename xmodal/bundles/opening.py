@@ -39,9 +39,9 @@ class BundledEncoders:
     """The functions of a bundle with the interface of `models.DualEncoder`.
 
     Attributes:
-      card: of the bundle.
-      functions: by the name of their file.
-      similarity: of the embeddings.
+      card: card of the bundle.
+      functions: functions by file name.
+      similarity: similarity of the embeddings.
     """
 
     card: Card
@@ -88,7 +88,7 @@ class Bundle:
       encoders: embed.
       params: side -> arrays by their flat names; `similarity` -> numbers.
       images: preprocessing of the images, None without an image side.
-      tokenizer: of the texts, None without a text side.
+      tokenizer: tokenizer of the texts, None without a text side.
       lengths: T that texts may be padded to.
     """
 

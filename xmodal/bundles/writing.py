@@ -44,7 +44,7 @@ class Contents:
     Attributes:
       embed: pure function of a side.
       weights: side -> arrays by their flat names, `params/encoder/...`.
-      similarity: of the model.
+      similarity: similarity of the model.
       parameters: learned numbers of the similarity.
       images: preprocessing, and the shape of an image as the encoder takes it; None without.
       texts: preprocessing and the vocabulary; None without a text side.

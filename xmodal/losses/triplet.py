@@ -32,7 +32,7 @@ def triplet(
       left: embedding of the left view, B items; item i matches item i of `right`.
       right: embedding of the right view.
       context: ids, similarity and mesh.
-      margin: by how much a partner should score above a negative.
+      margin: amount by which a partner should score above a negative.
       mining: which negatives of an item count: `all`; `hardest`, the one that scores highest; or
         `semi_hard`, the highest of those below the partner (FaceNet), none if there are none.
       reduction: `sum` over the batch, or `mean`: the mean over items of each direction, for `all`
@@ -100,7 +100,7 @@ def distance_triplet(
       left: embedding of the left view, B items; item i matches item i of `right`.
       right: embedding of the right view.
       context: ids, a symmetric similarity, and mesh.
-      margin: by how much a partner should score above a negative.
+      margin: amount by which a partner should score above a negative.
       engine: see `losses.engine.fold`.
       chunk_size: see `losses.engine.fold`.
 

@@ -45,7 +45,7 @@ def judge_checkpoints(
       run_dir: folder of the run.
       steps: some of its checkpoints.
       output: folder for the results, see `results.write_all`.
-      split: of the run's own dataset; None for the final split of every evaluator.
+      split: split of the run's dataset; None for the final split of every evaluator.
       compare: folder of the results of another model, see `EvalSuite.load_others`.
       save_embeddings: see `RunEvaluation.judge`.
       examples: see `judge_all`.

@@ -120,7 +120,7 @@ class RunEvaluation:
           params: parameters of the model and its tasks.
           model_state: running statistics of the same.
           name: name of the model's row in tables.
-          split: of the run's own dataset; None for the final split of every evaluator.
+          split: split of the run's dataset; None for the final split of every evaluator.
           notes: items -> notes on the model, for the report.
           trained_on: hash of the records of the training data, by name.
           save_embeddings: npz file for the embeddings; all evaluators must share one set.

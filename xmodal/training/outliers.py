@@ -21,7 +21,7 @@ class SkipOutliersConfig:
 
     Attributes:
       deviations: how far above the running mean, in running standard deviations, is too far.
-      decay: of the running moments.
+      decay: decay rate of the running moments.
       floor: gradients of at most this norm always pass.
     """
 
