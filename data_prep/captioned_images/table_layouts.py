@@ -77,7 +77,7 @@ class TableLayout(Layout):
             if name.startswith(("http://", "https://")):
                 raise UnexpectedFilesError(
                     f"{table.path.parent / where}: {name:.80} is a link; fetch the images first, "
-                    "such as with img2dataset, and pass the folder that it writes"
+                    "for instance with img2dataset, and pass the folder that it writes"
                 )
             image = self._files.find(name, table.path)
             split = split_of_table
