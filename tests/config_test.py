@@ -28,7 +28,14 @@ def scale(
     ],
 )
 def test_options_that_a_function_takes(options):
-    config.check_options("config.x", scale, options)
+    checked = {}
+
+    def note(where, hint, value):
+        checked[where] = value
+        return [value]
+
+    config.check_options("config.x", scale, options, expand=note)
+    assert checked == {f"config.x.{name}": value for name, value in options.items()}
 
 
 @pytest.mark.parametrize(

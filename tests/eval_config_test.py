@@ -24,7 +24,7 @@ WORDS = ("a", "red", "green", "blue", "circle", "square", "triangle", "left", "r
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Runs `python -m xmodal.eval_main ARGUMENTS...`; returns how it ended and what it said."""
+    """Runs `python -m xmodal.eval_main ARGUMENTS...`; returns its exit code and output."""
 
     def forget_overrides():
         # A config flag keeps its overrides as flags of their own, of other tests, too.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 import shutil
 
 import numpy as np
@@ -11,7 +10,7 @@ from absl import flags
 from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
-from configs import cxc
+from tests.saved_run import BEST, TOTAL_STEPS, evaluate, make_config, read, save_run
 from xmodal import data, eval_main
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
@@ -19,50 +18,20 @@ from xmodal.evals import judge, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
-from xmodal.training import checkpoints, folder_lock, following, run, run_folder, start
-from xmodal.training.checkpoint_evaluation import judge_checkpoints
-from xmodal.training.evaluation import RunEvaluation
+from xmodal.training import checkpoints, run, run_folder
 from xmodal.training.file_evaluation import judge_embeddings
 
 SHAPES = "crisscrossed_shapes"
-BEST = "shapes/mean_recall@10"
-TOTAL_STEPS = 4
 
 
 @pytest.fixture(scope="module")
 def config(few_shapes):
-    config = cxc.quick(cxc.experiment("tiny"))
-    config.total_steps, config.batch_size = TOTAL_STEPS, 8
-    config.model.image = config.data.image = config.l2 = None
-    config.model.text.encoder.vocab_size = 400
-    config.freeze = []
-    config.tasks = {"t2t": cxc.text_text()}
-    config.data.data_dir = few_shapes
-    config.data.captions_per_image = 2
-    config.data.text = {"vocabulary_size": 300, "max_length": 16}
-    config.evals.shapes.every = 2
-    config.evals.words = {"type": "boards", "every": 4, "similarity": {"name": "cosine"}}
-    config.evals.words.boards = ["shapes_own"]
-    return config
+    return make_config(few_shapes)
 
 
 @pytest.fixture(scope="module")
 def run_dir(config, tmp_path_factory):
-    """A run with checkpoints of steps 0, 2 and 4; no training, so all hold the same model."""
-    folder = str(tmp_path_factory.mktemp("run"))
-    parts = run.build(config, mesh_lib.make_mesh())
-    state = start.starting_state(parts, folder)
-    run_folder.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
-    saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
-    evaluation = RunEvaluation(parts)
-    assert [step for step in range(5) if evaluation.is_due(step)] == [0, 2, 4]
-    assert "words/shapes_own/t2t/recall@1" not in evaluation.run_state(2, state)
-    held_out = evaluation.run_state(TOTAL_STEPS, state)
-    for step, score in [(0, 30.0), (2, 50.0), (4, 40.0)]:
-        metrics = held_out | {BEST: score}
-        saver.save(dataclasses.replace(state, step=np.int32(step)), metrics)
-    saver.close()
-    return pathlib.Path(folder)
+    return save_run(config, tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(autouse=True)
@@ -70,15 +39,6 @@ def _flags():
     flags.FLAGS.mark_as_parsed()
     with flagsaver.flagsaver():
         yield
-
-
-def evaluate(**values):
-    with flagsaver.flagsaver(**values):
-        eval_main.main(["eval_main"])
-
-
-def read(path):
-    return json.loads(path.read_text())
 
 
 def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
@@ -145,38 +105,6 @@ def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
     (expected,) = data.text_batches(run_folder.load_run(str(run_dir)).data, texts, 2)
     np.testing.assert_array_equal(found["text_ids"], expected["text_ids"])
     assert run.build(config, mesh_lib.make_mesh()).model.towers.keys() == {"text"}
-
-
-def test_a_checkpoint_that_went_before_it_was_read(config, run_dir, tmp_path):
-    """A run in training keeps its last few; only a follower leaves one out and goes on."""
-    evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
-    with pytest.raises(UserError, match=r"no checkpoint of step 1; it has \[0, 2, 4\]"):
-        judge_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "one"))
-    found = judge_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "all"), follows=True)
-    assert found == []
-
-
-def test_a_follower_that_was_taken_over_writes_nothing(config, run_dir, tmp_path):
-    evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
-
-    def check_lock():
-        raise UserError("taken over")
-
-    with pytest.raises(UserError, match="taken over"):
-        judge_checkpoints(evaluation, str(run_dir), [2], str(tmp_path), check_lock=check_lock)
-    assert not list(tmp_path.glob("**/metrics.json"))
-
-
-def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
-    parts = run.build(config, mesh_lib.make_mesh())
-    with config.unlocked():
-        config = config.copy_and_resolve_references()
-        config.evals.elsewhere = config.evals.shapes.copy_and_resolve_references()
-        config.evals.elsewhere.data = {"captions_per_image": 1}
-    evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
-    monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
-    with pytest.raises(UserError, match="judge 2 sets of embeddings and --save_embeddings writes"):
-        evaluation.judge(*parts.init_params(), name="x", save_embeddings="x.npz")
 
 
 def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
@@ -354,65 +282,6 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
     with pytest.raises(UserError, match=r"Cannot write to .*metrics\.json: it is a file"):
         evaluate(output=str(tmp_path / "out/metrics.json"), **given)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]
-
-
-@pytest.mark.slow
-def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, monkeypatch):
-    """The last checkpoint appears while the follower waits; one was evaluated before."""
-    growing, output = tmp_path / "run", tmp_path / "out"
-    last = f"checkpoints/{TOTAL_STEPS}"
-    shutil.copytree(run_dir, growing, ignore=shutil.ignore_patterns(str(TOTAL_STEPS), "test"))
-    (output / "steps").mkdir(parents=True)
-    (output / "steps/0.json").write_text("{}")
-    waited = []
-
-    def sleep(seconds):
-        waited.append(seconds)
-        shutil.copytree(run_dir / last, growing / last)
-
-    monkeypatch.setattr(following.time, "sleep", sleep)
-    evaluate(run=str(growing), follow=True, output=str(output))
-    assert len(waited) == 1
-    assert not (output / "writer.json").exists()
-    assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
-    assert read(output / "steps/0.json") == {}  # not evaluated again
-    evaluate(run=str(growing), follow=True, output=str(output), overwrite=True)
-    assert read(output / "steps/0.json")  # anew
-    assert read(output / "metrics.json")["step"] == TOTAL_STEPS
-
-
-def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
-    stuck = tmp_path / "run"
-    shutil.copytree(run_dir, stuck, ignore=shutil.ignore_patterns(str(TOTAL_STEPS)))
-    steps = following.follow(str(stuck), str(tmp_path), timeout=0.01)
-    assert list(steps) == [0, 2]
-
-
-@pytest.mark.slow
-def test_follow_waits_for_the_run_and_owns_a_folder(run_dir, tmp_path, monkeypatch):
-    """The run starts while the follower waits; the training job has written its final results."""
-    later, waited = tmp_path / "run", []
-
-    def sleep(seconds):
-        waited.append(seconds)
-        shutil.copytree(run_dir, later)
-        (later / "test").mkdir(exist_ok=True)
-        (later / "test/metrics.json").write_text("of the training job")
-
-    monkeypatch.setattr(following.time, "sleep", sleep)
-    evaluate(run=str(later), follow=True, evaluators=["words"])
-    assert len(waited) == 1
-    own = later / "follow/test"
-    assert sorted(p.name for p in (own / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
-    assert (later / "test/metrics.json").read_text() == "of the training job"
-    with folder_lock.hold(own), pytest.raises(UserError, match="is being written by process"):
-        evaluate(run=str(later), follow=True)
-
-
-def test_follow_gives_up_on_a_run_that_does_not_start(tmp_path):
-    with pytest.raises(UserError, match=r"run did not start within 0 s \(--timeout\)"):
-        evaluate(run=str(tmp_path / "run"), follow=True, timeout=0.01)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def start_two(free_port):
 
 @pytest.fixture
 def run_two(start_two):
-    """Runs two processes; returns their exit codes and what they said."""
+    """Runs two processes; returns their exit codes and outputs."""
 
     def run(config, program="pass"):
         started = start_two(config, program)

@@ -72,7 +72,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Sections under a title and a sentence about what they have in common."""
+    """Sections under a title and a sentence about their common subject."""
 
     title: str
     sections: Sequence[Section]

@@ -223,7 +223,7 @@ def _ended_with_a_peer() -> Iterator[None]:
         reason = str(error).strip().splitlines()[0]
         print(
             f"\nError: another process of the run is gone ({reason}). Restart the same command "
-            "in all processes; it resumes from what is saved.",
+            "in all processes to resume.",
             file=sys.stderr,
             flush=True,
         )

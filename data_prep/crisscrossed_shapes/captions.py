@@ -1,9 +1,8 @@
 """Captions of a scene by five describers.
 
-Describers differ in what they mention, in their favorite words and in the order and voice of their
-sentences, so the captions of an image agree with the image but often not with each other. Every
-caption carries its content as a partial scene graph.
-"""
+Describers differ in the things they mention, in their favorite words and in the order and voice of
+their sentences, so the captions of an image agree with the image but often not with each other.
+Every caption carries its content as a partial scene graph."""
 
 import collections
 import dataclasses

@@ -185,7 +185,7 @@ def _captioned_images(
 
 
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
-    """Returns a function from a file name to what the config stores: the image or its features."""
+    """Returns a function from a file name to its column: the image or its features."""
     if config.startswith("features"):
         return _read_features(folder / "mobilenet_v2_features.npz").get
     return open_images(folder, *_IMAGES).image

@@ -38,7 +38,7 @@ SETS = (
     RatedSet(2012, "MSRvid", "train", 750, is_optional=True),
     RatedSet(2012, "SMTeuroparl", "train", 734, is_optional=True),
     RatedSet(2012, "MSRpar", "test", 750),
-    # The videos' descriptions come with a licence to agree to, and are left out of most copies.
+    # The videos' descriptions require accepting a license, and are left out of most copies.
     RatedSet(2012, "MSRvid", "test", 750, is_optional=True),
     RatedSet(2012, "SMTeuroparl", "test", 459),
     RatedSet(2012, "OnWN", "test", 750),

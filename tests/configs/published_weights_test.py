@@ -95,7 +95,7 @@ def test_the_header_names_all_that_is_needed(towers, module, argument, image, te
         folder = config.init_from.towers[side]
         if folder:
             assert f"--config.init_from.towers.{side}=" in module.__doc__ or argument
-            # Only what a config may leave out is added.
+            # Only keys that a config may leave out are added.
             assert filled.model[side].head == config.model[side].head
         else:
             assert filled.model[side] == config.model[side]

@@ -1,4 +1,4 @@
-"""Two processes train what one process with as many devices trains, and one with one device."""
+"""Two processes train like one process with as many devices, and like one device."""
 
 import json
 import socket

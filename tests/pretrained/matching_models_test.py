@@ -74,7 +74,7 @@ def assert_parity(torch, modules, functions, images, make_folder):
     Args:
       torch: the library.
       modules: the torch module of either side.
-      functions: what they compute, see `published_matching`.
+      functions: the functions, see `published_matching`.
       images: uint8 pixels, or stored features.
       make_folder: saves and converts the modules as they are then, and returns the folder.
     """

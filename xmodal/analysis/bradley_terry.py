@@ -16,7 +16,7 @@ from xmodal.config import UserError
 
 
 def count_wins(preferences: Iterable[tuple[str, str]]) -> tuple[list[str], np.ndarray]:
-    """Counts who was preferred to whom.
+    """Counts the wins of every item over every other.
 
     Args:
       preferences: one (preferred, rejected) pair of item names per judgment.

@@ -22,6 +22,7 @@ from xmodal.config import UserError
 from xmodal.training import run_folder
 from xmodal.training.checkpoint_shapes import check_arrays, read_shapes
 from xmodal.training.file_hashes import find_frozen_damage, find_step_damage, save_hashes
+from xmodal.training.optimizer import moments_of, with_moments
 from xmodal.training.run_folder import ITEMS
 from xmodal.training.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
@@ -107,7 +108,7 @@ class Checkpoints:
             save_hashes(next(iter(written), self._checkpoints / str(self._writing)))
 
     def close(self) -> None:
-        """Waits for pending writes; removes what a failed write left behind."""
+        """Waits for pending writes; removes the remains of failed ones."""
         try:
             self._manager.wait_until_finished()
         finally:
@@ -203,8 +204,8 @@ def restore_moments(run_dir: str, step: int, moments: Any) -> Any:
     folder = run_folder.step_folder(run_dir, step) / "opt_state"
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, moments)
     with ocp.StandardCheckpointer() as checkpointer:
-        wanted = _on_host(read_shapes(folder)) | {"moments": abstract}
-        return checkpointer.restore(folder, wanted)["moments"]
+        wanted = with_moments(_on_host(read_shapes(folder)), abstract)
+        return moments_of(checkpointer.restore(folder, wanted))
 
 
 def _sources(run_dir: str, step: int, items: tuple[str, ...]) -> dict[str, epath.Path]:

@@ -4,18 +4,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from absl import logging
 
-from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import checkpoints, run_folder
 from xmodal.training.checkpoint_shapes import describe_differences, read_shapes
 from xmodal.training.optimizer import moments_of, with_moments
 from xmodal.training.sections import InitConfig
-from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten, matches, path_of
+from xmodal.training.state import TrainState, replace_arrays
+from xmodal.training.tree import Tree, flatten, matches, part_of
 
 
 def take_weights(state: TrainState, source: InitConfig) -> TrainState:
@@ -133,16 +131,10 @@ def _check_leaf(path: str, leaf: Any, source: Mapping[str, Any], run: str) -> No
         raise UserError(f"{path} is {leaf.shape} here but {source[path].shape} in {run}.")
 
 
-def _take(
-    target: Any, source: Mapping[str, np.ndarray], include: Sequence[str], run: str
-) -> dict[str, Any]:
-    def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-        path = path_of(keys)
-        # Running statistics go with the part they belong to.
-        part = path.replace("/batch_stats/", "/", 1)
-        if not matches(include, part):
-            return leaf
-        _check_leaf(path, leaf, source, run)
-        return mesh_lib.put(source[path].astype(leaf.dtype), leaf.sharding)
-
-    return jax.tree_util.tree_map_with_path(take, target)
+def _take(tree: Tree, source: Mapping[str, np.ndarray], include: Sequence[str], run: str) -> Tree:
+    taken = {}
+    for path, leaf in flatten(tree).items():
+        if matches(include, part_of(path)):
+            _check_leaf(path, leaf, source, run)
+            taken[path] = source[path]
+    return replace_arrays(tree, taken)

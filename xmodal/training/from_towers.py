@@ -5,16 +5,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
-from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model, read_tasks
 from xmodal.training.sections import InitConfig
-from xmodal.training.state import TrainState
-from xmodal.training.tree import flatten, matches, path_of, top_levels
+from xmodal.training.state import TrainState, replace_arrays
+from xmodal.training.tree import flatten, matches, part_of, top_levels
 
 _SECTION = "config.init_from.towers"
 _SHOWN = 5
@@ -111,21 +109,11 @@ def _task_params(folder: str, leaves: Mapping[str, Any]) -> dict[str, np.ndarray
 
 def place(state: TrainState, weights: TowerWeights) -> TrainState:
     """Returns the state with checked weights instead of initial ones and the same sharding."""
-
-    def replace(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-        def take(keys: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-            path = path_of(keys)
-            if path not in arrays:
-                return leaf
-            return mesh_lib.put(arrays[path].astype(leaf.dtype), leaf.sharding)
-
-        return jax.tree_util.tree_map_with_path(take, tree)
-
     return dataclasses.replace(
         state,
-        params=replace(state.params, weights.params),
-        frozen=replace(state.frozen, weights.params),
-        model_state=replace(state.model_state, weights.model_state),
+        params=replace_arrays(state.params, weights.params),
+        frozen=replace_arrays(state.frozen, weights.params),
+        model_state=replace_arrays(state.model_state, weights.model_state),
     )
 
 
@@ -182,5 +170,4 @@ def _check_fits(
 
 
 def _part(path: str) -> str:
-    # Running statistics go with the part they belong to.
-    return path.replace("/batch_stats/", "/", 1).split("/")[1]
+    return part_of(path).split("/")[1]

@@ -52,15 +52,15 @@ def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Par
     # Columns and vocabularies are written beside the dataset for the other processes.
     processes.first_does("read the captions of the training split", read_captions)
     examples = read_captions()
-    config = fill(config, examples)
-    settings = read_settings(config)
+    parts = build(fill(config, examples), mesh, draft)
+    settings = parts.settings
     _check_batch_size(settings, mesh)
     if settings.batch_size > examples:
         raise UserError(
             f"config.batch_size={settings.batch_size} is more than the {examples:,} training "
             f"examples of config.train_split={settings.train_split!r}."
         )
-    return build(config, mesh, draft)
+    return parts
 
 
 def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Parts:

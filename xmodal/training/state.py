@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
@@ -13,7 +14,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.models import DualEncoder
 from xmodal.training import rngs
 from xmodal.training.tasks import Task
-from xmodal.training.tree import Tree, merge, partition
+from xmodal.training.tree import Tree, flatten, merge, partition, path_of
 from xmodal.training.views import embed_views, tower_inputs
 
 
@@ -95,6 +96,19 @@ def with_shardings(shapes: TrainState, mesh: Mesh, rules: Sequence[tuple[str, st
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         shapes,
         shardings,
+    )
+
+
+def replace_arrays(tree: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
+    """Returns a tree with new arrays at some paths, in the dtype and sharding of the old ones."""
+    flat = flatten(tree)
+    placed = {
+        path: mesh_lib.put(array.astype(flat[path].dtype), flat[path].sharding)
+        for path, array in arrays.items()
+        if path in flat
+    }
+    return jax.tree_util.tree_map_with_path(
+        lambda keys, leaf: placed.get(path_of(keys), leaf), tree
     )
 
 

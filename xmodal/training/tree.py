@@ -48,6 +48,11 @@ def top_levels(paths: Iterable[str]) -> list[str]:
     return sorted({"/".join(path.split("/")[:2]) for path in paths})
 
 
+def part_of(path: str) -> str:
+    """Returns the path of a running statistic without its collection: statistics follow parts."""
+    return path.replace("/batch_stats/", "/", 1)
+
+
 def partition(params: Tree, patterns: Sequence[str]) -> tuple[Tree, Tree]:
     """Splits parameters into (trained, frozen) by path.
 

@@ -10,7 +10,7 @@ class Fact:
 
     Attributes:
       method: sampling method.
-      quantity: what was counted.
+      quantity: name of the counted things.
       found: the count, as a string.
       expected: the count by the scheme, "" if it is not determined.
       holds: whether `found` is as expected; None if that is not determined.

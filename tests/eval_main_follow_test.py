@@ -1,0 +1,87 @@
+"""The evaluation binary follows a run that trains."""
+
+import shutil
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from tests.saved_run import TOTAL_STEPS, evaluate, make_config, read, save_run
+from xmodal.config import UserError
+from xmodal.training import folder_lock, following
+
+
+@pytest.fixture(scope="module")
+def config(few_shapes):
+    return make_config(few_shapes)
+
+
+@pytest.fixture(scope="module")
+def run_dir(config, tmp_path_factory):
+    return save_run(config, tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(autouse=True)
+def _flags():
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver():
+        yield
+
+
+@pytest.mark.slow
+def test_follow_evaluates_what_is_new_and_ends_with_the_run(run_dir, tmp_path, monkeypatch):
+    """The last checkpoint appears while the follower waits; one was evaluated before."""
+    growing, output = tmp_path / "run", tmp_path / "out"
+    last = f"checkpoints/{TOTAL_STEPS}"
+    shutil.copytree(run_dir, growing, ignore=shutil.ignore_patterns(str(TOTAL_STEPS), "test"))
+    (output / "steps").mkdir(parents=True)
+    (output / "steps/0.json").write_text("{}")
+    waited = []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        shutil.copytree(run_dir / last, growing / last)
+
+    monkeypatch.setattr(following.time, "sleep", sleep)
+    evaluate(run=str(growing), follow=True, output=str(output))
+    assert len(waited) == 1
+    assert not (output / "writer.json").exists()
+    assert sorted(p.name for p in (output / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
+    assert read(output / "steps/0.json") == {}  # not evaluated again
+    evaluate(run=str(growing), follow=True, output=str(output), overwrite=True)
+    assert read(output / "steps/0.json")  # anew
+    assert read(output / "metrics.json")["step"] == TOTAL_STEPS
+
+
+def test_follow_gives_up_after_the_timeout(run_dir, tmp_path):
+    stuck = tmp_path / "run"
+    shutil.copytree(run_dir, stuck, ignore=shutil.ignore_patterns(str(TOTAL_STEPS)))
+    steps = following.follow(str(stuck), str(tmp_path), timeout=0.01)
+    assert list(steps) == [0, 2]
+
+
+@pytest.mark.slow
+def test_follow_waits_for_the_run_and_owns_a_folder(run_dir, tmp_path, monkeypatch):
+    """The run starts while the follower waits; the training job has written its final results."""
+    later, waited = tmp_path / "run", []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        shutil.copytree(run_dir, later)
+        (later / "test").mkdir(exist_ok=True)
+        (later / "test/metrics.json").write_text("of the training job")
+
+    monkeypatch.setattr(following.time, "sleep", sleep)
+    evaluate(run=str(later), follow=True, evaluators=["words"])
+    assert len(waited) == 1
+    own = later / "follow/test"
+    assert sorted(p.name for p in (own / "steps").iterdir()) == ["0.json", "2.json", "4.json"]
+    assert (later / "test/metrics.json").read_text() == "of the training job"
+    with folder_lock.hold(own), pytest.raises(UserError, match="is being written by process"):
+        evaluate(run=str(later), follow=True)
+
+
+def test_follow_gives_up_on_a_run_that_does_not_start(tmp_path):
+    with pytest.raises(UserError, match=r"run did not start within 0 s \(--timeout\)"):
+        evaluate(run=str(tmp_path / "run"), follow=True, timeout=0.01)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+"""A run of a tiny text-only model with checkpoints of steps 0, 2 and 4, for tests of commands."""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+from absl.testing import flagsaver
+
+from configs import cxc
+from xmodal import data, eval_main
+from xmodal import mesh as mesh_lib
+from xmodal.training import checkpoints, run, run_folder, start
+from xmodal.training.evaluation import RunEvaluation
+
+BEST = "shapes/mean_recall@10"
+TOTAL_STEPS = 4
+
+
+def make_config(data_dir):
+    config = cxc.quick(cxc.experiment("tiny"))
+    config.total_steps, config.batch_size = TOTAL_STEPS, 8
+    config.model.image = config.data.image = config.l2 = None
+    config.model.text.encoder.vocab_size = 400
+    config.freeze = []
+    config.tasks = {"t2t": cxc.text_text()}
+    config.data.data_dir = data_dir
+    config.data.captions_per_image = 2
+    config.data.text = {"vocabulary_size": 300, "max_length": 16}
+    config.evals.shapes.every = 2
+    config.evals.words = {"type": "boards", "every": 4, "similarity": {"name": "cosine"}}
+    config.evals.words.boards = ["shapes_own"]
+    return config
+
+
+def save_run(config, folder):
+    """Writes the run; no training, so all checkpoints hold the same model. 2 is the best."""
+    folder = str(folder)
+    parts = run.build(config, mesh_lib.make_mesh())
+    state = start.starting_state(parts, folder)
+    run_folder.save_config(folder, parts.config, data.load_vocabulary(parts.settings.data))
+    saver = checkpoints.Checkpoints(folder, parts.settings.checkpoint, parts.settings.select)
+    evaluation = RunEvaluation(parts)
+    assert [step for step in range(5) if evaluation.is_due(step)] == [0, 2, 4]
+    assert "words/shapes_own/t2t/recall@1" not in evaluation.run_state(2, state)
+    held_out = evaluation.run_state(TOTAL_STEPS, state)
+    for step, score in [(0, 30.0), (2, 50.0), (4, 40.0)]:
+        metrics = held_out | {BEST: score}
+        saver.save(dataclasses.replace(state, step=np.int32(step)), metrics)
+    saver.close()
+    return pathlib.Path(folder)
+
+
+def evaluate(**values):
+    """Runs `python -m xmodal.eval_main` with these flags."""
+    with flagsaver.flagsaver(**values):
+        eval_main.main(["eval_main"])
+
+
+def read(path):
+    return json.loads(path.read_text())
