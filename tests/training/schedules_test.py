@@ -235,3 +235,11 @@ def test_mistakes_in_epochs_are_named(config, message):
 )
 def test_all_values_of_an_option_in_a_run(value, expected):
     assert schedules.values("weight", value) == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "every", "due"),
+    [(0, 5, True), (4, 5, False), (5, 5, True), (12, 5, True), (3, 0, False), (12, 0, True)],
+)
+def test_what_is_due_when(step, every, due):
+    assert schedules.is_due(step, every, total_steps=12) == due

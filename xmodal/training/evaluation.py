@@ -25,6 +25,7 @@ from xmodal.tensorboard.views import View
 from xmodal.training.eval_suite import EvalSuite, Opened, judge_all
 from xmodal.training.parts import Parts
 from xmodal.training.predictors import make_predictors
+from xmodal.training.schedules import is_due
 from xmodal.training.state import TrainState
 from xmodal.training.tree import Tree
 
@@ -171,11 +172,11 @@ class RunEvaluation:
             yield Opened(name, evaluator, items, source)
 
     def _due(self, step: int) -> list[str]:
-        last = step == self.parts.settings.total_steps
+        total_steps = self.parts.settings.total_steps
         return [
             name
             for name, options in self.suite.options.items()
-            if last or (options.every > 0 and step % options.every == 0)
+            if is_due(step, options.every, total_steps)
         ]
 
     def _check_awaited(self) -> None:

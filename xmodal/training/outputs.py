@@ -13,6 +13,7 @@ from xmodal.training.compute import Compute
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.optimizer import observe_metrics
 from xmodal.training.parts import Parts
+from xmodal.training.schedules import is_due
 from xmodal.training.start import describe
 from xmodal.training.state import TrainState
 
@@ -104,8 +105,3 @@ def write_facts(writer: "metric_writers.MetricWriter", parts: Parts) -> None:
     config = parts.config.to_json_best_effort(indent=2)
     texts = {"config": config, "parameters": describe(parts)}
     writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in texts.items()})
-
-
-def is_due(step: int, every: int, total_steps: int) -> bool:
-    """Returns whether a periodic action is due at this step; it always is at the last one."""
-    return step == total_steps or (every > 0 and step % every == 0)

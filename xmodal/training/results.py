@@ -34,8 +34,15 @@ _EVENTS_END = ".evaluation"
 _MODEL = "model.json"
 # Sections of a config that identify a model, besides `data`.
 _OF_THE_MODEL = (
-    *("seed", "batch_size", "model", "tasks", "freeze", "l2", "train_split"),
-    *("optimizer", "init_from"),
+    "seed",
+    "batch_size",
+    "model",
+    "tasks",
+    "freeze",
+    "l2",
+    "train_split",
+    "optimizer",
+    "init_from",
 )
 # Keys of `data` that do not identify a model: it stays the same when its files move.
 _NOT_LEARNED = ("data_dir", "manual_dir", "ratings_dir", "prefetch")

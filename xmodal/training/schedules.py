@@ -172,6 +172,11 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
     return rate
 
 
+def is_due(step: int, every: int, total_steps: int) -> bool:
+    """Returns whether a periodic action is due at this step; it always is at the last one."""
+    return step == total_steps or (every > 0 and step % every == 0)
+
+
 def is_schedule(value: Any) -> bool:
     """Returns whether an option is a schedule of the step rather than a constant."""
     return isinstance(value, Mapping) and "schedule" in value
