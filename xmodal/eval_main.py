@@ -31,115 +31,65 @@ from typing import TYPE_CHECKING
 from absl import flags
 from ml_collections import ConfigDict
 
-from xmodal import binary, output_flag
+from xmodal import binary, eval_flags
 from xmodal.config import UserError
 from xmodal.console import quietly
+from xmodal.eval_flags import (
+    ANNOTATIONS,
+    BOARDS,
+    COMPARE,
+    EMBEDDINGS,
+    EVALUATORS,
+    EXAMPLES,
+    FOLLOW,
+    IDS,
+    NAME,
+    OVERWRITE,
+    PARTIAL,
+    RUN,
+    SAMPLES,
+    SAVE_EMBEDDINGS,
+    SEED,
+    SIMILARITY,
+    SPLIT,
+    STEP,
+    TIMEOUT,
+    check_flags,
+    values_of,
+)
 from xmodal.output_flag import OUTPUT
 
 if TYPE_CHECKING:
     from xmodal.training.results import Judged
 
-flags.adopt_module_key_flags(binary)  # --config
-flags.adopt_module_key_flags(output_flag)
-RUN = flags.DEFINE_string(
-    "run", None, "Folder of the run, as printed by xmodal.main; A,B for the mean of their scores."
-)
-STEP = flags.DEFINE_string(
-    "step",
-    "best",
-    "Checkpoint to evaluate: its step, 'best' or 'latest'. Results of any other than 'best' go to "
-    "RUN/step_STEP/SPLIT.",
-)
-SPLIT = flags.DEFINE_string(
-    "split", None, "Split of the dataset; by default test, or config.evals.NAME.final_split."
-)
-EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals; by default all.")
-SAVE_EMBEDDINGS = flags.DEFINE_string(
-    "save_embeddings", None, "npz file to write the embeddings to, as --embeddings reads it."
-)
-OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace results of another model in --output.")
-FOLLOW = flags.DEFINE_bool(
-    "follow",
-    False,
-    "Wait for the run and evaluate every checkpoint as it appears, until its last step.",
-)
-TIMEOUT = flags.DEFINE_float("timeout", 3600.0, "With --follow: seconds to wait for a checkpoint.")
-
-EMBEDDINGS = flags.DEFINE_string(
-    "embeddings",
-    None,
-    "npz: image_ids, image_embeddings, caption_ids, caption_embeddings; with --config also "
-    "sentences, sentence_embeddings.",
-)
-SCORES = flags.DEFINE_string("scores", None, "npy or npz of scores, images by captions.")
-IDS = flags.DEFINE_string("ids", None, "With --scores=FILE.npy: npz of image_ids and caption_ids.")
-RANKINGS = flags.DEFINE_string("rankings", None, "JSON of ranked lists, in eccv_caption's format.")
-ANNOTATIONS = flags.DEFINE_string(
-    "annotations", None, "Folder of the released label files of MS-COCO; optional with --run."
-)
-BOARDS = flags.DEFINE_list("boards", None, "Boards to compute; by default all.")
-SIMILARITY = flags.DEFINE_string(
-    "similarity", None, "Similarity of embeddings, such as dot or cosine; by default the file's."
-)
-PARTIAL = flags.DEFINE_bool("partial", False, "Evaluate on the items of the split that exist.")
-NAME = flags.DEFINE_string("name", None, "Name of the model's row; by default the file's.")
-COMPARE = flags.DEFINE_string(
-    "compare", None, "Results of another model to compare with: folder or ranks.npz."
-)
-EXAMPLES = flags.DEFINE_integer(
-    "examples",
-    0,
-    "Number of queries per rule (worst rank, changed against --compare, right by one board and "
-    "wrong by another, tied) on the page examples.html.",
-    lower_bound=0,
-)
-SAMPLES = flags.DEFINE_integer("bootstrap_samples", 1000, "Samples per interval.", lower_bound=1)
-SEED = flags.DEFINE_integer("seed", 0, "Seed of the bootstrap.", lower_bound=0)
-
-# Flag of the source -> the flags that go with it.
-_WRITTEN = {"split", "output", "overwrite", "compare"}
-_LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "seed"}
-_CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings", "examples"}
-_MODES = {
-    "run": _CONFIGURED | {"step", "follow", "timeout", "annotations"},
-    "config": _CONFIGURED,
-    "embeddings": _LABELED | {"similarity", "partial"},
-    "scores": _LABELED | {"ids", "partial"},
-    "rankings": _LABELED,
-}
-# Embeddings on the datasets of a config.
-_BOTH = "embeddings and --config"
-_OF_BOTH = _WRITTEN | {"embeddings", "evaluators", "examples", "name", "similarity"}
-_NEEDED = ("annotations", "output")
+flags.adopt_module_key_flags(eval_flags)
 
 
 def main(argv: list[str]) -> None:
     """Evaluates a run, published towers, or the files of a model."""
     del argv
-    mode = _check_flags()
+    source = check_flags()
     # Everything else is imported where it is needed, so that --help and flag errors appear at once.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
 
-    config = binary.read_config() if mode in ("config", _BOTH) else None
-    allowed = _OF_BOTH if mode == _BOTH else _MODES[mode] | {mode}
-    settings = {f"--{name}": flags.FLAGS[name].value for name in allowed - {"config"}}
-    settings |= {"--config": config.to_dict()} if config else {}
+    config = binary.read_config() if "config" in source else None
+    settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
-    if mode in ("run", "config", _BOTH):
+    if config or source == ("run",):
         with quietly():
             import xmodal.training.evaluation  # noqa: F401
     with processes.connected(settings):
-        if mode == "run" and "," in RUN.value:
+        if source == ("run",) and "," in RUN.value:
             evaluate_ensemble()
-        elif mode == "run":
+        elif source == ("run",):
             evaluate_run()
-        elif mode == "config":
+        elif source == ("config",):
             evaluate_config(config)
-        elif mode == _BOTH:
+        elif source == ("embeddings", "config"):
             evaluate_embeddings(config)
         else:
-            evaluate_files(mode)
+            evaluate_files(*source)
 
 
 def evaluate_run() -> None:
@@ -358,38 +308,6 @@ def _check_output(output: str, model: "Judged") -> None:
     from xmodal.training.results import check_output
 
     check_output(output, model, overwrite=OVERWRITE.value)
-
-
-def _check_flags() -> str:
-    """Returns the flag of the source, or `_BOTH`; checks that all other flags fit it."""
-    given_flags = flags.FLAGS
-    modes = [mode for mode in _MODES if given_flags[mode].value is not None]
-    if set(modes) == {"embeddings", "config"}:
-        return _check_others(_BOTH, _OF_BOTH)
-    if len(modes) != 1:
-        wanted = ", ".join(f"--{mode}" for mode in _MODES)
-        given = " and ".join(f"--{mode}" for mode in modes) or "none"
-        raise UserError(f"Give one of {wanted}; given: {given}.")
-    (mode,) = modes
-    return _check_others(mode, _MODES[mode])
-
-
-def _check_others(mode: str, allowed: set[str]) -> str:
-    """Returns the mode; checks that the other flags fit it and that none is missing."""
-    given = {
-        name for name in set().union(*_MODES.values()) if not flags.FLAGS[name].using_default_value
-    }
-    if "examples" in given - allowed:
-        raise UserError(
-            f"--examples shows captions and pictures, which --{mode} with --annotations lacks: "
-            "use --embeddings with the --config of their dataset."
-        )
-    if strange := sorted(f"--{name}" for name in given - allowed):
-        raise UserError(f"{', '.join(strange)} cannot be used with --{mode}.")
-    for name in _NEEDED:
-        if mode != "run" and name in allowed and not flags.FLAGS[name].value:
-            raise UserError(f"--{mode} needs --{name}: {flags.FLAGS[name].help}")
-    return mode
 
 
 if __name__ == "__main__":
