@@ -135,7 +135,7 @@ def test_what_cannot_be_written_or_compared_is_refused_before_the_work(
         (["--name=BoW"], "--name cannot be used with --config"),
         (["--bootstrap_samples=9"], "--bootstrap_samples cannot be used with --config"),
         (["--run=r"], "given: --run and --config"),
-        (["--output="], "--config needs --output"),
+        (["--output="], "--output, a folder for the results, is required with --config"),
         (
             ["--config.init_from.towers.texts=a"],
             "Unknown key(s) ['texts'] in config.init_from.towers",
@@ -199,7 +199,10 @@ def test_sentence_embeddings_are_judged_as_the_tower_that_made_them(
     ("changed", "message"),
     [
         (["--annotations=a"], "--annotations cannot be used with --embeddings and --config"),
-        (["--output="], "--embeddings and --config needs --output"),
+        (
+            ["--output="],
+            "--output, a folder for the results, is required with --embeddings and --config",
+        ),
         (["--similarity="], "Name the similarity that the model ranks by"),
         (["--split=test2014"], "has no split 'test2014'"),
         (["--evaluators=sick"], "Unknown evaluator(s) ['sick']; config.evals has ['sts']"),

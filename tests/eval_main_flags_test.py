@@ -17,14 +17,25 @@ FILES = {"annotations": "labels", "output": "out"}
         ({"run": "r", "scores": "s.npy"}, "; given: --run and --scores"),
         ({"run": "r", "similarity": "dot"}, "--similarity cannot be used with --run"),
         ({"run": "r", "partial": True, "ids": "i"}, "--ids, --partial cannot be used with --run"),
+        ({"run": "r", "follow": True, "step": "5"}, "--step cannot be used with --run and --foll"),
+        ({"run": "r", "follow": True, "save_embeddings": "f"}, "--save_embeddings cannot be used"),
+        ({"run": "r", "timeout": 5.0}, "--timeout cannot be used with --run"),
+        ({"run": "a,b", "follow": True}, "--follow takes one run; --run names several"),
+        ({"follow": True, "config": None}, "Give one of .*; given: --follow"),
         ({"embeddings": "e", "step": "5"} | FILES, "--step cannot be used with --embeddings"),
         ({"embeddings": "e", "ids": "i"} | FILES, "--ids cannot be used with --embeddings"),
         ({"scores": "s", "similarity": "dot"} | FILES, "--similarity cannot be .* --scores"),
         ({"rankings": "r", "partial": True} | FILES, "--partial cannot be used with --rankings"),
         ({"embeddings": "e", "examples": 3} | FILES, "pictures, which --embeddings with --anno"),
         ({"scores": "s", "examples": 3} | FILES, "use --embeddings with the --config of their"),
-        ({"embeddings": "e", "output": "o"}, "--embeddings needs --annotations: Folder of the"),
-        ({"rankings": "r", "annotations": "a"}, "--rankings needs --output: Folder for"),
+        (
+            {"embeddings": "e", "output": "o"},
+            "--annotations, the folder of .*, is required with --emb",
+        ),
+        (
+            {"rankings": "r", "annotations": "a"},
+            "--output, a folder .*, is required with --rankings",
+        ),
     ],
 )
 def test_flags_that_do_not_go_together(values, message):

@@ -110,8 +110,6 @@ def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
 def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
     path = tmp_path / "model.npz"
     given = {"run": str(run_dir), "split": "validation", "output": str(tmp_path / "out")}
-    with pytest.raises(UserError, match="remove --follow"):
-        evaluate(save_embeddings=str(path), follow=True, **given)
     evaluate(save_embeddings=str(path), evaluators=["shapes"], **given)
     assert sorted(each.name for each in (tmp_path / "out").glob("*/")) == ["shapes", "steps"]
     saved = arrays.load_embeddings(path)

@@ -1,5 +1,7 @@
 """The flags of `xmodal.eval_main`, and which of them go together."""
 
+from collections.abc import Iterable
+
 from absl import flags
 
 from xmodal import binary, output_flag
@@ -67,14 +69,18 @@ _LABELED = _WRITTEN | {"annotations", "boards", "name", "bootstrap_samples", "se
 _CONFIGURED = _WRITTEN | {"evaluators", "save_embeddings", "examples"}
 # Flags that together name what is evaluated -> the flags that go with them.
 SOURCES: dict[tuple[str, ...], set[str]] = {
-    ("run",): _CONFIGURED | {"step", "follow", "timeout", "annotations"},
+    ("run",): _CONFIGURED | {"step", "annotations"},
+    ("run", "follow"): _CONFIGURED - {"save_embeddings"} | {"timeout", "annotations"},
     ("config",): _CONFIGURED,
     ("embeddings", "config"): _WRITTEN | {"evaluators", "examples", "name", "similarity"},
     ("embeddings",): _LABELED | {"similarity", "partial"},
     ("scores",): _LABELED | {"ids", "partial"},
     ("rankings",): _LABELED,
 }
-_NEEDED = ("annotations", "output")
+_NEEDED = {
+    "annotations": "the folder of the released label files",
+    "output": "a folder for the results",
+}
 
 
 def check_flags() -> tuple[str, ...]:
@@ -83,36 +89,38 @@ def check_flags() -> tuple[str, ...]:
     Raises:
       UserError: no source is given, or too many; a flag does not fit it, or is missing.
     """
-    one = [name for (name, *others) in SOURCES if not others]
-    given = [name for name in one if flags.FLAGS[name].value is not None]
+    names = dict.fromkeys(name for source in SOURCES for name in source)
+    given = [name for name in names if flags.FLAGS[name].value not in (None, False)]
     source = next((each for each in SOURCES if set(each) == set(given)), None)
     if source is None:
-        wanted = ", ".join(f"--{name}" for name in one)
-        found = " and ".join(f"--{name}" for name in given) or "none"
-        raise UserError(f"Give one of {wanted}; given: {found}.")
+        wanted = ", ".join(f"--{each[0]}" for each in SOURCES if len(each) == 1)
+        raise UserError(f"Give one of {wanted}; given: {_listed(given) or 'none'}.")
     _check_others(source)
     return source
-
-
-def _check_others(source: tuple[str, ...]) -> None:
-    """Checks that the flags beside the source fit it and that none is missing."""
-    words, allowed = " and ".join(f"--{name}" for name in source), SOURCES[source]
-    others = set().union(*SOURCES.values())
-    strange = {name for name in others if not flags.FLAGS[name].using_default_value} - allowed
-    if "examples" in strange:
-        raise UserError(
-            f"--examples shows captions and pictures, which {words} with --annotations lacks: "
-            "use --embeddings with the --config of their dataset."
-        )
-    if strange:
-        listed = ", ".join(f"--{name}" for name in sorted(strange))
-        raise UserError(f"{listed} cannot be used with {words}.")
-    for name in _NEEDED:
-        if source != ("run",) and name in allowed and not flags.FLAGS[name].value:
-            raise UserError(f"{words} needs --{name}: {flags.FLAGS[name].help}")
 
 
 def values_of(source: tuple[str, ...]) -> dict[str, object]:
     """Returns the values of a source and of all flags that go with it, except the config."""
     names = sorted({*source, *SOURCES[source]} - {"config"})
     return {f"--{name}": flags.FLAGS[name].value for name in names}
+
+
+def _check_others(source: tuple[str, ...]) -> None:
+    """Checks that the flags beside the source fit it and that none is missing."""
+    allowed, others = SOURCES[source], set[str]().union(*SOURCES.values())
+    strange = {name for name in others if not flags.FLAGS[name].using_default_value} - allowed
+    if "examples" in strange:
+        raise UserError(
+            f"--examples shows captions and pictures, which {_listed(source)} with --annotations "
+            "lacks: use --embeddings with the --config of their dataset."
+        )
+    if strange:
+        listed = ", ".join(f"--{name}" for name in sorted(strange))
+        raise UserError(f"{listed} cannot be used with {_listed(source)}.")
+    for name, what in _NEEDED.items():
+        if "run" not in source and name in allowed and not flags.FLAGS[name].value:
+            raise UserError(f"--{name}, {what}, is required with {_listed(source)}.")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(f"--{name}" for name in names)

@@ -24,8 +24,8 @@ whose results in RUN/test are those that training wrote, and to RUN/step_STEP/SP
 `--save_embeddings=FILE.npz` writes the file that `--embeddings` reads.
 """
 
-import contextlib
 import os
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -76,13 +76,15 @@ def main(argv: list[str]) -> None:
     config = binary.read_config() if "config" in source else None
     settings = values_of(source) | ({"--config": config.to_dict()} if config else {})
     use_compilation_cache()
-    if config or source == ("run",):
+    if config or RUN.value:
         with quietly():
             import xmodal.training.evaluation  # noqa: F401
     with processes.connected(settings):
-        if source == ("run",) and "," in RUN.value:
+        if FOLLOW.value:
+            follow_run()
+        elif RUN.value and "," in RUN.value:
             evaluate_ensemble()
-        elif source == ("run",):
+        elif RUN.value:
             evaluate_run()
         elif source == ("config",):
             evaluate_config(config)
@@ -93,61 +95,85 @@ def main(argv: list[str]) -> None:
 
 
 def evaluate_run() -> None:
-    """Evaluates one checkpoint, or every one as it appears."""
-    import jax
-
-    from xmodal import mesh as mesh_lib
-    from xmodal.training import folder_lock, run, run_folder
-    from xmodal.training.checkpoint_evaluation import judge_checkpoints
-    from xmodal.training.evaluation import RunEvaluation
-    from xmodal.training.finished import FINAL
-    from xmodal.training.following import follow, wait_for_run
-    from xmodal.training.results import Judged, print_pages
-    from xmodal.training.run_records import training_hashes
+    """Evaluates one checkpoint of a run."""
+    from xmodal.training import run_folder
 
     folder = RUN.value
-    if FOLLOW.value:
-        config = wait_for_run(folder, timeout=TIMEOUT.value)
-        step, place = None, "follow"
-    else:
-        config = run_folder.load_run(folder)
-        # Resolved once: a training run may save a later checkpoint at any time.
-        step = run_folder.resolve_step(folder, STEP.value)
-        # RUN/test has the run's own results, which are those of its best checkpoint.
-        place = "" if STEP.value == "best" else f"step_{step}"
-    output = OUTPUT.value or os.path.join(folder, place, SPLIT.value or FINAL)
+    config = run_folder.load_run(folder)
+    # Resolved once: a training run may save a later checkpoint at any time.
+    step = run_folder.resolve_step(folder, STEP.value)
+    # RUN/test has the run's own results, which are those of its best checkpoint.
+    place = "" if STEP.value == "best" else f"step_{step}"
+    output = _output_in_run(place)
+    _check_run_output(output, config)
+    _evaluate_checkpoints(config, [step], output)
+
+
+def follow_run() -> None:
+    """Evaluates the checkpoints of a run as they appear."""
+    import jax
+
+    from xmodal.training import folder_lock
+    from xmodal.training.following import follow, wait_for_run
+
+    if "," in RUN.value:
+        raise UserError("--follow takes one run; --run names several.")
+    if jax.process_count() > 1:
+        raise UserError("--follow runs in one process: hosts could see different checkpoints.")
+    folder, timeout = RUN.value, TIMEOUT.value
+    config, output = wait_for_run(folder, timeout=timeout), _output_in_run("follow")
+    _check_run_output(output, config)
+    with folder_lock.hold(output) as check_lock:  # A follower writes for hours.
+        steps = follow(folder, output, timeout=timeout, anew=OVERWRITE.value)
+        _evaluate_checkpoints(config, steps, output, check_lock)
+
+
+def _output_in_run(place: str) -> str:
+    """Returns --output, or its default within the run; keeps results out of the run's own."""
+    from xmodal.training.finished import FINAL
+
+    output = OUTPUT.value or os.path.join(RUN.value, place, SPLIT.value or FINAL)
     if place or SPLIT.value not in (None, FINAL):
-        _check_is_elsewhere(output, os.path.join(folder, FINAL))
-    _check_output(output, Judged.of_config(config, training_hashes(folder)))
+        _check_is_elsewhere(output, os.path.join(RUN.value, FINAL))
+    return output
+
+
+def _check_run_output(output: str, config: ConfigDict) -> None:
+    from xmodal.training.results import Judged
+    from xmodal.training.run_records import training_hashes
+
+    _check_output(output, Judged.of_config(config, training_hashes(RUN.value)))
+
+
+def _evaluate_checkpoints(
+    config: ConfigDict,
+    steps: Iterable[int],
+    output: str,
+    check_lock: Callable[[], None] | None = None,
+) -> None:
+    """Evaluates checkpoints of --run; `check_lock` raises if a follower has lost `output`."""
+    from xmodal import mesh as mesh_lib
+    from xmodal.training import run
+    from xmodal.training.checkpoint_evaluation import judge_checkpoints
+    from xmodal.training.evaluation import RunEvaluation
+    from xmodal.training.results import print_pages
+
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
-    # A follower writes for hours, so it claims its folder.
-    lock = folder_lock.hold(output) if FOLLOW.value else contextlib.nullcontext(lambda: None)
-    if step is not None:
-        steps = iter([step])
-    elif jax.process_count() > 1:
-        raise UserError("--follow runs in one process: hosts could see different checkpoints.")
-    elif SAVE_EMBEDDINGS.value:
-        raise UserError("--save_embeddings saves one checkpoint; remove --follow.")
-    else:
-        steps = follow(folder, output, timeout=TIMEOUT.value, anew=OVERWRITE.value)
     parts = run.build(config, mesh_lib.make_mesh())
-    evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
-    with lock as check_lock:
-        evaluations = judge_checkpoints(
-            evaluation,
-            folder,
-            steps,
-            output,
-            split=SPLIT.value,
-            compare=COMPARE.value,
-            save_embeddings=SAVE_EMBEDDINGS.value,
-            examples=EXAMPLES.value,
-            follows=FOLLOW.value,
-            # A folder given by the user may hold the results of another split.
-            keep_others=not OUTPUT.value,
-            check_lock=check_lock,
-        )
+    evaluations = judge_checkpoints(
+        RunEvaluation(parts, names=EVALUATORS.value, trains=False),
+        RUN.value,
+        steps,
+        output,
+        split=SPLIT.value,
+        compare=COMPARE.value,
+        save_embeddings=SAVE_EMBEDDINGS.value,
+        examples=EXAMPLES.value,
+        # A folder given by the user may hold the results of another split.
+        keep_others=not OUTPUT.value,
+        check_lock=check_lock,
+    )
     print_pages(evaluations, output)
 
 
@@ -175,9 +201,8 @@ def evaluate_ensemble() -> None:
     from xmodal.training.ensemble import judge_ensemble, judged
     from xmodal.training.results import print_pages
 
-    for flag in (FOLLOW, SAVE_EMBEDDINGS):
-        if flag.value:
-            raise UserError(f"--{flag.name} takes one run; --run names several.")
+    if SAVE_EMBEDDINGS.value:
+        raise UserError("--save_embeddings takes one run; --run names several.")
     if not OUTPUT.value:
         raise UserError("--run names several runs, whose results belong to none: set --output.")
     folders = [folder.strip() for folder in RUN.value.split(",") if folder.strip()]

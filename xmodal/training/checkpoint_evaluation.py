@@ -34,9 +34,8 @@ def judge_checkpoints(
     compare: str | None = None,
     save_embeddings: str | None = None,
     examples: int = 0,
-    follows: bool = False,
     keep_others: bool = False,
-    check_lock: Callable[[], None] = lambda: None,
+    check_lock: Callable[[], None] | None = None,
 ) -> list[Evaluation]:
     """Evaluates checkpoints one by one; prints and writes all results.
 
@@ -49,9 +48,9 @@ def judge_checkpoints(
       compare: folder of the results of another model, see `EvalSuite.load_others`.
       save_embeddings: see `RunEvaluation.judge`.
       examples: see `judge_all`.
-      follows: whether the steps continue those of an earlier call, whose curves are then kept.
       keep_others: see `results.write_all`.
-      check_lock: raises where another process has taken over `output`.
+      check_lock: for a follower, whose steps continue those of an earlier call: raises if another
+        process has taken over `output`.
 
     Returns:
       One evaluation per evaluator, of the last checkpoint.
@@ -66,7 +65,7 @@ def judge_checkpoints(
     write_model(output, Judged.of_config(run_folder.load_run(run_dir), records))
     evaluations: list[Evaluation] = []
     opened = event_writer(output, parts.config.to_dict())
-    if follows:  # Its curves continue, and the run that it follows has a row of settings.
+    if check_lock:  # Its curves continue, and the run that it follows has a row of settings.
         opened = contextlib.closing(make_writer(output))
     with opened as writer:
         for step in steps:
@@ -75,7 +74,7 @@ def judge_checkpoints(
                     run_dir, step, parts.shapes, parts.mesh
                 )
             except (FileNotFoundError, ValueError):
-                if not follows or step in run_folder.steps(run_dir):
+                if not check_lock or step in run_folder.steps(run_dir):
                     raise
                 # A run keeps only its last few checkpoints.
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
@@ -93,6 +92,7 @@ def judge_checkpoints(
                 others=others,
                 view=views,
             )
-            check_lock()
+            if check_lock:
+                check_lock()
             write_all(evaluations, output, others, views, step, keep_others=keep_others)
     return evaluations
