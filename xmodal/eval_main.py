@@ -60,7 +60,7 @@ from xmodal.eval_flags import (
 from xmodal.output_flag import OUTPUT
 
 if TYPE_CHECKING:
-    from xmodal.training.results import Judged
+    from xmodal.training.model_identity import ModelIdentity
 
 flags.adopt_module_key_flags(eval_flags)
 
@@ -139,10 +139,10 @@ def _output_in_run(place: str) -> str:
 
 
 def _check_run_output(output: str, config: ConfigDict) -> None:
-    from xmodal.training.results import Judged
+    from xmodal.training.model_identity import ModelIdentity
     from xmodal.training.run_records import training_hashes
 
-    _check_output(output, Judged.of_config(config, training_hashes(RUN.value)))
+    _check_output(output, ModelIdentity.of_config(config, training_hashes(RUN.value)))
 
 
 def _evaluate_checkpoints(
@@ -198,7 +198,7 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
 def evaluate_ensemble() -> None:
     """Evaluates the mean of the scores of several runs."""
     from xmodal.training import run_folder
-    from xmodal.training.ensemble import judge_ensemble, judged
+    from xmodal.training.ensemble import identity, judge_ensemble
     from xmodal.training.results import print_pages
 
     if SAVE_EMBEDDINGS.value:
@@ -209,7 +209,7 @@ def evaluate_ensemble() -> None:
     if len(set(folders)) < 2:
         raise UserError(f"--run={RUN.value} names one run; remove the comma, or name several runs.")
     configs = [run_folder.load_run(folder) for folder in folders]
-    _check_output(OUTPUT.value, judged(folders, configs))
+    _check_output(OUTPUT.value, identity(folders, configs))
     if ANNOTATIONS.value:
         for config in configs:
             add_annotations(config, ANNOTATIONS.value)
@@ -230,10 +230,11 @@ def evaluate_config(config: ConfigDict) -> None:
     """Evaluates published towers on the datasets of `config.evals`."""
     from xmodal.tensorboard.views import Views
     from xmodal.training.evaluation import RunEvaluation
+    from xmodal.training.model_identity import ModelIdentity
     from xmodal.training.published_towers import build_untrained, describe, load_weights
-    from xmodal.training.results import Judged, event_writer, print_pages, write_all, write_model
+    from xmodal.training.results import event_writer, print_pages, write_all
 
-    model = Judged.of_config(config)
+    model = ModelIdentity.of_config(config)
     _check_output(OUTPUT.value, model)
     parts = build_untrained(config)
     params, model_state = load_weights(parts)
@@ -252,8 +253,7 @@ def evaluate_config(config: ConfigDict) -> None:
             others=others,
             view=views,
         )
-        write_model(OUTPUT.value, model)
-        write_all(evaluations, OUTPUT.value, others=others, views=views)
+        write_all(evaluations, OUTPUT.value, model, others, views)
     print_pages(evaluations, OUTPUT.value)
 
 
@@ -261,9 +261,10 @@ def evaluate_embeddings(config: ConfigDict) -> None:
     """Evaluates a file of embeddings on the datasets of `config.evals`."""
     from xmodal.tensorboard.views import Views, read_config
     from xmodal.training.file_evaluation import judge_embeddings
-    from xmodal.training.results import Judged, event_writer, print_pages, write_all, write_model
+    from xmodal.training.model_identity import ModelIdentity
+    from xmodal.training.results import event_writer, print_pages, write_all
 
-    model = Judged.of_file(EMBEDDINGS.value, SIMILARITY.value)
+    model = ModelIdentity.of_file(EMBEDDINGS.value, SIMILARITY.value)
     _check_output(OUTPUT.value, model)
     with event_writer(OUTPUT.value) as writer:
         views = Views(writer, read_config(config), 0)
@@ -278,8 +279,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
             examples=EXAMPLES.value,
             view=views,
         )
-        write_model(OUTPUT.value, model)
-        write_all(evaluations, OUTPUT.value, others=others, views=views)
+        write_all(evaluations, OUTPUT.value, model, others, views)
     print_pages(evaluations, OUTPUT.value)
 
 
@@ -288,15 +288,14 @@ def evaluate_files(kind: str) -> None:
     from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
     from xmodal.evals.reports.store import load_ranks
+    from xmodal.training.model_identity import ModelIdentity
     from xmodal.training.results import (
-        Judged,
         event_writer,
         print_pages,
-        write_model,
         write_results,
     )
 
-    model = Judged.of_file(flags.FLAGS[kind].value, SIMILARITY.value)
+    model = ModelIdentity.of_file(flags.FLAGS[kind].value, SIMILARITY.value, IDS.value)
     _check_output(OUTPUT.value, model)
     # Read first, since it may be unreadable.
     other = load_ranks(COMPARE.value) if COMPARE.value else None
@@ -314,9 +313,8 @@ def evaluate_files(kind: str) -> None:
         mesh=mesh_lib.make_mesh(),
         other=other,
     )
-    write_model(OUTPUT.value, model)
     with event_writer(OUTPUT.value) as writer:
-        write_results(evaluation, OUTPUT.value, other=other, writer=writer)
+        write_results(evaluation, OUTPUT.value, model, other=other, writer=writer)
     print_pages([evaluation], OUTPUT.value)
 
 
@@ -329,7 +327,7 @@ def _check_is_elsewhere(output: str, own: str) -> None:
         )
 
 
-def _check_output(output: str, model: "Judged") -> None:
+def _check_output(output: str, model: "ModelIdentity") -> None:
     from xmodal.training.results import check_output
 
     check_output(output, model, overwrite=OVERWRITE.value)

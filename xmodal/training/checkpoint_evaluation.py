@@ -13,7 +13,8 @@ from xmodal.tensorboard.writer import make_writer
 from xmodal.training import checkpoints, run_folder
 from xmodal.training.evaluation import RunEvaluation
 from xmodal.training.finished import FINAL
-from xmodal.training.results import Judged, event_writer, write_all, write_model
+from xmodal.training.model_identity import ModelIdentity
+from xmodal.training.results import event_writer, write_all
 from xmodal.training.run_records import training_hashes
 from xmodal.training.sentence_notes import describe_sentences
 
@@ -62,7 +63,7 @@ def judge_checkpoints(
     others = evaluation.suite.load_others(compare, split)
     records = training_hashes(run_dir)
     # The stored config, with the learned words; the config in use may not name them yet.
-    write_model(output, Judged.of_config(run_folder.load_run(run_dir), records))
+    model = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
     evaluations: list[Evaluation] = []
     opened = event_writer(output, parts.config.to_dict())
     if check_lock:  # Its curves continue, and the run that it follows has a row of settings.
@@ -94,5 +95,5 @@ def judge_checkpoints(
             )
             if check_lock:
                 check_lock()
-            write_all(evaluations, output, others, views, step, keep_others=keep_others)
+            write_all(evaluations, output, model, others, views, step, keep_others=keep_others)
     return evaluations

@@ -12,7 +12,8 @@ from xmodal.tensorboard.views import Views
 from xmodal.training import checkpoints, run, run_folder
 from xmodal.training.eval_suite import EvalSuite
 from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.results import Judged, event_writer, write_all, write_model
+from xmodal.training.model_identity import ModelIdentity
+from xmodal.training.results import event_writer, write_all
 from xmodal.training.run_records import training_hashes
 
 
@@ -67,8 +68,7 @@ def judge_ensemble(
             others=others,
             view=views,
         )
-        write_model(output, judged(folders, configs))
-        write_all(evaluations, output, others=others, views=views)
+        write_all(evaluations, output, identity(folders, configs), others, views)
     return evaluations
 
 
@@ -91,11 +91,11 @@ def _check_items(
             )
 
 
-def judged(folders: Sequence[str], configs: Sequence[ml_collections.ConfigDict]) -> Judged:
+def identity(folders: Sequence[str], configs: Sequence[ml_collections.ConfigDict]) -> ModelIdentity:
     """Returns the model that produced the results of an ensemble; see `judge_ensemble`."""
-    return Judged.of_several(
+    return ModelIdentity.of_several(
         [
-            Judged.of_config(config, training_hashes(folder))
+            ModelIdentity.of_config(config, training_hashes(folder))
             for folder, config in zip(folders, configs, strict=True)
         ]
     )

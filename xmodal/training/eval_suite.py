@@ -1,10 +1,10 @@
 """The evaluators of a config, the splits that they judge, and the one loop over them."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from etils import epath
 from jax.sharding import Mesh
 
 from xmodal import data
@@ -107,8 +107,8 @@ class EvalSuite:
         for name in self.options:
             evaluator = self.evaluator(name, self.split_of(name, split))
             if folder is not None:
-                own = os.path.join(folder, name)
-                others[name] = load_ranks(own if os.path.isdir(own) else folder)
+                own = epath.Path(folder) / name
+                others[name] = load_ranks(own if own.is_dir() else folder)
                 evaluator.check_comparable(others[name])
         return others
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import tempfile
@@ -10,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-import ml_collections
 from absl import logging
 from etils import epath
 
@@ -19,8 +17,8 @@ from xmodal.evals.evaluation import EXAMPLES, REPORT
 from xmodal.evals.reports import files
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.summary import select_curves
-from xmodal.preprocessing import read_vocabulary
 from xmodal.tensorboard.writer import make_writer, write_settings
+from xmodal.training.model_identity import ModelIdentity
 
 if TYPE_CHECKING:
     from clu import metric_writers
@@ -32,82 +30,9 @@ if TYPE_CHECKING:
 # Suffix of event files that hold one evaluation, so that the next one can remove them.
 _EVENTS_END = ".evaluation"
 _MODEL = "model.json"
-# Sections of a config that identify a model, besides `data`.
-_OF_THE_MODEL = (
-    "seed",
-    "batch_size",
-    "model",
-    "tasks",
-    "freeze",
-    "l2",
-    "train_split",
-    "optimizer",
-    "init_from",
-)
-# Keys of `data` that do not identify a model: it stays the same when its files move.
-_NOT_LEARNED = ("data_dir", "manual_dir", "ratings_dir", "prefetch")
-_BLOCK = 2**24
 
 
-@dataclasses.dataclass(frozen=True)
-class Judged:
-    """The model that produced results, in `model.json` beside them.
-
-    Attributes:
-      name: its name in error messages.
-      hash: hash of its file, or of the settings and records that it was trained with.
-    """
-
-    name: str
-    hash: str
-
-    @classmethod
-    def of_file(cls, path: str, similarity: str | None) -> "Judged":
-        """Returns the model in a file, with a similarity."""
-        digest = hashlib.sha256((similarity or "").encode())
-        with contextlib.suppress(OSError), epath.Path(path).open("rb") as file:
-            # An unreadable file is reported later, when it is loaded.
-            while block := file.read(_BLOCK):
-                digest.update(block)
-        return cls(f"{path} ({similarity})" if similarity else path, digest.hexdigest())
-
-    @classmethod
-    def of_config(
-        cls, config: ml_collections.ConfigDict, trained_on: Mapping[str, str] | None = None
-    ) -> "Judged":
-        """Returns the model that a config trains or loads; the run's length does not matter.
-
-        Args:
-          config: config of the model.
-          trained_on: hash of the records of its training data, by name, if it was trained here.
-        """
-        sections = {name: config.get(name) for name in _OF_THE_MODEL}
-        sections["data"] = _learned_from(config)
-        sections["records"] = sorted((trained_on or {}).values())
-        text = ml_collections.ConfigDict(sections).to_json_best_effort(sort_keys=True)
-        return cls(config.name, hashlib.sha256(text.encode()).hexdigest())
-
-    @classmethod
-    def of_several(cls, members: Sequence["Judged"]) -> "Judged":
-        """Returns the ensemble of models."""
-        joined = " ".join(member.hash for member in members)
-        names = " + ".join(member.name for member in members)
-        return cls(names, hashlib.sha256(joined.encode()).hexdigest())
-
-
-def _learned_from(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """Returns `config.data` without paths, and with the vocabulary's words instead of its path.
-
-    The config may not have been checked yet.
-    """
-    data = config.to_dict().get("data") or {}
-    if isinstance(text := data.get("text"), dict):
-        path = text.pop("vocabulary", "")
-        data["text"] = text | {"words": read_vocabulary(path) if path else []}
-    return {name: value for name, value in data.items() if name not in _NOT_LEARNED}
-
-
-def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None:
+def check_output(output: str, model: ModelIdentity, *, overwrite: bool = False) -> None:
     """Raises an error if a folder is not writable or has results of another model.
 
     Call it before doing any work.
@@ -128,17 +53,16 @@ def check_output(output: str, model: Judged, *, overwrite: bool = False) -> None
         name = before.get("name", "an unknown model")
         known = f"{name}, a different model from {model.name}"
         if name == model.name:
-            known = f"another {name}, with other settings, words or records"
+            known = f"a different {name} (settings, vocabulary or training records differ)"
         raise UserError(
             f"{output} has results of {known}; replace them with --overwrite, or use another "
             "--output."
         )
 
 
-def write_model(output: str, model: Judged) -> None:
-    """Writes `model.json` on process 0, before the results, so that all results have it."""
-    if jax.process_index() == 0:
-        files.write_files(output, {_MODEL: files.format_json(dataclasses.asdict(model))})
+def _write_model(output: str, model: ModelIdentity) -> None:
+    """Writes `model.json`; before the results, so that all results have it."""
+    files.write_files(output, {_MODEL: files.format_json(dataclasses.asdict(model))})
 
 
 @contextlib.contextmanager
@@ -179,6 +103,7 @@ def event_writer(
 def write_results(
     evaluation: "Evaluation",
     output: str,
+    model: ModelIdentity,
     *,
     other: "StoredResults | None" = None,
     writer: "metric_writers.MetricWriter | None" = None,
@@ -188,6 +113,7 @@ def write_results(
     Args:
       evaluation: the evaluation.
       output: folder for the results, see `Evaluation.save`.
+      model: the evaluated model.
       other: another model to compare with.
       writer: writer for TensorBoard's scalars and report.
 
@@ -196,6 +122,7 @@ def write_results(
     """
     if jax.process_index() != 0:
         return
+    _write_model(output, model)
     _write_files(evaluation, output, other)
     if writer is not None:
         writer.write_scalars(0, select_curves(evaluation.metrics))
@@ -231,6 +158,7 @@ def _write_files(evaluation: "Evaluation", output: str, other: "StoredResults | 
 def write_all(
     evaluations: Sequence["Evaluation"],
     output: str,
+    model: ModelIdentity,
     others: Mapping[str, "StoredResults"],
     views: "Views",
     step: int | None = None,
@@ -243,6 +171,7 @@ def write_all(
       evaluations: one per evaluator.
       output: folder for `metrics.json` and `metrics.csv`, whose tags begin with the evaluators'
         names, and for a folder EVALUATOR with the results of each.
+      model: the evaluated model.
       others: evaluator -> another model to compare with.
       views: views that received these evaluations; their writer gets the scalars and reports.
       step: step of the evaluated checkpoint, if it was one: the first entry of `metrics.json`;
@@ -254,6 +183,7 @@ def write_all(
     """
     if jax.process_index() != 0:
         return
+    _write_model(output, model)
     for each in evaluations:
         _write_files(each, os.path.join(output, each.evaluator), others.get(each.evaluator))
     metrics = {tag: x for evaluation in evaluations for tag, x in evaluation.tagged.items()}

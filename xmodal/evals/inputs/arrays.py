@@ -200,6 +200,20 @@ def open_arrays(
     return place, arrays
 
 
+def named_similarity(path: str) -> str:
+    """Returns the similarity that an npz file of embeddings names; "" if it names none.
+
+    So does a file that cannot be read, which is reported where it is loaded.
+    """
+    if not path.endswith(".npz"):
+        return ""
+    try:
+        with epath.Path(path).open("rb") as file, np.load(file) as arrays:
+            return str(arrays[_SIMILARITY])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return ""
+
+
 def read_similarity(arrays: Mapping[str, np.ndarray], place: str) -> str:
     """Returns the name of the similarity in some arrays; "" if there is none.
 
