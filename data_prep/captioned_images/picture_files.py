@@ -61,10 +61,24 @@ class PictureFiles:
                     return self._file(found[0])
                 if found:
                     return _missing(name, "ambiguous name", f"{name} is {' and '.join(found[:2])}")
-        base = pathlib.PurePosixPath(name.replace("\\", "/")).name
-        for archive in self._archives:
-            if base in archive:
-                return ImageFile(name, functools.partial(archive.read, base))
+        return self._in_archives(name)
+
+    def _in_archives(self, name: str) -> ImageFile:
+        """An archive counts as a folder: `train/1.jpg` may be `1.jpg` in `train.zip`."""
+        path = pathlib.PurePosixPath(name.replace("\\", "/"))
+        found = [
+            (f"{archive.path.name.partition('.')[0]}/{member}", archive, member)
+            for archive in self._archives
+            for member in archive.paths_of(path.name)
+        ]
+        if len(found) > 1:  # Then the folders in the name decide.
+            end = "/" + "/".join(part for part in path.parts if part not in (".", "/"))
+            found = [each for each in found if f"/{each[0]}".endswith(end)] or found
+        if len(found) > 1:
+            both = " and ".join(place for place, _, _ in found[:2])
+            return _missing(name, "ambiguous name", f"{name} is {both}")
+        for _, archive, member in found:
+            return ImageFile(name, functools.partial(archive.read, member))
         return _missing(name, "no image", f"{self._folder} has no {name}")
 
     def _below(self, start: pathlib.Path, name: str) -> str:

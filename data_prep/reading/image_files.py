@@ -1,11 +1,12 @@
 """Image files of a dataset, in a folder or still in the archive they were published in."""
 
 import abc
+import collections
 import dataclasses
 import functools
 import pathlib
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from data_prep.building.image_check import BadImageError
 from data_prep.errors import UnexpectedFilesError
@@ -42,6 +43,10 @@ class ImageFiles(abc.ABC):
 
     @abc.abstractmethod
     def _read(self, name: str) -> bytes: ...
+
+    def paths_of(self, name: str) -> Sequence[str]:
+        """Every path at which a file name occurs; `read` takes these, too."""
+        return (name,) if name in self else ()
 
     def image(self, name: str) -> ImageFile:
         """The image of a file name, which is looked up later."""
@@ -106,28 +111,48 @@ class _Folder(ImageFiles):
         return (self.path / name).read_bytes()
 
 
-class _Zip(ImageFiles):
+class _Archive(ImageFiles):
+    """An archive, whose files are known by their names and by their paths.
+
+    Args:
+      paths: paths of all files; of equal names the last one counts.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._known = dict.fromkeys(paths)
+        self._paths: dict[str, list[str]] = collections.defaultdict(list)
+        for path in self._known:
+            self._paths[pathlib.PurePosixPath(path).name].append(path)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._paths or name in self._known
+
+    def paths_of(self, name: str) -> Sequence[str]:
+        """See `ImageFiles`."""
+        return self._paths.get(name, ())
+
+    def _path(self, name: str) -> str:
+        return self._paths[name][-1] if name in self._paths else name
+
+
+class _Zip(_Archive):
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self._archive = path, open_archive(path)
         # Archives put the images in a folder, and macOS adds another one with the same names.
-        members = (m for m in self._archive.namelist() if not m.startswith("__MACOSX"))
-        self._members = {pathlib.PurePosixPath(member).name: member for member in members}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._members
+        super().__init__(m for m in self._archive.namelist() if not m.startswith("__MACOSX"))
 
     def _read(self, name: str) -> bytes:
-        return read_member(self._archive, self._members[name])
+        return read_member(self._archive, self._path(name))
 
 
-class _Tar(ImageFiles):
+class _Tar(_Archive):
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         try:
             self._file = open_tar(path)
             with tarfile.open(fileobj=self._file, mode="r:") as archive:
                 self._members = {
-                    pathlib.PurePosixPath(member.name).name: (member.offset_data, member.size)
+                    member.name: (member.offset_data, member.size)
                     for member in archive
                     if member.isfile()
                 }
@@ -135,11 +160,9 @@ class _Tar(ImageFiles):
             raise UnexpectedFilesError(
                 f"{path} is cut off or not a tar archive ({error}); download it again"
             ) from error
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._members
+        super().__init__(self._members)
 
     def _read(self, name: str) -> bytes:
-        start, size = self._members[name]
+        start, size = self._members[self._path(name)]
         self._file.seek(start)
         return self._file.read(size)
