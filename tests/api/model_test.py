@@ -110,6 +110,15 @@ def test_pictures_of_16_bits_are_the_same_in_every_form(tmp_path):
         np.testing.assert_array_equal(items.prepare_image(form, config), expected)
 
 
+def test_transparent_pixels_lie_on_white_in_every_form(tmp_path):
+    pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 4)).astype(np.uint8)
+    pixels[..., 3] = 0
+    path, config = tmp_path / "hidden.png", ImageConfig(size=16)
+    PIL.Image.fromarray(pixels).save(path)
+    for form in (path, path.read_bytes(), PIL.Image.open(path), pixels):
+        assert (items.prepare_image(form, config) == 255).all()
+
+
 def test_files_and_pictures_of_turned_cameras_stand_upright(tmp_path):
     pixels = np.random.default_rng(2).integers(0, 256, (40, 61, 3)).astype(np.uint8)
     exif = PIL.Image.Exif()

@@ -11,7 +11,7 @@ import PIL.Image
 
 from xmodal.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer
-from xmodal.preprocessing.images import EVALUATION_CROPS, decode_upright, stand_upright, to_rgb
+from xmodal.preprocessing.images import EVALUATION_CROPS, decode_upright, flatten, stand_upright
 
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
 """A file, its content, a PIL image, uint8 pixels [H, W, 3] or [H, W], or stored features."""
@@ -130,7 +130,7 @@ def _pixels(given: Picture) -> np.ndarray:
     if isinstance(given, bytes):
         return decode_upright(given)
     if isinstance(given, PIL.Image.Image):
-        return to_rgb(stand_upright(given))
+        return flatten(stand_upright(given))
     pixels = np.asarray(given)
     if pixels.dtype != np.uint8 or not (
         pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
@@ -140,4 +140,4 @@ def _pixels(given: Picture) -> np.ndarray:
         )
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
-    return np.asarray(PIL.Image.fromarray(pixels).convert("RGB"))
+    return flatten(PIL.Image.fromarray(pixels))

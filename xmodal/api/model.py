@@ -142,7 +142,8 @@ class Model:
         Args:
           images: paths, contents of files (bytes), PIL images, or uint8 arrays [H, W, 3], any
             number, also from an iterator; float features [F] or [R, F] for a model of features.
-            Files and PIL images are rotated according to their EXIF orientation.
+            Files and PIL images are rotated according to their EXIF orientation, and transparent
+            pixels are put on white, as in prepared datasets.
           batch_size: items per call over all devices.
 
         Returns:

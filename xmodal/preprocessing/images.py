@@ -115,7 +115,10 @@ def decode_image(encoded: bytes) -> np.ndarray:
 
 
 def decode_upright(encoded: bytes) -> np.ndarray:
-    """Returns the pixels of `decode_image`, rotated according to the EXIF orientation.
+    """Returns the pixels of a picture as prepared datasets store them, uint8 [H, W, 3].
+
+    They are those of `decode_image`, or, of pictures that are transparent or of 32 bits, those of
+    `flatten`, rotated according to the EXIF orientation.
 
     Raises:
       ValueError: the picture is damaged or of an unknown format.
@@ -123,12 +126,36 @@ def decode_upright(encoded: bytes) -> np.ndarray:
     pixels = decode_image(encoded)
     # An intact picture may have a damaged tag.
     with contextlib.suppress(Exception), PIL.Image.open(io.BytesIO(encoded)) as header:
+        if header.has_transparency_data or _is_deep(header):
+            pixels = flatten(header)
         orientation = header.getexif().get(PIL.ExifTags.Base.Orientation, 1)
         if orientation != 1 and header.format != "TIFF":  # Pillow itself rotates a TIFF.
             picture = PIL.Image.fromarray(pixels)
             picture.info = header.info
             return np.asarray(PIL.ImageOps.exif_transpose(picture))
     return pixels
+
+
+def flatten(picture: PIL.Image.Image) -> np.ndarray:
+    """Returns the pixels of a PIL image, uint8 [H, W, 3], with transparent ones on white.
+
+    Of gray pictures of 32 bits, white is 65,535, or 1 if they are floating point, or the largest
+    value if that is more. Prepared datasets convert pictures in the same way.
+    """
+    if _is_deep(picture):
+        gray = np.asarray(picture, np.float64)
+        most = max(1.0 if picture.mode == "F" else 65535.0, float(gray.max()))
+        scaled = np.clip(gray / most * 255, 0, 255).round().astype(np.uint8)
+        return np.repeat(scaled[..., None], 3, -1)
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        white = PIL.Image.new("RGBA", picture.size, "white")
+        picture = PIL.Image.alpha_composite(white, picture)
+    return to_rgb(picture)
+
+
+def _is_deep(picture: PIL.Image.Image) -> bool:
+    return picture.mode in ("I", "F")  # Pillow clips them; it opens PGM files of 16 bits as "I".
 
 
 def to_rgb(picture: PIL.Image.Image) -> np.ndarray:

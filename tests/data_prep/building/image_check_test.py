@@ -12,7 +12,7 @@ import pytest
 from data_prep.building import image_check
 from data_prep.building.image_check import BadImageError, checked_image
 from xmodal.preprocessing import decode_image
-from xmodal.preprocessing.images import decode_upright
+from xmodal.preprocessing.images import decode_upright, flatten
 
 _SHAPE = (37, 53)
 _ROTATED = PIL.Image.Exif()
@@ -98,6 +98,30 @@ def test_transparent_pixels_lie_on_white_and_of_an_animation_the_first_picture_i
     red, blue = (PIL.Image.new("RGB", (4, 4), color) for color in ("red", "blue"))
     animation = _encode(red, "GIF", save_all=True, append_images=[blue])
     assert decode_image(checked_image(animation).encoded)[0, 0].tolist() == [255, 0, 0]
+
+
+_HIDDEN = _picture().convert("RGBA")
+_HIDDEN.putalpha(PIL.Image.linear_gradient("L").resize(_SHAPE[::-1]))
+_DEEP = np.linspace(0, 65535, 37 * 53).reshape(_SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("name", "picture"),
+    [
+        ("PNG", _HIDDEN),
+        ("PNG", _HIDDEN.convert("LA")),
+        ("WEBP", _HIDDEN),
+        ("GIF", _HIDDEN),
+        ("PPM", PIL.Image.fromarray(_DEEP.astype(np.uint16))),
+        ("TIFF", PIL.Image.fromarray(_DEEP.astype(np.int32))),
+        ("TIFF", PIL.Image.fromarray((_DEEP / 65535).astype(np.float32))),
+    ],
+)
+def test_a_model_sees_a_file_as_prepared_datasets_store_it(name, picture):
+    encoded = _encode(picture, name, **({"lossless": True} if name == "WEBP" else {}))
+    stored = decode_image(checked_image(encoded).encoded)
+    np.testing.assert_array_equal(decode_upright(encoded), stored)
+    np.testing.assert_array_equal(flatten(PIL.Image.open(io.BytesIO(encoded))), stored)
 
 
 _TRANSPOSE = PIL.Image.Transpose
