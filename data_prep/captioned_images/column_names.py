@@ -54,7 +54,8 @@ def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
       where: the table, for errors.
 
     Raises:
-      UnexpectedFilesError: there is no column of images or captions, or a named one is missing.
+      UnexpectedFilesError: there is no column of images or captions, a named one is missing, or
+        two that are read have the same name.
     """
     given = (options.image, *options.captions, options.split if options.split != "none" else "")
     listed = ", ".join(map(repr, names)) or "none"
@@ -75,6 +76,10 @@ def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
     split = options.split or next((usual[name] for name in _SPLITS if name in usual), "")
     split = "" if split == "none" else split
     read = {image, *captions, split}
+    if twice := [name for name in names if name in read and names.count(name) > 1]:
+        raise UnexpectedFilesError(
+            f"{where} has several columns {twice[0]!r}, of which only one can be read; rename them"
+        )
     others = tuple(name for name in names if name not in read)
     return Columns(image, tuple(captions), split or None, others)
 

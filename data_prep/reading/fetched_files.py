@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from data_prep.building.image_check import BadImageError
 from data_prep.building.records import LeftOut
-from data_prep.reading.folders import walk
+from data_prep.reading.folders import is_note, walk
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
@@ -212,7 +212,7 @@ def _give(image: bytes) -> bytes:
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # else the headers of the whole archive stay in memory
-        if member.isfile():
+        if member.isfile() and not is_note(pathlib.PurePosixPath(member.name).name):
             yield member
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
     """Yields folders with the sorted names of their files, in the order of their names.
 
-    Links to folders are followed. Every folder is read once, so links may form a cycle.
+    Links to folders are followed. Every folder is read once, so links may form a cycle. Files whose
+    names begin with `._`, in which macOS keeps notes on other files, are passed over.
     """
     seen: set[str] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
@@ -19,7 +20,12 @@ def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
             continue
         seen.add(place)
         folders.sort()
-        yield pathlib.Path(parent), sorted(files)
+        yield pathlib.Path(parent), sorted(name for name in files if not is_note(name))
+
+
+def is_note(name: str) -> bool:
+    """Returns whether macOS wrote a file beside another one, whose name it has after `._`."""
+    return name.startswith("._")
 
 
 def files_below(folder: pathlib.Path, *patterns: str) -> list[pathlib.Path]:

@@ -65,6 +65,13 @@ def two_tables(folder):
     folders.write_csv(folder / "more.csv", [["photo", "text"], *folders.rows()])
 
 
+def two_columns_of_one_name(folder):
+    folders.write_images(folder, NUMBERS)
+    header = ["image", "caption", "caption"]
+    lines = [[*row, "another"] for row in folders.rows()]
+    folders.write_csv(folder / "all.csv", [header, *lines])
+
+
 def utf_16(folder):
     folders.write_images(folder, NUMBERS)
     folders.write_csv(
@@ -96,6 +103,7 @@ def mostly_missing(folder):
         (only_images, r"has images but no captions"),
         (only_text, r"has neither images nor captions"),
         (two_tables, r"all.csv and .*more.csv both have images and captions"),
+        (two_columns_of_one_name, r"all.csv has several columns 'caption', of which only one"),
         (utf_16, r"all.csv is UTF-16 or not text; save it as UTF-8"),
         (broken_json, r"line 31 is cut off or not JSON"),
         (mostly_missing, r"keeps less than 0.5 of the records of train(.|\n)*no image 40"),
@@ -119,6 +127,19 @@ def test_ten_images_are_enough(tmp_path):
     sizes = {split: info.num_examples for split, info in prepare(folder).info.splits.items()}
     assert sum(sizes.values()) == 10
     assert min(sizes.values()) >= 2
+
+
+def test_the_notes_of_macos_beside_files_are_passed_over(tmp_path, capfd):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number in NUMBERS:
+        (folder / folders.name(number)).write_bytes(folders.picture(number))
+        (folder / folders.name(number)).with_suffix(".txt").write_text(f"caption {number}")
+    for path in list(folder.iterdir()):
+        path.with_name(f"._{path.name}").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X        ")
+    sizes = {split: info.num_examples for split, info in prepare(folder).info.splits.items()}
+    assert sum(sizes.values()) == len(NUMBERS)
+    assert "left out  nothing" in capfd.readouterr().err
 
 
 def _bomb():
