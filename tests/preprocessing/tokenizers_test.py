@@ -12,7 +12,7 @@ import pytest
 from xmodal.config import UserError
 from xmodal.preprocessing import TextConfig, TokenAugmentConfig, make_tokenizer
 from xmodal.preprocessing.treebank import split_nltk, split_ptb
-from xmodal.preprocessing.vocabulary import learn_words
+from xmodal.preprocessing.vocabulary import learn_words, split_vocabulary
 from xmodal.preprocessing.words import split_at_spaces, split_words
 
 WORDS = ["dog", "the", "Dog", ".", "n't", "do", "café", "'s", "1,000", "the", "ball"]
@@ -69,6 +69,14 @@ def test_cmcm_cuts_at_single_spaces(text, words):
     ids, mask = make_tokenizer(config, vocabulary).encode([text, "never seen"])
     assert [vocabulary[row] for row in ids[0][: mask[0].sum()]] == words
     assert [vocabulary[row] for row in ids[1][: mask[1].sum()]] == ["<unk>", "<unk>"]
+
+
+@pytest.mark.parametrize("split", [split_at_spaces, split_nltk, split_ptb, split_words])
+def test_every_learned_word_is_one_line_of_a_vocabulary(split):
+    vocabulary = learn_words(["a dog\nruns\r\n", "a\tcat \u2028 sits\u00a0there"], split, 1)
+    # CMCM's tokenizer gives an empty word for a space at the end.
+    assert set(vocabulary[4:]) - {""} == {"a", "cat", "dog", "runs", "sits", "there"}
+    assert split_vocabulary("".join(f"{word}\n" for word in vocabulary)) == vocabulary
 
 
 @pytest.mark.parametrize("markers", ["none", "sentence"])

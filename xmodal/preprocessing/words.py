@@ -28,10 +28,11 @@ def split_at_spaces(text: str) -> list[str]:
     """Splits a text at spaces and around punctuation, as CMCM's authors do.
 
     Consecutive spaces count as one; the two characters "\\t" are a separate space, which gives
-    empty pieces that are words like others; "\\n" splits like a space.
+    empty pieces that are words like others; "\\n" splits like a space. Line breaks and other kinds
+    of space, which their texts do not have, are spaces: a vocabulary has one word per line.
     """
     text = _SPACED.sub(r" \1 ", text).replace(r"\xa0", "")
-    return re.split(r"\\n| ", re.sub(r" +|\\t", " ", text))
+    return re.split(r"\\n| ", re.sub(r"\s+|\\t", " ", text))
 
 
 def find_row(rows: Mapping[str, int], word: str) -> int | None:
