@@ -7,8 +7,13 @@ from configs import base, quickstart
 DIMENSION = 1024
 # RandomResizedCrop(224) and a flip, as in torchvision.
 RESIZED_CROP = {
-    "area": (0.08, 1.0), "aspect": (0.75, 4 / 3), "flip": True, "color": False, "min_area": 0.0
-}  # fmt: skip
+    "crop": "torchvision",
+    "area": (0.08, 1.0),
+    "aspect": (0.75, 4 / 3),
+    "min_area": 0.0,
+    "flip": True,
+    "color": False,
+}
 
 
 def experiment(name: str) -> ConfigDict:

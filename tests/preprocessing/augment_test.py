@@ -62,6 +62,27 @@ def test_windows_are_spread_as_those_of_tensorflow(height, width, area, aspect):
         assert abs(both[0] - both[1]) < 0.1
 
 
+@pytest.mark.parametrize(("height", "width"), [(480, 640), (640, 480), (100, 1000)])
+def test_windows_are_spread_as_those_of_torchvision(height, width):
+    """`RandomResizedCrop.get_params`, spelled out."""
+    config = AugmentConfig(crop="torchvision", area=(0.08, 1.0), aspect=(0.75, 4 / 3), min_area=0.0)
+    ours, theirs, rng = _ours(height, width, config), [], np.random.default_rng(5)
+    for _ in range(COUNT):
+        for _ in range(10):
+            area = height * width * rng.uniform(0.08, 1.0)
+            ratio = np.exp(rng.uniform(np.log(0.75), np.log(4 / 3)))
+            columns, rows = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
+            if 0 < columns <= width and 0 < rows <= height:
+                top, left = rng.integers(height - rows + 1), rng.integers(width - columns + 1)
+                theirs.append((top, left, rows, columns))
+                break
+        else:  # the central crop
+            columns = min(width, round(height * 4 / 3))
+            theirs.append((0, (width - columns) // 2, height, columns))
+    for column in range(4):
+        assert stats.ks_2samp(ours[:, column], np.array(theirs)[:, column]).statistic < 0.055
+
+
 def test_a_range_without_any_fit_keeps_the_whole_picture():
     config = AugmentConfig(area=(0.9, 1.0), aspect=(3.0, 4.0))
     assert draw(np.array([1, 2]), 40, 40, config).window == (0, 0, 40, 40)

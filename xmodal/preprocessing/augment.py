@@ -2,7 +2,8 @@
 
 The draws follow the released training code of the CxC dual encoder (lingvo's `milan` task), which
 takes the window from TensorFlow's `sample_distorted_bounding_box`: here, the distribution is the
-same at a tenth of the cost, but the numbers differ.
+same at a tenth of the cost, but the numbers differ. Windows may also be distributed like those of
+torchvision's `RandomResizedCrop`.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import numpy as np
 
 from xmodal.config import UserError, setting
 
-_ATTEMPTS = 100
+_ATTEMPTS, _TORCHVISION_ATTEMPTS = 100, 10
 # Rows R, G, B; columns of the blue and red chroma shifts (ITU-R BT.601, as in JPEG).
 _CHROMA_TO_RGB = np.array(((0.0, 1.402), (-0.344136, -0.714136), (1.772, 0.0)), np.float32)
 _LUMA, _CHROMA = 32.0, 25.5
@@ -30,6 +31,9 @@ class AugmentConfig:
     Attributes:
       area: range of the area of the random crop, as a fraction of the image.
       aspect: range of the aspect ratio (width over height) of the crop.
+      crop: distribution of the crops by area and aspect: "cxc" draws aspect and height uniformly;
+        "torchvision" draws the area and the logarithm of the aspect ratio uniformly, as its
+        `RandomResizedCrop` does, so that small crops are rarer.
       sides: range of a share u; the crop is u x height by u x width, regardless of `area` and
         `aspect` (VSE-infinity). None for crops by area and aspect.
       square: the crop is the largest square, anywhere in the image, regardless of the ranges (CMCM:
@@ -45,6 +49,7 @@ class AugmentConfig:
 
     area: tuple[float, float] = setting((0.67, 1.0), above=0, at_most=1)
     aspect: tuple[float, float] = setting((0.75, 1.33), above=0)
+    crop: str = setting("cxc", one_of=("cxc", "torchvision"))
     sides: tuple[float, float] | None = setting(None, above=0, at_most=1)
     square: bool = False
     flip: bool = True
@@ -143,6 +148,8 @@ def _draw_window(
         top, left = (int(rng.integers(most, endpoint=True)) for most in
                      (height - rows, width - columns))  # fmt: skip
         return top, left, rows, columns
+    if config.crop == "torchvision":
+        return _draw_as_torchvision(rng, height, width, config)
     low, high = (share * height * width for share in config.area)
     low = max(low, config.min_area * height * width)
     for _ in range(_ATTEMPTS):
@@ -155,6 +162,25 @@ def _draw_window(
         left = int(rng.integers(width - columns)) if columns < width else 0
         return top, left, rows, columns
     return 0, 0, height, width
+
+
+def _draw_as_torchvision(
+    rng: np.random.Generator, height: int, width: int, config: AugmentConfig
+) -> tuple[int, int, int, int]:
+    """Returns the first window that fits, or the central one if none of ten fits."""
+    least, most = max(config.area[0], config.min_area), config.area[1]
+    narrowest, widest = config.aspect
+    for _ in range(_TORCHVISION_ATTEMPTS):
+        area = rng.uniform(least, most) * height * width
+        aspect = math.exp(rng.uniform(math.log(narrowest), math.log(widest)))
+        rows, columns = round(math.sqrt(area / aspect)), round(math.sqrt(area * aspect))
+        if 0 < rows <= height and 0 < columns <= width:
+            top, left = (int(rng.integers(rest, endpoint=True)) for rest in
+                         (height - rows, width - columns))  # fmt: skip
+            return top, left, rows, columns
+    rows = min(height, max(1, round(width / narrowest)))
+    columns = min(width, max(1, round(height * widest)))
+    return (height - rows) // 2, (width - columns) // 2, rows, columns
 
 
 def _draw_rows(
