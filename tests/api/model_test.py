@@ -149,6 +149,8 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
     ("call", "message"),
     [
         (lambda model: model.embed_texts("a star"), r"for one, pass \['a star'\]"),
+        (lambda model: model.tokenize("a star"), r"for one, pass \['a star'\]"),
+        (lambda model: model.attend("a star"), r"for one, pass \['a star'\]"),
         (lambda model: model.embed_texts(["a", 3]), "3 is not a string"),
         (lambda model: model.embed_texts([]), "no text was given"),
         (lambda model: model.embed_texts(["a"], batch_size=0), "batch_size=0; it has to be at"),

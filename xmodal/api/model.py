@@ -124,8 +124,7 @@ class Model:
           UserError: the model has no text side, or an item is not a string.
         """
         tokenizer = self._require_tokenizer()
-        if isinstance(texts, str):
-            raise UserError(f"embed_texts takes several texts; for one, pass [{texts!r}].")
+        _check_several("embed_texts", texts)
 
         def items(part: Sequence[str]) -> GivenItems:
             if wrong := [each for each in part if not isinstance(each, str)]:
@@ -196,6 +195,7 @@ class Model:
           UserError: the model has no text side, or no attention with one weight per token.
         """
         tokenizer = self._require_tokenizer()
+        _check_several("attend", texts)
         ids, mask = tokenizer.encode(list(texts))
         columns = {"text_ids": ids, "text_mask": mask}
         weights = self._attend(self._params, self._model_state, columns)
@@ -218,7 +218,9 @@ class Model:
         Raises:
           UserError: the model has no text side.
         """
-        return self._require_tokenizer().encode(list(texts))
+        tokenizer = self._require_tokenizer()
+        _check_several("tokenize", texts)
+        return tokenizer.encode(list(texts))
 
     def preprocess(self, images: Iterable[Picture]) -> np.ndarray:
         """Returns the inputs of the image encoder, uint8 [N, size, size, 3] for pictures.
@@ -267,3 +269,8 @@ class Model:
         if self._image_config is None:
             raise UserError(f"{self.name} has no image side, only {self.sides[0]}.")
         return self._image_config
+
+
+def _check_several(method: str, texts: Iterable[str]) -> None:
+    if isinstance(texts, str):  # Its letters would be texts.
+        raise UserError(f"{method} takes several texts; for one, pass [{texts!r}].")
