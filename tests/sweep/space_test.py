@@ -11,6 +11,7 @@ FLAGS = {
     "optimizer.learning_rate:log:1e-4:1e-2": LogUniform(1e-4, 1e-2),
     "config.model.text.encoder.dropout:uniform:0:0.5": Uniform(0.0, 0.5),
     "model.text.encoder.layers:int:1:3": Integers(1, 3),
+    "total_steps:int:1:1234567": Integers(1, 1_234_567),
     "batch_size:choice:64,128": Choice((64, 128)),
     "tasks.i2t.loss.name:choice:pearson,covariance": Choice(("pearson", "covariance")),
     "l2:choice:None,{'pattern': 'text/', 'scale': 0.1}": Choice(

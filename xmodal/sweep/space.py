@@ -121,7 +121,8 @@ def describe(distribution: Distribution) -> str:
     values = dataclasses.asdict(distribution).values()
     if isinstance(distribution, Choice):
         return f"choice:{format_values(distribution.values)}"
-    return ":".join([name_of(distribution), *(f"{value:g}" for value in values)])
+    ends = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return ":".join([name_of(distribution), *ends])
 
 
 def format_values(values: Sequence[Any]) -> str:
