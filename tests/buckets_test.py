@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from xmodal import buckets
-from xmodal.training import run_folder
+from xmodal.training.run_files import run_folder
 
 
 @pytest.mark.parametrize("place", ["gs://bucket/runs/one", "s3://bucket/one"])

@@ -8,7 +8,7 @@ from absl.testing import flagsaver
 
 from tests.saved_run import TOTAL_STEPS, evaluate, make_config, read, save_run
 from xmodal.config import UserError
-from xmodal.training import folder_lock, following
+from xmodal.training.run_files import folder_lock, following
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,9 @@ from xmodal.evals import judge, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
-from xmodal.training import checkpoints, run, run_folder
-from xmodal.training.file_evaluation import judge_embeddings
+from xmodal.training import run
+from xmodal.training.evaluation.file_evaluation import judge_embeddings
+from xmodal.training.run_files import checkpoints, run_folder
 
 SHAPES = "crisscrossed_shapes"
 

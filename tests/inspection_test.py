@@ -8,7 +8,7 @@ from configs import quickstart
 from xmodal import data
 from xmodal.analysis.ratings import similarity_plots
 from xmodal.evals import Embeddings, save_embeddings
-from xmodal.training.file_evaluation import judge_embeddings
+from xmodal.training.evaluation.file_evaluation import judge_embeddings
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,10 @@ from absl.testing import flagsaver
 from configs import cxc
 from xmodal import data, eval_main
 from xmodal import mesh as mesh_lib
-from xmodal.training import checkpoints, run, run_folder, start
-from xmodal.training.evaluation import RunEvaluation
+from xmodal.training import run
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.initialization import start
+from xmodal.training.run_files import checkpoints, run_folder
 
 BEST = "shapes/mean_recall@10"
 TOTAL_STEPS = 4

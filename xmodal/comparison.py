@@ -16,7 +16,7 @@ from xmodal.evals.reports.compare import compare as compare_results
 from xmodal.evals.reports.compare import format_comparison
 from xmodal.evals.reports.report import format_table
 from xmodal.evals.reports.store import RANKS, load_ranks
-from xmodal.training.finished import FINAL
+from xmodal.training.run_files.finished import FINAL
 
 _NUMBERS = "metrics.json"
 

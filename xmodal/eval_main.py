@@ -60,7 +60,7 @@ from xmodal.eval_flags import (
 from xmodal.output_flag import OUTPUT
 
 if TYPE_CHECKING:
-    from xmodal.training.model_identity import ModelIdentity
+    from xmodal.training.evaluation.model_identity import ModelIdentity
 
 flags.adopt_module_key_flags(eval_flags)
 
@@ -78,7 +78,7 @@ def main(argv: list[str]) -> None:
     use_compilation_cache()
     if config or RUN.value:
         with quietly():
-            import xmodal.training.evaluation  # noqa: F401
+            import xmodal.training.evaluation.run_evaluation  # noqa: F401
     with processes.connected(settings):
         if FOLLOW.value:
             follow_run()
@@ -96,7 +96,7 @@ def main(argv: list[str]) -> None:
 
 def evaluate_run() -> None:
     """Evaluates one checkpoint of a run."""
-    from xmodal.training import run_folder
+    from xmodal.training.run_files import run_folder
 
     folder = RUN.value
     config = run_folder.load_run(folder)
@@ -113,8 +113,8 @@ def follow_run() -> None:
     """Evaluates the checkpoints of a run as they appear."""
     import jax
 
-    from xmodal.training import folder_lock
-    from xmodal.training.following import follow, wait_for_run
+    from xmodal.training.run_files import folder_lock
+    from xmodal.training.run_files.following import follow, wait_for_run
 
     if "," in RUN.value:
         raise UserError("--follow takes one run; --run names several.")
@@ -130,7 +130,7 @@ def follow_run() -> None:
 
 def _output_in_run(place: str) -> str:
     """Returns --output, or its default within the run; keeps results out of the run's own."""
-    from xmodal.training.finished import FINAL
+    from xmodal.training.run_files.finished import FINAL
 
     output = OUTPUT.value or os.path.join(RUN.value, place, SPLIT.value or FINAL)
     if place or SPLIT.value not in (None, FINAL):
@@ -139,8 +139,8 @@ def _output_in_run(place: str) -> str:
 
 
 def _check_run_output(output: str, config: ConfigDict) -> None:
-    from xmodal.training.model_identity import ModelIdentity
-    from xmodal.training.run_records import training_hashes
+    from xmodal.training.evaluation.model_identity import ModelIdentity
+    from xmodal.training.run_files.run_records import training_hashes
 
     _check_output(output, ModelIdentity.of_config(config, training_hashes(RUN.value)))
 
@@ -154,9 +154,9 @@ def _evaluate_checkpoints(
     """Evaluates checkpoints of --run; `check_lock` raises if a follower has lost `output`."""
     from xmodal import mesh as mesh_lib
     from xmodal.training import run
-    from xmodal.training.checkpoint_evaluation import judge_checkpoints
-    from xmodal.training.evaluation import RunEvaluation
-    from xmodal.training.results import print_pages
+    from xmodal.training.evaluation.checkpoint_evaluation import judge_checkpoints
+    from xmodal.training.evaluation.results import print_pages
+    from xmodal.training.evaluation.run_evaluation import RunEvaluation
 
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
@@ -197,9 +197,9 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
 
 def evaluate_ensemble() -> None:
     """Evaluates the mean of the scores of several runs."""
-    from xmodal.training import run_folder
-    from xmodal.training.ensemble import identity, judge_ensemble
-    from xmodal.training.results import print_pages
+    from xmodal.training.evaluation.ensemble import identity, judge_ensemble
+    from xmodal.training.evaluation.results import print_pages
+    from xmodal.training.run_files import run_folder
 
     if SAVE_EMBEDDINGS.value:
         raise UserError("--save_embeddings takes one run; --run names several.")
@@ -229,10 +229,14 @@ def evaluate_ensemble() -> None:
 def evaluate_config(config: ConfigDict) -> None:
     """Evaluates published towers on the datasets of `config.evals`."""
     from xmodal.tensorboard.views import Views
-    from xmodal.training.evaluation import RunEvaluation
-    from xmodal.training.model_identity import ModelIdentity
-    from xmodal.training.published_towers import build_untrained, describe, load_weights
-    from xmodal.training.results import event_writer, print_pages, write_all
+    from xmodal.training.evaluation.model_identity import ModelIdentity
+    from xmodal.training.evaluation.results import event_writer, print_pages, write_all
+    from xmodal.training.evaluation.run_evaluation import RunEvaluation
+    from xmodal.training.initialization.published_towers import (
+        build_untrained,
+        describe,
+        load_weights,
+    )
 
     model = ModelIdentity.of_config(config)
     _check_output(OUTPUT.value, model)
@@ -260,9 +264,9 @@ def evaluate_config(config: ConfigDict) -> None:
 def evaluate_embeddings(config: ConfigDict) -> None:
     """Evaluates a file of embeddings on the datasets of `config.evals`."""
     from xmodal.tensorboard.views import Views, read_config
-    from xmodal.training.file_evaluation import judge_embeddings
-    from xmodal.training.model_identity import ModelIdentity
-    from xmodal.training.results import event_writer, print_pages, write_all
+    from xmodal.training.evaluation.file_evaluation import judge_embeddings
+    from xmodal.training.evaluation.model_identity import ModelIdentity
+    from xmodal.training.evaluation.results import event_writer, print_pages, write_all
 
     model = ModelIdentity.of_file(EMBEDDINGS.value, SIMILARITY.value)
     _check_output(OUTPUT.value, model)
@@ -288,8 +292,8 @@ def evaluate_files(kind: str) -> None:
     from xmodal import mesh as mesh_lib
     from xmodal.evals.from_files import evaluate
     from xmodal.evals.reports.store import load_ranks
-    from xmodal.training.model_identity import ModelIdentity
-    from xmodal.training.results import (
+    from xmodal.training.evaluation.model_identity import ModelIdentity
+    from xmodal.training.evaluation.results import (
         event_writer,
         print_pages,
         write_results,
@@ -328,7 +332,7 @@ def _check_is_elsewhere(output: str, own: str) -> None:
 
 
 def _check_output(output: str, model: "ModelIdentity") -> None:
-    from xmodal.training.results import check_output
+    from xmodal.training.evaluation.results import check_output
 
     check_output(output, model, overwrite=OVERWRITE.value)
 

@@ -28,9 +28,10 @@ from xmodal.page import Page
 from xmodal.search.formats import as_page
 from xmodal.search.index import Gallery, Hit, Index
 from xmodal.tensorboard.similarities import draw_similarities
-from xmodal.training import checkpoints, run, run_folder
-from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.file_evaluation import open_all, open_file
+from xmodal.training import run
+from xmodal.training.evaluation.file_evaluation import open_all, open_file
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.run_files import checkpoints, run_folder
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model

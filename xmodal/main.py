@@ -63,7 +63,7 @@ def main(argv: list[str]) -> None:
     # Imported here so that --help and errors in flags or file names appear at once.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
-    from xmodal.training.finished import finished_reports, where_to_look
+    from xmodal.training.run_files.finished import finished_reports, where_to_look
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
     if not DRY_RUN.value and (reports := finished_reports(config, workdir)):
@@ -71,7 +71,8 @@ def main(argv: list[str]) -> None:
         print(where_to_look(workdir, config))
         return
     with quietly():
-        from xmodal.training import loop, preflight  # This takes seconds.
+        from xmodal.training import loop
+        from xmodal.training.preflight import preflight
 
     if not TOPOLOGY.value:  # Functions compiled for absent devices cannot be read back.
         use_compilation_cache()

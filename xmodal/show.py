@@ -108,7 +108,7 @@ def main() -> None:
     from xmodal import data
     from xmodal.api.loading import load
     from xmodal.evals.reports.files import check_writable, write_files
-    from xmodal.training import run_folder
+    from xmodal.training.run_files import run_folder
 
     try:
         folder, name = os.path.split(args.output)

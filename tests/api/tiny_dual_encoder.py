@@ -8,8 +8,8 @@ from xmodal import mesh as mesh_lib
 from xmodal.api.model import Model
 from xmodal.models import make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer
-from xmodal.training import checkpoints, run_folder
-from xmodal.training.sections import CheckpointConfig, SelectConfig
+from xmodal.training.run_files import checkpoints, run_folder
+from xmodal.training.settings.sections import CheckpointConfig, SelectConfig
 from xmodal.training.state import TrainState
 from xmodal.training.tree import split
 

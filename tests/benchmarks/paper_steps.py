@@ -61,7 +61,9 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import base, cxc_multitask, cxc_text_text
     from xmodal import mesh as mesh_lib
-    from xmodal.training import loop, preflight, run, schedules
+    from xmodal.training import loop, run
+    from xmodal.training.optimization import schedules
+    from xmodal.training.preflight import preflight
 
     yield 0
     if task.figure == "efficientnet_b4":

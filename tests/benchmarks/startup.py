@@ -24,7 +24,7 @@ def lap(name):
 from xmodal import binary
 from xmodal import mesh as mesh_lib
 from xmodal.training import loop, run, start
-from xmodal.training.inheritance import inherit
+from xmodal.training.settings.inheritance import inherit
 def main(argv):
     lap("imports")
     parts = run.assemble(inherit(binary.read_config()))

@@ -23,9 +23,10 @@ from absl import flags, logging
 from xmodal import binary
 from xmodal import mesh as mesh_lib
 from xmodal.data import FeatureReader
-from xmodal.training import accelerators, cost, frozen_features, loop, preflight, run, state
-from xmodal.training.inheritance import inherit
+from xmodal.training import frozen_features, loop, run, state
 from xmodal.training.parts import Parts
+from xmodal.training.preflight import accelerators, cost, preflight
+from xmodal.training.settings.inheritance import inherit
 
 flags.adopt_module_key_flags(binary)
 ROUNDS = flags.DEFINE_integer("rounds", 20, "Steps that are timed, after two of warming up.", 1)

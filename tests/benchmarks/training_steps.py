@@ -110,7 +110,8 @@ def step_ours(task: Task) -> Iterator[int]:
 
     from configs import itm
     from xmodal import mesh as mesh_lib
-    from xmodal.training import run, schedules
+    from xmodal.training import run
+    from xmodal.training.optimization import schedules
 
     yield 0
     variant = ("regions_gru",) if task.family == "vse_infinity" else ()

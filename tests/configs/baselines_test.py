@@ -6,7 +6,7 @@ from configs import baselines
 from xmodal import data
 from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
-from xmodal.training import published_towers
+from xmodal.training.initialization import published_towers
 
 # Of the published weights, which a folder would bring.
 FOLDERS = {

@@ -15,7 +15,9 @@ from ml_collections import ConfigDict
 from tests.integration.papers_test import PAPERS
 from xmodal import binary, main
 from xmodal import mesh as mesh_lib
-from xmodal.training import loop, run, run_folder, schedules, state
+from xmodal.training import loop, run, state
+from xmodal.training.optimization import schedules
+from xmodal.training.run_files import run_folder
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs by which nothing is trained.

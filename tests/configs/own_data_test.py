@@ -7,10 +7,12 @@ from configs import base, own_data
 from tests.data_prep.captioned_images import own_folders
 from xmodal.config import UserError
 from xmodal.scratch import keep_overrides
-from xmodal.training import loop, preflight, run_folder
-from xmodal.training.finished import finished_reports
-from xmodal.training.inheritance import inherit
-from xmodal.training.run_folder import load_records
+from xmodal.training import loop
+from xmodal.training.preflight import preflight
+from xmodal.training.run_files import run_folder
+from xmodal.training.run_files.finished import finished_reports
+from xmodal.training.run_files.run_folder import load_records
+from xmodal.training.settings.inheritance import inherit
 
 
 def make_config(folder):

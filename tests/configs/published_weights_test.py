@@ -23,9 +23,9 @@ from configs import (
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import run
-from xmodal.training.inheritance import inherit
-from xmodal.training.schedules import resolve_epochs
-from xmodal.training.sizes import resolve_sizes
+from xmodal.training.optimization.schedules import resolve_epochs
+from xmodal.training.settings.inheritance import inherit
+from xmodal.training.settings.sizes import resolve_sizes
 from xmodal.training.tree import flatten
 
 SCALED = {"normalization": "imagenet", "size": 380}

@@ -11,7 +11,8 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xmodal import mesh as mesh_lib
-from xmodal.training import loop, reporting, run_folder
+from xmodal.training import loop, reporting
+from xmodal.training.run_files import run_folder
 
 STEPS = 4
 # Config -> a metric of each of its evaluators.

@@ -9,7 +9,7 @@ import pytest
 from tests.sweep import bag
 from xmodal.sweep.plan import Plan
 from xmodal.sweep.record import Record
-from xmodal.training import run_folder
+from xmodal.training.run_files import run_folder
 
 optuna = pytest.importorskip("optuna")
 

@@ -10,8 +10,8 @@ import pytest
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.losses import engine, terms
-from xmodal.training.collectives import Collectives, count_collectives
-from xmodal.training.program import read_program
+from xmodal.training.preflight.collectives import Collectives, count_collectives
+from xmodal.training.preflight.program import read_program
 
 MARGIN = 0.7
 TERMS = {

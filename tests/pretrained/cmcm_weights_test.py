@@ -24,9 +24,10 @@ from xmodal.preprocessing import read_vocabulary
 from xmodal.pretrained.folder import read_weights
 from xmodal.pretrained.model_converters import convert_model
 from xmodal.pretrained.model_folder import read_model, read_tasks, save_model
-from xmodal.training import from_towers, published_towers, run
-from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.inheritance import inherit
+from xmodal.training import run
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.initialization import from_towers, published_towers
+from xmodal.training.settings.inheritance import inherit
 from xmodal.training.tree import flatten, unflatten
 
 SMALL, CHANNELS = (2, 2), 512

@@ -15,7 +15,7 @@ from tests.api.tiny_dual_encoder import make_texts, save_run
 from tests.integration.two_processes_test import free_port
 from xmodal.api.model import Model
 from xmodal.search import __main__ as command
-from xmodal.training import folder_lock
+from xmodal.training.run_files import folder_lock
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from xmodal.disk_errors import DiskError
 from xmodal.sweep import search
 from xmodal.sweep.distributions import Choice, LogUniform
 from xmodal.sweep.record import Record
-from xmodal.training import folder_lock, loop, reporting, run_folder
+from xmodal.training import loop, reporting
+from xmodal.training.run_files import folder_lock, run_folder
 
 pytest.importorskip("optuna")
 pytestmark = pytest.mark.usefixtures("one_device")

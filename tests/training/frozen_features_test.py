@@ -15,8 +15,11 @@ from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.models.encoders import efficientnet
-from xmodal.training import checkpoints, frozen_features, loop, preflight, run, run_folder, start
-from xmodal.training.evaluation import RunEvaluation
+from xmodal.training import frozen_features, loop, run
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.initialization import start
+from xmodal.training.preflight import preflight
+from xmodal.training.run_files import checkpoints, run_folder
 
 TINY = "tiny_captions"
 TOTAL_STEPS = 8

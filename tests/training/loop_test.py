@@ -16,15 +16,10 @@ from tiny_run import TINY, TOTAL_STEPS
 
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.training import (
-    checkpoints,
-    folder_lock,
-    loop,
-    preflight,
-    run_config,
-    run_folder,
-    run_records,
-)
+from xmodal.training import loop
+from xmodal.training.preflight import preflight
+from xmodal.training.run_files import checkpoints, folder_lock, run_folder, run_records
+from xmodal.training.settings import run_config
 
 
 def test_the_loss_falls(whole):

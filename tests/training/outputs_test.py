@@ -14,7 +14,8 @@ from tiny_run import load_state
 
 from configs import base
 from xmodal.losses import LOSSES
-from xmodal.training import loop, reporting, run_folder
+from xmodal.training import loop, reporting
+from xmodal.training.run_files import run_folder
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ from configs import cxc, vsrn
 from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.training import fill_config, run
-from xmodal.training.inheritance import inherit
+from xmodal.training import run
+from xmodal.training.settings import fill_config
+from xmodal.training.settings.inheritance import inherit
 
 
 class AskedForDataError(Exception):

@@ -8,8 +8,9 @@ import numpy as np
 from configs import base, cxc
 from xmodal import mesh as mesh_lib
 from xmodal.models import make_dual_encoder
-from xmodal.training import run_config, step, tasks
+from xmodal.training import step, tasks
 from xmodal.training.parts import Parts
+from xmodal.training.settings import run_config
 
 FEATURES, TOKENS, WORDS = 5, 6, 20
 REPLICATED = ((".*", "replicated"),)

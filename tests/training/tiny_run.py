@@ -4,8 +4,9 @@ import pytest
 import tiny_encoder as tiny
 
 from configs import base, cxc
-from xmodal.training import loop, reporting, run, start
-from xmodal.training.inheritance import inherit
+from xmodal.training import loop, reporting, run
+from xmodal.training.initialization import start
+from xmodal.training.settings.inheritance import inherit
 
 TINY = "tiny_captions"
 # The board bears the evaluator's name.

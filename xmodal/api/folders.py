@@ -17,8 +17,8 @@ from xmodal.models import Devices, make_dual_encoder
 from xmodal.preprocessing import ImageConfig, TextConfig, make_tokenizer, read_vocabulary
 from xmodal.pretrained.folder import read_description, read_weights
 from xmodal.pretrained.model_folder import SIDES, read_model
-from xmodal.training import checkpoints, run_folder
-from xmodal.training.inheritance import inherit
+from xmodal.training.run_files import checkpoints, run_folder
+from xmodal.training.settings.inheritance import inherit
 from xmodal.training.tree import Tree, merge, unflatten
 
 

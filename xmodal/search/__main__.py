@@ -61,7 +61,7 @@ def _build_together(args: argparse.Namespace) -> None:
     from xmodal.disk_errors import disk_errors
     from xmodal.pretrained.folder import check_new
     from xmodal.search.parts import EmbeddedParts
-    from xmodal.training import folder_lock
+    from xmodal.training.run_files import folder_lock
 
     check_new(args.output)
     given = _given_items(args)

@@ -20,7 +20,7 @@ from xmodal.atomic import replacing
 from xmodal.config import UserError
 from xmodal.search.index import embed
 from xmodal.search.items import Items
-from xmodal.training.json_files import read_json
+from xmodal.training.run_files.json_files import read_json
 
 _CARD = "parts.json"
 

@@ -10,10 +10,10 @@ from xmodal.config import UserError, lookup
 from xmodal.data import DatasetMissingError
 from xmodal.sweep.distributions import Distribution
 from xmodal.sweep.plan import with_values
-from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.inheritance import inherit
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.parts import Parts
 from xmodal.training.run import assemble
+from xmodal.training.settings.inheritance import inherit
 
 
 def check_values(config: ConfigDict, parameters: Mapping[str, Distribution]) -> Parts:

@@ -20,7 +20,7 @@ from xmodal.sweep.record import Record
 from xmodal.sweep.results import format_csv, format_report, format_value
 from xmodal.sweep.space import Space
 from xmodal.sweep.worker import run_trials
-from xmodal.training import folder_lock
+from xmodal.training.run_files import folder_lock
 
 _WAIT_SECONDS = 0.5
 

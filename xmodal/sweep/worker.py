@@ -23,8 +23,9 @@ from xmodal.disk_errors import DiskError
 from xmodal.sweep.plan import Plan, Trial
 from xmodal.sweep.record import Outcome, Record
 from xmodal.sweep.results import best_first, best_trials, format_values
-from xmodal.training import folder_lock, loop, run_folder
-from xmodal.training.finished import FINAL, finished_reports
+from xmodal.training import loop
+from xmodal.training.run_files import folder_lock, run_folder
+from xmodal.training.run_files.finished import FINAL, finished_reports
 
 LOG = "log.txt"
 # A sweep ends when this many trials in a row fail with the same error.

@@ -19,31 +19,25 @@ from xmodal import mesh as mesh_lib
 from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
 from xmodal.tensorboard.writer import make_writer
-from xmodal.training import (
-    checkpoints,
-    cost,
-    folder_lock,
-    frozen_features,
-    memory,
-    reporting,
-    run_folder,
-)
-from xmodal.training.checkpoint_evaluation import judge_best
-from xmodal.training.compute import Compute
-from xmodal.training.damaged_checkpoints import set_damaged_aside
-from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.fill_config import fill
-from xmodal.training.finished import mark_finished, where_to_look
-from xmodal.training.inheritance import inherit
-from xmodal.training.model_card import write_card
+from xmodal.training import frozen_features, reporting
+from xmodal.training.evaluation.checkpoint_evaluation import judge_best
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.initialization.start import starting_state
 from xmodal.training.outputs import Outputs, make_reporter, write_facts
 from xmodal.training.parts import Parts
+from xmodal.training.preflight import cost, memory
 from xmodal.training.run import assemble
-from xmodal.training.run_changes import check_changes, check_metric
-from xmodal.training.run_config import read_settings
-from xmodal.training.run_folder import Records
-from xmodal.training.run_records import check_records
-from xmodal.training.start import starting_state
+from xmodal.training.run_files import checkpoints, folder_lock, run_folder
+from xmodal.training.run_files.compute import Compute
+from xmodal.training.run_files.damaged_checkpoints import set_damaged_aside
+from xmodal.training.run_files.finished import mark_finished, where_to_look
+from xmodal.training.run_files.model_card import write_card
+from xmodal.training.run_files.run_folder import Records
+from xmodal.training.run_files.run_records import check_records
+from xmodal.training.settings.fill_config import fill
+from xmodal.training.settings.inheritance import inherit
+from xmodal.training.settings.run_changes import check_changes, check_metric
+from xmodal.training.settings.run_config import read_settings
 from xmodal.training.state import TrainState
 from xmodal.training.step import jit_step, make_step
 from xmodal.training.watchdog import Watchdog

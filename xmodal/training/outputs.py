@@ -8,13 +8,14 @@ from absl import logging
 
 from xmodal.evals.reports.summary import select_curves
 from xmodal.tensorboard.views import Views
-from xmodal.training import checkpoints, reporting
-from xmodal.training.compute import Compute
-from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.optimizer import observe_metrics
+from xmodal.training import reporting
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.initialization.start import describe
+from xmodal.training.optimization.optimizer import observe_metrics
+from xmodal.training.optimization.schedules import is_due
 from xmodal.training.parts import Parts
-from xmodal.training.schedules import is_due
-from xmodal.training.start import describe
+from xmodal.training.run_files import checkpoints
+from xmodal.training.run_files.compute import Compute
 from xmodal.training.state import TrainState
 
 if TYPE_CHECKING:

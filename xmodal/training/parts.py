@@ -12,13 +12,13 @@ import optax
 from jax.sharding import Mesh
 
 from xmodal.models import DualEncoder
-from xmodal.training.optimizer import make_optimizer
+from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.state import TrainState, first_state, init_params, with_shardings
 from xmodal.training.tasks import Task
 from xmodal.training.tree import Tree, partition
 
 if TYPE_CHECKING:
-    from xmodal.training.run_config import RunConfig
+    from xmodal.training.settings.run_config import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from xmodal.atomic import replacing
 from xmodal.config import UserError
-from xmodal.training.sections import SelectConfig
+from xmodal.training.settings.sections import SelectConfig
 
 if TYPE_CHECKING:
     from clu import metric_writers

@@ -13,10 +13,11 @@ from xmodal.config import UserError, lookup
 from xmodal.evals import read_options
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.training import accumulation, frozen_checks
-from xmodal.training.fill_config import MANY, fill, fill_metric, fill_placeholders
-from xmodal.training.optimizer import make_optimizer
+from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.parts import Parts
-from xmodal.training.run_config import RunConfig, read_settings
+from xmodal.training.settings.fill_config import MANY, fill, fill_metric, fill_placeholders
+from xmodal.training.settings.run_config import RunConfig, read_settings
+from xmodal.training.settings.widths import check_widths
 from xmodal.training.step import check_sides
 from xmodal.training.tasks import (
     Task,
@@ -27,7 +28,6 @@ from xmodal.training.tasks import (
     trace_losses,
 )
 from xmodal.training.tree import flatten
-from xmodal.training.widths import check_widths
 
 
 def assemble(config: ml_collections.ConfigDict, mesh: Mesh | None = None) -> Parts:

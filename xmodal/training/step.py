@@ -15,7 +15,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding
 from xmodal.training import accumulation, rngs
-from xmodal.training.optimizer import learning_rate, pass_time, skipped_updates
+from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, compute_losses, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, merge

@@ -30,7 +30,8 @@ from xmodal.losses import (
     make_similarity,
 )
 from xmodal.models import Embedding, TaskModule, make_task_module
-from xmodal.training import rngs, schedules
+from xmodal.training import rngs
+from xmodal.training.optimization import schedules
 from xmodal.training.tree import Tree, flatten
 
 VIEW = re.compile(r"image|caption_(\d+)")

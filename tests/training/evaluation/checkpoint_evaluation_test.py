@@ -1,0 +1,54 @@
+"""Evaluation of a run and of its checkpoints."""
+
+import pytest
+
+from tests.saved_run import make_config, save_run
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
+from xmodal.training import run
+from xmodal.training.evaluation.checkpoint_evaluation import judge_checkpoints
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+
+
+@pytest.fixture(scope="module")
+def config(few_shapes):
+    return make_config(few_shapes)
+
+
+@pytest.fixture(scope="module")
+def run_dir(config, tmp_path_factory):
+    return save_run(config, tmp_path_factory.mktemp("run"))
+
+
+def test_a_checkpoint_that_went_before_it_was_read(config, run_dir, tmp_path):
+    """A run in training keeps its last few; only a follower leaves one out and goes on."""
+    evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
+    with pytest.raises(UserError, match=r"no checkpoint of step 1; it has \[0, 2, 4\]"):
+        judge_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "one"))
+    found = judge_checkpoints(
+        evaluation, str(run_dir), [1], str(tmp_path / "all"), check_lock=lambda: None
+    )
+    assert found == []
+
+
+def test_a_follower_that_was_taken_over_writes_nothing(config, run_dir, tmp_path):
+    evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
+
+    def check_lock():
+        raise UserError("taken over")
+
+    with pytest.raises(UserError, match="taken over"):
+        judge_checkpoints(evaluation, str(run_dir), [2], str(tmp_path), check_lock=check_lock)
+    assert not list(tmp_path.glob("**/metrics.json"))
+
+
+def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
+    parts = run.build(config, mesh_lib.make_mesh())
+    with config.unlocked():
+        config = config.copy_and_resolve_references()
+        config.evals.elsewhere = config.evals.shapes.copy_and_resolve_references()
+        config.evals.elsewhere.data = {"captions_per_image": 1}
+    evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
+    monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
+    with pytest.raises(UserError, match="judge 2 sets of embeddings and --save_embeddings writes"):
+        evaluation.judge(*parts.init_params(), name="x", save_embeddings="x.npz")

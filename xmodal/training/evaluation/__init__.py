@@ -1,0 +1,1 @@
+"""Evaluates runs, published towers and files with the evaluators of a config."""

@@ -1,0 +1,102 @@
+"""Evaluates the mean of the scores of several runs, which papers report for two models."""
+
+from collections.abc import Collection, Sequence
+
+import ml_collections
+import numpy as np
+
+from xmodal import mesh as mesh_lib
+from xmodal.config import UserError, lookup
+from xmodal.evals import Evaluation
+from xmodal.tensorboard.views import Views
+from xmodal.training import run
+from xmodal.training.evaluation.model_identity import ModelIdentity
+from xmodal.training.evaluation.results import event_writer, write_all
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.evaluation.suite import EvalSuite
+from xmodal.training.run_files import checkpoints, run_folder
+from xmodal.training.run_files.run_records import training_hashes
+
+
+def judge_ensemble(
+    folders: Sequence[str],
+    configs: Sequence[ml_collections.ConfigDict],
+    output: str,
+    *,
+    step: str,
+    names: Collection[str] | None = None,
+    split: str | None = None,
+    compare: str | None = None,
+    examples: int = 0,
+) -> list[Evaluation]:
+    """Evaluates runs together; prints, writes and returns all results.
+
+    Args:
+      folders: the runs' folders.
+      configs: the runs' configs.
+      output: folder for the results, see `results.write_all`.
+      step: checkpoint of every run: its step, `best` or `latest`.
+      names: evaluators of the first run to use, which the others must also have; None for all.
+      split: see `RunEvaluation.judge`.
+      compare: see `EvalSuite.load_others`.
+      examples: see `RunEvaluation.judge`.
+
+    Raises:
+      UserError: a run has no such checkpoint or evaluator, or their scores cannot be averaged.
+    """
+    mesh = mesh_lib.make_mesh()
+    steps = [run_folder.resolve_step(folder, step) for folder in folders]
+    members = []
+    for folder, config, chosen in zip(folders, configs, steps, strict=True):
+        parts = run.build(config, mesh)
+        evaluation = RunEvaluation(parts, names=names, trains=False)
+        members.append((evaluation, *checkpoints.restore_model(folder, chosen, parts.shapes, mesh)))
+    first, params, model_state = members[0]
+    others = first.suite.load_others(compare, split)
+    for folder, (other, *_) in zip(folders[1:], members[1:], strict=True):
+        _check_items(first.suite, other.suite, split, (folders[0], folder))
+    labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
+    with event_writer(output) as writer:
+        views = Views(writer, first.parts.settings.tensorboard, 0)
+        evaluations = first.judge(
+            params,
+            model_state,
+            name=" + ".join(labels),
+            split=split,
+            notes=lambda _: [f"Scores are means of those of {' and '.join(labels)}."],
+            together_with=[each.embedding(*weights) for each, *weights in members[1:]],
+            examples=examples,
+            others=others,
+            view=views,
+        )
+        write_all(evaluations, output, identity(folders, configs), others, views)
+    return evaluations
+
+
+def _check_items(
+    first: EvalSuite, other: EvalSuite, split: str | None, folders: tuple[str, str]
+) -> None:
+    """Raises an error if an evaluator judges the runs on different items; ids may coincide."""
+    for name in first.options:
+        lookup(f"config.evals of {folders[1]}", name, other.options)
+        chosen = first.split_of(name, split)
+        ours, theirs = (each.items(name, chosen) for each in (first, other))
+        common = ours.hashes.keys() & theirs.hashes.keys()
+        if any(ours.hashes[key] != theirs.hashes[key] for key in common) or not np.array_equal(
+            ours.caption_texts, theirs.caption_texts
+        ):
+            raise UserError(
+                f"The evaluator {name!r} of {folders[0]} and of {folders[1]} judges different "
+                f"records of the split {chosen!r}; only runs on the same images and captions can "
+                "be averaged."
+            )
+
+
+def identity(folders: Sequence[str], configs: Sequence[ml_collections.ConfigDict]) -> ModelIdentity:
+    """Returns the model that produced the results of an ensemble; see `judge_ensemble`."""
+    return ModelIdentity.of_several(
+        [
+            ModelIdentity.of_config(config, training_hashes(folder))
+            for folder, config in zip(folders, configs, strict=True)
+        ]
+    )

@@ -1,0 +1,92 @@
+"""Evaluates a file of embeddings on the datasets of a config, without a model."""
+
+from collections.abc import Collection, Iterator
+
+import ml_collections
+
+from xmodal import mesh as mesh_lib
+from xmodal.evals import Embeddings, Evaluation, load_embeddings
+from xmodal.evals.example_page import check_examples
+from xmodal.evals.from_files import choose_similarity, name_of
+from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
+from xmodal.evals.reports.store import StoredResults
+from xmodal.tensorboard.views import View
+from xmodal.training.evaluation.suite import EvalSuite, Opened, judge_all
+from xmodal.training.optimization.schedules import resolve_epochs
+from xmodal.training.settings.sizes import resolve_sizes
+
+
+def judge_embeddings(
+    path: str,
+    config: ml_collections.ConfigDict,
+    *,
+    names: Collection[str] | None = None,
+    split: str | None = None,
+    similarity: str | None = None,
+    name: str | None = None,
+    compare: str | None = None,
+    examples: int = 0,
+    view: View | None = None,
+) -> tuple[list[Evaluation], dict[str, StoredResults]]:
+    """Returns one evaluation per evaluator of `config.evals`, and results to compare with.
+
+    Args:
+      path: npz file of embeddings by id or of sentences, see `load_embeddings` and
+        `load_sentences`.
+      config: config of a run; only its sections `data` and `evals` are used.
+      names: evaluators to use; None for all.
+      split: see `EvalSuite.split_of`.
+      similarity: see `choose_similarity`.
+      name: name of the model's row; None for the name of the file.
+      compare: see `EvalSuite.load_others`.
+      examples: see `judge_all`.
+      view: see `judge_all`.
+
+    Raises:
+      UserError: the file cannot be used or lacks a caption of a split, an evaluator is unknown,
+        or a dataset is missing.
+    """
+    suite, source = open_file(path, config, names=names, similarity=similarity)
+    check_examples(examples, suite.options)
+    others = suite.load_others(compare, split)
+    evaluations = judge_all(
+        open_all(suite, source, split),
+        name=name or name_of(path),
+        examples=examples,
+        others=others,
+        view=view,
+    )
+    return evaluations, others
+
+
+def open_file(
+    path: str,
+    config: ml_collections.ConfigDict,
+    *,
+    names: Collection[str] | None = None,
+    similarity: str | None = None,
+) -> tuple[EvalSuite, Sentences | Embeddings]:
+    """Returns the evaluators of a config and the embeddings of a file.
+
+    See `judge_embeddings` for arguments and errors.
+    """
+    source: Sentences | Embeddings
+    if has_sentences(path):
+        source, sides = choose_similarity(load_sentences(path), similarity), frozenset({"text"})
+    else:
+        source = choose_similarity(load_embeddings(path), similarity)
+        sides = source.sides
+    sections = {name: config[name].to_dict() for name in ("data", "evals")}
+    sections = resolve_epochs(resolve_sizes(sections, 0), 1)
+    return EvalSuite(sections, sides, mesh_lib.make_mesh(), names), source
+
+
+def open_all(
+    suite: EvalSuite, source: Sentences | Embeddings, split: str | None
+) -> Iterator[Opened]:
+    """Yields the evaluators with their items and the items' embeddings."""
+    for name in suite.options:
+        chosen = suite.split_of(name, split)
+        evaluator, items = suite.evaluator(name, chosen), suite.items(name, chosen)
+        found = source.of_split(items) if isinstance(source, Sentences) else source
+        yield Opened(name, evaluator, items, found)
