@@ -23,7 +23,8 @@ def lap(name):
     times[name], last = round(now - last, 2), now
 from xmodal import binary
 from xmodal import mesh as mesh_lib
-from xmodal.training import loop, run, start
+from xmodal.training import loop, run
+from xmodal.training.initialization import start
 from xmodal.training.settings.inheritance import inherit
 def main(argv):
     lap("imports")

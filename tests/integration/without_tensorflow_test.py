@@ -32,9 +32,10 @@ from xmodal.config import read
 from xmodal.evals.boards.make import make_boards
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.runner import evaluate_boards
-from xmodal.training import (
-    checkpoints, from_run, from_towers, optimizer, reporting, rngs, state, step, tasks, views
-)
+from xmodal.training import reporting, rngs, state, step, tasks, views
+from xmodal.training.initialization import from_run, from_towers
+from xmodal.training.optimization import optimizer
+from xmodal.training.run_files import checkpoints
 
 config = quickstart.get_config()
 config.model.text.encoder.vocab_size = 50

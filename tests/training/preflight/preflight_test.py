@@ -22,7 +22,7 @@ from xmodal.training.preflight import preflight
 from xmodal.training.run_files import checkpoints, run_folder
 
 TINY = "tiny_captions"
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture

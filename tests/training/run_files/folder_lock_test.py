@@ -15,7 +15,7 @@ from xmodal.training.run_files import folder_lock
 
 HOLDER = """
 import sys, time
-from xmodal.training import folder_lock
+from xmodal.training.run_files import folder_lock
 
 with folder_lock.hold(sys.argv[1]):
     print("held", flush=True)
