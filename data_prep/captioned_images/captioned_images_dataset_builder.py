@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from data_prep.building.records import LeftOut, Record
 from data_prep.captioned_images import find_layout, folder_key
 from data_prep.captioned_images.layouts import Layout
 from data_prep.captioned_images.options import Options
+from data_prep.captioned_images.picture_files import spellings
 from data_prep.captioned_images.pictures import SPLITS, Picture
 from data_prep.captioned_images.rated_pairs import Item, rated_pairs
 from data_prep.captioned_images.split_choice import choose_splits
@@ -148,8 +150,9 @@ def _rating_splits(
     path: pathlib.Path, layout: Layout, found: Survey, splits: list[str]
 ) -> dict[str, Iterator[Record | LeftOut]]:
     items: dict[str, Item] = {}
+    loose: dict[str, Item] = {}
     image_ids, caption_ids = found.image_ids(), found.first_caption_ids()
-    base_names = collections.Counter(pathlib.PurePosixPath(name).name for name in found.names)
+    spelled = collections.Counter(itertools.chain.from_iterable(map(spellings, found.names)))
     for item, row in _numbered(layout.pictures()):
         if isinstance(item, LeftOut) or not found.usable[row]:
             continue
@@ -157,11 +160,9 @@ def _rating_splits(
             items.setdefault(caption, ("caption", number, splits[row]))
         image: Item = ("image", int(image_ids[row]), splits[row])
         items[item.name] = image
-        base = pathlib.PurePosixPath(item.name).name
-        if base_names[base] == 1:
-            items[base] = image
+        loose |= {each: image for each in spellings(item.name) if spelled[each] == 1}
     pairs: dict[str, list[Any]] = {}
-    for split, pair in rated_pairs(path, items):
+    for split, pair in rated_pairs(path, loose | items):
         pairs.setdefault(split, []).append(pair)
     # A split without pairs would stop the build.
     kept = {split for split, found in pairs.items() if any(isinstance(p, tuple) for p in found)}

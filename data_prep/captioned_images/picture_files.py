@@ -103,18 +103,23 @@ class PictureFiles:
 
     @functools.cached_property
     def _by_end(self) -> dict[str, list[str]]:
-        """Paths by their lower-case form, by file name, and by both without extension."""
+        """Paths by `spellings`."""
         found: dict[str, list[str]] = {}
         for path in self._paths:
-            lower = path.lower()
-            name = pathlib.PurePosixPath(lower).name
-            for key in {lower, name, os.path.splitext(lower)[0], os.path.splitext(name)[0]}:
+            for key in spellings(path):
                 found.setdefault(key, []).append(path)
         return found
 
     @functools.cached_property
     def _archives(self) -> list[ImageFiles]:
         return list(_open_archives(self._folder))
+
+
+def spellings(path: str) -> set[str]:
+    """Returns a path in lower case, its file name, and both without extension."""
+    lower = path.lower()
+    name = pathlib.PurePosixPath(lower).name
+    return {lower, name, os.path.splitext(lower)[0], os.path.splitext(name)[0]}
 
 
 def _open_archives(folder: pathlib.Path) -> Iterable[ImageFiles]:

@@ -25,7 +25,7 @@ def rated_pairs(
 
     Args:
       path: path of the table.
-      items: names of pictures and texts of captions.
+      items: names of pictures, also in their `picture_files.spellings`, and texts of captions.
 
     Raises:
       UnexpectedFilesError: the table lacks a column, or a score is not a number.
@@ -76,7 +76,10 @@ def _example(task: str, left: int, right: int, score: float) -> dict[str, Any]:
 
 
 def _find(items: Mapping[str, Item], cell: Any) -> Item | None:
-    return None if is_empty(cell) else items.get(str(cell).strip())
+    if is_empty(cell):
+        return None
+    text = str(cell).strip()
+    return items.get(text) or items.get(text.replace("\\", "/").lower())
 
 
 def _score(cell: Any, where: str) -> float:

@@ -187,7 +187,7 @@ def test_ratings_belong_to_the_split_of_both_sides(tmp_path):
         ["caption 20", "p020.png", 5],
         ["images/p021.png", "caption 22", 1.5],
         ["caption 23", "caption 24", 2],
-        ["p025.png", "p026.png", 3],
+        ["P025", "images\\p026.PNG", 3],  # Other spellings, as in the table of captions.
         ["caption 10", "p011.png", 4],
         ["caption 10", "p020.png", 4],
         ["caption 99", "p020.png", 4],
