@@ -20,6 +20,7 @@ from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
 from xmodal.training import run
 from xmodal.training.evaluation.file_evaluation import judge_embeddings
+from xmodal.training.evaluation.suite import Request
 from xmodal.training.run_files import checkpoints, run_folder
 
 SHAPES = "crisscrossed_shapes"
@@ -255,10 +256,13 @@ def test_examples_of_a_checkpoint_and_of_its_embeddings(run_dir, config, tmp_pat
     assert "Worst rank: text to text, shapes" in text
     assert "image to text" not in text  # there is no image tower
     assert text.count("data:image/png") >= 20
-    options = {"names": ["shapes"], "split": "validation", "examples": 2}
-    (of_file,), _ = judge_embeddings(saved, config, name="tiny_quick step 2", **options)
+    request = Request("validation", examples=2)
+    (of_file,), _ = judge_embeddings(
+        saved, config, request, names=["shapes"], name="tiny_quick step 2"
+    )
     assert of_file.page.to_html() == text
-    (of_file,), _ = judge_embeddings(saved, config, compare=str(output), **options)
+    request = dataclasses.replace(request, compare=str(output))
+    (of_file,), _ = judge_embeddings(saved, config, request, names=["shapes"])
     assert not any("Changed" in group.title for group in of_file.page.groups)  # the same model
     evaluate(run=str(run_dir), output=str(output), **given | {"examples": 0})
     assert not path.exists()

@@ -61,6 +61,7 @@ from xmodal.output_flag import OUTPUT
 
 if TYPE_CHECKING:
     from xmodal.training.evaluation.model_identity import ModelIdentity
+    from xmodal.training.evaluation.suite import Request
 
 flags.adopt_module_key_flags(eval_flags)
 
@@ -166,10 +167,7 @@ def _evaluate_checkpoints(
         RUN.value,
         steps,
         output,
-        split=SPLIT.value,
-        compare=COMPARE.value,
-        save_embeddings=SAVE_EMBEDDINGS.value,
-        examples=EXAMPLES.value,
+        _request(),
         # A folder given by the user may hold the results of another split.
         keep_others=not OUTPUT.value,
         check_lock=check_lock,
@@ -217,11 +215,9 @@ def evaluate_ensemble() -> None:
         folders,
         configs,
         OUTPUT.value,
+        _request(),
         step=STEP.value,
         names=EVALUATORS.value,
-        split=SPLIT.value,
-        compare=COMPARE.value,
-        examples=EXAMPLES.value,
     )
     print_pages(evaluations, OUTPUT.value)
 
@@ -243,17 +239,16 @@ def evaluate_config(config: ConfigDict) -> None:
     parts = build_untrained(config)
     params, model_state = load_weights(parts)
     evaluation = RunEvaluation(parts, names=EVALUATORS.value, trains=False)
-    others = evaluation.suite.load_others(COMPARE.value, SPLIT.value)
+    request = _request()
+    others = evaluation.suite.load_others(request)
     with event_writer(OUTPUT.value, config.to_dict()) as writer:
         views = Views(writer, parts.settings.tensorboard, 0)
         evaluations = evaluation.judge(
             params,
             model_state,
             name=config.name,
-            split=SPLIT.value,
+            request=request,
             notes=lambda split: describe(parts, split),
-            save_embeddings=SAVE_EMBEDDINGS.value,
-            examples=EXAMPLES.value,
             others=others,
             view=views,
         )
@@ -275,12 +270,10 @@ def evaluate_embeddings(config: ConfigDict) -> None:
         evaluations, others = judge_embeddings(
             EMBEDDINGS.value,
             config,
+            _request(),
             names=EVALUATORS.value,
-            split=SPLIT.value,
             similarity=SIMILARITY.value,
             name=NAME.value,
-            compare=COMPARE.value,
-            examples=EXAMPLES.value,
             view=views,
         )
         write_all(evaluations, OUTPUT.value, model, others, views)
@@ -320,6 +313,12 @@ def evaluate_files(kind: str) -> None:
     with event_writer(OUTPUT.value) as writer:
         write_results(evaluation, OUTPUT.value, model, other=other, writer=writer)
     print_pages([evaluation], OUTPUT.value)
+
+
+def _request() -> "Request":
+    from xmodal.training.evaluation.suite import Request
+
+    return Request(SPLIT.value, COMPARE.value, EXAMPLES.value, SAVE_EMBEDDINGS.value)
 
 
 def _check_is_elsewhere(output: str, own: str) -> None:

@@ -8,6 +8,7 @@ from xmodal.config import UserError
 from xmodal.training import run
 from xmodal.training.evaluation.checkpoint_evaluation import judge_checkpoints
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.evaluation.suite import Request
 
 
 @pytest.fixture(scope="module")
@@ -51,4 +52,4 @@ def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
     with pytest.raises(UserError, match="judge 2 sets of embeddings and --save_embeddings writes"):
-        evaluation.judge(*parts.init_params(), name="x", save_embeddings="x.npz")
+        evaluation.judge(*parts.init_params(), name="x", request=Request(save_embeddings="x.npz"))

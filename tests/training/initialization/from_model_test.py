@@ -16,6 +16,7 @@ from xmodal.pretrained.model_folder import ModelDescription, save_model
 from xmodal.pretrained.report import Report
 from xmodal.training import run
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.evaluation.suite import Request
 from xmodal.training.initialization import from_towers, published_towers
 from xmodal.training.optimization import schedules
 from xmodal.training.settings import run_config
@@ -151,5 +152,7 @@ def test_a_config_without_a_model_gets_all_of_it(folder, few_shapes):
 def test_evaluates_without_a_config_of_its_own(folder, few_shapes):
     parts = published_towers.build_untrained(release_config(folder[0], few_shapes))
     params, state = published_towers.load_weights(parts)
-    (found,) = RunEvaluation(parts, trains=False).judge(params, state, name="made", split="test")
+    (found,) = RunEvaluation(parts, trains=False).judge(
+        params, state, name="made", request=Request("test")
+    )
     assert 0 <= found.tagged["coco/shapes/i2t/recall@10"] <= 100

@@ -17,6 +17,7 @@ from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import Description, save_tower
 from xmodal.pretrained.report import Report
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.evaluation.suite import Request
 from xmodal.training.initialization import published_towers
 from xmodal.training.tree import flatten
 
@@ -110,7 +111,7 @@ def evaluate(config, split):
         params,
         model_state,
         name=config.name,
-        split=split,
+        request=Request(split),
         notes=lambda items: published_towers.describe(parts, items),
     )
     return found

@@ -14,6 +14,7 @@ from xmodal.training.evaluation.model_identity import ModelIdentity
 from xmodal.training.evaluation.results import event_writer, write_all
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.evaluation.sentence_notes import describe_sentences
+from xmodal.training.evaluation.suite import FINAL_SPLITS, Request
 from xmodal.training.run_files import checkpoints, run_folder
 from xmodal.training.run_files.finished import FINAL
 from xmodal.training.run_files.run_records import training_hashes
@@ -30,11 +31,8 @@ def judge_checkpoints(
     run_dir: str,
     steps: Iterable[int],
     output: str,
+    request: Request = FINAL_SPLITS,
     *,
-    split: str | None = None,
-    compare: str | None = None,
-    save_embeddings: str | None = None,
-    examples: int = 0,
     keep_others: bool = False,
     check_lock: Callable[[], None] | None = None,
 ) -> list[Evaluation]:
@@ -45,10 +43,7 @@ def judge_checkpoints(
       run_dir: folder of the run.
       steps: some of its checkpoints.
       output: folder for the results, see `results.write_all`.
-      split: split of the run's dataset; None for the final split of every evaluator.
-      compare: folder of the results of another model, see `EvalSuite.load_others`.
-      save_embeddings: see `RunEvaluation.judge`.
-      examples: see `judge_all`.
+      request: what to evaluate and to save.
       keep_others: see `results.write_all`.
       check_lock: for a follower, whose steps continue those of an earlier call: raises if another
         process has taken over `output`.
@@ -60,7 +55,7 @@ def judge_checkpoints(
       UserError: the step or split does not exist, models differ, or a folder is not writable.
     """
     parts = evaluation.parts
-    others = evaluation.suite.load_others(compare, split)
+    others = evaluation.suite.load_others(request)
     records = training_hashes(run_dir)
     # The stored config, with the learned words; the config in use may not name them yet.
     model = ModelIdentity.of_config(run_folder.load_run(run_dir), records)
@@ -85,11 +80,9 @@ def judge_checkpoints(
                 params,
                 model_state,
                 name=f"{parts.config.name} step {step}",
-                split=split,
+                request=request,
                 notes=functools.partial(describe_sentences, parts.settings),
                 trained_on=records,
-                save_embeddings=save_embeddings,
-                examples=examples,
                 others=others,
                 view=views,
             )

@@ -13,7 +13,7 @@ from xmodal.training import run
 from xmodal.training.evaluation.model_identity import ModelIdentity
 from xmodal.training.evaluation.results import event_writer, write_all
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
-from xmodal.training.evaluation.suite import EvalSuite
+from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Request
 from xmodal.training.run_files import checkpoints, run_folder
 from xmodal.training.run_files.run_records import training_hashes
 
@@ -22,12 +22,10 @@ def judge_ensemble(
     folders: Sequence[str],
     configs: Sequence[ml_collections.ConfigDict],
     output: str,
+    request: Request = FINAL_SPLITS,
     *,
     step: str,
     names: Collection[str] | None = None,
-    split: str | None = None,
-    compare: str | None = None,
-    examples: int = 0,
 ) -> list[Evaluation]:
     """Evaluates runs together; prints, writes and returns all results.
 
@@ -35,11 +33,9 @@ def judge_ensemble(
       folders: the runs' folders.
       configs: the runs' configs.
       output: folder for the results, see `results.write_all`.
+      request: what to evaluate; the embeddings are not saved.
       step: checkpoint of every run: its step, `best` or `latest`.
       names: evaluators of the first run to use, which the others must also have; None for all.
-      split: see `RunEvaluation.judge`.
-      compare: see `EvalSuite.load_others`.
-      examples: see `RunEvaluation.judge`.
 
     Raises:
       UserError: a run has no such checkpoint or evaluator, or their scores cannot be averaged.
@@ -52,9 +48,9 @@ def judge_ensemble(
         evaluation = RunEvaluation(parts, names=names, trains=False)
         members.append((evaluation, *checkpoints.restore_model(folder, chosen, parts.shapes, mesh)))
     first, params, model_state = members[0]
-    others = first.suite.load_others(compare, split)
+    others = first.suite.load_others(request)
     for folder, (other, *_) in zip(folders[1:], members[1:], strict=True):
-        _check_items(first.suite, other.suite, split, (folders[0], folder))
+        _check_items(first.suite, other.suite, request.split, (folders[0], folder))
     labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
     with event_writer(output) as writer:
         views = Views(writer, first.parts.settings.tensorboard, 0)
@@ -62,10 +58,9 @@ def judge_ensemble(
             params,
             model_state,
             name=" + ".join(labels),
-            split=split,
+            request=request,
             notes=lambda _: [f"Scores are means of those of {' and '.join(labels)}."],
             together_with=[each.embedding(*weights) for each, *weights in members[1:]],
-            examples=examples,
             others=others,
             view=views,
         )

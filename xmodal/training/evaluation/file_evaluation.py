@@ -11,7 +11,7 @@ from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
 from xmodal.evals.reports.store import StoredResults
 from xmodal.tensorboard.views import View
-from xmodal.training.evaluation.suite import EvalSuite, Opened, judge_all
+from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, judge_all
 from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.training.settings.sizes import resolve_sizes
 
@@ -19,13 +19,11 @@ from xmodal.training.settings.sizes import resolve_sizes
 def judge_embeddings(
     path: str,
     config: ml_collections.ConfigDict,
+    request: Request = FINAL_SPLITS,
     *,
     names: Collection[str] | None = None,
-    split: str | None = None,
     similarity: str | None = None,
     name: str | None = None,
-    compare: str | None = None,
-    examples: int = 0,
     view: View | None = None,
 ) -> tuple[list[Evaluation], dict[str, StoredResults]]:
     """Returns one evaluation per evaluator of `config.evals`, and results to compare with.
@@ -34,12 +32,10 @@ def judge_embeddings(
       path: npz file of embeddings by id or of sentences, see `load_embeddings` and
         `load_sentences`.
       config: config of a run; only its sections `data` and `evals` are used.
+      request: what to evaluate; the embeddings are not saved.
       names: evaluators to use; None for all.
-      split: see `EvalSuite.split_of`.
       similarity: see `choose_similarity`.
       name: name of the model's row; None for the name of the file.
-      compare: see `EvalSuite.load_others`.
-      examples: see `judge_all`.
       view: see `judge_all`.
 
     Raises:
@@ -47,12 +43,12 @@ def judge_embeddings(
         or a dataset is missing.
     """
     suite, source = open_file(path, config, names=names, similarity=similarity)
-    check_examples(examples, suite.options)
-    others = suite.load_others(compare, split)
+    check_examples(request.examples, suite.options)
+    others = suite.load_others(request)
     evaluations = judge_all(
-        open_all(suite, source, split),
+        open_all(suite, source, request.split),
         name=name or name_of(path),
-        examples=examples,
+        examples=request.examples,
         others=others,
         view=view,
     )

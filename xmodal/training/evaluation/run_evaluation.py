@@ -22,7 +22,7 @@ from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 from xmodal.losses.similarity import make_similarity
 from xmodal.tensorboard.views import View
-from xmodal.training.evaluation.suite import EvalSuite, Opened, judge_all
+from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, judge_all
 from xmodal.training.optimization.schedules import is_due
 from xmodal.training.parts import Parts
 from xmodal.training.predictors import make_predictors
@@ -106,12 +106,10 @@ class RunEvaluation:
         model_state: Tree,
         *,
         name: str,
-        split: str | None = None,
+        request: Request = FINAL_SPLITS,
         notes: Callable[[Items], Sequence[str]] = lambda items: (),
         trained_on: Mapping[str, str] | None = None,
-        save_embeddings: str | None = None,
         together_with: Sequence["EmbeddingCache"] = (),
-        examples: int = 0,
         others: Mapping[str, StoredResults] | None = None,
         view: View | None = None,
     ) -> list[Evaluation]:
@@ -121,12 +119,10 @@ class RunEvaluation:
           params: parameters of the model and its tasks.
           model_state: running statistics of the same.
           name: name of the model's row in tables.
-          split: split of the run's dataset; None for the final split of every evaluator.
+          request: what to evaluate and to save.
           notes: items -> notes on the model, for the report.
           trained_on: hash of the records of the training data, by name.
-          save_embeddings: npz file for the embeddings; all evaluators must share one set.
           together_with: `embedding` of other models; the mean of all scores is judged.
-          examples: queries of every rule on the pages of examples; 0 for no pages.
           others: evaluator -> another model to compare with, for these pages.
           view: called with every evaluation.
 
@@ -134,22 +130,23 @@ class RunEvaluation:
           UserError: the split is unknown; the evaluators judge several sets of embeddings but
             one is to be saved; or examples are requested and no evaluator has any.
         """
-        check_examples(examples, self.suite.options)
+        check_examples(request.examples, self.suite.options)
         embedded = self.embedding(params, model_state)
-        splits = {each: self.suite.split_of(each, split) for each in self.suite.options}
-        if save_embeddings is not None:
+        splits = {each: self.suite.split_of(each, request.split) for each in self.suite.options}
+        if request.save_embeddings is not None:
             _check_are_shared({embedded.key(*item) for item in splits.items()})
         evaluations = judge_all(
             self._open_all(splits, embedded, together_with),
             name=name,
             notes=notes,
             trained_on=trained_on,
-            examples=examples,
+            examples=request.examples,
             others=others,
             view=view,
         )
-        if save_embeddings is not None and jax.process_index() == 0:
-            arrays.save_embeddings(save_embeddings, embedded.get(*next(iter(splits.items()))))
+        if request.save_embeddings is not None and jax.process_index() == 0:
+            shared = embedded.get(*next(iter(splits.items())))
+            arrays.save_embeddings(request.save_embeddings, shared)
         return evaluations
 
     def embedding(self, params: Tree, model_state: Tree) -> "EmbeddingCache":

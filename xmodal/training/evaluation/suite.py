@@ -17,6 +17,27 @@ from xmodal.tensorboard.views import View
 from xmodal.training.evaluation.splits import SplitSource
 
 
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to evaluate, and what to show and to save beside the numbers.
+
+    Attributes:
+      split: split of the run's dataset; None for the final split of every evaluator.
+      compare: results of another model, see `EvalSuite.load_others`; None for no comparison.
+      examples: queries of every rule on the pages of examples; 0 for no pages.
+      save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
+        for no file.
+    """
+
+    split: str | None = None
+    compare: str | None = None
+    examples: int = 0
+    save_embeddings: str | None = None
+
+
+FINAL_SPLITS = Request()
+
+
 class EvalSuite:
     """Evaluators by name; each evaluator and split is opened once.
 
@@ -90,25 +111,24 @@ class EvalSuite:
         unlabeled = dataclasses.replace(source, own=dataclasses.replace(source.own, labels=()))
         return repr(unlabeled), split
 
-    def load_others(self, folder: str | None, split: str | None) -> dict[str, StoredResults]:
+    def load_others(self, request: Request) -> dict[str, StoredResults]:
         """Opens all splits and returns stored results of another model by evaluator.
 
         Call it before any work, to find mistakes in a split or a comparison early.
 
         Args:
-          folder: folder of results, with a folder per evaluator or the results of one evaluation;
-            None for no comparison.
-          split: see `split_of`.
+          request: names the split, and the folder of results: with a folder per evaluator, or of
+            one evaluation.
 
         Raises:
           UserError: there are no results, or they cannot be compared.
         """
         others = {}
         for name in self.options:
-            evaluator = self.evaluator(name, self.split_of(name, split))
-            if folder is not None:
-                own = epath.Path(folder) / name
-                others[name] = load_ranks(own if own.is_dir() else folder)
+            evaluator = self.evaluator(name, self.split_of(name, request.split))
+            if request.compare is not None:
+                own = epath.Path(request.compare) / name
+                others[name] = load_ranks(own if own.is_dir() else request.compare)
                 evaluator.check_comparable(others[name])
         return others
 
