@@ -14,7 +14,7 @@ def base(name: str) -> ConfigDict:
             # Numbers of steps may also be given in epochs, as a string: "30 epochs".
             "total_steps": 10_000,
             "batch_size": 128,
-            # Number of parts in which a batch is embedded, if it does not fit in memory.
+            # Number of parts to embed a batch in, if it does not fit in memory.
             "accumulation_steps": 1,
             "log_every": 50,
             # Or "skip": a batch whose loss is not finite is skipped and recorded.
@@ -38,11 +38,11 @@ def base(name: str) -> ConfigDict:
                 "model": "",
                 # `--config.init_from.word_vectors.file=glove.840B.300d.txt` fills the word table.
                 "word_vectors": {"file": "", "misses": "shorten"},
-                # Parameters with published weights in the paper; a warning names those that start
-                # at random.
+                # Parameters that start from published weights in the paper; a warning lists those
+                # that start at random.
                 "published": (),
             },
-            # Sides whose frozen part is computed once and stored beside the dataset.
+            # For these sides, compute the frozen part once and store it beside the dataset.
             "frozen_features": {"sides": (), "folder": ""},
             "optimizer": adam(1e-4),
             "data": dataset("crisscrossed_shapes"),
@@ -50,7 +50,7 @@ def base(name: str) -> ConfigDict:
             "evals": {},
             "select": {"metric": "", "mode": "max"},
             "checkpoint": {"every": 1000, "keep_last": 3},
-            # Numbers of drawn queries, pairs in histograms and images in the projector.
+            # Number of queries to draw, pairs in histograms, and images in the projector.
             "tensorboard": {"queries": 3, "pairs": 5000, "projector": 500},
             # (regular expression of a path in the state, rule); the first match wins.
             "sharding": ((".*", "replicated"),),
@@ -83,12 +83,12 @@ def dataset(name: str, builder_config: str = "images") -> dict:
 
 
 def wordpiece(vocabulary_size: int = 1000, max_length: int = 32) -> dict:
-    """`config.data.text` of BERT's tokenizer with a learned vocabulary."""
+    """`config.data.text` for BERT's tokenizer with a learned vocabulary."""
     return _text("wordpiece", vocabulary_size=vocabulary_size, max_length=max_length)
 
 
 def words(tokenizer: str, min_count: int, max_length: int, **options: object) -> dict:
-    """`config.data.text` of a word tokenizer with the training words seen `min_count` times."""
+    """`config.data.text` for a word tokenizer with the training words seen `min_count` times."""
     options = {"unknown": "token", **options}
     return _text(tokenizer, min_count=min_count, max_length=max_length, **options)
 
@@ -108,7 +108,7 @@ def _text(tokenizer: str, **options: object) -> dict:
 
 
 def adam(learning_rate: float, schedule: dict | None = None, **options: object) -> dict:
-    """`config.optimizer` of plain Adam; the schedule is constant unless given."""
+    """`config.optimizer` for plain Adam; the default schedule is constant."""
     return {
         "name": "adam",
         "options": options,
@@ -169,7 +169,7 @@ def small_convnet(width: float = 0.25, depth: float = 0.25, batch_norm: str = "b
 
 
 def on_embedded_dataset(config: ConfigDict, steps: int = 60) -> ConfigDict:
-    """A small version of the experiment on the embedded dataset; each paper shrinks its model."""
+    """A small version of the experiment on the embedded dataset; the caller shrinks the model."""
     config = config.copy_and_resolve_references()
     config.name += "_quick"
     config.total_steps, config.batch_size, config.log_every = steps, 64, steps // 3

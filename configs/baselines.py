@@ -70,10 +70,10 @@ def get_config(argument: str = "") -> ConfigDict:
         config.data.image = {"augment": None, "eval_crop": 0.875, **PIXELS[argument]}
         config.data.text = None
     else:
-        # Keywords and pooling that are not set here come from the weights' folder.
+        # Encoder options and pooling that are not set here come from the folder of the weights.
         config.model.text = {"encoder": TEXT[argument], "head": None, "projection": None}
         config.data.image, config.data.config = None, "captions"
-        # All captions of COCO are shorter.
+        # Longer than any COCO caption.
         config.data.text.max_length = 64
         config.data.text.tokenizer = "words" if argument == "bow" else "wordpiece"
     return config

@@ -7,12 +7,12 @@
         --config.init_from.towers.image=weights/efficientnet_b4 \\
         --config.init_from.towers.text=weights/bert --workdir=RUN
 
-FILE is Keras' EfficientNet-B4 for ImageNet (efficientnetb4_notop.h5), FOLDER the uncased BERT-Base
-of Google (uncased_L-12_H-768_A-12) or of Hugging Face. Without them, both towers start at random,
-even the frozen BERT, and a warning says so. The COCO configs continue from RUN with its vocabulary.
+FILE is Keras' EfficientNet-B4 for ImageNet (efficientnetb4_notop.h5), and FOLDER is the uncased
+BERT-Base from Google (uncased_L-12_H-768_A-12) or Hugging Face. Without them, both towers start at
+random, even the frozen BERT, with a warning. The COCO configs continue from RUN and its vocabulary.
 
 Paper: Adam, learning rate 1e-4, 2,048 pairs on 32 TPU v3 cores, stopped near 30,000 steps (18.6
-passes over 3.3M pairs) at the best R@10 on a held-out set; here the published validation split.
+epochs of 3.3M pairs) at the best R@10 on a held-out set; here, the published validation split.
 """
 
 from ml_collections import ConfigDict

@@ -6,18 +6,19 @@ code, which produced the printed numbers:
     t2i.loss            distances, hardest negatives of both modalities, mean over 2B anchors. The
                         paper's eq. (1) takes cosines and cross-modal negatives, with the sign of
                         its hinge turned: `cosine`
-    relations.loss      weights on the positive labels alone; eq. (2) has them on both
+    relations.loss      weights only the positive labels; eq. (2) weights both
     reranker.gap        0.05; the paper writes 0.1
     dimension           1,024; the paper writes 300 in one place
 Unlike here, the authors validate on the test split. Here, a tenth of the training pairs sets the
 learning rate and selects the checkpoint, and test is evaluated once.
 
-Variants of both files; `quick,VARIANT` has it on the embedded dataset, `shapes,VARIANT` at a size
-that learns, from the CNN of `configs/quickstart.py` in the place of ImageNet's:
+Variants of both files. `quick,VARIANT` runs a variant on the embedded dataset; `shapes,VARIANT`
+does so at a size that learns, starting from the CNN of `configs/quickstart.py` instead of
+ImageNet's:
     base      no relations, no attention        no_attn   relations, no attention
     cmca      no relations, attention           cosine    eq. (1) in place of distances
     RELATION  CMCM_c of the paper: one relation, binary
-    captions  relations alone, predicted from the captions: no pictures are needed
+    captions  only relations, predicted from the captions: no pictures are needed
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -98,7 +99,7 @@ def experiment(
 def judge(
     config: ConfigDict, weights: Sequence[float], select: Sequence[int] | None = None
 ) -> ConfigDict:
-    """Trains and evaluates the prediction of these relations.
+    """Sets the relations to predict, in training and evaluation.
 
     Args:
       config: config with the task `relations`.
@@ -131,12 +132,12 @@ def pools(every: int, split: str = "test") -> dict:
 
 
 def refinement(strength: float) -> dict:
-    """The reranker of uncertain queries."""
+    """The reranker for uncertain queries."""
     return {"name": "selective_refinement", "strength": strength, "gap": 0.05}
 
 
 def not_visible() -> dict:
-    """The final pools, whose queries are captions that describe nothing visible."""
+    """The final pools, queried with captions that describe nothing visible."""
     return pools(every=0) | {"labels": "relations", "without": ("Visible",)}
 
 
@@ -160,7 +161,7 @@ def variant(config: ConfigDict, argument: str, relations: Mapping[str, float]) -
     """The variants that an argument names, joined by commas; `quick` or `shapes` comes first.
 
     Raises:
-      ValueError: a variant is unknown, or does not go with another.
+      ValueError: a variant is unknown, or cannot be combined with another.
     """
     names = argument.split(",")
     _check_variants(names, {*relations, *SHAPES_RELATIONS})
@@ -196,14 +197,14 @@ def _changes(relations: Mapping[str, float]) -> dict[str, Callable[[ConfigDict],
 
 
 def without_attention(config: ConfigDict) -> ConfigDict:
-    """The final states of both directions in place of the attention."""
+    """Replaces attention by the final states of both directions."""
     config.name += "_no_attn" if "relations" in config.tasks else ""
     config.model.text.head = {"name": "last", "source": "state"}
     return config
 
 
 def without_relations(config: ConfigDict, name: str) -> ConfigDict:
-    """Retrieval alone, without refinement."""
+    """Only retrieval, without refinement."""
     config.name += f"_{name}"
     config.data.labels = ()
     del config.tasks["relations"]
@@ -231,7 +232,7 @@ def by_cosine(config: ConfigDict) -> ConfigDict:
 
 
 def captions_alone(config: ConfigDict) -> ConfigDict:
-    """The text side and the classifier, which only sees the caption."""
+    """The text side and the classifier, which reads only the caption."""
     config.name += "_captions"
     config.model.image = config.data.image = None
     if config.data.config.endswith("images"):
@@ -239,9 +240,9 @@ def captions_alone(config: ConfigDict) -> ConfigDict:
     config.init_from.published = ("text/encoder/table",)
     config.tasks = {"relations": config.tasks.relations}
     config.tasks.relations.views, config.tasks.relations.weight = ("caption_0",), 1.0
-    # There is no pretrained network here, and a text model soon memorizes its few captions.
+    # No network is pretrained here, and a text model soon memorizes the few captions.
     config.total_steps, config.optimizer.learning_rate = min(config.total_steps, 1000), 1e-3
-    # It takes the place of the pools, by which the rate and the checkpoint are chosen.
+    # It replaces the pools for selecting the learning rate and the checkpoint.
     config.evals.relations.every = config.evals.pools.every
     for name, section in config.evals.items():
         if section.type != "relations":
@@ -274,7 +275,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 
 def shapes(config: ConfigDict) -> ConfigDict:
-    """600 steps from the CNN of `runs/quickstart`, which trains on, and pools of 500 pairs."""
+    """600 steps from the CNN of `runs/quickstart`, which is trained further; pools of 500 pairs."""
     config = quick(config)
     config.name = config.name.replace("_quick", "_shapes")
     config.total_steps, config.log_every = 600, 100

@@ -6,13 +6,13 @@
         --config.init_from.towers.image=weights/resnet50 \\
         --config.init_from.word_vectors.file=VECTORS
 
-Relations from the texts alone, on CITE: CITE++ was not available when this was written.
+Only relations, predicted from the texts, on CITE (CITE++ was not available when this was written):
 
     python -m xmodal.main --config=configs/cmcm_cite.py:captions --config.data.manual_dir=DIR \\
         --config.init_from.word_vectors.file=VECTORS
 
 VECTORS are word2vec vectors learned from the training texts. `base`, `cmca`, `no_attn`, `cosine`
-and the questions `q2` to `q8` are the other models of the paper, see `configs/cmcm.py`.
+and the questions `q2` to `q8` are the other models of the paper; see `configs/cmcm.py`.
 
 Table 4 of the paper, ten pools of 500 test pairs, refined similarity from CMCM-NoAttn on:
                              MedR          R@1   R@5   R@10
@@ -39,7 +39,7 @@ from configs import base, cmcm
 RELATIONS = {
     "q2": 0.2178, "q3": 7.684, "q4": 2.043, "q5": 4.171, "q6": 5.333, "q7": 0.7016, "q8": 2.196,
 }  # fmt: skip
-# The same, in the training part of CITE.
+# The same for the training part of CITE.
 CITE = (0.2185, 18.107, 3.549, 6.274, 17.139, 1.107, 3.793)
 
 
@@ -52,7 +52,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def on_cite(config: ConfigDict) -> ConfigDict:
-    """CITE, which was released without a split, in place of CITE++."""
+    """Uses CITE, which was released without a split, instead of CITE++."""
     config.data.config, config.train_split = "labels", "train[:70%]"
     config.data.text.max_length = 100  # of 99 % of the texts, 85
     config.total_steps = 600

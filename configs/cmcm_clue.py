@@ -6,13 +6,13 @@
         --config.init_from.towers.image=weights/resnet50 \\
         --config.init_from.word_vectors.file=VECTORS
 
-Without pictures, relations from the captions alone:
+Only relations, predicted from the captions without pictures:
 
     python -m xmodal.main --config=configs/cmcm_clue.py:captions --config.data.manual_dir=DIR \\
         --config.init_from.word_vectors.file=VECTORS
 
 VECTORS are word2vec vectors learned from the training captions. `base`, `cmca`, `no_attn`,
-`cosine` and the names of the relations are the other models of the paper, see `configs/cmcm.py`.
+`cosine` and the names of the relations are the other models of the paper; see `configs/cmcm.py`.
 
 Table 5 of the paper, ten pools of 500 test pairs, refined similarity from CMCM-NoAttn on:
                   MedR          R@1   R@5   R@10
@@ -26,9 +26,9 @@ Table 5 of the paper, ten pools of 500 test pairs, refined similarity from CMCM-
     Story         17.7 +-1.7    13.0  30.7  41.5
     Meta          19.2 +-1.5    13.1  31.0  40.7
     Irrelevant    20.3 +-1.9    12.6  31.1  40.9
-The authors' repository has CMCM at 19.05 without refinement. Of the 1,512 test pairs 610 show a
-picture of the training split; `deduplicated` evaluates the 869 without such leaks. Of the 605
-validation pairs, a tenth of the training split, 245 show a picture of the rest of it.
+The authors' repository reports 19.05 for CMCM without refinement. Of the 1,512 test pairs, 610 show
+a picture of the training split; `deduplicated` evaluates the 869 without such leaks. Of the 605
+validation pairs, a tenth of the training split, 245 show a picture from the rest of it.
 """
 
 from ml_collections import ConfigDict

@@ -92,7 +92,7 @@ def minilm(lower_depth: int, projection: int | None = None) -> dict:
 
 
 def skipping_adam(learning_rate: float) -> dict:
-    """Adam as released: the rate falls by 0.1 % every 1000 steps, outlying updates are skipped."""
+    """Adam as released: lowers the rate by 0.1 % every 1000 steps and skips outlying updates."""
     schedule = {"name": "staircase", "rate": 0.999, "every": 1000, "warmup_steps": 0}
     optimizer = base.adam(learning_rate, schedule, b1=0.9, b2=0.999, eps=1e-8)
     optimizer["clip_norm"] = 1.0
@@ -109,19 +109,19 @@ def coco() -> dict:
         "eval_crop": 0.875,
         "eval_recipe": "cxc",
     }
-    # The learned size may exceed its target by a few percent; the model has 30,522 rows.
+    # The learned vocabulary may exceed its target size by a few percent; the model has 30,522 rows.
     data["text"] = base.wordpiece(vocabulary_size=29_000, max_length=48)
     data["prefetch"] = 4
     return data
 
 
 def image_text(weight: float = 1.0) -> dict:
-    """Images against captions, both directions: equation (1)."""
+    """Images against captions in both directions: equation (1)."""
     return _softmax("image", "caption_0", weight)
 
 
 def text_text(weight: float = 1.0) -> dict:
-    """Captions of one image against each other; the weight is c of equation (2), not printed."""
+    """Captions of one image against each other; the weight, c in equation (2), is not published."""
     return _softmax("caption_0", "caption_1", weight)
 
 

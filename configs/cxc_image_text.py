@@ -3,8 +3,8 @@
     python -m xmodal.main --config=configs/cxc_image_text.py --config.data.manual_dir=DIR \\
         --config.init_from.run=RUN
 
-RUN is one of cc_pretrain.py, whose header says how it starts from published weights; this run has
-its vocabulary. Without such a run, start from the published weights themselves:
+RUN is a run of cc_pretrain.py, whose header explains how to start from published weights; this run
+uses the vocabulary of RUN. Without such a run, start directly from the published weights:
     --config.init_from.towers.image=weights/efficientnet_b4
     --config.init_from.towers.text=weights/bert
 

@@ -3,8 +3,8 @@
     python -m xmodal.main --config=configs/cxc_multitask.py --config.data.manual_dir=DIR \\
         --config.init_from.run=RUN
 
-RUN is one of cc_pretrain.py, whose header says how it starts from published weights; this run has
-its vocabulary. Without such a run, start from the published weights themselves:
+RUN is a run of cc_pretrain.py, whose header explains how to start from published weights; this run
+uses the vocabulary of RUN. Without such a run, start directly from the published weights:
     --config.init_from.towers.image=weights/efficientnet_b4
     --config.init_from.towers.text=weights/bert
 
@@ -12,7 +12,8 @@ Paper, from Conceptual Captions weights, 2,048 pairs on 32 TPU v3 cores, COCO 5k
   CxC labels   I->T 55.9 84.2 91.8   T->I 41.7 72.3 83.0   T->T 42.4 64.9 74.0   I->I 38.5 73.6 84.9
   correlations STS 74.2 +-0.4   SIS 74.5 +-0.9   SITS 61.9 +-1.3
 The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
-The weight c of the text-text loss (equation 2) is not printed; 1 here, sweep tasks.t2t.weight.
+The weight c of the text-text loss (equation 2) is not published. It is 1 here; to search for a
+better value, sweep over tasks.t2t.weight.
 """
 
 from ml_collections import ConfigDict

@@ -6,8 +6,8 @@
 
 Paper, COCO 5k test, R@1/5/10: T->T 41.7 64.4 73.4 (CxC labels), STS 72.9 +-0.4.
 The CxC labels and correlations need --config.data.ratings_dir=DIR, the folder of its CSV files.
-How it was pretrained is not printed (Conceptual Captions has one caption per image): the new
-layers start at random here, with the pretraining's learning rate.
+The paper does not say how it was pretrained (Conceptual Captions has one caption per image). Here,
+the new layers start at random, with the learning rate used for pretraining.
 
 `minilm` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its three upper layers
 on stored features of the three lower ones:
@@ -24,11 +24,11 @@ data), full CxC test split, T->T R@1/5/10, median rank, STS:
     900 steps, rate 3e-4, temperature 0.04           40.2 62.9 72.2, 3   76.1 +-0.4
     DE_T2T+I2T, the paper's best                     42.4 64.9 74.0, 2   74.2 +-0.4
 
-35 minutes of CPU time for 300 steps and 94 for 900, the features of the lower layers included in
-the first. The longer run memorizes its captions: validation R@1 is 48.2 after the shorter
-run, and 48.9 both after 600 and 900 steps. Nearest came its last weights, a quarter of the way back
-to the encoder's own: 40.7 63.5 72.9 and STS 78.4, for which there is no switch.
-The encoder's own training data include COCO captions.
+300 steps take 35 minutes of CPU time, including the features of the lower layers, and 900 steps
+take 94. The longer run memorizes its captions: validation R@1 is 48.2 after the shorter run, and
+48.9 after both 600 and 900 steps. Its last weights, moved a quarter of the way back to the
+encoder's own, come closest: 40.7 63.5 72.9 and STS 78.4; there is no option for this. The
+encoder's own training data include COCO captions.
 """
 
 from ml_collections import ConfigDict
@@ -52,13 +52,13 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def minilm(config: ConfigDict) -> ConfigDict:
-    """Three of six layers trained, the others computed once for all captions."""
+    """Trains three of six layers; the others are computed once for all captions."""
     config.name = "cxc_text_text_minilm"
     config.total_steps, config.batch_size, config.log_every = 300, 256, 10
     config.model.text = cxc.minilm(lower_depth=3)
     config.model.similarity = {"name": "cosine", "temperature": 0.05}
     config.init_from.towers.text = "weights/minilm"
-    # 2.4 % of the captions are longer; they lose their last words.
+    # 2.4 % of the captions are longer and are truncated.
     config.data.text.max_length = 20
     config.freeze = ("text/encoder/(?!layers/)",)
     config.frozen_features.sides = ("text",)

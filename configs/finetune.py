@@ -7,9 +7,9 @@
         --config.init_from.towers.image=weights/mobilenet_v2 \\
         --config.init_from.towers.text=weights/minilm
 
-The towers provide their encoders and heads, the size and scaling of pixels, the tokenizer and its
-vocabulary; the projections start at random. Both towers are trained at a tenth of the projections'
-rate. No results have been measured with these settings.
+The towers provide their encoders and heads, the size and scaling of pixels, and the tokenizer with
+its vocabulary; the projections start at random. Both towers train at a tenth of the projections'
+learning rate. No results have been measured with these settings.
 """
 
 from ml_collections import ConfigDict
@@ -20,7 +20,7 @@ DIMENSION = 512
 
 
 def get_config() -> ConfigDict:
-    """Everything that follows from the towers is unset."""
+    """Leaves everything that depends on the towers unset."""
     config = base.base("finetune")
     config.total_steps, config.batch_size = "10 epochs", 64
     for side in ("image", "text"):
@@ -36,7 +36,7 @@ def get_config() -> ConfigDict:
     config.data.image.augment = {
         "area": (0.67, 1.0), "aspect": (0.75, 1.33), "flip": True, "color": True
     }  # fmt: skip
-    # How the text tower reads.
+    # The text tower determines these.
     for key in ("tokenizer", "lower_case", "unknown", "markers", "max_length"):
         del config.data.text[key]
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}

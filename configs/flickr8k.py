@@ -2,15 +2,15 @@
 
     python -m xmodal.main --config=configs/flickr8k.py --config.data.manual_dir=DIR
 
-DIR holds Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz
-(the error without it lists the files). Expert and crowd ratings of the test images are the
-correlations. The text tower starts from scratch: 10 minutes of CPU time on two cores, evaluation
-included.
+DIR contains Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz (if files are
+missing, the error lists them). Correlations are with the expert and crowd ratings of the test
+images. The text tower is trained from scratch: 10 minutes of CPU time on two cores, including
+evaluation.
 
 `pretrained` starts from a small sentence encoder, all-MiniLM-L6-v2, and trains its last layer on
-stored features of the five lower ones. `pretrained_i2t` is the same without captions against
-captions. `pretrained_images` continues from a run of `pretrained` and trains MobileNetV2 on
-the pictures.
+stored features of the five lower ones. `pretrained_i2t` is the same without the caption-caption
+task. `pretrained_images` continues from a run of `pretrained` and trains MobileNetV2 on the
+pictures.
 
     python -m xmodal.convert_weights --tower=bert --source=FOLDER --output=weights/minilm
     python -m xmodal.main --config=configs/flickr8k.py:pretrained \\
@@ -28,16 +28,16 @@ Reached, seed 0, test split, R@1/5/10, and Spearman with the ratings:
     pretrained         24.6 52.6 65.5 19.3 47.0 59.8   62.4 84.3 90.5   66.3 +-2.5  37.0 +-3.6
     pretrained_images  21.3 48.2 61.4 18.3 45.8 60.1   62.1 83.7 90.5   66.2 +-2.6  37.2 +-3.5
 
-Wall time on 2 CPU cores, shared, evaluations included: 13 minutes for pretrained (not counting 11
-in which the machine had it stopped) and 11 for pretrained_i2t, besides 5 for the text features that
-both read, and 21 for pretrained_images. pretrained against pretrained_i2t, compared on the same
-images (--compare): T->T at every K (R@1 +4.0 [+3.0, +4.9]), T->I R@5 +1.3 [+0.5, +2.2]; I->T R@1
--1.8 [-4.0, +0.5], the ratings and the other numbers are within noise. pretrained_images sees
-pictures of 160 pixels where the stored features are of 224: it starts from 51.0 mean R@10 on
-validation where these give 63.3, and ends at 59.1.
+Wall time on 2 shared CPU cores, including evaluations: 13 minutes for pretrained (not counting 11
+during which the process was suspended), 11 for pretrained_i2t, another 5 for the text features that
+both read, and 21 for pretrained_images. pretrained minus pretrained_i2t, compared on the same
+images (--compare): T->T improves at every K (R@1 +4.0 [+3.0, +4.9]), as does T->I R@5 (+1.3 [+0.5,
++2.2]); I->T R@1 (-1.8 [-4.0, +0.5]), the ratings and the other numbers are within noise.
+pretrained_images reads pictures at 160 pixels, while the stored features are computed at 224. It
+starts from a mean R@10 of 51.0 on validation, where the features give 63.3, and ends at 59.1.
 
-The sentence encoder learned from pairs of captions of Flickr30k, which includes the photographs of
-Flickr8k: its T->T (R@1 62.2 on validation behind a random projection) is not of unseen captions.
+The sentence encoder was trained on caption pairs from Flickr30k, which includes the photographs of
+Flickr8k, so its T->T (R@1 62.2 on validation with a random projection) is not for unseen captions.
 """
 
 from ml_collections import ConfigDict
@@ -103,10 +103,10 @@ def from_scratch() -> ConfigDict:
 
 
 def pretrained(config: ConfigDict) -> ConfigDict:
-    """The last layer of a sentence encoder trained, features of the others stored."""
+    """Trains the last layer of a sentence encoder on stored features of the other layers."""
     config.name = "flickr8k_pretrained"
     config.total_steps, config.log_every = 200, 10
-    # The same path and inputs as after a MobileNetV2 that is itself trained.
+    # The same path and inputs as when MobileNetV2 itself is trained.
     config.model.image.encoder.input_norm = "none"
     config.model.text = cxc.minilm(lower_depth=5, projection=DIMENSION)
     config.init_from.towers.text = "weights/minilm"
@@ -119,7 +119,7 @@ def pretrained(config: ConfigDict) -> ConfigDict:
 
 
 def pretrained_i2t(config: ConfigDict) -> ConfigDict:
-    """The same without captions against captions."""
+    """The same without the caption-caption task."""
     config = pretrained(config)
     config.name += "_i2t"
     config.data.captions_per_image = 1

@@ -1,10 +1,10 @@
-"""Image-text matching models on Flickr8k, small and under one protocol.
+"""Small image-text matching models on Flickr8k, under one protocol.
 
     python -m xmodal.main --config=configs/flickr8k_itm.py:pvse_k1 --config.data.manual_dir=DIR \\
         --config.init_from.word_vectors.file=glove.6B.200d.txt --config.seed=1 --workdir=RUN
     python -m xmodal.eval_main --run=RUN --compare=OTHER/test --output=COMPARED
 
-DIR holds Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz.
+DIR contains Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz.
 
 | variant       | model                                                                          |
 | ------------- | ------------------------------------------------------------------------------ |
@@ -15,18 +15,19 @@ DIR holds Flickr8k's captions, splits and ratings, and mobilenet_v2_features.npz
 | pcme          | PCME, ranked by match probability                                              |
 | vse_infinity  | VSE-infinity with a BiGRU                                                      |
 
-Heads, losses with their quirks, and clipping are those of the papers' files. Everything else is
-shared: pooled MobileNetV2 features, one vocabulary, trainable GloVe word vectors, embeddings and
-GRUs of 128 dimensions, two passes over the 30,000 training pairs in batches of 128 (468 steps),
-Adam with a cosine schedule, no augmentation, the last checkpoint. The rate of 3e-3 beat 1e-3 on the
-validation split for every model that was trained with both. Losses that mine negatives use all of
-them in the first pass, as VSE-infinity does: with the hardest ones from the first step, vsepp and
-pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The numbers are in README.md.
+Heads, losses (including their quirks) and clipping come from the papers' config files. Everything
+else is shared: pooled MobileNetV2 features, one vocabulary, trainable GloVe word vectors,
+embeddings and GRUs of 128 dimensions, two epochs over the 30,000 training pairs in batches of 128
+(468 steps), Adam with a cosine schedule, no augmentation, and the last checkpoint. A learning rate
+of 3e-3 beat 1e-3 on the validation split for every model that was trained with both. Losses that
+mine negatives use all of them in the first epoch, as VSE-infinity does: with the hardest from the
+first step on, vsepp and pvse_k1 collapse (rsum 53 and 13 at this rate, seed 0). The results are in
+README.md.
 
-An image is one vector here, so the heads of PVSE, PCME and VSE-infinity can choose only among
-words: their gain from regions or cells does not show. Maps of 4 x 4 cells were tried and cost
-too much for one CPU core: at 256 dimensions a step of pvse_k1 took 0.30 s of CPU time where vectors
-take 0.20, and two evaluations 37 s where those of vsepp on vectors take 11.
+Each image is a single vector here, so the heads of PVSE, PCME and VSE-infinity can only select
+among words; any gain from regions or cells does not show. Maps of 4 x 4 cells were tried, but cost
+too much on one CPU core: at 256 dimensions, a step of pvse_k1 took 0.30 s of CPU time instead of
+0.20 with vectors, and two evaluations took 37 s instead of 11 for vsepp with vectors.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +52,7 @@ def _make(name: str, _: ConfigDict) -> ConfigDict:
 
 
 def share(name: str, config: ConfigDict) -> ConfigDict:
-    """A paper's towers, loss and clipping, narrow, with the data and schedule of all the models."""
+    """A paper's towers (narrowed), loss and clipping, with the shared data and schedule."""
     config.name = f"flickr8k_{name}"
     config.total_steps, config.batch_size, config.log_every = "2 epochs", 128, 50
     config.model.image.encoder = {"name": "precomputed", "features": 1280}
@@ -80,13 +81,13 @@ def narrow(model: ConfigDict) -> None:
             section = model[side][part]
             if section is not None and section.get("width"):
                 section.width = DIMENSION
-    # Two directions that are joined have half of it each.
+    # If the two directions are joined, each has half of it.
     text = model.text.encoder
     text.width = DIMENSION // 2 if text.bidirectional and text.directions == "joined" else DIMENSION
 
 
 def mine_late(options: ConfigDict) -> None:
-    """All negatives in the first of two epochs: VSE-infinity's rule, for every loss that mines."""
+    """Uses all negatives in the first of two epochs, as VSE-infinity does, for losses that mine."""
     if options.get("mining") in ("hardest", "semi_hard"):
         values = {"0": "all", "1 epochs": options.mining}
         options.mining = {"schedule": "piecewise", "values": values}
@@ -101,7 +102,7 @@ def softmax() -> ConfigDict:
 
 
 def grids_gru() -> ConfigDict:
-    """VSE-infinity with a BiGRU; no CNN trains, so there is no warm-up for it."""
+    """VSE-infinity with a BiGRU; no CNN is trained, so the loss weight has no warm-up."""
     config = vse_infinity.get_config("grids_gru")
     config.tasks.i2t.weight = 1.0
     return config

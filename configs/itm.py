@@ -17,7 +17,7 @@ RESIZED_CROP = {
 
 
 def experiment(name: str) -> ConfigDict:
-    """COCO with restval, in pairs, evaluated after every epoch; each paper adds its model."""
+    """COCO with restval, in pairs, evaluated after every epoch; the caller adds the model."""
     config = base.base(name)
     config.total_steps = "30 epochs"
     config.init_from.published = ("image/encoder/",)
@@ -37,7 +37,7 @@ def experiment(name: str) -> ConfigDict:
 
 
 def use_regions(config: ConfigDict) -> ConfigDict:
-    """The 36 regions per image that SCAN released, with their captions, instead of pictures."""
+    """Uses SCAN's 36 regions per image and its captions instead of pictures."""
     config.data.dataset, config.data.config = "region_features", "coco"
     config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
     config.evals.coco.final_split = "testall"
@@ -58,7 +58,7 @@ def resnet(batch_norm: str = "running", depth: int = 152) -> dict:
 
 
 def regions() -> dict:
-    """`encoder` for 36 regions as they are stored."""
+    """`encoder` for 36 stored regions."""
     return {"name": "precomputed", "features": (36, 2048)}
 
 
@@ -80,7 +80,7 @@ def gru(width: int, **options: object) -> dict:
 
 
 def frozen_words(width: int) -> dict:
-    """`encoder` for PVSE and PCME: a bidirectional GRU, with N(0, 1) for words not in GloVe."""
+    """`encoder` of PVSE and PCME: a bidirectional GRU, with N(0, 1) for words not in GloVe."""
     return gru(width, bidirectional=True, init="normal", init_scale=1.0)
 
 
@@ -93,7 +93,7 @@ def hinge(mining: str | dict = "hardest", margin: float = 0.2, reduction: str = 
 
 
 def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> dict:
-    """Adam with gradients clipped to a norm of 2; the rate falls to a tenth at every interval."""
+    """Adam with gradients clipped to a norm of 2; every interval divides the rate by ten."""
     schedule = {"name": "staircase", "rate": 0.1, "every": decay_after, "warmup_steps": 0}
     optimizer = base.adam(learning_rate, schedule, **options)
     optimizer["clip_norm"] = 2.0
@@ -101,9 +101,10 @@ def clipped_adam(learning_rate: float, decay_after: str, **options: object) -> d
 
 
 def on_shapes(config: ConfigDict) -> ConfigDict:
-    """The embedded dataset at a size that learns, with the frozen CNN of `configs/quickstart.py`.
+    """An experiment on the embedded dataset, with the frozen CNN of `configs/quickstart.py`.
 
-    Its board `shapes_matches` has all captions that are true of an image.
+    It is large enough to learn something. The board `shapes_matches` has all captions that are true
+    of an image.
     """
     config = base.on_embedded_dataset(config)
     config.name = config.name.replace("_quick", "_shapes")
@@ -121,7 +122,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
     config.optimizer.schedule = {"name": "cosine", "warmup_steps": 50}
     config.optimizer.plateau = None
     config.evals.shapes.boards = ("shapes_own", "shapes_matches")
-    # Only for the last step.
+    # Only at the last step.
     config.evals.shapes.every, config.checkpoint.every = 0, 250
     config.select.metric = "shapes/shapes_own/mean_recall@10"
     return config

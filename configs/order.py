@@ -4,10 +4,10 @@
         --config.init_from.towers.image=weights/resnet152
     python -m xmodal.main --config=configs/order.py:order0 ...
 
-The score of an image x and a caption y is -|max(0, y - x)|. Order++ has hardest negatives and a
-margin of 0.2; Order0 all negatives, absolute values behind the L2 norm, a margin of 0.05 and a rate
-of 0.001 (Vendrov et al., "Order-Embeddings of Images and Language", 2016). Everything else is as
-in vsepp.py and fartashf/vsepp.
+The score of an image x and a caption y is -|max(0, y - x)|. Order++ uses the hardest negatives and
+a margin of 0.2. Order0 uses all negatives, absolute values after the L2 norm, a margin of 0.05 and
+a learning rate of 0.001 (Vendrov et al., "Order-Embeddings of Images and Language", 2016).
+Everything else is as in vsepp.py and fartashf/vsepp.
 """
 
 from ml_collections import ConfigDict
@@ -26,7 +26,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def order0(config: ConfigDict) -> ConfigDict:
-    """All negatives and vectors without a negative value."""
+    """All negatives, and vectors without negative values."""
     config.name = "order0"
     for side in ("image", "text"):
         config.model[side].projection.absolute = True

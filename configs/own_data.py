@@ -9,8 +9,8 @@ which a laptop CPU can do. A published tower, on one side or both, replaces the 
     python -m xmodal.main --config=configs/own_data.py --config.data.manual_dir=FOLDER \\
         --config.init_from.towers.text=weights/minilm
 
-`own_data.py:frozen` trains projections of two published towers, whose outputs are computed once:
-the best choice for a few hundred pictures.
+`own_data.py:frozen` trains only projections of two published towers, whose outputs are computed
+once. This is the best choice for a few hundred pictures.
 
 The batch size and the length of the run depend on the number of training images; any number may
 replace a string such as "16; 32 from 500 examples".
@@ -24,12 +24,12 @@ DIMENSION = 256
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`frozen` trains projections of two published towers."""
+    """`frozen` trains only projections of two published towers."""
     return base.variant(trained(), argument, frozen=frozen)
 
 
 def trained() -> ConfigDict:
-    """What follows from the towers is unset; `scratch` has the small ones."""
+    """Leaves settings that depend on the towers unset; `scratch` has those of the small towers."""
     config = base.base("own_data")
     config.total_steps = "60 epochs; 30 epochs from 2000 examples; 10 epochs from 50000 examples"
     config.batch_size = "4; 16 from 32 examples; 32 from 200 examples; 64 from 2000 examples"
@@ -62,7 +62,7 @@ def trained() -> ConfigDict:
 
 
 def frozen(config: ConfigDict) -> ConfigDict:
-    """Published towers as they are; their outputs are computed once and stored."""
+    """Keeps the published towers frozen; their outputs are computed once and stored."""
     config.name += "_frozen"
     del config.scratch
     config.freeze = ("image/encoder/", "text/encoder/")
@@ -73,13 +73,13 @@ def frozen(config: ConfigDict) -> ConfigDict:
 
 
 def tower_rate(side: str, rate: float) -> dict:
-    """A group of parameters: the encoder of a side, which trains at a fraction of the rate."""
+    """A parameter group that trains the encoder of a side at a fraction of the learning rate."""
     return {"pattern": f"{side}/encoder/", "rate": rate}
 
 
 def small_image_tower() -> dict:
     """A small EfficientNet on small pictures."""
-    # Few pictures mean few steps, after which the statistics have to match the pictures.
+    # Few pictures mean few steps, so the running statistics have to adapt quickly.
     encoder = base.small_convnet(width=0.35) | {"momentum": 0.9}
     return {
         "model": {"image": {"encoder": encoder, "head": {"name": "mean"}}},

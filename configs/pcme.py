@@ -9,23 +9,23 @@
     python -m xmodal.eval_main --run=RUN2 --step=latest
 
 The first run keeps the CNN and the word vectors frozen; `:finetuned` continues from its last
-weights and trains everything with a tenth of the rate, a new optimizer and a new schedule.
+weights and trains everything with a tenth of the learning rate, a new optimizer and a new schedule.
 
 Chun et al., "Probabilistic Embeddings for Cross-Modal Retrieval" (CVPR 2021), and naver-ai/pcme,
-as its README trains and evaluates: the last checkpoint, pairs ranked by their match probability.
-The evaluator `mean` ranks by the cosine of the means instead. Quirks of that code, each a value
-below:
+trained and evaluated as in its README: the last checkpoint, with pairs ranked by match probability.
+The evaluator `mean` ranks by the cosine of the means instead. Quirks of that code, each set by a
+value below:
     text.head.source      "last": the backward direction of the sentence state has read one word;
                           "state" has read them all
     encoder.batch_norm    "batch_frozen" in the first stage: the frozen CNN normalizes by the batch
                           and updates the running statistics
-    clip_norm             None. That code clips at 2, which hardly acts in its mixed precision;
-                          `clipped` and `finetuned_clipped` clip, and then at every step
-    soft_contrastive      counts every pair twice (`directions`), sums over the batch, and takes the
-                          log of the deviation for that of the variance in its divergence
-The scale and shift of the match probability are learned in the similarity and are not clipped. The
-uniformity term of that code is off in its config: add a task `uniformity` for it. The vocabulary
-comes from the training captions; the authors' includes those of the test images.
+    clip_norm             None. That code clips at 2, which hardly has an effect in its mixed
+                          precision; `clipped` and `finetuned_clipped` do clip, at every step
+    soft_contrastive      counts every pair twice (`directions`), sums over the batch, and uses the
+                          log standard deviation in place of the log variance in its divergence
+The similarity learns the scale and shift of the match probability, which are not clipped. The
+original config turns off the uniformity term; add a task `uniformity` for it. The vocabulary comes
+from the training captions; the authors' also includes those of the test images.
 
 Paper and README, COCO test:
     1K   R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0
@@ -40,7 +40,7 @@ MEANS = {"name": "cosine", "field": "mean"}
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """`finetuned` is the second stage, `clipped` either with clips; `quick` is small."""
+    """`finetuned` is the second stage; `clipped` clips gradients; `quick` is small."""
     config = itm.experiment("pcme")
     head = {"name": "gaussian", "width": itm.DIMENSION, "samples": 7, "seed": 0}
     config.model.image = {
@@ -103,7 +103,8 @@ def clipped(config: ConfigDict) -> ConfigDict:
 def shapes(config: ConfigDict) -> ConfigDict:
     """Small heads on the embedded dataset, whose board `shapes_matches` has many positives.
 
-    After 500 steps at the paper's rate the spreads still hide the means: recalls are near chance.
+    After 500 steps at the paper's learning rate, the spreads still hide the means: recalls are near
+    chance.
     """
     config = itm.on_shapes(config)
     config.total_steps, config.optimizer.learning_rate = 2000, 1e-3
@@ -114,7 +115,7 @@ def shapes(config: ConfigDict) -> ConfigDict:
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """A small random CNN, small Gaussian heads, and word vectors that train."""
+    """A small random CNN, small Gaussian heads, and trainable word vectors."""
     config = base.on_embedded_dataset(config, steps=50)
     config.model.image.encoder = base.small_convnet(batch_norm="batch_frozen")
     config.model.text.encoder.update({"embedding_width": 32, "width": 16})

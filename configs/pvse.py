@@ -6,22 +6,23 @@
         --config.init_from.towers.image=weights/resnet152 \\
         --config.init_from.word_vectors.file=glove.840B.300d.txt
 
-The default has K = 2; `k1` has one embedding and no regularizers. Both take the hardest negative of
-a batch; `none` and `k1_none` take all of them, `semi_hard` and `k1_semi_hard` the hardest of those
-below the partner.
+The default has K = 2; `k1` has one embedding and no regularizers. Both use the hardest negative in
+the batch; `none` and `k1_none` use all negatives, and `semi_hard` and `k1_semi_hard` use the
+hardest of those that score below the positive.
 
 Song and Soleymani, "Polysemous Visual-Semantic Embedding for Cross-Modal Retrieval" (CVPR 2019),
-and yalesong/pvse, as its README trains. Quirks of that code, each a value below:
+and yalesong/pvse with the training settings in its README. Quirks of that code, each set by a value
+below:
     text.head.source    "last": the backward direction of the sentence state has read one word
-                        (`--legacy`, as the released checkpoints); "state" has read them all
+                        (`--legacy`, as in the released checkpoints); "state" has read them all
     encoder.batch_norm  "batch_frozen": the frozen CNN normalizes by the batch and updates the
-                        running statistics; "running" leaves them alone
-    mmd.distance        "norm": the kernel takes the distance; "squared" its square
-    plateau.mode        "min" of a recall: the rate is halved about every 11 epochs in any
+                        running statistics; "running" leaves them unchanged
+    mmd.distance        "norm": the kernel uses the distance; "squared" uses its square
+    plateau.mode        "min" of a recall halves the learning rate about every 11 epochs in any
                         case; "max" halves it when the recall stops rising
-Unlike here, the authors select the checkpoint on the test images and also learn the vocabulary from
-them; here, both come from other images. The metric, also of the plateau, is mean R@10; theirs is
-the sum of recalls.
+The authors select the checkpoint on the test images and include their captions in the vocabulary;
+here, both come from other images. The metric, also for the plateau, is mean R@10; theirs is the sum
+of recalls.
 
 Paper and README, COCO test, R@1/5/10:
     1K   K=1   I->T 66.7 91.0 96.2   T->I 53.5 85.1 92.7
@@ -89,7 +90,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def one_embedding(config: ConfigDict) -> ConfigDict:
-    """K = 1, compared by the cosine; that code leaves out both regularizers then."""
+    """K = 1, compared by cosine; as in the original code, without either regularizer."""
     config.name += "_k1"
     for side in ("image", "text"):
         config.model[side].head.embeddings = 1
@@ -99,7 +100,7 @@ def one_embedding(config: ConfigDict) -> ConfigDict:
 
 
 def mine(mining: str, config: ConfigDict) -> ConfigDict:
-    """Other negatives; with all of them the loss is the mean over B x B entries."""
+    """Changes the negatives; with all of them, the loss is the mean over B x B entries."""
     config.name += f"_{mining}"
     config.tasks.i2t.loss.options.mining = mining
     return config
@@ -108,8 +109,8 @@ def mine(mining: str, config: ConfigDict) -> ConfigDict:
 def shapes(config: ConfigDict) -> ConfigDict:
     """Small heads on the embedded dataset, whose board `shapes_matches` has many positives.
 
-    All negatives count for 100 steps: with the hardest from the first step on, all items end at one
-    point, where the loss is twice the margin.
+    The first 100 steps use all negatives: with the hardest from the first step on, all items
+    collapse to one point, where the loss is twice the margin.
     """
     config = itm.on_shapes(config)
     options = config.tasks.i2t.loss.options
@@ -120,14 +121,14 @@ def shapes(config: ConfigDict) -> ConfigDict:
 
 
 def ambiguous_shapes(config: ConfigDict) -> ConfigDict:
-    """The same, with the spread of an item's embeddings against the number of its positives."""
+    """Also correlates the spread of an item's embeddings with its number of positives."""
     config = shapes(config)
     config.evals.ambiguity = itm.ambiguity()
     return config
 
 
 def quick(config: ConfigDict) -> ConfigDict:
-    """Stored maps of a small random CNN, small heads, and word vectors that train."""
+    """Stored maps of a small random CNN, small heads, and trainable word vectors."""
     config = itm.quick(config)
     config.model.text.encoder.update({"embedding_width": 32, "width": 32})
     for side in ("image", "text"):

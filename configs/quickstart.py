@@ -19,11 +19,11 @@ def multitask() -> ConfigDict:
     config.name = "quickstart"
     config.total_steps, config.batch_size, config.log_every = 320, 128, 40
     config.tasks = {"i2t": cxc.image_text(), "t2t": cxc.text_text()}
-    # Nothing is pretrained here: dot products of D = 256 are first scaled to about unit spread.
+    # Nothing is pretrained here: scale the initial dot products (D = 256) to about unit spread.
     config.model.similarity.temperature = 16.0
     config.freeze, config.l2 = (), None
     config.data.captions_per_image = 2
-    # Captions say where things are, so the cells of the last map stay apart.
+    # Captions say where things are, so keep the cells of the last map separate.
     config.model.image = {
         "encoder": {"name": "convnet", "channels": (24, 48, 96, 128), "units": (1, 1, 1, 1)},
         "head": {"name": "flatten"},
@@ -51,14 +51,14 @@ def multitask() -> ConfigDict:
 
 
 def image_text(config: ConfigDict) -> ConfigDict:
-    """Images against captions alone."""
+    """Only images against captions."""
     config.name += "_i2t"
     del config.tasks.t2t
     return config
 
 
 def text_text(config: ConfigDict) -> ConfigDict:
-    """Captions against captions alone."""
+    """Only captions against captions."""
     config.name += "_t2t"
     del config.tasks.i2t
     config.model.image = config.data.image = None

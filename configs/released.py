@@ -11,9 +11,9 @@
 
 The model and the preprocessing of its inputs come from the folder. `--config.data.ratings_dir=DIR`
 adds the ratings of Crisscrossed Captions, `--config.evals.coco.annotations=DIR` ECCV Caption and
-PMRP. `regions` judges VSRN and VSE-infinity on the regions that SCAN released. `clue` and `cite`
-have the evaluators of `cmcm_clue.py` and `cmcm_cite.py` in place of COCO's: pools, plain and
-refined, and relations.
+PMRP. `regions` evaluates VSRN and VSE-infinity on the regions released by SCAN. `clue` and `cite`
+use the evaluators of `cmcm_clue.py` and `cmcm_cite.py` instead of COCO's: pools, with and without
+refinement, and relations.
 """
 
 from functools import partial
@@ -40,7 +40,7 @@ def _bare(config: ConfigDict, _: ConfigDict) -> ConfigDict:
 def _on_coco() -> ConfigDict:
     config = base.base("released")
     config.data = base.dataset("coco_captions")
-    # Longer than every caption of COCO.
+    # Longer than any COCO caption.
     config.data.text = base.words("nltk", min_count=1, max_length=64)
     config.evals = {"coco": base.boards()}
     config.evals.coco.batch_size = 128

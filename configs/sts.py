@@ -27,7 +27,7 @@ ENCODERS = {
 
 
 def get_config(argument: str = "") -> ConfigDict:
-    """Takes the kind of a text tower, or nothing for a file of embeddings."""
+    """Takes the kind of text tower, or nothing for a file of embeddings."""
     if argument not in ("", *ENCODERS):
         raise ValueError(f"Unknown tower {argument!r} of sts.py; known: {tuple(ENCODERS)} or none.")
     config = base.base("sts")
@@ -37,7 +37,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.evals = {"sts": pairs()}
     config.select.metric = "sts/avg2016/pearson"
     if argument:
-        # Keywords and pooling that are not set here come from the folder of the weights.
+        # Encoder options and pooling that are not set here come from the folder of the weights.
         config.model.text = {"encoder": ENCODERS[argument], "head": None, "projection": None}
         config.data.text.tokenizer = "words" if argument == "bow" else "wordpiece"
         config.data.text.max_length = 256
@@ -45,5 +45,5 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def pairs() -> dict:
-    """An evaluator of sentence pairs; those of a run name their dataset in `data`."""
+    """An evaluator of sentence pairs; within a run, it names its dataset in `data`."""
     return {"type": "pairs", "data": None, "split": "test", "final_split": "test", "every": 0}

@@ -8,8 +8,9 @@
 
 Kurach et al., "Better Text Understanding Through Image-To-Text Transfer" (2017). A text encoder is
 correlated with a linear map of frozen Inception v3 features: the loss is the negative Pearson
-correlation between cosine similarities and labels of B true and B shuffled pairs. One caption per
-image, im2txt's split of COCO. SemEval's sentence pairs are evaluated beside the run's own dataset.
+correlation between cosine similarities and labels of B true and B shuffled pairs. Training uses one
+caption per image and im2txt's split of COCO. SemEval's sentence pairs are evaluated in addition to
+the run's own dataset.
 
 Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
 
@@ -26,11 +27,11 @@ Arguments, joined by commas (`--config=configs/vete.py:gru,skt_5`):
     quick                     small, on the embedded dataset
 
 The paper does not give these values, which are chosen here: B = 128 (Pearson's correlation is over
-the batch), the central square of an image, rate 1e-3 without decay, no word dropout, one recurrent
-layer of 128, no bias in the linear map, margin 0.2 for the rank loss (Kiros et al.), filters of
-Kim's code, words seen four times (im2txt); the bag of words drops unknown words, and the other
-encoders give them one vector; the last checkpoint is used. The paper's values come from a random
-search of 100 trials by avg2016.
+the batch), the central square of an image, learning rate 1e-3 without decay, no word dropout, one
+recurrent layer of width 128, no bias in the linear map, margin 0.2 for the rank loss (Kiros et
+al.), the filters of Kim's code, and words seen at least four times (im2txt). The bag of words drops
+unknown words; the other encoders give them all the same vector. The last checkpoint is used. The
+paper's values come from a random search of 100 trials, selected by avg2016.
 
 Paper, Pearson, trained on COCO:
                images2014  images2015  COCO-Test  Pin-Test  avg2014  avg2015
@@ -95,7 +96,7 @@ def get_space(argument: str = "") -> dict:
     """Ranges of the random search. The paper gives no ranges; its values are within these."""
     names = argument.split(",")
     encoder = "model.text.encoder"
-    # A language model only uses the word table and has its own dropout.
+    # A language model uses only the word table and has its own dropout.
     reads_table = "pure_text_rnn" in names or "pin_model" in names
     space = {
         "optimizer.learning_rate": {"name": "log", "low": 1e-4, "high": 1e-2},
@@ -157,7 +158,7 @@ def recurrent(cell: str) -> Callable[[ConfigDict], ConfigDict]:
 
 
 def cnn(config: ConfigDict) -> ConfigDict:
-    """Convolutions as in Kim 2014, dropout after the maximum, and a linear map."""
+    """Convolutions as in Kim (2014), dropout after the maximum, and a linear map."""
     config.name += "_cnn"
     config.model.text = {
         "encoder": {
@@ -176,7 +177,7 @@ def cnn(config: ConfigDict) -> ConfigDict:
 
 
 def task(label: str, settings: dict) -> Callable[[ConfigDict], ConfigDict]:
-    """Another loss over the same pairs."""
+    """Uses another loss over the same pairs."""
 
     def change(config: ConfigDict) -> ConfigDict:
         config.name += f"_{label}"

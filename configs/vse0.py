@@ -4,11 +4,11 @@
         --config.init_from.towers.image=weights/resnet152
     python -m xmodal.main --config=configs/vse0.py:finetuned --config.init_from.run=RUN
 
-As in the rows called VSE0 by fartashf/vsepp, whose command says `--no_imgnorm`: the score is an
-inner product with a text vector of length 1, in the loss and in the evaluation. All else is as in
-vsepp.py.
+As in the VSE0 rows of fartashf/vsepp, whose command has `--no_imgnorm`, the score is an inner
+product with a text vector of length 1, both in the loss and in the evaluation. Everything else is
+as in vsepp.py.
 
-ECCV Caption, its authors' own training (how, is not known), means of both directions:
+Reported by ECCV Caption, trained by its authors (settings unknown), means of both directions:
     ECCV mAP@R 22.67, R-Precision 33.27, R@1 55.55   COCO 5K R@1 22.27   CxC R@1 24.24   PMRP 46.95
 """
 

@@ -22,8 +22,9 @@ woodfrog/vse_infty. Epoch 0 uses all negatives, later ones the hardest; with gri
 frozen in epoch 0, and the weight of the loss rises from 0 to 1 over epoch 1. Training leaves out a
 fifth of the regions, or up to a fifth of the cells, and masks, replaces or deletes a fifth of the
 words. Batch normalization in the regions' MLP includes the zero rows of left-out regions.
-Differences: its statistics are those of the whole batch instead of each of four GPUs; an epoch ends
-before an incomplete last batch; BERT attends to a [PAD] that was drawn to replace a word.
+Differences from that code: batch statistics are computed over the whole batch instead of on each of
+four GPUs; an incomplete last batch of an epoch is dropped; BERT attends to a [PAD] that was drawn
+to replace a word.
 
 Paper, COCO test, R@1/5/10, single models:
     regions    1K   I->T 79.7 96.4 98.9   T->I 64.8 91.4 96.3
@@ -76,14 +77,14 @@ def regions(config: ConfigDict) -> ConfigDict:
 
 
 def grids(config: ConfigDict) -> ConfigDict:
-    """The 16 x 16 cells of pictures of 512 pixels; the CNN trains from epoch 1 on."""
+    """The 16 x 16 cells of 512-pixel pictures; the CNN is trained from epoch 1 on."""
     config.init_from.published += ("image/encoder/",)
     pairs = itm.experiment("")
     config.data.dataset, config.data.config = pairs.data.dataset, pairs.data.config
     config.evals = pairs.evals
     config.data.image = {
         "size": 512,
-        # A share of both sides, resized to a square like the whole picture in evaluation.
+        # A fraction of both sides, resized to a square like the whole picture in evaluation.
         "augment": {"sides": (0.6, 1.0), "flip": True, "color": False},
         "eval_crop": 1.0,
         "eval_recipe": "cxc",
@@ -134,7 +135,7 @@ def use_bert(config: ConfigDict) -> ConfigDict:
 
 
 def use_gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
-    """A BiGRU whose directions are averaged; markers are changed like words.
+    """A BiGRU with averaged directions; augmentation changes markers like words.
 
     The released region model with a BiGRU was trained with torch's default decay of 0.01.
     """
@@ -167,7 +168,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 
 def quick_grids(config: ConfigDict) -> ConfigDict:
-    """The cells of a small CNN that trains from step 1 on, and a small BiGRU."""
+    """The cells of a small CNN that is trained from step 1 on, and a small BiGRU."""
     config = itm.quick(_short(use_gru(grids(config))))
     config.freeze, config.frozen_features.sides = (), ()
     config.model.image.head.width = 64

@@ -1,4 +1,4 @@
-"""VSE++: a GRU against CNN features, hardest negatives of the batch.
+"""VSE++: a GRU against CNN features, with the hardest negatives in the batch.
 
     python -m xmodal.convert_weights --tower=resnet --variant=torchvision --source=FILE \\
         --output=weights/resnet152
@@ -7,14 +7,16 @@
     python -m xmodal.main --config=configs/vsepp.py:finetuned --config.init_from.run=RUN
 
 The first run keeps the CNN frozen; `:finetuned` continues from it and also trains the CNN, with a
-tenth of the rate, a new optimizer and a new schedule, for 15 more epochs (the authors' advice).
+tenth of the learning rate, a new optimizer and a new schedule, for 15 more epochs (as the authors
+advise).
 
 Faghri et al., "VSE++: Improving Visual-Semantic Embeddings with Hard Negatives" (2018), and
-fartashf/vsepp. Captions of the same image count as negatives, as in that code; batch normalization
-of the CNN uses its running statistics throughout (the published runs are in evaluation mode for
-most of their steps). The vocabulary comes only from the training captions; the authors' includes
-those of the test images. The checkpoint is the best by mean R@10 on all 5,000 validation images;
-theirs, by the sum of recalls on 1,000 (`--config.select.metric=coco/coco5k/rsum` uses that sum).
+fartashf/vsepp. As in that code, captions of the same image count as negatives. The CNN's batch
+normalization always uses running statistics (the published runs are in evaluation mode for most of
+their steps). The vocabulary comes only from the training captions; the authors' also includes those
+of the test images. The checkpoint is the best by mean R@10 on all 5,000 validation images; theirs
+is the best by the sum of recalls on 1,000 (`--config.select.metric=coco/coco5k/rsum` uses that
+sum).
 
 Paper, ResNet-152 fine-tuned, COCO test, R@1/5/10:
     1K   I->T 64.6 90.0 95.7   T->I 52.0 84.3 92.0
@@ -52,7 +54,7 @@ def get_config(argument: str = "") -> ConfigDict:
 
 
 def finetuned(config: ConfigDict) -> ConfigDict:
-    """The second stage: the CNN trains; the other run's optimizer is left behind."""
+    """The second stage: trains the CNN, too, with a new optimizer."""
     config.name += "_finetuned"
     config.total_steps = "15 epochs"
     config.freeze, config.frozen_features.sides = (), ()

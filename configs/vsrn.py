@@ -3,12 +3,12 @@
     python -m xmodal.main --config=configs/vsrn.py --config.data.manual_dir=FOLDER
     python -m xmodal.eval_main --run=RUN_A,RUN_B
 
-Li et al., "Visual Semantic Reasoning for Image-Text Matching" (2019), and KunpengLi1994/VSRN. The
-channels of the regions are divided by their norms over the 36 regions, as in that code. One padding
+Li et al., "Visual Semantic Reasoning for Image-Text Matching" (2019), and KunpengLi1994/VSRN. As in
+that code, each channel of the regions is divided by its norm over the 36 regions, and one padding
 token after the end of a caption counts as a word to generate. Differences: that code lists the
-parameters of the caption generation twice, so that they count twice in clipping and are updated
-twice per step; its vocabulary includes words of the test captions; it selects the checkpoint by R@1
-and R@5 on 1,000 validation images every 500 steps.
+parameters of the caption generator twice, so they count twice in clipping and are updated twice per
+step; its vocabulary includes words of the test captions; and it selects the checkpoint by R@1 and
+R@5 on 1,000 validation images every 500 steps.
 
 Paper, COCO test, R@1/5/10, the mean of two models' similarities:
     1K   I->T 76.2 94.8 98.2   T->I 62.8 89.7 95.1
