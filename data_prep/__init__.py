@@ -1,4 +1,4 @@
-"""TFDS builders, one folder per dataset, and the table that names them.
+"""TFDS builders, one folder per dataset, and a table of their names.
 
 The commands are the modules `build` and `validate`. `schema` has the features that datasets share;
 `linked_captions` and `coherence_pairs` have the shared builders. Other folders are `building`
@@ -9,7 +9,7 @@ The commands are the modules `build` and `validate`. `schema` has the features t
 import importlib
 from typing import Any
 
-# Import paths instead of classes: importing a builder imports TensorFlow and registers the builder.
+# Import paths instead of classes, since importing a builder imports TensorFlow and registers it.
 BUILDERS = {
     "captioned_images": "data_prep.captioned_images.captioned_images_dataset_builder:Builder",
     "cite": "data_prep.cite.cite_dataset_builder:Builder",

@@ -41,8 +41,8 @@ def build(
       config: TFDS builder config.
       data_dir: where TFDS keeps datasets.
       manual_dir: folder of manually downloaded files, for the datasets that have instructions.
-      min_kept: share of the records of every split that must be usable, 0 to 1; by default the
-        share that the dataset requires.
+      min_kept: fraction of the records of every split that must be usable, 0 to 1; by default the
+        fraction that the dataset requires.
       beam_pipeline_options: options for a build with Apache Beam workers, separated by commas:
         "runner=DataflowRunner,project=NAME"; None for a build in this process. The records are the
         same.
@@ -52,17 +52,17 @@ def build(
 
     Raises:
       FileNotFoundError: `manual_dir`, or a file that should be in it, does not exist.
-      UnexpectedFilesError: the files are not the published dataset, or too little of it; also for
-        a dataset that is already prepared.
-      OSError: the dataset cannot be written, as on a full disk.
+      UnexpectedFilesError: the files are not the published dataset, or too small a part of it;
+        also if the dataset is already prepared.
+      OSError: the dataset cannot be written, for example because the disk is full.
       ModuleNotFoundError: Apache Beam is requested but not installed.
     """
 
     for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
         if folder and "://" in folder:
             raise UnexpectedFilesError(
-                f"--{flag}={folder} is on an object store; a build needs a folder that this "
-                "machine mounts, but a prepared dataset may be copied there"
+                f"--{flag}={folder} is in an object store; a build needs a folder mounted on this "
+                "machine, but a prepared dataset may be copied there"
             )
     if manual_dir and not any(epath.Path(manual_dir).glob("*")):
         raise FileNotFoundError(f"{manual_dir} does not exist or is empty")
@@ -117,7 +117,7 @@ def _beam_options(flags: str | None) -> Any:
 
 @contextlib.contextmanager
 def _writer_errors() -> Iterator[None]:
-    """Converts errors of ArrayRecord's writer, which is not in Python, to system errors."""
+    """Converts errors of ArrayRecord's writer, which is not written in Python, to OS errors."""
     try:
         yield
     except RuntimeError as error:
@@ -130,14 +130,14 @@ def main() -> None:
     """Prepares the dataset that the command line names."""
     parser = argparse.ArgumentParser(description="Prepares a dataset for reading by index.")
     parser.add_argument("--dataset", required=True, choices=sorted(data_prep.BUILDERS))
-    parser.add_argument("--config", help="one builder config; by default all")
+    parser.add_argument("--config", help="a single builder config; by default all")
     parser.add_argument("--data_dir", help="folder of prepared datasets; by default TFDS's own")
     parser.add_argument("--manual_dir", help="folder of the manually downloaded files")
     parser.add_argument(
         "--min_kept",
         type=float,
-        help="share of the records of every split that must be usable (0 to 1), "
-        "by default the share that the dataset requires",
+        help="fraction of the records of every split that must be usable (0 to 1); "
+        "by default the fraction that the dataset requires",
     )
     parser.add_argument(
         "--beam_pipeline_options",
@@ -147,13 +147,13 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.min_kept is not None and not 0 <= args.min_kept <= 1:
-        parser.error(f"--min_kept is {args.min_kept}; it has to be from 0 to 1")
+        parser.error(f"--min_kept is {args.min_kept}; it must be between 0 and 1")
     check_config(parser, args)
     cls = data_prep.builder_class(args.dataset)
     if args.beam_pipeline_options is not None and not cls.READ_IN_PARTS:
         parser.error(
             f"--beam_pipeline_options is for datasets in shards; {args.dataset} is built "
-            "in one process, without it"
+            "in one process without this option"
         )
     known = list(cls.builder_configs)
     for config in [args.config] if args.config else known:
@@ -167,13 +167,13 @@ def main() -> None:
                 beam_pipeline_options=args.beam_pipeline_options,
             )
         except (OSError, UnexpectedFilesError, ModuleNotFoundError) as error:
-            # With several configs, earlier ones may still be useful.
+            # If there are several configs, earlier ones may still be useful.
             title, message = f"{args.dataset}/{config}", str(error)
             named = args.config or message.startswith(title)
             sys.exit(f"Error: {message}" if named else f"Error: {title}: {message}")
         if not builder.info.splits:  # Optional files are missing.
             if args.config:
-                print(f"{args.dataset}/{config} is empty: the files that it needs are missing.")
+                print(f"{args.dataset}/{config} is empty: the files it needs are missing.")
             continue
         print(f"{args.dataset}/{config}: {builder.data_dir}")
         if "kept" in (builder.info.metadata or {}):

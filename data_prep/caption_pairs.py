@@ -19,7 +19,7 @@ _SEED = 0
 
 
 def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Record]:
-    """Yields pairs with the features of `schema.sentence_pair_features`; the draws are fixed.
+    """Yields pairs with the features of `schema.sentence_pair_features`, always the same.
 
     Positives are two different captions of `PAIRS` different images, negatives two different
     captions of two images; no pair is repeated.
@@ -38,7 +38,7 @@ def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Ite
             f"{name} has {len(described):,} test images with two different captions; its pairs "
             f"need {PAIRS:,}"
         )
-    # Raw bits: NumPy promises that their stream stays the same between versions.
+    # NumPy guarantees the same raw bits in all versions.
     bits = np.random.Philox(key=_SEED)
     chosen = np.argsort(bits.random_raw(len(described)), kind="stable")[:PAIRS]
     for number, place in enumerate(chosen):
@@ -60,7 +60,7 @@ def caption_pairs(name: str, images: Iterable[tuple[int, Sequence[str]]]) -> Ite
 
 
 def pair_figures() -> Mapping[str, Figure]:
-    """Returns the published figures for a config of such pairs."""
+    """Returns the published figures of a config with such pairs."""
     return {"test/records": 2 * PAIRS, "*/lowest score *": 0, "*/highest score *": 1}
 
 

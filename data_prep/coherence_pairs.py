@@ -69,7 +69,7 @@ def check_counts(
         for pair in group:
             found[split] += 1
             if isinstance(pair, LeftOut):
-                # Such rows are reported one by one, and without them labels cannot add up.
+                # Such rows are reported individually, and labels cannot add up without them.
                 expected = {k: v for k, v in expected.items() if not k.startswith(f"{split}/")}
             else:
                 found.update(
@@ -125,7 +125,7 @@ def with_numbers(
         numbers = {name: number for number, name in enumerate(names)}
     if missing := [name for name in names if name not in numbers]:
         raise UnexpectedFilesError(
-            f"{len(missing):,} pictures have no number, the first is {missing[0]}"
+            f"{len(missing):,} pictures have no number; the first is {missing[0]}"
         )
     return {
         split: [
@@ -158,7 +158,7 @@ def flags(
 
 
 class CoherencePairsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """Builder of labeled pairs, without images or, in the configs `*images`, with them.
+    """Builder for labeled pairs, with images only in the configs `*images`.
 
     A picture with two captions is two examples, since each caption has its own labels. CMCM is
     trained and evaluated in the same way: `image_id` is the number of the pair, every caption has

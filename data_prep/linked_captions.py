@@ -78,12 +78,12 @@ class LinkList(abc.ABC):
     def __getitem__(self, number: int) -> LinkedRow: ...
 
     def load(self) -> Iterator[LeftOut]:
-        """Reads the list if that has to come first, and yields entries that are not rows."""
+        """Reads the list if it must be read first, and yields entries that are not rows."""
         return iter(())
 
     @functools.cached_property
     def urls(self) -> RowIndex:
-        """Finds rows by url."""
+        """Index that finds rows by url."""
         return RowIndex(self[number].url for number in range(len(self)))
 
     @functools.cached_property
@@ -91,7 +91,7 @@ class LinkList(abc.ABC):
         return RowIndex(self[number].file_name for number in range(len(self)))
 
     def rows_of_name(self, name: str) -> Sequence[int]:
-        """Rows that a loose file belongs to, judged by its name."""
+        """Rows that a loose file belongs to, according to its name."""
         rows = row_of_name(name) if self.NAMED_BY_ROW else ()
         if not rows and self.NAMED_BY_FILE:
             rows = self._files.rows(pathlib.PurePosixPath(name).name)
@@ -122,7 +122,7 @@ def linked_records(
       links: the list.
       images: the folder; see `read_fetched`.
       wanted: bool [rows], the rows of this split; None for all.
-      most_captions: how many of the first captions an example has; None for all.
+      most_captions: number of captions per example, the first ones; None for all.
       workers: workers of a multi-process build, which read the images in parts; None for one
         process.
 
@@ -168,7 +168,7 @@ def _parted_records(
     most_captions: int | None,
     workers: Workers,
 ) -> PartedRecords:
-    """The same records in parts: a first pass finds the rows of the images without reading them."""
+    """The same records in parts; a first pass finds the rows of the images without reading them."""
     first = list(links.load())
     join = RowJoin(len(links), wanted)
     parts = fetched_parts(images)
@@ -217,7 +217,7 @@ def _read_part(
     most_captions: int | None,
     number: int,
 ) -> Iterator[Record | LeftOut]:
-    """The records of a part, once it is known which rows get its images."""
+    """The records of a part, given the rows that get its images."""
     mine, items = taken[number], 0
     rows = collections.deque(zip(mine.images.tolist(), mine.rows.tolist(), strict=True))
     for place, item in enumerate(parts[number].read()):
@@ -228,7 +228,7 @@ def _read_part(
         while rows and rows[0][0] == place:
             yield _record(links[rows.popleft()[1]], item, most_captions)
     if items != mine.items:
-        raise UnexpectedFilesError(f"{parts[number].path} changed while it was read; build again")
+        raise UnexpectedFilesError(f"{parts[number].path} changed during the build; build again")
 
 
 def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record | LeftOut:
@@ -242,7 +242,7 @@ def _record(row: LinkedRow, image: Fetched, most_captions: int | None) -> Record
 
 
 class LinkedCaptionsBuilder(schema.RandomAccessBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """Builder for a dataset of links, many of them dead: keeps the rows that have a valid image."""
+    """Builder for a dataset of links, many of them dead; keeps the rows with a valid image."""
 
     VERSION = tfds.core.Version("1.0.0")
     MIN_KEPT = 0.5

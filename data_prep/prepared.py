@@ -12,9 +12,9 @@ from google.protobuf.json_format import ParseError
 import data_prep
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 
-_BLOCK = 4096  # Records at a time.
+_BLOCK = 4096  # Number of records to read at a time.
 
-# Records are parsed on the CPU; TensorFlow would take all of a GPU's memory for it.
+# Parse records on the CPU, since TensorFlow would otherwise take all of a GPU's memory.
 tf.config.set_visible_devices([], "GPU")
 
 
@@ -32,7 +32,7 @@ def open_prepared(dataset: str, config: str, data_dir: str | None) -> tfds.core.
             is_prepared = builder.is_prepared()
     except ParseError as error:
         raise NotPreparedError(
-            f"the description (dataset_info.json) of {dataset}/{config} in "
+            f"The description (dataset_info.json) of {dataset}/{config} in "
             f"{data_dir or 'the folder of TFDS'} is damaged ({error}); delete the dataset and "
             "build it again"
         ) from error

@@ -11,7 +11,7 @@ Value = int | float | str
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """A fault in the published data, which a faithful copy has, too.
+    """A fault in the published data, which faithful copies share.
 
     Attributes:
       value: its size.
@@ -51,7 +51,7 @@ Figure = Value | Known | Within | IfPresent | Unknown
 
 
 def count_figures(counts: dict[str, int]) -> dict[str, Figure]:
-    """Figures made from the counts that a build checks: `<split>` and `<split>/<relation>`."""
+    """Figures from the counts that a build checks: `<split>` and `<split>/<relation>`."""
     return {
         name.replace("/", "/relation ") if "/" in name else f"{name}/records": count
         for name, count in counts.items()

@@ -41,15 +41,15 @@ def captioned_image_features(
     Args:
       image: feature of the image itself, `PIXELS` for pixels,
         `feature_vector(...)` for precomputed features, or None to leave it out.
-      relations: number R of labels of the image-caption pair, 0 for none.
-      categories: whether the objects in some images are known.
+      relations: number R of labels of the image-caption pair; 0 for none.
+      categories: whether the object categories of some images are known.
 
     Returns:
       `image`, unless it is None; `image_id` int32, stable and unique; `captions`, text [C];
       `caption_ids` int32 [C], stable and unique over the dataset, in the order of `captions`;
       `relations` int32 [R] of 0 and 1, if any, with their names under the same key in
-      `info.metadata`; `categories` uint8 [K] of 0 and 1, with their names there too, or [0] for
-      an image whose categories are not known.
+      `info.metadata`; `categories` uint8 [K] of 0 and 1, likewise, or [0] for an image with unknown
+      categories.
     """
     features = ({} if image is None else {"image": image}) | {
         "image_id": np.int32,
@@ -157,7 +157,7 @@ def check_counts(found: Mapping[str, int], expected: Mapping[str, int], source: 
       source: file or folder named in the error.
 
     Raises:
-      UnexpectedFilesError: names every count that differs.
+      UnexpectedFilesError: a count differs; lists all that do.
     """
     wrong = [
         f"{name}: {found.get(name, 0):,} instead of {count:,}"

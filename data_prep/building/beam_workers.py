@@ -1,7 +1,7 @@
-"""Builds on Apache Beam workers: each part is read and checked by one of them.
+"""Builds with Apache Beam workers, each part being read and checked by one of them.
 
-The result of a part goes to a file in the build's folder, which all workers can access. A part that
-is repeated because its worker died writes the same file again.
+Each part writes its result to a file in the build's folder, which all workers can access. A part
+that is repeated because its worker died writes the same file again.
 """
 
 import contextlib
@@ -47,15 +47,15 @@ class PartFiles(Sequence[Any]):
         return pickle.loads((self._folder / str(number)).read_bytes())
 
     def write(self, number: int, value: Any) -> None:
-        """Writes the value of a part, whole or not at all."""
+        """Writes the value of a part atomically."""
         _write(self._folder / str(number), value)
 
     def write_error(self, error: Exception) -> None:
-        """Notes why a part could not be done."""
+        """Records why a part failed."""
         _write(self._folder / _ERROR, error)
 
     def error(self) -> Exception | None:
-        """Returns the error of a part, None if there was none."""
+        """Returns the error of a part; None if there was none."""
         path = self._folder / _ERROR
         return pickle.loads(path.read_bytes()) if path.exists() else None
 
@@ -69,7 +69,7 @@ class BeamWorkers(Workers):
 
     Args:
       folder: folder of the build, for files between its steps.
-      runner: Beam's; None for the one that the options name.
+      runner: Beam's runner; None for the one in the options.
       options: Beam's `PipelineOptions`.
     """
 
@@ -78,7 +78,7 @@ class BeamWorkers(Workers):
         self._numbers = itertools.count()
 
     def map(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
-        """See `Workers`; a pipeline of its own."""
+        """See `Workers`; runs a separate pipeline."""
         import apache_beam as beam
 
         values = self._files(len(parts))
@@ -104,15 +104,15 @@ class BeamWorkers(Workers):
     def records(
         self, records: PartedRecords, check: RecordCheck
     ) -> tuple["beam.PTransform", PartFiles]:
-        """Returns the records that can be used, as TFDS takes them, and the accounts of all.
+        """Returns the usable records, in the form TFDS expects, and the accounts of all records.
 
         Args:
           records: records of a split.
           check: check for every record.
 
         Returns:
-          A transform that gives keys with examples; and, once it ran, the list of `Entry` of every
-          part.
+          A transform that yields keys with examples; and, after it has run, the list of `Entry` of
+          every part.
         """
         import apache_beam as beam
 
@@ -121,7 +121,7 @@ class BeamWorkers(Workers):
         return beam.Create(range(records.count)) | beam.FlatMap(work), entries
 
     def close(self) -> None:
-        """Removes the files between the steps."""
+        """Removes the intermediate files."""
         if self._folder.exists():
             self._folder.rmtree()
 
@@ -131,7 +131,7 @@ class BeamWorkers(Workers):
 
 @contextlib.contextmanager
 def stopped_by_dead_workers() -> Iterator[None]:
-    """Ends a pipeline whose local worker died; Beam's own runner would wait for it forever.
+    """Stops a pipeline if a local worker dies; Beam's own runner would wait for it forever.
 
     Cluster runners start another worker.
 
@@ -158,7 +158,7 @@ def stopped_by_dead_workers() -> Iterator[None]:
     except KeyboardInterrupt as error:
         if not died:
             raise
-        raise ChildProcessError(f"a worker of Beam died ({died[0]}); build again") from error
+        raise ChildProcessError(f"a Beam worker died ({died[0]}); build again") from error
     finally:
         threading.excepthook = before
 
@@ -177,7 +177,7 @@ def _write_value(
 def _checked_records(
     read: Callable[[int], Iterator[Any]], check: RecordCheck, entries: PartFiles, number: int
 ) -> Iterator[Record]:
-    """Yields the records of a part that can be used, then writes the accounts of all."""
+    """Yields the usable records of a part, then writes the accounts of all records."""
     found = []
     try:
         for record in read(number):

@@ -26,7 +26,7 @@ class IdSet:
         """Adds an id.
 
         Raises:
-          UnexpectedFilesError: it was added before, or is below 0; `where` names its record.
+          UnexpectedFilesError: it was added before or is negative; `where` names its record.
         """
         if isinstance(value, str):
             known = value in self._texts
@@ -40,7 +40,7 @@ class IdSet:
             known = bool(block[place] >> bit & 1)
             block[place] |= 1 << bit
         if known:
-            raise UnexpectedFilesError(f"{where}: {self._name} {value} comes twice")
+            raise UnexpectedFilesError(f"{where}: {self._name} {value} appears twice")
 
     def add_all(self, values: int | Iterable[int], where: str) -> None:
         """Adds one id or several; see `add`."""

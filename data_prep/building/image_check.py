@@ -1,4 +1,4 @@
-"""Checks encoded images: valid ones are kept byte for byte, others are converted or rejected."""
+"""Checks encoded images; keeps valid ones byte for byte, and converts or rejects others."""
 
 import dataclasses
 import io
@@ -13,13 +13,13 @@ import simplejpeg
 # 8,192 x 8,192. Photographs are far smaller; larger images are mistakes or attacks.
 MAX_PIXELS = 2**26
 
-# Not all formats of Pillow: some (EPS, PDF) start other programs or have no picture.
+# Some of Pillow's other formats (EPS, PDF) start external programs or contain no picture.
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-# An MPO is a JPEG with more pictures behind the first.
+# An MPO is a JPEG with further pictures after the first.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
-# Pillow needs only all pixels; other decoders need the last chunk and its checksum.
+# Pillow requires only the pixels; other decoders also require the last chunk and its checksum.
 _PNG_END = b"IEND\xaeB`\x82"
-# As a PNG, a photograph would be five times as large.
+# A photograph would be five times as large as a PNG.
 _TURNED_JPEG = {"quality": 95, "subsampling": "4:4:4"}
 
 
@@ -29,7 +29,7 @@ class BadImageError(ValueError):
     Attributes:
       reason: one of a few, such as "no image", "no bytes", "not an image", "truncated image",
         "damaged image", "damaged in the archive" and "too many pixels".
-      detail: more about it.
+      detail: further details.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -44,8 +44,8 @@ class CheckedImage:
 
     Attributes:
       encoded: an RGB or gray JPEG or PNG with 8 bits per channel.
-      converted: its format before, such as "CMYK JPEG", "16-bit PNG" or "turned JPEG"; "" for
-        bytes as they came.
+      converted: its original format, such as "CMYK JPEG", "16-bit PNG" or "turned JPEG"; "" if
+        the bytes are unchanged.
     """
 
     encoded: bytes
@@ -56,15 +56,15 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
     """Decodes an image once and converts it unless it is 8-bit RGB or gray JPEG or PNG.
 
     Converted images are RGB PNGs of the same pixels: 16 bits are scaled to 8, transparent pixels
-    are put on white, and the first picture of an animation is used. Rotated JPEGs stay JPEGs.
+    become white, and only the first picture of an animation is used. Rotated JPEGs stay JPEGs.
 
     Args:
       encoded: content of the file.
-      upright: whether to rotate the image according to its EXIF orientation, which the decoders of
-        training ignore, as published code does.
+      upright: whether to rotate the image according to its EXIF orientation, which the training
+        decoders ignore, as does published code.
 
     Raises:
-      BadImageError: the file cannot be decoded to its end, or is far too large.
+      BadImageError: the file cannot be decoded completely, or is far too large.
     """
     if not encoded:
         raise BadImageError("no bytes")
@@ -91,11 +91,11 @@ def checked_image(encoded: bytes, *, upright: bool = False) -> CheckedImage:
 
 
 def thumbnail(encoded: bytes, size: int) -> np.ndarray:
-    """Returns a small upright copy of an image, uint8 [size, size, 3]; copies have the same.
+    """Returns a small upright thumbnail of an image, uint8 [size, size, 3]; equal for copies.
 
     Args:
       encoded: content of the file.
-      size: its height and width; the shape of the image is not kept.
+      size: its height and width; the aspect ratio is not preserved.
 
     Raises:
       BadImageError: the file cannot be decoded, or is far too large.
@@ -120,7 +120,7 @@ def _upright(image: PIL.Image.Image) -> PIL.Image.Image:
 def _is_turned(image: PIL.Image.Image) -> bool:
     try:
         return image.getexif().get(PIL.ExifTags.Base.Orientation) in range(2, 9)
-    except Exception:  # The tag of a sound image may be damaged; see above.
+    except Exception:  # The tag of a valid image may be damaged; see above.
         return False
 
 
@@ -144,7 +144,7 @@ def _open(encoded: bytes) -> PIL.Image.Image:
 
 
 def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
-    """Decodes like `xmodal.preprocessing.decode_image`, so that training can read kept images.
+    """Decodes like `xmodal.preprocessing.decode_image`, so that training can read stored images.
 
     Nothing from xmodal is imported here; a test compares the two on damaged files.
     """
@@ -162,7 +162,7 @@ def _decode(image: PIL.Image.Image, encoded: bytes) -> None:
 
 
 def _kind(image: PIL.Image.Image, encoded: bytes) -> str:
-    """Format of an image that has to be converted, "" if it is fine as it is."""
+    """Format of an image that must be converted; "" if it can be kept."""
     name = _format(image)
     if image.format not in _KEPT_FORMATS:
         return name
@@ -189,7 +189,7 @@ def _to_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 
 def _scaled(image: PIL.Image.Image) -> PIL.Image.Image:
-    """Gray images of more than 8 bits, of which Pillow itself would clip all above 255."""
+    """Scales gray images of more than 8 bits; Pillow itself would clip values above 255."""
     pixels = np.asarray(image, np.float64)
     white = max(65535.0 if image.mode.startswith("I") else 1.0, float(pixels.max()))
     return PIL.Image.fromarray(np.clip(pixels / white * 255, 0, 255).round().astype(np.uint8))

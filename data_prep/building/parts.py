@@ -13,13 +13,13 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True)
 class PartedRecords:
-    """The records of a split in parts. Iterating gives all of them in their order.
+    """The records of a split in parts. Iterating yields all of them in order.
 
     Attributes:
       count: number of parts.
-      read: yields the records of a part by its number, every time the same; can be pickled.
-      first: entries left out before the parts.
-      last: entries left out, as known after the parts.
+      read: yields the records of a part by its number, always the same ones; can be pickled.
+      first: left-out entries that come before the parts.
+      last: left-out entries that are known only after the parts.
     """
 
     count: int
@@ -36,7 +36,7 @@ class Workers(Protocol):
     """The processes of a build."""
 
     def map(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
-        """Yields the value of a function for every part, in their order.
+        """Yields the value of a function for every part, in order.
 
         Args:
           function: function of a part; it and its values can be pickled.
@@ -44,11 +44,11 @@ class Workers(Protocol):
         """
 
     def keep(self, values: Iterable[Result]) -> Sequence[Result]:
-        """Returns the values in a form that a function for `map` or `PartedRecords` may hold."""
+        """Returns the values in a form that functions for `map` or `PartedRecords` can hold."""
 
 
 class OneProcess(Workers):
-    """This process alone."""
+    """Only this process."""
 
     def map(self, function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
         """See `Workers`."""

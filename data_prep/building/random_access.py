@@ -39,14 +39,14 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     Attributes:
       HOMEPAGE: homepage of the dataset.
       MIN_KEPT: share of the records of every split that must be usable.
-      CHECK_IMAGES: whether images are decoded once; not needed for those that were just drawn.
+      CHECK_IMAGES: whether images are decoded once as a check; not needed for rendered images.
       UPRIGHT: whether images are rotated according to their EXIF orientation. Published datasets
         keep their files, since published models ignore it.
-      UNIQUE_IDS: features with ids that come once in a split.
-      READ_IN_PARTS: whether Beam workers can build it: `_splits` returns `PartedRecords`, and lets
-        `self._workers` do the preparatory work in parts.
-      REFERS_TO: datasets whose ids rows of this one refer to, as `dataset/config`, the cheapest to
-        read first.
+      UNIQUE_IDS: features with ids that occur once in a split.
+      READ_IN_PARTS: whether Beam workers can build it. If so, `_splits` returns `PartedRecords` and
+        leaves preparatory work on the parts to `self._workers`.
+      REFERS_TO: datasets whose ids occur in rows of this one, as `dataset/config`, with the
+        cheapest to read first.
 
     Args:
       file_format: how TFDS stores records.
@@ -79,14 +79,14 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
 
     @classmethod
     def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
-        """Returns where a dataset of these files is kept: `data_dir` unless it depends on them.
+        """Returns where a dataset of these files is stored: `data_dir` unless it depends on them.
 
         Args:
-          data_dir: where datasets are kept; None for TFDS's own place.
+          data_dir: where datasets are stored; None for TFDS's default.
           manual_dir: folder of the manually downloaded files.
 
         Raises:
-          FileNotFoundError: there is no such folder, and the place depends on it.
+          FileNotFoundError: the folder does not exist, and the location depends on it.
         """
         del manual_dir
         return data_dir
@@ -129,7 +129,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         if self.MANUAL_DOWNLOAD_INSTRUCTIONS:
             try:
                 folder = dl_manager.manual_dir
-            except AssertionError as error:  # TFDS's error that names the files to download.
+            except AssertionError as error:  # TFDS's error lists the files to download.
                 raise FileNotFoundError(str(error)) from error
         try:
             splits = self._splits(pathlib.Path(folder))
@@ -145,7 +145,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         return {split: self._generator(split, records) for split, records in splits.items()}
 
     def _generator(self, split: str, records: Iterable[Record | LeftOut]) -> Any:
-        """The records of a split that can be used, as TFDS takes them."""
+        """The usable records of a split, in the form that TFDS expects."""
         if isinstance(self._workers, BeamWorkers) and isinstance(records, PartedRecords):
             transform, entries = self._workers.records(records, self._check)
             self._on_workers[split] = records, entries
@@ -155,7 +155,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
     def _generate_examples(
         self, split: str, records: Iterable[Record | LeftOut]
     ) -> Iterator[Record]:
-        """Yields the records of a split that can be used, and accounts for the others."""
+        """Yields the usable records of a split, and accounts for the others."""
         check = self._check
         account = SplitAccount(self._title, split, check, self._report)
         logging.info("Preparing %s, split %s, in %s.", self._title, split, self.data_dir)
@@ -174,7 +174,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         self._keep_hash(split, account)
 
     def _account_for(self, split: str, records: PartedRecords, entries: PartFiles) -> None:
-        """Accounts for the records of a split that Beam's workers checked."""
+        """Accounts for the records of a split that Beam workers checked."""
         account = SplitAccount(self._title, split, self._check, self._report)
         for entry in itertools.chain(
             map(Entry, records.first),
@@ -193,8 +193,8 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
             super().download_and_prepare(**settings)
 
     def _download_and_prepare(self, dl_manager: Any, download_config: Any) -> None:
-        # TFDS calls this in a temporary folder, renames the folder after success and removes it
-        # after failure: then the list of left-out records moves up.
+        # TFDS calls this in a temporary folder, which it renames after success and removes after
+        # failure, so on failure the list of left-out records moves up one folder.
         folder = pathlib.Path(self.data_path)
         self._claims.enter_context(claimed(folder))
         listed = folder.parent / "left_out.csv"

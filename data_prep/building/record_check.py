@@ -1,4 +1,4 @@
-"""Checks single records, and adds up the results for a split."""
+"""Checks individual records, and aggregates the results for a split."""
 
 import dataclasses
 import functools
@@ -19,11 +19,11 @@ class Entry:
     """The account of one record.
 
     Attributes:
-      left_out: why it cannot be used; None for one that can.
+      left_out: why it cannot be used; None if it can.
       key: key of the record; None if it was left out before its check.
-      ids: name of a feature -> its ids, which must come once.
-      converted: former format of its image if that was converted.
-      digest: SHA-256 of a record that can be used.
+      ids: name of a feature -> its ids, which must be unique.
+      converted: original format of its image, if it was converted.
+      digest: SHA-256 of a usable record.
     """
 
     left_out: LeftOut | None = None
@@ -39,9 +39,9 @@ class RecordCheck:
 
     Attributes:
       features: features of the builder.
-      unique_ids: features with ids that come once in a split.
-      check_images: whether images are decoded once.
-      upright: whether they are turned as their EXIF orientation says.
+      unique_ids: features with ids that occur once in a split.
+      check_images: whether images are decoded once as a check.
+      upright: whether images are rotated according to their EXIF orientation.
     """
 
     features: tfds.features.FeaturesDict
@@ -50,7 +50,7 @@ class RecordCheck:
     upright: bool = False
 
     def __call__(self, record: Record | LeftOut) -> tuple[Record | None, Entry]:
-        """Returns a record as it is stored, None if it cannot be used, and its account."""
+        """Returns a record as stored (None if it cannot be used), and its account."""
         if isinstance(record, LeftOut):
             return None, Entry(record)
         key, example = record
@@ -63,7 +63,7 @@ class RecordCheck:
     def _usable(
         self, key: int | str, example: dict[str, Any]
     ) -> tuple[dict[str, Any] | LeftOut, str, bytes]:
-        """The example as it is stored, the former format of a converted image, and the hash."""
+        """The example as stored, the original format of a converted image, and the hash."""
         captions, converted = example.get("captions"), ""
         if captions is not None and not (len(captions) and all(map(str.strip, captions))):
             return LeftOut(str(key), "empty caption"), "", b""
@@ -77,7 +77,7 @@ class RecordCheck:
                 example = example | {"image": encoded}
             return example, converted, self._hash.digest(example)
         except BadImageError as error:
-            # A fetched image knows its place, which says more than the number of its row.
+            # The location of a fetched image says more than its row number.
             where = getattr(example["image"], "where", str(key))
             return LeftOut(where, error.reason, error.detail), "", b""
         except (UnicodeEncodeError, OverflowError) as error:
@@ -93,13 +93,13 @@ class RecordCheck:
 
 
 class SplitAccount:
-    """Adds up the accounts of the records of a split, in their order.
+    """Aggregates the accounts of the records of a split, in order.
 
     Args:
       title: title of the dataset.
       split: name of the split.
       check: check for its records.
-      report: counts them, and lists those left out.
+      report: counts them and lists those left out.
     """
 
     def __init__(self, title: str, split: str, check: RecordCheck, report: BuildReport) -> None:
@@ -114,7 +114,7 @@ class SplitAccount:
         """Adds the next record.
 
         Raises:
-          UnexpectedFilesError: its key or one of its ids came before.
+          UnexpectedFilesError: its key or one of its ids occurred before.
         """
         if entry.key is not None:
             where = f"{self._title}, split {self._split}, record {entry.key}"
@@ -132,7 +132,7 @@ class SplitAccount:
         """Returns the hash of the split.
 
         Raises:
-          UnexpectedFilesError: it has no record.
+          UnexpectedFilesError: there are no records.
         """
         if not self._kept:  # TFDS writes no empty split
             raise UnexpectedFilesError(f"{self._title} has no usable record in split {self._split}")

@@ -1,4 +1,4 @@
-"""Tracks the records of a build: kept unchanged, converted, or left out for a reason."""
+"""Tracks whether each record of a build was kept, converted, or left out and why."""
 
 import collections
 import csv
@@ -9,8 +9,7 @@ from typing import Any, Self
 
 from etils import epath
 
-# A record that can be used: a key that is unique in the split, and an example with the features of
-# the builder.
+# A usable record: a key that is unique in the split, and an example with the builder's features.
 Record = tuple[int | str, dict[str, Any]]
 
 
@@ -20,11 +19,11 @@ class LeftOut:
 
     Attributes:
       where: file and row, or name: "sts_val.csv line 17", "training/00012.tar:0001234.jpg".
-      reason: one of the few of a dataset: "no image", "truncated image", "empty caption", ...
-      detail: more about this one.
+      reason: one of a few per dataset: "no image", "truncated image", "empty caption", ...
+      detail: further details.
       is_record: False for a part of a record that is kept, such as one of its captions, and for a
-        damaged file whose records are counted individually: these are listed, but do not count as
-        missing records.
+        damaged file whose records are counted individually. These are listed, but do not count
+        as missing records.
     """
 
     where: str
@@ -36,7 +35,7 @@ class LeftOut:
 class BuildReport:
     """Counts the records of a build by split; left-out records are also written to a csv file.
 
-    The file is created with the first one, so a build without any leaves no file.
+    The file is created for the first left-out record, so it does not exist if there is none.
 
     Args:
       path: the csv file, with the columns `split,where,reason,detail`.
@@ -70,13 +69,13 @@ class BuildReport:
         self._converted.setdefault(split, collections.Counter())
 
     def keep(self, split: str, converted: str = "") -> None:
-        """Counts a record that was kept, and the former format of its image if it was converted."""
+        """Counts a kept record, and the original format of its image if it was converted."""
         self._kept[split] += 1
         if converted:
             self._converted[split][converted] += 1
 
     def leave_out(self, split: str, record: LeftOut) -> None:
-        """Counts a record that was left out and writes its row."""
+        """Counts a left-out record and writes its row."""
         counts = self._left_out if record.is_record else self._parts
         counts[split][record.reason] += 1
         if self._file is None:
@@ -88,8 +87,8 @@ class BuildReport:
         """The counts as plain data.
 
         Returns:
-          `kept`, split -> records; `left_out`, split -> reason -> records; `parts`, the same of
-          parts of records; `converted`, split -> former format of the image -> records.
+          `kept`, split -> records; `left_out`, split -> reason -> records; `parts`, the same for
+          parts of records; `converted`, split -> original format of the image -> records.
         """
         return {
             "kept": dict(self._kept),
@@ -107,7 +106,7 @@ def counts_table(metadata: Mapping[str, Any]) -> str:
     """Returns a table of records kept and left out, one line per split.
 
     Args:
-      metadata: value of `BuildReport.metadata`, also as TFDS stored it.
+      metadata: value of `BuildReport.metadata`, possibly as stored by TFDS.
     """
     lines = [f"{'split':<14}{'kept':>11}{'left out':>11}{'converted':>11}  why"]
     for split, kept in metadata["kept"].items():
@@ -134,11 +133,11 @@ def short_splits(metadata: Mapping[str, Any], min_kept: float) -> list[str]:
 def _csv_row(*fields: str) -> bytes:
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(fields)
-    # File names may have bytes that are not text.
+    # File names may contain bytes that are not text.
     return line.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _listing(counts: Mapping[str, int]) -> str:
-    """The counts, the most frequent first."""
+    """The counts, most frequent first."""
     most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count:,}" for name, count in most_first)

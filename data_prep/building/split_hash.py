@@ -1,4 +1,4 @@
-"""A hash of a split that depends only on its records, not on order, shards or machine."""
+"""A hash of a split that depends only on its records, not on their order, shards or the machine."""
 
 import hashlib
 import struct
@@ -15,9 +15,8 @@ _SIZE = struct.Struct("<q")
 class SplitHash:
     """Collects the examples of a split.
 
-    The SHA-256 of every example is added up, so that the order does not matter and an example
-    that comes twice still counts twice, and the sum is hashed together with the number of
-    examples.
+    The SHA-256 hashes of all examples are summed, so that the order does not matter and an example
+    that appears twice counts twice; the sum is hashed together with the number of examples.
 
     Args:
       features: the features of the builder: text, images, and tensors of fixed or free length.
@@ -35,12 +34,12 @@ class SplitHash:
         """Adds one example: as a builder yields it, or as stored with its image still encoded.
 
         Raises:
-          UnicodeEncodeError: a text cannot be written as UTF-8.
+          UnicodeEncodeError: a text cannot be encoded as UTF-8.
         """
         self.add_digest(self.digest(example))
 
     def digest(self, example: Mapping[str, Any]) -> bytes:
-        """Returns the SHA-256 of one example, which is not added; see `add`."""
+        """Returns the SHA-256 of one example without adding it; see `add`."""
         parts: list[bytes] = []
         for name, label, encode in self._encoders:
             parts += (label, encode(example[name]))
@@ -52,7 +51,7 @@ class SplitHash:
         self._sum = (self._sum + int.from_bytes(digest, "big")) % _MODULUS
 
     def hexdigest(self) -> str:
-        """The hash of the examples added so far, 64 hexadecimal digits."""
+        """The hash of all examples added so far, 64 hexadecimal digits."""
         return hashlib.sha256(f"{self._count} {self._sum:064x}".encode()).hexdigest()
 
 
@@ -61,7 +60,7 @@ def _is_image(feature: Any) -> bool:
 
 
 def _encoder(feature: Any) -> Callable[[Any], bytes]:
-    """Function that writes a value of a feature so that no other value gives the same bytes."""
+    """Returns a function that serializes a feature's values; different values give other bytes."""
     if isinstance(feature, tfds.features.Text):
         return lambda text: _sized(_as_bytes(text))
     if _is_image(feature):

@@ -1,7 +1,7 @@
-"""Folders of unfinished builds: kept while the build is running, removed after it was killed.
+"""Folders of unfinished builds: kept while a build is running, removed if it was killed.
 
 TFDS builds in a folder `incomplete.<random>_<version>`, which it renames or removes at the end. A
-killed build can do neither, and its gigabytes would stay there forever.
+killed build can do neither, and would leave gigabytes there forever.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from absl import logging
 
 @contextlib.contextmanager
 def claimed(folder: pathlib.Path) -> Iterator[None]:
-    """Marks the folder of a build as that of a live process, and removes those of dead ones.
+    """Marks the folder of a build as in use, and removes the folders of dead processes.
 
     The mark is a lock on the folder, which the system releases when the process ends.
 
@@ -28,7 +28,7 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
         _lock(descriptor)
         for other in folder.parent.glob(f"incomplete.*_{folder.name.rpartition('_')[2]}"):
             if other.name != folder.name and _is_dead(other):
-                logging.info("Removing %s, left by a killed build.", other)
+                logging.info("Removing %s, which a killed build left behind.", other)
                 shutil.rmtree(other, ignore_errors=True)
         yield
     finally:
@@ -36,7 +36,7 @@ def claimed(folder: pathlib.Path) -> Iterator[None]:
 
 
 def _is_dead(folder: pathlib.Path) -> bool:
-    """Whether no process builds in a folder. An empty folder may just have been created."""
+    """Whether no process is building in a folder. An empty folder may be new."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:  # It no longer exists.
@@ -48,7 +48,7 @@ def _is_dead(folder: pathlib.Path) -> bool:
 
 
 def _lock(descriptor: int) -> bool:
-    """Locks an open folder; False if another process has it or locks are unsupported."""
+    """Locks an open folder; False if another process has locked it or locks are unsupported."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -29,12 +29,12 @@ from data_prep.reading.image_files import ImageFile
 
 
 class Builder(schema.RandomAccessBuilder):
-    """TFDS builder for a user's folder; the dataset's place depends on the files in the folder."""
+    """TFDS builder for a user's folder; where the dataset is stored depends on the files in it."""
 
     VERSION = tfds.core.Version("1.1.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {
         "1.0.0": "Initial release.",
-        "1.1.0": "Pictures are turned as their EXIF orientation says.",
+        "1.1.0": "Pictures are rotated according to their EXIF orientation.",
     }
     MIN_KEPT = 0.5
     UPRIGHT = True
@@ -58,7 +58,7 @@ class Builder(schema.RandomAccessBuilder):
 
     @classmethod
     def data_dir_of(cls, data_dir: str | None, manual_dir: str | None) -> str | None:
-        """See `RandomAccessBuilder`: every state of every folder has its own place."""
+        """See `RandomAccessBuilder`: every state of every folder is stored separately."""
         return folder_key.place_of(pathlib.Path(manual_dir), data_dir) if manual_dir else data_dir
 
     @classmethod
@@ -95,7 +95,7 @@ class Builder(schema.RandomAccessBuilder):
             )
             for split in SPLITS
         }
-        # A single part cannot be divided among processes.
+        # A single part cannot be split among processes.
         return records if len(parts) > 1 else {name: iter(each) for name, each in records.items()}
 
 

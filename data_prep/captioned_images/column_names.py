@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r"(?P<name>.*?)_?(?P<number>\d*)")
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The columns of a table that are read.
+    """The columns to read from a table.
 
     Attributes:
       image: the column of file names or images.
@@ -46,7 +46,7 @@ class Columns:
 
 
 def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
-    """Returns the columns of a table: those that the options name, or those with usual names.
+    """Returns the columns of a table: those named in the options, or those with common names.
 
     Args:
       names: the columns of the table.
@@ -62,7 +62,7 @@ def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
     for name in filter(None, given):
         if name not in names:
             raise UnexpectedFilesError(
-                f"{where} has no column {name!r}, which {FILE} names; its columns are {listed}"
+                f"{where} has no column {name!r}, as named in {FILE}; its columns are {listed}"
             )
     usual = {_usual(name): name for name in reversed(names)}
     image = options.image or next((usual[name] for name in _IMAGES if name in usual), "")
@@ -70,8 +70,8 @@ def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
     for found, kind, key in ((image, "image", "image"), (captions, "caption", "captions")):
         if not found:
             raise UnexpectedFilesError(
-                f"{where} has no {kind} column that is known by its name; its columns are "
-                f'{listed}: rename one, or name it in {FILE} beside it, {{"{key}": "COLUMN"}}'
+                f"{where} has no {kind} column with a known name; its columns are "
+                f'{listed}: rename one, or add {{"{key}": "COLUMN"}} to {FILE} in the same folder'
             )
     split = options.split or next((usual[name] for name in _SPLITS if name in usual), "")
     split = "" if split == "none" else split
@@ -85,7 +85,7 @@ def find_columns(names: Sequence[str], options: Options, where: str) -> Columns:
 
 
 def _captions(names: Sequence[str], image: str) -> tuple[str, ...]:
-    """The columns with the first usual name that occurs, including numbered ones."""
+    """The columns with the first common name that occurs, including numbered ones."""
     found: dict[str, list[str]] = {}
     for name in names:
         match = _NUMBERED.fullmatch(_usual(name))
@@ -95,6 +95,6 @@ def _captions(names: Sequence[str], image: str) -> tuple[str, ...]:
 
 
 def _usual(name: str) -> str:
-    """A name in lower case, its words joined by underscores."""
+    """A name in lower case, with words joined by underscores."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)  # imagePath
     return re.sub(r"[\W_]+", "_", words).strip("_").lower()

@@ -27,7 +27,7 @@ def find_layout(folder: pathlib.Path, options: Options) -> Layout:
     if options.table:
         path = folder / options.table
         if not path.is_file():
-            raise UnexpectedFilesError(f"{path}, which {FILE} names, does not exist")
+            raise UnexpectedFilesError(f"{path}, named in {FILE}, does not exist")
         return _of_tables(folder, [_source(path, options)])
     files = [
         (parent, names)
@@ -65,7 +65,7 @@ def find_ratings(folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def _candidates(files: list[tuple[pathlib.Path, list[str]]]) -> Iterator[pathlib.Path]:
-    """Files that may be tables, without those of tools or next to an image of the same name."""
+    """Files that may be tables, except those of tools or with the name of an adjacent image."""
     for parent, names in files:
         images = {
             os.path.splitext(name)[0] for name in names if name.lower().endswith(IMAGE_ENDINGS)
@@ -87,7 +87,7 @@ def _source(path: pathlib.Path, options: Options) -> Source:
 
 
 def _check_together(sources: list[Source]) -> None:
-    """Raises an error if the columns show that the tables are not parts of one table."""
+    """Raises an error if the tables cannot be parts of one table, judging by their columns."""
     (first, columns), *others = sources
     for table, other in others:
         if (other.image, other.captions) != (columns.image, columns.captions):

@@ -1,4 +1,4 @@
-"""The place of a prepared folder, which depends on its files, so that no two are confused."""
+"""Where a prepared folder is stored, which depends on its files to avoid confusion."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Common layouts of pictures and captions, all read through the same interface."""
+"""Common layouts of pictures and captions, all with the same interface."""
 
 import abc
 import itertools
@@ -21,11 +21,11 @@ from data_prep.reading.karpathy import in_splits, read_karpathy
 
 
 class Layout(abc.ABC):
-    """Pictures and captions of a folder, which can be read repeatedly in the same order."""
+    """Pictures and captions of a folder; can be read repeatedly in the same order."""
 
     @abc.abstractmethod
     def describe(self) -> dict[str, str]:
-        """Returns `files`, and `columns` of a table, in words."""
+        """Describes `files`, and `columns` of a table, in words."""
 
     def parts(self) -> Sequence[Any]:
         """Returns the arguments for `read`, in order: one part, unless there are shards."""
@@ -81,7 +81,7 @@ class FetchedLayout(Layout):
             different, copies = without_copies(captions, name)
             yield from copies
             yield from (bad for bad in found if isinstance(bad, LeftOut))
-            # The name of a loose image describes its content: `train.jpg` may show a train.
+            # The name of a loose image may describe its content: `train.jpg` may show a train.
             shard, is_member, _ = name.rpartition(":")
             place = shard if is_member else name.rpartition("/")[0]
             yield Picture(name, different, split_of_path(place), item.read)

@@ -28,7 +28,7 @@ class Options:
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> Self:
-        """Reads the options of a folder; the defaults if it has none.
+        """Reads the options of a folder, or returns the defaults if it has none.
 
         Raises:
           UnexpectedFilesError: the file is not a JSON object of these keys, or a value is not a
@@ -42,13 +42,13 @@ class Options:
         if not isinstance(content, dict) or not content.keys() <= set(known):
             shown = ", ".join(content) if isinstance(content, dict) else f"{content!r:.60}"
             raise UnexpectedFilesError(
-                f"{path} has {shown}; it has to be a JSON object with the keys {', '.join(known)}"
+                f"{path} has {shown}; it must be a JSON object with the keys {', '.join(known)}"
             )
         given = {name: _texts(value) for name, value in content.items()}
         for name, texts in given.items():
             if texts is None or (name != "captions" and len(texts) != 1):
                 raise UnexpectedFilesError(
-                    f"{path}: {name} is {content[name]!r:.60}; it has to be a string"
+                    f"{path}: {name} is {content[name]!r:.60}; it must be a string"
                     + (" or a list of strings" if name == "captions" else "")
                 )
         values = {name: texts for name, texts in given.items() if texts}

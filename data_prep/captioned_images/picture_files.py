@@ -13,10 +13,10 @@ from data_prep.reading.image_files import ImageFile, ImageFiles, find_images
 
 
 class PictureFiles:
-    """The images below a folder, including those in archives.
+    """The images in a folder and its subfolders, including those in archives.
 
-    A name is a path relative to the table or the folder, or the end of a path that only one image
-    has, such as a file name in a folder below, also without extension or in other case.
+    A name is a path relative to the table or the folder, or the end of the path of exactly one
+    image, such as the name of a file in a subfolder, even without extension or in different case.
 
     Args:
       folder: folder of the user.
@@ -35,7 +35,7 @@ class PictureFiles:
         return len(self._paths)
 
     def find(self, name: str, table: pathlib.Path) -> ImageFile:
-        """Returns the image with a name; if there is none, reading it raises the error.
+        """Returns the image with a name; if there is none, reading it raises an error.
 
         Args:
           name: name in the table.
@@ -48,8 +48,8 @@ class PictureFiles:
         tried = [self._below(table.parent, name), self._below(self._folder, name)]
         if not any(tried):
             raise UnexpectedFilesError(
-                f"{table} names the image {name!r}, which is not below {self._folder}: copy or "
-                "link the images into that folder, and write their paths from there"
+                f"{table} names the image {name!r}, which is not in {self._folder}: copy or "
+                "link the images into that folder, and give their paths relative to it"
             )
         for path in filter(None, tried):
             if path in self._known:

@@ -1,4 +1,4 @@
-"""A picture with its captions, as in a user's files."""
+"""A picture with its captions, as read from a user's files."""
 
 import ast
 import contextlib
@@ -41,18 +41,18 @@ class Picture:
 
 
 def split_of_name(name: str) -> str:
-    """Returns the split that a word stands for, "" for none."""
+    """Returns the split that a word stands for; "" if it is none."""
     return _SPLIT_NAMES.get(name.strip().lower(), "")
 
 
 def split_of_path(path: str) -> str:
-    """Returns the split in a path such as `val/...` or `captions_val.csv`, "" for none."""
+    """Returns the split in a path such as `val/...` or `captions_val.csv`; "" if there is none."""
     words = re.split(r"[-_./]", path)
     return next((split for split in map(split_of_name, reversed(words)) if split), "")
 
 
 def split_of_value(value: Any, where: str) -> str:
-    """Returns the split that a cell of a table names; "" for an empty one.
+    """Returns the split that a cell of a table names; "" for an empty cell.
 
     Raises:
       UnexpectedFilesError: it does not name a split.
@@ -74,8 +74,8 @@ def is_empty(value: Any) -> bool:
 def cell_captions(values: Iterable[Any], where: str) -> Iterator[str | LeftOut]:
     """Yields the captions in the cells of a row: texts, or lists of texts.
 
-    In text files, lists are JSON or as pandas writes them, `['a dog', 'a cat']`. A row may omit
-    some of several captions, but not all.
+    In text files, lists are JSON or as written by pandas, `['a dog', 'a cat']`. A row may omit some
+    of several captions, but not all.
     """
     cells = [each for value in values for each in _items(value)]
     filled = [cell for cell in cells if not is_empty(cell)]
@@ -101,7 +101,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def caption_of(line: bytes, where: str) -> str | LeftOut:
-    """Returns a caption without surrounding spaces, or why it is not valid."""
+    """Returns a caption without surrounding spaces, or why it is invalid."""
     caption = read_caption(line, where)
     if isinstance(caption, LeftOut):
         return dataclasses.replace(caption, is_record=False)
@@ -109,7 +109,7 @@ def caption_of(line: bytes, where: str) -> str | LeftOut:
 
 
 def without_copies(captions: Sequence[str], where: str) -> tuple[tuple[str, ...], list[LeftOut]]:
-    """Returns the different captions of a picture, and an entry for every repetition."""
+    """Returns the distinct captions of a picture, and an entry for every repetition."""
     different = tuple(dict.fromkeys(captions))
     copies = len(captions) - len(different)
-    return different, [LeftOut(where, "caption comes twice", is_record=False)] * copies
+    return different, [LeftOut(where, "caption appears twice", is_record=False)] * copies

@@ -1,4 +1,4 @@
-"""A user's rated pairs: `left`, `right` and `score`; each side is a picture or a caption."""
+"""A user's rated pairs: `left`, `right` and `score`, each side a picture or a caption."""
 
 import math
 import pathlib
@@ -21,7 +21,7 @@ Item = tuple[str, int, str]
 def rated_pairs(
     path: pathlib.Path, items: Mapping[str, Item]
 ) -> Iterator[tuple[str, Record | LeftOut]]:
-    """Yields the pairs of a table with their split, which both sides share.
+    """Yields the pairs of a table with their split, which is the same for both sides.
 
     Args:
       path: path of the table.
@@ -58,7 +58,7 @@ def rated_pairs(
             continue
         task = _TASKS[left[0], right[0]]
         if (task, left[1], right[1]) in seen:
-            yield left[2], LeftOut(where, "pair comes twice")
+            yield left[2], LeftOut(where, "pair appears twice")
             continue
         seen.add((task, left[1], right[1]))
         yield left[2], (number, _example(task, left[1], right[1], score))

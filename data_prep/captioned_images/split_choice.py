@@ -1,8 +1,8 @@
-"""A split by content: the same pictures are split the same way for any names, order and layout.
+"""A split by content: the same pictures get the same split for any names, order and layout.
 
 A hash of the picture determines its split, so that pictures added later do not move others.
-Pictures that would leak from training to test stay together: copies of each other, also at
-another size or quality, and pictures that share a caption.
+Pictures that would leak from training to test stay together: copies of each other, even at a
+different size or quality, and pictures that share a caption.
 """
 
 import numpy as np
@@ -23,17 +23,17 @@ LEAST = 2
 # quarters of their size and JPEG quality 50 differ by 2.0 in the median and 4.6 at most; among the
 # 8,091 pictures, one pair is closer than this, and it is a copy.
 NEAR = 8.0
-# A caption that more pictures share is a label, such as "a dog".
+# A caption shared by more pictures is a label, such as "a dog".
 _MOST_SHARED = 10
 
 
 def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
-    """Returns the split of every picture, and two counts of pictures.
+    """Returns the split of every picture, and two picture counts.
 
-    `kept together` counts pictures that were put into the split of another one, `copies in two
-    splits` those that have a copy in an earlier split because the files say so.
+    `kept together` counts pictures that were put into the split of another picture; `copies in two
+    splits` counts those with a copy in an earlier split according to the files.
 
-    Splits that the files name are kept; missing ones are taken out of `train`.
+    Splits given by the files are kept; missing ones are taken out of `train`.
 
     Raises:
       UnexpectedFilesError: there are too few pictures, or only some have a split.
@@ -44,7 +44,7 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
         lost = int((splits[survey.usable] == "").sum())
         first = survey.names[np.flatnonzero(survey.usable & (splits == ""))[0]]
         raise UnexpectedFilesError(
-            f"{lost:,} of {int(survey.usable.sum()):,} pictures have no split, the first is "
+            f"{lost:,} of {int(survey.usable.sum()):,} pictures have no split; the first is "
             f'{first}; give them one, or split by content with {{"split": "none"}} in '
             "captioned_images.json"
         )
@@ -63,7 +63,7 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
         stop = start + wanted[split]
         taken = free & (places >= start) & (places < stop)
         while taken.sum() < LEAST:
-            # In a small folder, take the whole next group.
+            # In a small folder, take the next group as a whole.
             later = np.where(free & ~taken & (places >= start), places, np.inf).min()
             if later == np.inf:
                 break
@@ -82,7 +82,7 @@ def choose_splits(survey: Survey) -> tuple[list[str], dict[str, int]]:
 
 
 def near_copies(survey: Survey) -> np.ndarray:
-    """Returns pairs of pictures that are copies, int [P, 2]; equal ones only with the first."""
+    """Returns pairs of copies, int [P, 2]; identical pictures are paired only with the first."""
     rows = np.flatnonzero(survey.usable)
     if not len(rows):
         return np.empty((0, 2), np.int64)
@@ -119,7 +119,7 @@ def _components(number: int, pairs: np.ndarray) -> np.ndarray:
 
 
 def _places(survey: Survey, groups: np.ndarray) -> np.ndarray:
-    """A number from 0 to 1 for every picture, the same for all of a group, float64 [N]."""
+    """A number from 0 to 1 for every picture, the same for all in a group, float64 [N]."""
     own = np.array([int(digest[:13], 16) / 16**13 for digest in survey.digests])
     lowest = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(lowest, groups, own)
@@ -132,7 +132,7 @@ def _check_number(survey: Survey, splits: np.ndarray, missing: list[str]) -> Non
         what = "usable picture" + "s" * (usable != 1)
         reasons = ", ".join(f"{name} {count:,}" for name, count in survey.left_out.items())
         raise UnexpectedFilesError(
-            f"{usable} {what} to learn from{f' ({reasons})' if reasons else ''}; training, "
+            f"{usable} {what} for training{f' ({reasons})' if reasons else ''}; training, "
             f"validation and test need at least {LEAST * 3} with captions, and several hundred to "
             "learn anything"
         )
@@ -143,13 +143,13 @@ def _check_filled(survey: Survey, splits: np.ndarray) -> None:
         if (survey.usable & (splits == split)).sum() < LEAST:
             raise UnexpectedFilesError(
                 f"fewer than {LEAST} pictures are in {split}: copies and pictures with the same "
-                "caption stay together, and here nearly all belong together; give the splits in a "
+                "caption stay together, which here are nearly all; specify the splits in a "
                 "column `split`"
             )
 
 
 def _copies_in_two(survey: Survey, groups: np.ndarray, splits: np.ndarray) -> int:
-    """Number of pictures outside train with a copy in an earlier split."""
+    """Number of pictures outside `train` with a copy in an earlier split."""
     usable = survey.usable
     codes = np.array([SPLITS.index(split) for split in splits])
     low, high = np.full(len(groups), 9), np.full(len(groups), -1)

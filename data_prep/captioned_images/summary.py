@@ -1,4 +1,4 @@
-"""Describes in a few lines how a folder was read."""
+"""Summarizes in a few lines how a folder was read."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ def summary(
     notes: Mapping[str, int],
     ratings: pathlib.Path | None,
 ) -> str:
-    """Returns a block of one line each: files, columns, images, split, items left out."""
+    """Returns one line each on files, columns, images, split, and items left out."""
     counts = found.num_captions[found.usable]
     low, high = int(counts.min()), int(counts.max())
     of_an_image = f"{low}" if low == high else f"{low} to {high}"
@@ -28,11 +28,11 @@ def summary(
         "split": f"{sizes}, {_rule(found)}",
     }
     if together := notes["kept together"]:
-        lines["split"] += f"; {together:,} copies or of a shared caption are kept together"
+        lines["split"] += f"; {together:,} copies or images with a shared caption are kept together"
     if twice := notes["copies in two splits"]:
         lines["warning"] = (
-            f"{twice:,} images of validation or test have a copy in an earlier split, as the "
-            "files say"
+            f"{twice:,} images of validation or test have a copy in an earlier split, according "
+            "to the files"
         )
     if ratings is not None:
         lines["ratings"] = ratings.name
@@ -48,4 +48,4 @@ def _rule(found: Survey) -> str:
         return "by content"
     missing = [split for split in SPLITS if split not in named]
     carved = f", {' and '.join(missing)} out of train by content" if missing else ""
-    return f"as the files say{carved}"
+    return f"as given by the files{carved}"

@@ -30,8 +30,8 @@ class Survey:
       names: unique names of the pictures.
       splits: splits according to the files, "" for none.
       num_captions: int32 [N].
-      usable: bool [N], whether the picture can be decoded and has a caption.
-      digests: SHA-256 of every file, 64 hexadecimal digits; for an unusable one, of its name.
+      usable: bool [N], whether each picture can be decoded and has a caption.
+      digests: SHA-256 of every file, 64 hexadecimal digits; for unusable pictures, of the name.
       thumbnails: uint8 [N, 8, 8, 3]; zeros for an unusable one.
       caption_rows, caption_keys: int64 and uint64 [C], the picture of every caption and a hash of
         its words.
@@ -51,7 +51,7 @@ class Survey:
     sizes: list[int]
 
     def image_ids(self) -> np.ndarray:
-        """Id of every picture, int64 [N]: its place among the sorted names."""
+        """Id of every picture, int64 [N]: its position in the sorted list of names."""
         ids = np.empty(len(self.names), np.int64)
         ids[self._order] = np.arange(len(self.names))
         return ids
@@ -70,12 +70,12 @@ class Survey:
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """A picture as the first pass sees it.
+    """What the first pass records about a picture.
 
     Attributes:
       picture: the picture without its content.
       thumbnail, digest: see `Survey`.
-      reason: why the picture cannot be used; "" for one that can.
+      reason: why the picture cannot be used; "" if it can.
       caption_keys: hashes of the words of its captions.
     """
 
@@ -87,7 +87,7 @@ class Look:
 
 
 def look_at_part(layout: Layout, part: Any) -> list[Look | str]:
-    """Looks at the pictures in a part of a layout.
+    """Examines the pictures in a part of a layout.
 
     Returns:
       A `Look` for every picture, and the reason for every entry that was left out.
@@ -101,7 +101,7 @@ def look_at_part(layout: Layout, part: Any) -> list[Look | str]:
         if (now := time.monotonic()) - logged > _LOG_SECONDS:
             logged = now
             rate = len(found) / (now - started)
-            logging.info("Looked at %s pictures, %.0f per second.", f"{len(found):,}", rate)
+            logging.info("Examined %s pictures, %.0f per second.", f"{len(found):,}", rate)
         small, digest, reason = _look_at(item)
         keys = [text_hash(key) for key in map(text_key, item.captions) if key]
         found.append(Look(dataclasses.replace(item, read=bytes), small, digest, reason, keys))
@@ -109,11 +109,11 @@ def look_at_part(layout: Layout, part: Any) -> list[Look | str]:
 
 
 def survey(parts: Iterable[Sequence[Look | str]], *, by_content: bool = False) -> Survey:
-    """Joins the findings of the parts of a layout.
+    """Joins the results for the parts of a layout.
 
     Args:
       parts: results of `look_at_part`, in order.
-      by_content: whether splits named by files and folders are ignored.
+      by_content: whether to ignore splits named by files and folders.
 
     Raises:
       UnexpectedFilesError: two pictures have the same name.

@@ -29,7 +29,7 @@ class TableLayout(Layout):
 
     Args:
       folder: folder of the user.
-      sources: the tables; several tables are named after their splits.
+      sources: the tables; if there are several, they are named after their splits.
     """
 
     def __init__(self, folder: pathlib.Path, sources: Sequence[Source]) -> None:
@@ -72,12 +72,12 @@ class TableLayout(Layout):
             if not name:
                 value = cells.get(columns.image)
                 detail = f"{columns.image} is {value!r:.60}"
-                self._left_out.append(LeftOut(where, "no name of an image", detail))
+                self._left_out.append(LeftOut(where, "no image name", detail))
                 continue
             if name.startswith(("http://", "https://")):
                 raise UnexpectedFilesError(
-                    f"{table.path.parent / where}: {name:.80} is a link; fetch the images first, "
-                    "for instance with img2dataset, and pass the folder that it writes"
+                    f"{table.path.parent / where}: {name:.80} is a url; download the images first, "
+                    "for example with img2dataset, and pass the folder that it writes"
                 )
             image = self._files.find(name, table.path)
             split = split_of_table
@@ -86,7 +86,7 @@ class TableLayout(Layout):
             if (before := self._splits.setdefault(image.where, split)) != split:
                 raise UnexpectedFilesError(
                     f"{table.path.parent / where}: {name} is in the split {split or 'none'!r}, but "
-                    f"in {before or 'none'!r} above; every image belongs to one split"
+                    f"in {before or 'none'!r} above; an image must be in only one split"
                 )
             self._images.setdefault(image.where, image)
             captions = self._captions.setdefault(image.where, [])
@@ -98,7 +98,7 @@ class TableLayout(Layout):
 
 
 class EmbeddedLayout(Layout):
-    """Parquet tables that hold the images, like Hugging Face's: bytes, or a struct with `bytes`.
+    """Parquet tables with images, as in Hugging Face datasets: bytes, or a struct with `bytes`.
 
     Args:
       folder: folder of the user.
@@ -146,7 +146,7 @@ def _embedded(value: Any) -> bytes:
 
 
 def _name(value: Any) -> str:
-    """The file name in a cell; numbers are names, too."""
+    """The file name in a cell; a number is also a name."""
     if isinstance(value, dict):
         value = value.get("path")
     if isinstance(value, bool) or not isinstance(value, (str, int)):

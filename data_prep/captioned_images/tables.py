@@ -46,7 +46,7 @@ class Table:
     header: bool = True
 
     def rows(self) -> Iterator[Row | LeftOut]:
-        """Yields the place and the values of a row, or why it cannot be read.
+        """Yields the location and the values of each row, or why it cannot be read.
 
         Raises:
           UnexpectedFilesError: the file is damaged.
@@ -121,7 +121,7 @@ def _named_lines(path: pathlib.Path) -> Iterator[Row | LeftOut]:
             continue
         found = _LINE.match(text.rstrip("\r\n"))
         if found is None:
-            yield LeftOut(where, "malformed row", "no name of an image at its start")
+            yield LeftOut(where, "malformed row", "no image name at its start")
             continue
         yield where, {"image": found["image"], "caption": _unquoted(found["caption"])}
 
@@ -136,7 +136,7 @@ def _unquoted(field: str) -> str:
 
 
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Values of JSON lines, or of one JSON value: a list, or captions by image name."""
+    """Values of JSON lines, or of a single JSON value: a list, or captions by image name."""
     if ending(path) != ".json":
         yield from read_jsonl(path)
         return
@@ -164,7 +164,9 @@ def _parquet_schema(path: pathlib.Path) -> Any:
         return pyarrow.parquet.read_schema(path)
     except (pyarrow.ArrowException, OSError) as error:
         detail = str(error).partition("\n")[0]
-        raise UnexpectedFilesError(f"{path} is cut off or not a parquet table: {detail}") from error
+        raise UnexpectedFilesError(
+            f"{path} is truncated or not a parquet table: {detail}"
+        ) from error
 
 
 def _parquet_rows(path: pathlib.Path) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from data_prep.checks.rows import DIFFERS, NOTED, OK, Row
 
 
 def readable(dataset: Prepared) -> Iterator[Row]:
-    """Every record that the description lists can be read."""
+    """Checks that every record listed in the description can be read."""
     for split, contents in dataset.splits.items():
         promised = dataset.builder.info.splits[split].num_examples
         note = contents.unreadable
@@ -17,7 +17,7 @@ def readable(dataset: Prepared) -> Iterator[Row]:
 
 
 def records(dataset: Prepared) -> Iterator[Row]:
-    """Numbers of records and captions match the published ones."""
+    """Checks that the numbers of records and captions match the published ones."""
     for split, contents in dataset.splits.items():
         yield dataset.row(f"{split}/records", contents.records)
         left_out = dataset.metadata.get("left_out", {}).get(split, {})
@@ -66,7 +66,7 @@ def relations(dataset: Prepared) -> Iterator[Row]:
 
 
 def texts(dataset: Prepared) -> Iterator[Row]:
-    """No text is empty; texts with the replacement character (U+FFFD) are counted."""
+    """Checks that no text is empty; counts texts with the replacement character (U+FFFD)."""
     for split, contents in dataset.splits.items():
         for name in contents.texts:
             yield dataset.row(f"{split}/{name} empty", contents.empty[name], 0)
@@ -75,7 +75,7 @@ def texts(dataset: Prepared) -> Iterator[Row]:
 
 
 def scores(dataset: Prepared) -> Iterator[Row]:
-    """Scores are numbers within the range of their scale."""
+    """Checks that scores are numbers within their scale."""
     for split, contents in dataset.splits.items():
         for kind, found in sorted(contents.groups.items()):
             if not found.finite and not found.not_finite:
@@ -86,12 +86,12 @@ def scores(dataset: Prepared) -> Iterator[Row]:
                 yield dataset.row(f"{split}/highest score with {kind}", found.high)
                 mean = round(found.total / found.finite, 3)
                 name = f"{split}/mean score with {kind}"
-                # A part of the data has a different mean.
+                # A part of the data may have a different mean.
                 yield Row(name, mean, None, NOTED) if dataset.is_part else dataset.row(name, mean)
 
 
 def images(dataset: Prepared) -> Iterator[Row]:
-    """Every image can be decoded to its end and is 8-bit RGB or gray."""
+    """Checks that every image can be decoded completely and is 8-bit RGB or gray."""
     for split, contents in dataset.splits.items():
         name = f"{split}/images unusable"
         if contents.images and not dataset.checked_images:
@@ -105,9 +105,9 @@ def images(dataset: Prepared) -> Iterator[Row]:
 
 
 def hashes(dataset: Prepared) -> Iterator[Row]:
-    """The records that are read have the hash of the records that were written."""
+    """Checks that the records read have the hash of the records written."""
     stored = dataset.metadata.get("split_hashes", {})
     for split, contents in dataset.splits.items():
         found, expected = contents.hash, stored.get(split)
-        note = "" if expected else "built before hashes were kept; delete it and build it again"
+        note = "" if expected else "built before hashes were stored; delete it and build it again"
         yield Row(f"{split}/hash", found, expected, OK if found == expected else DIFFERS, note)

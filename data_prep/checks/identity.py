@@ -21,7 +21,7 @@ _SHIFT = 32
 
 
 def ids(dataset: Prepared) -> Iterator[Row]:
-    """Ids of images and captions occur once in a split, and no id is negative."""
+    """Checks that ids of images and captions occur once in a split and are not negative."""
     for split, contents in dataset.splits.items():
         for name in _unique(dataset, contents):
             yield dataset.row(f"{split}/{name} repeated", _repeats(contents.ids[name].values), 0)
@@ -30,7 +30,7 @@ def ids(dataset: Prepared) -> Iterator[Row]:
 
 
 def disjoint_ids(dataset: Prepared) -> Iterator[Row]:
-    """No image and no caption is in two splits."""
+    """Checks that no image and no caption is in two splits."""
     for split, contents, earlier, earlier_contents in dataset.pairs_of_splits:
         for name in _unique(dataset, contents):
             shared = np.isin(contents.ids[name].values, earlier_contents.ids[name].values)
@@ -38,7 +38,7 @@ def disjoint_ids(dataset: Prepared) -> Iterator[Row]:
 
 
 def joins(dataset: Prepared) -> Iterator[Row]:
-    """Ids that refer to images and captions of another dataset are in the same split there."""
+    """Checks that ids of items in another dataset are in the same split there."""
     if not any(contents.references for contents in dataset.splits.values()):
         return
     joined = dataset.joined()
@@ -68,7 +68,7 @@ def copies(dataset: Prepared) -> Iterator[Row]:
 def leaks(dataset: Prepared) -> Iterator[Row]:
     """Counts texts and images that are also in an earlier split.
 
-    The same words may describe two pictures, but no picture should be in two splits.
+    Two pictures may have the same caption, but no picture should be in two splits.
     """
     for split, contents, earlier, earlier_contents in dataset.pairs_of_splits:
         others = _contents(earlier_contents)
@@ -79,7 +79,7 @@ def leaks(dataset: Prepared) -> Iterator[Row]:
 
 
 def pairs(dataset: Prepared) -> Iterator[Row]:
-    """No pair is rated twice in the same order by the same method."""
+    """Checks that no pair is rated twice in the same order by the same method."""
     for split, contents in dataset.splits.items():
         for kind, (left, right) in _pairs(contents).items():
             twice = _repeats(left << _SHIFT | right)
@@ -93,7 +93,7 @@ def pairs(dataset: Prepared) -> Iterator[Row]:
 
 
 def structure(dataset: Prepared) -> Iterator[Row]:
-    """CxC's pairs have the structure that their methods are named after.
+    """Checks that CxC's pairs have the structure that their methods are named after.
 
     Pairs of captions of one image form a cycle: every caption is once left and once right. Every
     caption is also paired with its own image once. If rows were left out, cycles are incomplete.

@@ -70,7 +70,7 @@ class Prepared:
         return judge(name, found, figure, part=self.is_part, note=note)
 
     def joined(self) -> "Joined | None":
-        """The ids that rows of this dataset refer to, None if that dataset is not prepared."""
+        """The ids that rows of this dataset refer to; None if that dataset is not prepared."""
         for name in self.join_names:
             try:
                 return Joined(name, self._data_dir)
@@ -113,6 +113,6 @@ class Joined:
 
 
 def _is_part(metadata: Mapping[str, Any]) -> bool:
-    """Whether a dataset with this description lacks records, on purpose or not."""
+    """Whether a dataset with this description lacks records, intentionally or not."""
     lost = (*metadata.get("left_out", {}).values(), *metadata.get("parts", {}).values())
     return not metadata.get("complete", True) or any(lost)

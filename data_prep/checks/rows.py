@@ -19,7 +19,7 @@ _WIDEST = 17
 _MEANINGS = {
     OK: "as expected",
     KNOWN: "a known fault of the published data, as large as published",
-    PART: "less than was published: the dataset says itself that it is a part",
+    PART: "less than was published: the dataset is described as a part",
     NOTED: "nothing is expected",
     DIFFERS: "not as expected",
 }
@@ -58,9 +58,9 @@ def judge(name: str, found: Value, figure: Figure | None, *, part: bool, note: s
     Args:
       name: name of the row.
       found: the figure.
-      figure: the expected one; None for nothing.
-      part: whether the dataset's description says that it is only a part of the published one; then
-        less than expected is not a difference.
+      figure: the expected one; None if nothing is expected.
+      part: whether the dataset's description says that it is only a part of the published one, so
+        that less than expected is not a difference.
       note: shown beside the row, unless the expected figure has a note of its own.
     """
     if figure is None or isinstance(figure, Unknown):

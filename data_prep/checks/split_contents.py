@@ -65,7 +65,7 @@ class Column:
 
 
 class Scores:
-    """Number of the rows of a group, with the range and the sum of their scores."""
+    """Number of rows in a group, with the range and the sum of their scores."""
 
     def __init__(self) -> None:
         self.rows = self.finite = self.not_finite = 0
@@ -98,16 +98,16 @@ class SplitContents:
         rated pairs and lists of positives refer to.
       texts: feature -> column of hashes.
       empty: feature -> number of texts without a visible character.
-      replaced: feature -> number of texts with the mark of undecodable bytes.
+      replaced: feature -> number of texts with the replacement character.
       images: feature -> column of hashes of encoded images or stored image features.
       groups: values of `CATEGORIES` as `name=value` -> rows and scores.
       group_of: number of the group (in the order of `groups`) of each record, array of uint16 [N].
       positives: number of records in which each relation holds, int64 [R], or None.
-      odd_relations: number of relations that are neither 0 nor 1.
+      odd_relations: number of relation labels that are neither 0 nor 1.
       bad_images: reason -> number of images that cannot be used.
       first_bad: reason -> id of the first of them.
-      hash: hash of the records, "" before the end of the pass.
-      unreadable: why the pass stopped before the end, "" if it did not.
+      hash: hash of the records; "" before the end of the pass.
+      unreadable: why the pass stopped before the end; "" if it did not.
     """
 
     def __init__(self, features: Mapping[str, Any]) -> None:
@@ -233,7 +233,7 @@ def _blocks(builder: tfds.core.DatasetBuilder, split: str) -> Iterator[list[dict
 
 
 def _problem(image: bytes | np.ndarray) -> str:
-    """Why an image cannot be used, "" if it can."""
+    """Why an image cannot be used; "" if it can."""
     if isinstance(image, np.ndarray):
         return "" if np.isfinite(image).all() else "not finite"
     try:

@@ -88,7 +88,7 @@ class Builder(CoherencePairsBuilder):
             }
             expected = self.EXPECTED_PLUS
         else:
-            # The name in its repository, and a more descriptive one.
+            # The name in the repository, and a more descriptive one.
             paths = [folder / name for name in ("data.csv", "cite_data.csv")]
             path = next((path for path in paths if path.exists()), paths[0])
             pairs = {"train": list(_read_file(path, "|", 0))}

@@ -18,9 +18,9 @@ _RELATIONS = (
     *("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant"),
     *("Other", "When", "Where", "How"),
 )
-# The released split has the headers of these two the wrong way round: joined by `index`, its `How`
-# is the `Where` of the annotations (data-both-04-08-cleaned.tsv) in all 7,559 rows, and places are
-# named in the captions of the one and views ("close up of") in those of the other.
+# The released split swaps the headers of these two: joined by `index`, its `How` is the `Where` of
+# the annotations (data-both-04-08-cleaned.tsv) in all 7,559 rows, and the captions of one name
+# places, those of the other views ("close up of").
 _SWAPPED = {"Where": "How", "How": "Where"}
 _COLUMNS = tuple(_SWAPPED.get(name, name) for name in _RELATIONS)
 _FILES = {"train": "conceptual_train_dis.csv", "test": "conceptual_test_dis.csv"}
@@ -113,7 +113,7 @@ def _read_file(path: pathlib.Path) -> Iterator[Pair | LeftOut]:
 
 
 def _released_numbers(path: pathlib.Path) -> Mapping[str, int] | None:
-    """Released numbers of the urls, if the file exists."""
+    """Released numbers of the urls; None if there is no file."""
     if not path.exists():
         return None
     released = read_json(path)

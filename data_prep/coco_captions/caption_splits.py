@@ -1,4 +1,4 @@
-"""Readers of every caption of COCO with a split of the images: Karpathy's, or im2txt's."""
+"""Readers for COCO's captions and a split of the images: Karpathy's or im2txt's."""
 
 import dataclasses
 import pathlib
@@ -12,7 +12,7 @@ from data_prep.reading.published_json import WRONG_FORM, has_json, read_publishe
 # im2txt cuts val2014 here, in percent of its images and in the order of the annotation file.
 _TRAIN_UNTIL, _VALIDATION_UNTIL = 85, 90
 
-# Lists of caption ids that define Karpathy's split, as VSE++, PVSE and PCME hand them out.
+# Lists of caption ids that define Karpathy's split, as distributed with VSE++, PVSE and PCME.
 ID_LISTS = {
     "train": "coco_train_ids.npy",
     "restval": "coco_restval_ids.npy",
@@ -22,14 +22,14 @@ ID_LISTS = {
 
 
 def read_karpathy_split(folder: pathlib.Path) -> Photographs:
-    """Reads Karpathy's `dataset_coco.json`; or official captions, and lists of ids that split them.
+    """Reads Karpathy's `dataset_coco.json`, or the official captions and id lists that split them.
 
     Returns:
       Karpathy split -> its images.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged or of another form.
+      UnexpectedFilesError: it is damaged or in another format.
     """
     lists = all((folder / name).is_file() for name in ID_LISTS.values())
     if lists and not has_json(folder, file_name("coco")):
@@ -40,8 +40,8 @@ def read_karpathy_split(folder: pathlib.Path) -> Photographs:
 def _read_listed_split(folder: pathlib.Path) -> Photographs:
     """Reads the official captions of 2014 or 2017, and splits them by lists of caption ids.
 
-    The releases of 2014 and 2017 have the same images and captions, cut in other ways. The listed
-    captions of an image come first, in the order of the list: a few images have more.
+    The releases of 2014 and 2017 have the same images and captions, split differently. The listed
+    captions of an image come first, in the order of the list; a few images have more.
     """
     year = 2014 if has_json(folder, "captions_train2014.json") else 2017
     images = [*_read_official(folder, f"train{year}"), *_read_official(folder, f"val{year}")]
@@ -53,7 +53,7 @@ def _read_listed_split(folder: pathlib.Path) -> Photographs:
         for number in read_ids(folder / name):
             if number not in image_of:
                 raise UnexpectedFilesError(
-                    f"{folder / name} names the caption {number}, which the captions of {year} lack"
+                    f"{folder / name} lists caption {number}, which the captions of {year} lack"
                 )
             order[number] = len(order)
         splits[split] = []
@@ -61,7 +61,7 @@ def _read_listed_split(folder: pathlib.Path) -> Photographs:
             if split_of.setdefault(image.image_id, split) != split:
                 both = f"{split_of[image.image_id]} and {split}"
                 raise UnexpectedFilesError(
-                    f"{folder}: image {image.image_id} is in the lists of {both}"
+                    f"{folder}: image {image.image_id} is listed in both {both}"
                 )
             listed_first = sorted(image.captions, key=lambda each: order.get(each[0], len(order)))
             splits[split].append(dataclasses.replace(image, captions=tuple(listed_first)))
@@ -69,13 +69,13 @@ def _read_listed_split(folder: pathlib.Path) -> Photographs:
 
 
 def read_im2txt_split(folder: pathlib.Path) -> tuple[Photographs, dict[str, int]]:
-    """Reads the official captions and splits them as im2txt does, on whose split VETE is trained.
+    """Reads the official captions in the split of im2txt, which VETE uses.
 
     Training has all images of train2014 and the first 85 % of val2014, validation the next 5 %
     and test the last 10 %.
 
     Args:
-      folder: holds `captions_train2014.json` and `captions_val2014.json`, unpacked or in
+      folder: contains `captions_train2014.json` and `captions_val2014.json`, unpacked or in
         `annotations_trainval2014.zip`.
 
     Returns:
@@ -84,7 +84,7 @@ def read_im2txt_split(folder: pathlib.Path) -> tuple[Photographs, dict[str, int]
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged or of another form.
+      UnexpectedFilesError: a file is damaged or in another format.
     """
     parts = {part: _read_official(folder, part) for part in ("train2014", "val2014")}
     train, val = parts.values()

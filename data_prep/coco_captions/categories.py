@@ -1,4 +1,4 @@
-"""Which of COCO's 80 kinds of objects an image shows, from the annotations of instances."""
+"""Which of COCO's 80 object categories an image shows, from the instance annotations."""
 
 import dataclasses
 import pathlib
@@ -20,7 +20,7 @@ _NONE = np.zeros(0, np.uint8)
 
 @dataclasses.dataclass(frozen=True)
 class Categories:
-    """Categories of those images that were annotated.
+    """Categories of the annotated images.
 
     Attributes:
       names: names of the K categories, in the order of their ids.
@@ -31,12 +31,12 @@ class Categories:
     labels: dict[int, np.ndarray]
 
     def of(self, image_id: int) -> np.ndarray:
-        """Labels of an image, uint8 [K], or [0] where they are not known."""
+        """Labels of an image, uint8 [K], or [0] if they are not known."""
         return self.labels.get(image_id, _NONE)
 
 
 def read_categories(folder: pathlib.Path) -> Categories | None:
-    """Reads the annotations of instances, or else the table made from those of val2014.
+    """Reads the instance annotations, or else the table made from those of val2014.
 
     An image that is listed without any instance shows none of the categories.
 
@@ -49,13 +49,14 @@ def read_categories(folder: pathlib.Path) -> Categories | None:
       The categories; None if there is no such file.
 
     Raises:
-      UnexpectedFilesError: a file is damaged or of another form, or two list other categories.
+      UnexpectedFilesError: a file is damaged or in another format, or two files list different
+        categories.
     """
     found = [_read_instances(folder, name) for name in _INSTANCES if has_json(folder, name)]
     if not found:
         return _read_table(folder / _TABLE) if (folder / _TABLE).exists() else None
     if len({categories.names for categories in found}) > 1:
-        raise UnexpectedFilesError(f"the instances_*.json in {folder} list other categories")
+        raise UnexpectedFilesError(f"the instances_*.json in {folder} list different categories")
     labels = {image: row for categories in found for image, row in categories.labels.items()}
     return Categories(found[0].names, labels)
 
@@ -74,7 +75,7 @@ def _read_instances(folder: pathlib.Path, name: str) -> Categories:
 
 
 def _without_outline(value: dict[str, Any]) -> Any:
-    """Image and category of an instance; its outline would fill gigabytes before all is read."""
+    """Keeps image and category of an instance; all outlines would take gigabytes of memory."""
     if "category_id" in value and "image_id" in value:
         return value["image_id"], value["category_id"]
     return value

@@ -142,7 +142,7 @@ class Builder(schema.RandomAccessBuilder):
         }
 
     def _captions_of(self, split: str) -> int | None:
-        """Number of captions kept per image of a split, None for all."""
+        """Number of captions to keep per image of a split; None for all."""
         if self._is_im2txt:
             return 1 if self.builder_config.name == "im2txt_one_caption" else None
         return None if split == "train" else _EVALUATION_CAPTIONS
@@ -175,7 +175,7 @@ def _examples(
     categories: Categories | None,
     most: int | None,
 ) -> Iterator[Record | LeftOut]:
-    """Yields the images of a split, each with its first `most` captions, or all if it is None.
+    """Yields the images of a split, each with its first `most` captions (None for all).
 
     Without `pictures` the pixels are left out.
     """

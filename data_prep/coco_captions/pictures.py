@@ -1,4 +1,4 @@
-"""Photographs of COCO, in folders or still in the archives they are handed out in."""
+"""COCO's photographs, in folders or in the archives in which they are distributed."""
 
 import itertools
 import pathlib
@@ -7,7 +7,7 @@ from data_prep.building.image_check import BadImageError
 from data_prep.reading.image_files import ENDINGS, find_images
 
 _YEARS = (("train2014", "val2014"), ("train2017", "val2017"))
-# Names of an image in the releases, the last that of 2017.
+# Names of an image in the releases; the last one is for 2017.
 _NAMES = ("COCO_train2014_{:012d}.jpg", "COCO_val2014_{:012d}.jpg", "{:012d}.jpg")
 
 
@@ -15,13 +15,13 @@ class Pictures:
     """Encoded photographs by image id.
 
     Args:
-      folder: holds train2014 and val2014, or train2017 and val2017, which have the same images
-        under other names, as folders or archives.
-      partial: whether any of them will do, and `images` and `images_160` too.
+      folder: contains train2014 and val2014, or train2017 and val2017 (the same images under other
+        names), as folders or archives.
+      partial: whether any one of them is enough, or `images` or `images_160`.
 
     Raises:
-      FileNotFoundError: images are missing altogether.
-      UnexpectedFilesError: an archive is cut.
+      FileNotFoundError: there are no images.
+      UnexpectedFilesError: an archive is truncated.
     """
 
     def __init__(self, folder: pathlib.Path, *, partial: bool = False) -> None:
@@ -31,7 +31,7 @@ class Pictures:
         if not self._stores or not (partial or any(all(map(found.get, both)) for both in _YEARS)):
             wanted = ", or ".join(" and ".join(both) for both in _YEARS)
             raise FileNotFoundError(
-                f"{folder} has no images of COCO: {', '.join(names) if partial else wanted}, as "
+                f"{folder} has no COCO images: {', '.join(names) if partial else wanted}, as "
                 f"folders or with {', '.join(ENDINGS[1:])} at the end"
             )
 

@@ -1,6 +1,6 @@
-"""Reader of plain caption files: COCO captions as far as they are at hand, without the images.
+"""Reader for plain caption files: any part of the COCO captions, without the images.
 
-The form is described in README.md beside this file.
+The format is described in README.md beside this file.
 """
 
 import itertools
@@ -18,20 +18,21 @@ FIRST_NEW_ID = 2**30
 
 
 def has_plain_captions(folder: pathlib.Path) -> bool:
-    """Whether a folder has files of captions with ids."""
+    """Whether a folder has caption files with ids."""
     return any(_find(folder, ending) for ending in ("csv", "jsonl"))
 
 
 def read_plain_captions(folder: pathlib.Path) -> Photographs:
     """Reads all captions.
 
-    Images of the JSON lines that the tables have too are left out: their captions would come twice.
+    Images in the JSON lines that are also in the tables are skipped, since their captions would
+    appear twice.
 
     Returns:
       Karpathy split -> its images.
 
     Raises:
-      UnexpectedFilesError: a column or field is missing, an id comes twice, a split is unknown or
+      UnexpectedFilesError: a column or field is missing, an id appears twice, a split is unknown or
         an image is in two.
     """
     captions_of: dict[int, list[tuple[int, str]]] = {}
@@ -45,12 +46,12 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
             except ValueError as error:
                 raise UnexpectedFilesError(f"{where}: {error}") from error
             if caption_id in seen:
-                raise UnexpectedFilesError(f"{where}: caption id {caption_id} comes twice")
+                raise UnexpectedFilesError(f"{where}: caption id {caption_id} appears twice")
             seen.add(caption_id)
             split = row["karpathy_split"]
             _check_split(split_of, image_id, split, where)
             captions = captions_of.setdefault(image_id, [])
-            # Retrieval knows five captions per image; COCO has a sixth and seventh of some.
+            # Retrieval uses five captions per image; some COCO images have a sixth and seventh.
             if split in SPLITS[:2] or row.get("in_karpathy5") != "0":
                 captions.append((caption_id, row["caption"]))
     with_ids, new_ids = set(captions_of), itertools.count(FIRST_NEW_ID)
@@ -64,8 +65,8 @@ def read_plain_captions(folder: pathlib.Path) -> Photographs:
                 texts = [text(caption) for caption in line["captions"]]
             except (KeyError, OverflowError, TypeError, ValueError) as error:
                 raise UnexpectedFilesError(
-                    f"{where}: {type(error).__name__} {error}, where image_id, karpathy_split and "
-                    "a list of captions are needed"
+                    f"{where}: {type(error).__name__} {error}; each line needs image_id, "
+                    "karpathy_split and a list of captions"
                 ) from error
             if image_id not in with_ids:
                 _check_split(split_of, image_id, split, where)

@@ -19,7 +19,7 @@ from data_prep.reading.text_lines import TextLines
 _SPLITS = {
     "train": (
         "Train_GCC-training.tsv",
-        # Toolkits use the last name for the list that they pass to img2dataset.
+        # Toolkits use the last name for the list passed to img2dataset.
         re.compile(r".*train.*\.tsv|cc3m\.tsv", re.IGNORECASE),
         ("training", "train", "cc3m"),
         0,
@@ -31,9 +31,9 @@ _SPLITS = {
         10_000_000,
     ),
 }
-# The header line that img2dataset needs and tells its users to add.
+# The header line that img2dataset requires, and tells users to add.
 _COLUMNS = (b"caption", b"url")
-_COPIES = Unknown("a server that lost a picture often sends the same other one in its place")
+_COPIES = Unknown("a server that lost pictures often sends the same placeholder for all of them")
 
 
 class Builder(LinkedCaptionsBuilder):
@@ -95,7 +95,7 @@ def _find_list(
 ) -> pathlib.Path | None:
     if (folder / published).exists():
         return folder / published
-    # The image labels, which Google publishes for a part, are not such a list.
+    # Google's image labels for a part of the images are not such a list.
     paths = (path for path in sorted(folder.glob("*.tsv")) if "labels" not in path.name.lower())
     found = [path for path in paths if others.fullmatch(path.name)]
     if len(found) > 1:

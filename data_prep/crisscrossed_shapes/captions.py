@@ -34,7 +34,7 @@ class Caption:
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[Caption]:
-    """Captions of one scene, one of each of the five describers.
+    """Captions of one scene, one by each of the five describers.
 
     Every describer uses a different one of the six styles; the assignment, and the style that is
     not used, differ from image to image.
@@ -54,8 +54,8 @@ def _finished(text: str, careful: bool) -> str:
 def _mention(
     item: Item, speaker: Speaker, *, color: float, size: float = 0.0, place: float = 0.0
 ) -> Item:
-    """The part of an item that is mentioned, given the probability of each attribute."""
-    # People rarely mention that a thing is of medium size.
+    """The attributes of an item that are mentioned, given the probability of each."""
+    # People rarely mention that something is of medium size.
     says_size = speaker.chance(size * (0.15 if item.size == "medium" else 1))
     row, column = (item.row, item.column) if speaker.chance(place) else ("", "")
     if speaker.chance(0.4) and (row, column) != ("middle", "center"):
@@ -81,7 +81,7 @@ def _most_salient(scene: Scene, speaker: Speaker) -> Item:
 
 
 def _salient(scene: Scene, speaker: Speaker) -> Caption:
-    """Names the most conspicuous item only."""
+    """Names only the most conspicuous item."""
     item = _mention(_most_salient(scene, speaker), speaker, color=0.85, size=0.6, place=0.5)
     name = speaker.phrase(item)
     if len(scene.items) == 1 and speaker.chance(0.5):
@@ -100,7 +100,7 @@ def _salient(scene: Scene, speaker: Speaker) -> Caption:
 
 
 def _related(scene: Scene, speaker: Speaker) -> Caption:
-    """Relates two items, or a single one to the frame."""
+    """Relates two items to each other, or a single one to the frame."""
     if len(scene.items) == 1:
         (item,) = scene.items
         said = dataclasses.replace(
@@ -129,7 +129,7 @@ def _related(scene: Scene, speaker: Speaker) -> Caption:
 
 
 def _layout(scene: Scene, speaker: Speaker) -> Caption:
-    """Names the background and little more than the number of things on it."""
+    """Names the background and little else except the number of items."""
     background = _said_background(scene, speaker)
     backdrop = with_article(speaker.backdrop(background))
     items: tuple[Item, ...] = ()

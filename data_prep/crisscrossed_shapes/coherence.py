@@ -1,8 +1,8 @@
 """Captions that relate to their scene in different ways, labeled with their coherence relations.
 
-The relations are those of Clue (Alikhani et al. 2020). A caption may describe the scene, judge it,
-describe motion in it, tell a story about it, talk about the picture as a picture, or be about
-something else; most captions do one or two of these.
+The relations are those of Clue (Alikhani et al. 2020). A caption may describe the scene, express an
+opinion of it, describe motion in it, tell a story about it, talk about the picture as a picture, or
+be about something else; most captions do one or two of these.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from data_prep.crisscrossed_shapes.speech import Speaker, with_article
 
 RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
 
-# By the relation of the first item to the second in the picture.
+# Keyed by the relation of the first item to the second in the picture.
 _MOTIONS = {
     "above": ("jumps over", "floats above", "is falling towards"),
     "below": ("hides beneath", "is climbing up to", "crawls under"),
@@ -69,7 +69,7 @@ class CoherentCaption:
 def relate(
     scene: Scene, described: Caption, foreign: Caption, rng: np.random.Generator
 ) -> CoherentCaption:
-    """Returns one caption of a scene; relations are about as frequent as in Clue.
+    """Returns one caption of a scene, with relations about as frequent as in Clue.
 
     Args:
       scene: the content of the picture.
@@ -102,7 +102,7 @@ def _name(speaker: Speaker, scene: Scene) -> str:
 
 
 def _move(speaker: Speaker, scene: Scene) -> str:
-    """A motion suggested by the positions in the picture."""
+    """A sentence about a motion suggested by the positions in the picture."""
     items = speaker.shuffled(scene.items)[:2]
     names = [
         with_article(speaker.words(Item(shape=item.shape, color=item.color))) for item in items

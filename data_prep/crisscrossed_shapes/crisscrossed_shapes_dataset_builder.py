@@ -1,4 +1,4 @@
-"""TFDS builder of crisscrossed_shapes: everything is drawn from a seed, nothing is downloaded."""
+"""TFDS builder of crisscrossed_shapes, which is generated from a seed without any download."""
 
 import itertools
 import pathlib

@@ -1,4 +1,4 @@
-"""All pairs of a caption and a scene that it is true of, not only its own scene."""
+"""All pairs of a caption and a scene it is true of, not only its own scene."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _TOLERANCE = 1e-4  # of float32 sums of weights, the smallest of which is far la
 
 
 def find_matches(captions: Facts, scenes: Facts) -> np.ndarray:
-    """Returns every pair of a caption and a scene in which everything the caption states holds.
+    """Returns every pair of a caption and a scene of which the whole caption is true.
 
     Args:
       captions: contents of M captions.
@@ -23,19 +23,19 @@ def find_matches(captions: Facts, scenes: Facts) -> np.ndarray:
     for start in range(0, len(captions.whole), _CAPTIONS_AT_A_TIME):
         said = captions[np.arange(start, min(start + _CAPTIONS_AT_A_TIME, len(captions.whole)))]
         rows, columns = np.nonzero(_may_match(said, scenes))
-        # Each item alone may fit even if no matching of all items does.
+        # Each item may fit individually even if no matching of all items does.
         fits = similarity.fit(said[rows], scenes[columns]) > 1 - _TOLERANCE
         found.append(np.stack([start + rows[fits], columns[fits]]))
     return np.concatenate(found, axis=1)
 
 
 def _may_match(captions: Facts, scenes: Facts) -> np.ndarray:
-    """Whether a scene has the background, the number and each item on its own, bool [M, N]."""
+    """Whether a scene has the background, the number and each single item, bool [M, N]."""
     whole = _holds(captions.whole[:, None], scenes.whole[None])
     items = _holds(captions.items[:, None, :, None], scenes.items[None, :, None])
     return whole & np.all(np.any(items, axis=3), axis=2)
 
 
 def _holds(said: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """Whether all stated (nonzero) codes along the last axis are shown."""
+    """Whether all stated (nonzero) codes along the last axis hold."""
     return ((said == 0) | (said == shown)).all(axis=-1)

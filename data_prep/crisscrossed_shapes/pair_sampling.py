@@ -57,12 +57,12 @@ def cross_pairs(
     number: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Caption-image pairs (c2i_intrasim) made from rated pairs, the best rated of the split first.
+    """Caption-image pairs (c2i_intrasim) made from rated pairs, starting with the best rated.
 
     Version 1 of this dataset uses this; `data_prep.sampling.scheme` is closer to the released
-    pairs. Image pairs and caption pairs alternate. An image pair gives one image and a random
-    caption of the other; a caption pair gives one caption and the image of the other; the direction
-    is random.
+    pairs. Image pairs and caption pairs alternate. An image pair yields one image and a random
+    caption of the other; a caption pair yields one caption and the image of the other; the
+    direction is random.
 
     Args:
       pairs_of_images: int [P, 2] with `image_scores` [P].

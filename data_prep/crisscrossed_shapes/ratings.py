@@ -15,8 +15,8 @@ from data_prep.sampling.nearest import nearest
 RATERS = 5
 _STEP = 0.1  # step of the raters' slider
 
-# Spread of a rater's judgments of one pair and of the raters' biases: caption pairs are the hardest
-# to judge and caption-image pairs the easiest (figure 2 of the paper's appendix).
+# Spread of a rater's ratings of one pair and of the raters' biases: caption pairs are the hardest
+# to rate and caption-image pairs the easiest (figure 2 of the paper's appendix).
 _NOISE = {"sts": 0.7, "sis": 0.5, "sits": 0.35}
 _LEANING = {"sts": 0.3, "sis": 0.2, "sits": 0.1}
 
@@ -47,10 +47,10 @@ class RatedPairs:
 
 
 def rate(similarities: np.ndarray, task: str, rng: np.random.Generator) -> np.ndarray:
-    """Ratings of similarities in 0 to 1 by five raters, float32 [P, 5] in steps of a tenth.
+    """Five raters' ratings of similarities from 0 to 1, float32 [P, 5] in steps of a tenth.
 
     The first rater is the strictest and the last the most lenient; each also makes an independent
-    error at every pair, and all ratings stay on the scale.
+    error on every pair, and all ratings are clipped to the scale.
     """
     meant = 5 * similarities[:, None] ** _POWER[task]
     leaning = _LEANING[task] * np.linspace(-1, 1, RATERS)

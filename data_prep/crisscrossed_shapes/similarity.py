@@ -1,4 +1,4 @@
-"""How much two partial scene graphs have in common, for many pairs at once.
+"""How much two partial scene graphs have in common, computed for many pairs at once.
 
 A content states weighted facts: that an item exists (its shape), the item's color, size, row and
 column, relations of items, pattern and color of the background, and the number of items. The
@@ -6,7 +6,7 @@ items of two contents are matched one to one to maximize the weight of the facts
 From that shared weight S and the weights W of all facts stated on each side:
 
 - resemblance, symmetric: 2 S / (W_left + W_right), for caption-caption and image-image pairs;
-- fit of a caption to a scene: S / W_caption, the share of the caption that is true of the scene.
+- fit of a caption to a scene: S / W_caption, the fraction of the caption that is true of it.
 """
 
 import dataclasses

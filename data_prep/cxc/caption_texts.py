@@ -1,4 +1,4 @@
-"""Texts of COCO's captions by id, from any of several files of captions."""
+"""Texts of COCO's captions by id, from any of several caption files."""
 
 import itertools
 import pathlib
@@ -9,7 +9,7 @@ from data_prep.reading.json_values import text, whole_number
 from data_prep.reading.published_json import WRONG_FORM, has_json, read_published_json, wrong_form
 from data_prep.reading.text_files import read_csv
 
-# Karpathy's file, or the official captions of val2014, which those of 2017 have too.
+# Karpathy's file, or the official captions of val2014, which are also in those of 2017.
 _JSON = (
     ("dataset_coco.json",),
     ("captions_val2014.json",),
@@ -19,18 +19,18 @@ _TABLES = ("captions*.csv", "captions*.csv.gz")
 
 
 def read_caption_texts(folder: pathlib.Path) -> dict[int, str]:
-    """Reads every caption of the first of these files that exists.
+    """Reads all captions from the first of these files that exists.
 
     Karpathy's `dataset_coco.json`; COCO's `captions_val2014.json`, or `captions_train2017.json` and
-    `captions_val2017.json`; all also in the archives that they are handed out in; all tables
-    `captions*.csv`, packed or not, with the columns `caption_id` and `caption`.
+    `captions_val2017.json`; each also in the archive in which it is distributed; all tables
+    `captions*.csv`, gzipped or not, with the columns `caption_id` and `caption`.
 
     Returns:
-      Caption id -> text as it stands there, which may end in spaces; without those that are blank.
+      Caption id -> text as in the file, possibly with trailing spaces; blank captions are left out.
 
     Raises:
       FileNotFoundError: none of them exists.
-      UnexpectedFilesError: a file is damaged or of another form.
+      UnexpectedFilesError: a file is damaged or in another format.
     """
     for names in _JSON:
         if all(has_json(folder, name) for name in names):

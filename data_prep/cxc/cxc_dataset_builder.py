@@ -20,7 +20,7 @@ _KINDS = {
     task: tuple("caption" if column.startswith("caption") else "image" for column in columns)
     for task, columns in SIDES.items()
 }
-# Suffix of a config -> kinds of sides for which it has contents besides ids.
+# Suffix of a config -> kinds of sides whose contents it includes in addition to ids.
 _ADDED = {"": (), "captions": ("caption",), "images": ("caption", "image")}
 # Sampling method -> mean score in validation and test.
 _MEANS = {
@@ -106,7 +106,7 @@ class Builder(schema.RandomAccessBuilder):
             split: list(scan_ratings(folder / file_name(self._task, split), self._task))
             for split in ("validation", "test")
         }
-        # Only rows are counted, since the method of a damaged row is not known.
+        # Count only rows, since the method of a damaged row is unknown.
         found = {f"{self._task}/{split}": len(rows) for split, rows in ratings.items()}
         expected: collections.Counter[str] = collections.Counter()
         for name, count in self.EXPECTED.items():
@@ -126,7 +126,7 @@ class Builder(schema.RandomAccessBuilder):
 
     @property
     def _added(self) -> dict[str, str]:
-        """Features besides the ids -> their kind: `{"left_caption": "caption", ...}`."""
+        """Features in addition to the ids -> kind: `{"left_caption": "caption", ...}`."""
         added = _ADDED[self.builder_config.name.partition("_")[2]]
         sides = zip(("left", "right"), _KINDS[self._task], strict=True)
         return {f"{side}_{kind}": kind for side, kind in sides if kind in added}
@@ -144,7 +144,7 @@ class Builder(schema.RandomAccessBuilder):
                 "right_id": rating.right_id,
                 "score": rating.score,
                 "method": rating.method,
-                "rater_scores": [],  # They were announced, but only the means were released.
+                "rater_scores": [],  # Announced, but only the means were released.
             }
             try:
                 for name, kind in self._added.items():
@@ -159,7 +159,7 @@ class Builder(schema.RandomAccessBuilder):
 
 
 class _Images:
-    """Photographs by id. Each is in many pairs, but is decoded only once to check it."""
+    """Photographs by id. Each is in many pairs, but is decoded for checking only once."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._pictures = Pictures(folder, partial=True)

@@ -1,4 +1,4 @@
-"""Reader of rated pairs in the layout of Crisscrossed Captions, `{sts,sis,sits}_{val,test}.csv`."""
+"""Reader for rated pairs in the format of CxC, `{sts,sis,sits}_{val,test}.csv`."""
 
 import dataclasses
 import pathlib
@@ -47,7 +47,7 @@ class Rating:
 
 
 def file_name(task: str, split: str) -> str:
-    """Name of the file of a task; the released files shorten `validation`."""
+    """File name for a task; the released files shorten `validation`."""
     return f"{task}_{'val' if split == 'validation' else split}.csv"
 
 
@@ -60,16 +60,16 @@ def scan_ratings(
       path: path of the file.
       task: `sts`, `sis` or `sits`.
       released: whether the file is a released one: then items have the names of COCO's val2014,
-        sampling methods are known, and no pair comes twice. Other files may have plain ids and
+        sampling methods are known, and no pair appears twice. Other files may use plain ids and
         methods of their own.
       need_scores: whether the column of scores must exist.
 
     Yields:
-      Pairs, and rows that are none.
+      Pairs, and rows that are not valid pairs.
 
     Raises:
       FileNotFoundError: the file is missing.
-      UnexpectedFilesError: a column is missing, or the file is cut.
+      UnexpectedFilesError: a column is missing, or the file is truncated.
     """
     seen: dict[tuple[int, int], str] = {}
     columns = (*SIDES[task], *([SCORE] if need_scores else []), METHOD)
@@ -79,7 +79,7 @@ def scan_ratings(
             pair = (rating.left_id, rating.right_id)
             first = seen.setdefault(pair, rating.where)
             if first != rating.where:
-                rating = LeftOut(rating.where, "pair comes twice", f"first in {first}")
+                rating = LeftOut(rating.where, "pair appears twice", f"first in {first}")
         yield rating
 
 
@@ -99,7 +99,7 @@ def _rating(where: str, row: Mapping[str, str], task: str, released: bool) -> Ra
             score = float(row[SCORE])
         except ValueError:
             return LeftOut(where, "score is no number", row[SCORE])
-        if not 0 <= score <= 5:  # NaN neither
+        if not 0 <= score <= 5:  # also rejects NaN
             return LeftOut(where, "score not from 0 to 5", row[SCORE])
     if released and row[METHOD] not in METHODS[task]:
         return LeftOut(where, "unknown sampling method", row[METHOD])

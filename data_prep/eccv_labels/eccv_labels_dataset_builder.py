@@ -24,7 +24,7 @@ class Builder(schema.RandomAccessBuilder):
 
     Ids are those of COCO. Positives are kept as released: two captions that ECCV Caption lists are
     not among the 25,000 of the test split. Nothing can retrieve them, but published figures count
-    them. `unreachable_ids` names them.
+    them. `unreachable_ids` lists them.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -137,7 +137,7 @@ def _query_examples(
             if query not in queries:
                 yield LeftOut(where, "query outside of the test split")
             elif len(set(ids)) < len(ids):
-                yield LeftOut(where, "positive comes twice")
+                yield LeftOut(where, "positive appears twice")
             else:
                 yield (
                     f"{task}/{query}",

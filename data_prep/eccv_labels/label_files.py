@@ -1,4 +1,4 @@
-"""Readers of the label files that are released with ECCV Caption."""
+"""Readers for the label files that are released with ECCV Caption."""
 
 import dataclasses
 import pathlib
@@ -33,7 +33,7 @@ class Gallery:
 
 
 def read_gallery(folder: pathlib.Path) -> Gallery:
-    """Reads the order of the captions and whose they are.
+    """Reads the order of the captions and which image each belongs to.
 
     Raises:
       FileNotFoundError: a file is missing.
@@ -47,7 +47,7 @@ def read_gallery(folder: pathlib.Path) -> Gallery:
     for caption in ids:
         if len(images.get(caption, [])) != 1:
             raise UnexpectedFilesError(
-                f"{pairs} gives the caption {caption} of {order.name} "
+                f"{pairs} lists caption {caption} of {order.name} with "
                 f"{len(images.get(caption, []))} images instead of 1. Download both files again."
             )
         captions.setdefault(images[caption][0], []).append(caption)
@@ -61,7 +61,7 @@ def read_gallery(folder: pathlib.Path) -> Gallery:
 
 
 def read_positives(path: pathlib.Path) -> dict[int, list[int]]:
-    """Reads one list: query id -> ids of the items that are right for it.
+    """Reads one list: query id -> ids of its positives.
 
     Raises:
       FileNotFoundError: the file is missing.
@@ -69,18 +69,20 @@ def read_positives(path: pathlib.Path) -> dict[int, list[int]]:
     """
     content = read_json(path)
     if not isinstance(content, dict):
-        raise UnexpectedFilesError(f"{path} does not hold a JSON object. Download the file again.")
+        raise UnexpectedFilesError(f"{path} is not a JSON object. Download the file again.")
     return {_id(query, path): _ids(items, path, query) for query, items in content.items()}
 
 
 def _ids(items: Any, path: pathlib.Path, query: str) -> list[int]:
     if not isinstance(items, list):
-        raise UnexpectedFilesError(f"{path}: query {query!r} has {items!r} and not a list of ids.")
+        raise UnexpectedFilesError(
+            f"{path}: query {query!r} has {items!r} instead of a list of ids."
+        )
     return [_id(item, path) for item in items]
 
 
 def _id(value: Any, path: pathlib.Path) -> int:
-    """An id, which is a number among the values and text among the keys of a JSON object."""
+    """An id: a number in the values, a string in the keys of a JSON object."""
     is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 10
     if (is_text or type(value) is int) and 0 <= int(value) <= _LARGEST_ID:
         return int(value)

@@ -12,7 +12,7 @@ from data_prep.reading.text_lines import TextLines, read_caption
 
 _LISTS = {"train": "train", "val": "validation", "test": "test"}
 TOKENS = "results_20130124.token"
-# As the archive of Kaggle unpacks.
+# As unpacked from Kaggle's archive.
 TABLES = ("results.csv", "flickr30k_images/results.csv")
 # One row lacks its second separator: `2199200615.jpg| 4   A dog runs across the grass .`.
 _TABLE_ROW = re.compile(r"(?P<name>[^|]+)\|\s*(?P<number>\d)\s*(\|\s*|\s{3})(?P<caption>.*)")
@@ -22,7 +22,7 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
     """Reads all captions and the lists `train.txt`, `val.txt` and `test.txt`.
 
     Captions are those of `results_20130124.token`, or of `results.csv`, as Kaggle has them. The id
-    of an image is its place among the sorted names of all images in the captions, and the id of its
+    of an image is its position among the sorted names of all images in the captions; the id of its
     k-th caption is 5 x image id + k.
 
     Returns:
@@ -30,7 +30,7 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged, or they do not belong together.
+      UnexpectedFilesError: a file is damaged, or the files do not match.
     """
     texts: dict[str, dict[int, str]] = {}
     source = next((name for name in (TOKENS, *TABLES) if (folder / name).exists()), TOKENS)
@@ -46,8 +46,8 @@ def read_entities(folder: pathlib.Path) -> dict[str, list[Photograph]]:
         names = _read_names(folder / f"{name}.txt")
         if unknown := [image for image in names if len(texts.get(image, ())) != 5]:
             raise UnexpectedFilesError(
-                f"{folder / name}.txt names {unknown[0]}, which has not five captions in {source} "
-                f"({len(unknown)} such images)"
+                f"{folder / name}.txt lists {unknown[0]}, which does not have five captions in "
+                f"{source} ({len(unknown)} such images)"
             )
         splits[split] = [
             Photograph(
@@ -83,6 +83,6 @@ def _read_table(path: pathlib.Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _read_names(path: pathlib.Path) -> list[str]:
-    """Names of a list of Flickr30k Entities, which leaves out their ending."""
+    """Names in a list of Flickr30k Entities, which omits their extension."""
     names = [row["name"] for _, row in read_csv(path, columns=("name",), header=False)]
     return [name if name.endswith(".jpg") else f"{name}.jpg" for name in map(str.strip, names)]

@@ -28,7 +28,7 @@ _CHANNELS = 1280
 class Builder(schema.RandomAccessBuilder):
     """TFDS builder of Flickr8k.
 
-    An image's id is its place among the sorted file names of all 8,091 images, and the id of its
+    An image's id is its position among the sorted file names of all 8,091 images; the id of its
     k-th caption is 5 x image id + k.
     """
 
@@ -114,7 +114,7 @@ class Builder(schema.RandomAccessBuilder):
         image_ids = captions.image_ids()
         found = {"images": captions.num_images} | {k: len(v) for k, v in captions.splits.items()}
         if self.builder_config.name == "ratings":
-            # The common protocol leaves out the experts' ratings of an image's own captions.
+            # The common protocol excludes the experts' ratings of an image's own captions.
             ratings = [
                 rating
                 for rating in flickr8k_files.read_ratings(folder)
@@ -123,13 +123,13 @@ class Builder(schema.RandomAccessBuilder):
             rated = {r.image for r in ratings} | {r.caption_image for r in ratings}
             if unknown := rated - image_ids.keys():
                 raise UnexpectedFilesError(
-                    f"{len(unknown):,} rated images of {folder} have no captions, the first is "
+                    f"{len(unknown):,} rated images in {folder} have no captions; the first is "
                     f"{min(unknown)}"
                 )
             found["expert"] = sum(rating.task == "expert" for rating in ratings)
             schema.check_counts(found, self.EXPECTED, str(folder))
             if found["expert"] == len(ratings):
-                raise UnexpectedFilesError(f"{folder} has no judgments of the crowd")
+                raise UnexpectedFilesError(f"{folder} has no crowd ratings")
             return {"test": _rating_examples(ratings, image_ids)}
         expected = {name: count for name, count in self.EXPECTED.items() if name != "expert"}
         schema.check_counts(found, expected, str(folder))
@@ -185,7 +185,7 @@ def _captioned_images(
 
 
 def _open_images(folder: pathlib.Path, config: str) -> Callable[[str], Any]:
-    """Returns a function from a file name to its column: the image or its features."""
+    """Returns a function that maps a file name to its column: the image or its features."""
     if config.startswith("features"):
         return _read_features(folder / "mobilenet_v2_features.npz").get
     return open_images(folder, *_IMAGES).image
@@ -201,7 +201,7 @@ def _read_features(path: pathlib.Path) -> dict[str, np.ndarray]:
             names, features = (np.atleast_1d(archive[name]) for name in ("files", "features"))
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UnexpectedFilesError(
-            f"{path} is cut off or not an archive with `files` and `features`: {error}"
+            f"{path} is truncated or not an archive with `files` and `features`: {error}"
         ) from error
     is_sound = features.shape == (len(names), _CHANNELS) and features.dtype.kind == "f"
     if not is_sound or not np.isfinite(features).all():

@@ -1,6 +1,6 @@
-"""Readers of Flickr8k's published files, and of the same content as csv files.
+"""Readers for Flickr8k's published files, or the same content as csv files.
 
-Three layouts are understood, told apart by the file of captions: a tidied one (`captions.csv.gz`),
+Three layouts are supported, identified by the caption file: a tidied one (`captions.csv.gz`),
 the original release (`Flickr8k.token.txt`) and Karpathy's (`dataset_flickr8k.json`).
 """
 
@@ -17,8 +17,8 @@ from data_prep.reading.text_files import read_csv
 
 ORIGINAL_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 TIDY_SPLITS = {"train": "train", "val": "validation", "test": "test"}
-# Places of the 91 images without a split among the sorted names of all: Karpathy's file lacks them,
-# and ids must not depend on the layout.
+# Positions of the 91 images without a split in the sorted list of all names. Karpathy's file lacks
+# them, and ids must not depend on the layout.
 WITHOUT_SPLIT = (
     143, 508, 536, 642, 713, 733, 824, 880, 959, 1073, 1256, 1527, 1626, 1711, 1740, 1746, 1861,
     2250, 2263, 2332, 2439, 2746, 2764, 2830, 2859, 2951, 3042, 3070, 3302, 3555, 3574, 3638, 3664,
@@ -38,7 +38,7 @@ class Captions:
     Attributes:
       texts: file name -> its five captions.
       splits: split -> file names.
-      absent: places among the sorted names of all images of those that `texts` lacks.
+      absent: positions, in the sorted list of all names, of the images that `texts` lacks.
     """
 
     texts: dict[str, list[str]]
@@ -47,11 +47,11 @@ class Captions:
 
     @property
     def num_images(self) -> int:
-        """Number of all images, with those that are absent."""
+        """Number of all images, including those that are absent."""
         return len(self.texts) + len(self.absent)
 
     def image_ids(self) -> dict[str, int]:
-        """Id of every image: its place among the sorted names of all."""
+        """Id of every image: its position in the sorted list of all names."""
         places = (place for place in range(self.num_images) if place not in self.absent)
         return dict(zip(sorted(self.texts), places, strict=True))
 
@@ -59,9 +59,13 @@ class Captions:
         uses = collections.Counter(name for names in self.splits.values() for name in names)
         for name, count in uses.items():
             if name not in self.texts:
-                raise UnexpectedFilesError(f"Flickr8k image {name} of the splits has no captions")
+                raise UnexpectedFilesError(
+                    f"Flickr8k image {name} is in a split but has no captions"
+                )
             if count > 1:
-                raise UnexpectedFilesError(f"Flickr8k image {name} is {count} times in the splits")
+                raise UnexpectedFilesError(
+                    f"Flickr8k image {name} is listed {count} times in the splits"
+                )
         for name, texts in self.texts.items():
             if len(texts) != 5 or not all(texts):
                 raise UnexpectedFilesError(
@@ -71,7 +75,7 @@ class Captions:
 
 @dataclasses.dataclass(frozen=True)
 class Rating:
-    """One judged pair: does caption number `caption_idx` of `caption_image` describe `image`?"""
+    """One rated pair: does caption number `caption_idx` of `caption_image` describe `image`?"""
 
     task: str
     image: str
@@ -86,8 +90,8 @@ def read_captions(folder: pathlib.Path) -> Captions:
 
     Raises:
       FileNotFoundError: a file of the layout that was found is missing.
-      UnexpectedFilesError: a file is damaged, an image does not have exactly five captions, or is
-        in two splits.
+      UnexpectedFilesError: a file is damaged, or an image is in two splits or does not have
+        exactly five captions.
     """
     if (folder / "captions.csv.gz").exists():
         return _read_tidy_captions(folder / "captions.csv.gz")
@@ -116,13 +120,13 @@ def read_captions(folder: pathlib.Path) -> Captions:
 
 
 def read_ratings(folder: pathlib.Path) -> Iterator[Rating]:
-    """Reads the judgments of experts (task `expert`, 1 to 4) and crowd (`crowd`, 0 to 1).
+    """Reads the ratings of the experts (task `expert`, 1 to 4) and the crowd (`crowd`, 0 to 1).
 
-    The score is the mean of the three experts, and the fraction of the crowd that said yes.
+    The score is the mean of the three experts, or the fraction of the crowd that said yes.
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged, a score is none, or a pair comes twice.
+      UnexpectedFilesError: a file is damaged, a score is invalid, or a pair appears twice.
     """
     pairs = IdSet("pair")
     for where, rating in _rows_of_ratings(folder):
@@ -177,7 +181,7 @@ def _caption_key(key: str, where: str) -> tuple[str, int]:
 def _add(texts: dict[str, list[str]], image: str, number: int, caption: str, where: str) -> None:
     captions = texts.setdefault(image, [""] * 5)
     if captions[number]:
-        raise UnexpectedFilesError(f"{where}: caption {number} of {image} comes twice")
+        raise UnexpectedFilesError(f"{where}: caption {number} of {image} appears twice")
     captions[number] = caption
 
 
@@ -195,6 +199,6 @@ def _score(text: str, low: int, high: int, where: str) -> float:
         score = float(text)
     except ValueError:
         score = float("nan")
-    if not low <= score <= high:  # NaN neither
+    if not low <= score <= high:  # also rejects NaN
         raise UnexpectedFilesError(f"{where}: the score {text!r} is not from {low} to {high}")
     return score

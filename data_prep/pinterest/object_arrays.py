@@ -1,4 +1,4 @@
-"""Reads arrays of Python objects that numpy pickled under Python 2, without running any code."""
+"""Reads arrays of Python objects that NumPy pickled under Python 2, without running any code."""
 
 import pathlib
 from typing import Any
@@ -10,17 +10,17 @@ from data_prep.reading.pickles import DAMAGE, load_plain
 
 
 def read_objects(path: pathlib.Path) -> list[Any]:
-    """Reads an .npy file that holds a one-dimensional array of objects.
+    """Reads an .npy file with a one-dimensional array of objects.
 
     Args:
       path: the file.
 
     Returns:
-      The objects. Texts that were no Unicode are bytes.
+      The objects. Non-Unicode strings are bytes.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is cut off, or no such array, or its pickle asks for anything else.
+      UnexpectedFilesError: it is truncated or not such an array, or its pickle requests more.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
@@ -34,9 +34,9 @@ def read_objects(path: pathlib.Path) -> list[Any]:
                 raise ValueError(f"an array of {dtype}, not of objects")
             array = load_plain(file)
         if not isinstance(array, np.ndarray) or array.shape != shape or array.ndim != 1:
-            raise ValueError(f"no array of the shape {shape} that its header names")
+            raise ValueError(f"not an array of the shape {shape} in its header")
     except DAMAGE as error:
         raise UnexpectedFilesError(
-            f"{path} is cut off, or not the array of objects that was published: {error}"
+            f"{path} is truncated, or not the array of objects that was published: {error}"
         ) from error
     return array.tolist()

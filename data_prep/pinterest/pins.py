@@ -15,7 +15,7 @@ from data_prep.linked_captions import LinkedRow, LinkList
 from data_prep.pinterest.object_arrays import read_objects
 
 _NUMBER = re.compile(r"(\d+)\.\w+$", re.ASCII)
-# Ids of captions: the number of the file, then the place of the sentence in its file.
+# Ids of captions: the number of the file, then the position of the sentence in its file.
 _SENTENCE_BITS = 24
 
 
@@ -27,7 +27,7 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[LinkedRow | Left
       file_number: the number in that name.
 
     Yields:
-      The pins with their good sentences; entries that are not pins, sentences that are not text.
+      The pins with their valid sentences; entries that are not pins, sentences that are not text.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -49,7 +49,7 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[LinkedRow | Left
             else:
                 reason = "empty caption or no text"
                 yield LeftOut(f"{where} sentence {place}", reason, is_record=False)
-        # Ids count all sentences, so that they do not depend on which of them are good.
+        # Ids count all sentences, so that they do not depend on which of them are valid.
         sentence_id += len(sentences)
         if good:
             yield LinkedRow(where, image_id, url, good, fields["image_name"])
@@ -58,13 +58,13 @@ def read_pins(path: pathlib.Path, file_number: int) -> Iterator[LinkedRow | Left
 
 
 class Pins(LinkList):
-    """Pins of several files, in a temporary file: in memory, five million would take gigabytes.
+    """Pins of several files, in a temporary file, since five million take gigabytes of memory.
 
-    The file lies in the folder for temporary files (TMPDIR) and vanishes with this object.
+    The file is in the folder for temporary files (TMPDIR) and is deleted with this object.
 
     Args:
       paths: number of a published file -> its path.
-      expected: name of a file -> its number of pins, where that is known.
+      expected: name of a file -> its number of pins, if known.
     """
 
     NAMED_BY_ROW = False
@@ -79,7 +79,7 @@ class Pins(LinkList):
         """Reads all files.
 
         Raises:
-          UnexpectedFilesError: a file is damaged, or has not the expected number of pins.
+          UnexpectedFilesError: a file is damaged, or does not have the expected number of pins.
         """
         for file_number, path in self._paths.items():
             before = len(self)
@@ -109,7 +109,7 @@ def _image_id(image_name: Any) -> int | None:
 
 
 def _fields(entry: Any) -> dict[Any, Any]:
-    """An entry with names that are texts; those of Python 2 are bytes."""
+    """An entry with its keys as text; under Python 2, they were bytes."""
     if not isinstance(entry, dict):
         return {}
     return {

@@ -22,8 +22,8 @@ class Builder(LinkedCaptionsBuilder):
     """TFDS builder of the released part of Pinterest40M ("Pinterest5M").
 
     The id of an image is the number in its published name. The id of a caption is 2^24 times the
-    number of its file plus the place of the sentence in the file, so that it depends only on that
-    file. The splits, by file, are those that the authors recommend.
+    number of its file plus the position of the sentence in the file, so that it depends only on
+    that file. The splits, by file, are those recommended by the authors.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -85,7 +85,7 @@ class Builder(LinkedCaptionsBuilder):
         if missing := [
             p for files in paths.values() for p in files.values() if p.name not in present
         ]:
-            raise FileNotFoundError(f"{missing[0]} does not exist ({len(missing)} are missing)")
+            raise FileNotFoundError(f"{missing[0]} does not exist ({len(missing)} missing)")
         if self.builder_config.name == "test_pairs":
             return {"test": _test_pairs(paths["test"])}
         most = 1 if self.builder_config.name == "one_caption" else None

@@ -1,4 +1,4 @@
-"""Arrays that were saved by numpy."""
+"""Arrays saved by NumPy."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ from data_prep.errors import UnexpectedFilesError
 
 
 def read_ids(path: pathlib.Path) -> list[int]:
-    """Reads a list of ids, an .npy file of integers.
+    """Reads a list of ids from an .npy file of integers.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -22,5 +22,7 @@ def read_ids(path: pathlib.Path) -> list[int]:
     except Exception as error:  # Damaged headers make NumPy raise all kinds of errors.
         raise UnexpectedFilesError(f"{path} is damaged ({error}). Download it again.") from error
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise UnexpectedFilesError(f"{path} holds {ids.dtype} {list(ids.shape)}, not a list of ids")
+        raise UnexpectedFilesError(
+            f"{path} contains {ids.dtype} {list(ids.shape)}, not a list of ids"
+        )
     return ids.tolist()

@@ -1,4 +1,4 @@
-"""Readers of the output of image downloaders: tar shards, parquet tables, loose files.
+"""Readers for the output of image downloaders: tar shards, parquet tables, loose files.
 
 The shards are those of img2dataset. Its keys are positions in shards, which are row numbers of the
 url list only for some shard sizes, so a sample is identified by its stored url.
@@ -33,7 +33,7 @@ _BATCH = 64
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """A downloaded image, or the note that it could not be downloaded.
+    """A downloaded image, or a record that it could not be downloaded.
 
     Attributes:
       where: for reports: shard and member, or file.
@@ -56,7 +56,7 @@ class Fetched:
 
 
 def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
-    """Reads the samples of a tar: neighboring members whose names are equal up to the first dot.
+    """Reads the samples of a tar: adjacent members whose names are equal up to the first dot.
 
     Images that are not requested are skipped without reading them.
 
@@ -65,7 +65,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
       where: its name in reports.
 
     Yields:
-      The samples that have an image; last, if the archive is cut off or damaged, that it is.
+      The samples that have an image; finally, an entry if the archive is truncated or damaged.
     """
     try:
         with open_tar(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
@@ -84,7 +84,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
                     read=_member_reader(archive, image),
                     text=_read_member(archive, endings.get(".txt")),
                 )
-            # A reader mistakes damage in the middle for the end; the true end is a block of zeros.
+            # Readers take damage in the middle for the end; the actual end is a block of zeros.
             archive.fileobj.seek(archive.offset)
             block = archive.fileobj.read(tarfile.BLOCKSIZE)
         if len(block) < tarfile.BLOCKSIZE or any(block):
@@ -95,7 +95,7 @@ def read_tar(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
 
 
 def open_tar(path: pathlib.Path) -> BinaryIO:
-    """Opens an archive for reading in any order; a compressed one is first unpacked."""
+    """Opens an archive for random access, decompressing it first if necessary."""
     if path.suffix == ".tar":
         return path.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115
@@ -106,16 +106,16 @@ def open_tar(path: pathlib.Path) -> BinaryIO:
 
 
 def read_table(path: pathlib.Path, where: str) -> Iterator[Fetched | LeftOut]:
-    """Reads a parquet table of samples, or the one beside a shard, which has only their fate.
+    """Reads a parquet table of samples, or the one beside a shard, which has only their status.
 
     Args:
-      path: the table, with the column `url` and, where it holds the images, one that is named after
-        their kind, such as `jpg`. `caption`, `status` and `error_message` may be there.
+      path: the table, with the column `url` and, if it contains the images, one named after their
+        format, such as `jpg`. `caption`, `status` and `error_message` are optional.
       where: its name in reports.
 
     Yields:
-      The samples that the table has an image of and those that could not be fetched. Others of a
-      table without images lie in their shard. Last, if the file is damaged, that it is.
+      The samples with an image in the table, and those that could not be fetched. For a table
+      without images, the others are in its shard. Finally, an entry if the file is damaged.
     """
     import pyarrow
     import pyarrow.parquet
@@ -159,13 +159,13 @@ def has_images(path: pathlib.Path) -> bool:
 
 
 def read_folder(folder: pathlib.Path, where: str) -> Iterator[Fetched]:
-    """Reads loose images, in the folder or in folders below it, in the order of their names.
+    """Reads loose images in a folder and its subfolders, in the order of their names.
 
-    Links to folders are followed. A json file with the same name as an image may hold its url and
-    caption, a text file its captions.
+    Links to folders are followed. A JSON file with the same name as an image may contain its url
+    and caption; a text file may contain its captions.
 
     Args:
-      folder: the folder; files with other endings than those of images are passed over.
+      folder: the folder; files without an image extension are skipped.
       where: its name in reports.
     """
     for parent, names in walk(folder):
@@ -178,9 +178,9 @@ def read_images(
     """Reads the loose images among the files of one folder; see `read_folder`.
 
     Args:
-      parent: `folder` or a folder below it.
+      parent: `folder` or one of its subfolders.
       names: names of its files.
-      folder: the folder that names of images start from.
+      folder: the folder that image names are relative to.
       where: its name in reports.
     """
     known = frozenset(names)
@@ -237,7 +237,7 @@ def _member_reader(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callabl
 
 
 def _parse_json(data: bytes) -> Mapping[str, Any]:
-    """The notes of a downloader; none if they are damaged, as the image then has no known url."""
+    """Metadata written by a downloader; empty if damaged, so the image has no known url."""
     try:
         meta = json.loads(data) if data else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""Joins a published list of image urls with the images that could be downloaded.
+"""Joins a published list of image urls with the downloaded images.
 
     urls = RowIndex(url for url, caption in rows)
     for item in join_rows(read_fetched(folder), len(rows), urls=urls.rows, where=name_of_row):
@@ -50,9 +50,9 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
     - img2dataset `webdataset`: `00000.tar`, ... with the tables `00000.parquet`, ... beside them;
     - img2dataset `parquet`: `00000.parquet`, ... with the images in the column `jpg`;
     - img2dataset `files`: folders `00000/`, ... of images, each with a json file;
-    - images in the folder itself or in folders below it, under names that a dataset explains.
+    - images in the folder itself or in subfolders, under names that a dataset defines.
 
-    Shards and tables may lie in folders below, and shards may be packed (`.tar.gz`).
+    Shards and tables may be in subfolders, and shards may be compressed (`.tar.gz`).
 
     Yields:
       Images, links that could not be downloaded, and damaged shards.
@@ -66,7 +66,7 @@ def read_fetched(folder: pathlib.Path) -> Iterator[Fetched | LeftOut]:
 
 @dataclasses.dataclass(frozen=True)
 class FetchedPart:
-    """A shard, a table, or the loose images of one folder: they are read by themselves.
+    """A shard, a table, or the loose images of one folder, which can be read independently.
 
     Attributes:
       folder: the output of the downloader.
@@ -101,10 +101,10 @@ def fetched_parts(folder: pathlib.Path) -> list[FetchedPart]:
 
 
 class RowIndex:
-    """Finds the rows of a list by a text that every row has, such as its url.
+    """Finds the rows of a list by a text of each row, such as its url.
 
-    Only 64 bits of their hashes are kept, not the texts: among five million rows, two different
-    texts are confused with a probability of one in a million.
+    Only 64-bit hashes of the texts are kept: among five million rows, two different texts collide
+    with a probability of one in a million.
 
     Args:
       texts: one per row, strings or UTF-8 bytes; surrounding spaces are ignored.
@@ -113,13 +113,13 @@ class RowIndex:
     def __init__(self, texts: Iterable[str | bytes]) -> None:
         hashes = np.fromiter(map(text_hash, texts), np.uint64)
         self._rows = np.argsort(hashes, kind="stable").astype(np.int32)
-        self._hashes = hashes[self._rows].data  # Indexed three times as fast as an array.
+        self._hashes = hashes[self._rows].data  # Indexing is three times as fast as for an array.
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def rows(self, text: str | bytes) -> Sequence[int]:
-        """Numbers of the rows that have a text, counted from 0, ascending."""
+        """Numbers of the rows with this text, counted from 0, in ascending order."""
         key = text_hash(text)
         start = stop = bisect.bisect_left(self._hashes, key)
         while stop < len(self._hashes) and self._hashes[stop] == key:
@@ -128,7 +128,7 @@ class RowIndex:
 
 
 def text_hash(text: str | bytes) -> int:
-    """64 bits that depend only on a text, the same on every machine."""
+    """A 64-bit hash of a text, the same on every machine."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     return int.from_bytes(hashlib.blake2b(data.strip(), digest_size=8).digest(), "little")
 
@@ -149,9 +149,9 @@ def join_rows(
     names: Callable[[str], Sequence[int]] | None = None,
     wanted: np.ndarray | None = None,
 ) -> Iterator[tuple[int, Fetched] | LeftOut]:
-    """Gives the rows of a list their images.
+    """Assigns images to the rows of a list.
 
-    An image whose url is known goes to all rows with this url, any other to the rows of its name.
+    An image with a known url goes to all rows with this url, any other to the rows of its name.
     If a row has several images, the first one is used.
 
     Args:
@@ -182,7 +182,7 @@ def rows_of(
     urls: Callable[[str], Sequence[int]] | None,
     names: Callable[[str], Sequence[int]] | None,
 ) -> list[int]:
-    """Rows of a list that an image is of; see `join_rows`."""
+    """Rows of a list that an image belongs to; see `join_rows`."""
     if item.url and urls is not None:
         rows = urls(item.url)
     else:
@@ -191,7 +191,7 @@ def rows_of(
 
 
 class RowJoin:
-    """Decides which image a row of a list gets: of several, the first.
+    """Decides which image a row of a list gets: the first of several.
 
     Args:
       count: rows of the list.
@@ -204,7 +204,7 @@ class RowJoin:
         self._strangers = 0
 
     def take(self, rows: Sequence[int], error: str) -> list[int]:
-        """Takes note of the next image, and returns the rows that get it.
+        """Records the next image and returns the rows that get it.
 
         Args:
           rows: rows of the image.
@@ -224,8 +224,8 @@ class RowJoin:
         """Yields the rows without an image; `where` names a row in reports."""
         if self._strangers:
             logging.warning(
-                "%d fetched images are of none of these %d rows, but of another split or another "
-                "list",
+                "%d fetched images match none of these %d rows; they belong to another split or "
+                "list.",
                 self._strangers,
                 len(self._open),
             )

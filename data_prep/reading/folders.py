@@ -9,8 +9,8 @@ from collections.abc import Iterator
 def walk(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, list[str]]]:
     """Yields folders with the sorted names of their files, in the order of their names.
 
-    Links to folders are followed. Every folder is read once, so links may form a cycle. Files whose
-    names begin with `._`, in which macOS keeps notes on other files, are passed over.
+    Links to folders are followed. Every folder is read only once, so cycles of links are allowed.
+    Files whose names begin with `._`, where macOS keeps metadata of other files, are skipped.
     """
     seen: set[str] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):

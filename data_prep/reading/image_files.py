@@ -1,4 +1,4 @@
-"""Image files of a dataset, in a folder or still in the archive they were published in."""
+"""Image files of a dataset, in a folder or in the archive in which they were published."""
 
 import abc
 import collections
@@ -49,14 +49,14 @@ class ImageFiles(abc.ABC):
         return (name,) if name in self else ()
 
     def image(self, name: str) -> ImageFile:
-        """The image of a file name, which is looked up later."""
+        """The image with a file name, which is looked up later."""
         return ImageFile(name, functools.partial(self.read, name))
 
     def read(self, name: str) -> bytes:
         """Content of a file.
 
         Raises:
-          BadImageError: there is no such image, or the archive is damaged at this place.
+          BadImageError: there is no such image, or the archive is damaged there.
         """
         if name not in self:
             raise BadImageError("no image", f"{self.path} has no {name}")
@@ -158,7 +158,7 @@ class _Tar(_Archive):
                 }
         except TAR_ERRORS as error:
             raise UnexpectedFilesError(
-                f"{path} is cut off or not a tar archive ({error}); download it again"
+                f"{path} is truncated or not a tar archive ({error}); download it again"
             ) from error
         super().__init__(self._members)
 

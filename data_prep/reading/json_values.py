@@ -1,6 +1,6 @@
 """Checks of the types of parsed JSON values.
 
-`int(1.5)` and `int(True)` are 1 and `str(None)` is "None", so a damaged file would give ids and
+`int(1.5)` and `int(True)` are 1 and `str(None)` is "None", so a damaged file would yield ids and
 texts that look valid.
 """
 

@@ -42,11 +42,11 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
       dataset: `coco`, `flickr8k` or `flickr30k`.
 
     Returns:
-      Karpathy's splits, see `in_splits`. Ids are `sentid` and `imgid`, of COCO's images `cocoid`.
+      Karpathy's splits, see `in_splits`. Ids are `sentid` and `imgid`, or `cocoid` for COCO images.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: it is damaged or has another form.
+      UnexpectedFilesError: it is damaged or in another format.
     """
     content, source = read_published_json(folder, file_name(dataset))
     id_name = "cocoid" if dataset == "coco" else "imgid"
@@ -70,7 +70,7 @@ def read_karpathy(folder: pathlib.Path, dataset: str) -> Photographs:
 
 
 def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
-    """Splits as datasets have them, of Karpathy's: train and restval, val, test."""
+    """Karpathy's splits as those of a dataset: train and restval, val, test."""
     return {
         split: [photograph for part in parts for photograph in karpathy.get(part, ())]
         for split, parts in _SPLITS.items()
@@ -78,7 +78,7 @@ def in_splits(karpathy: Photographs) -> dict[str, list[Photograph]]:
 
 
 def count(photographs: Photographs) -> dict[str, int]:
-    """Images of every split, and `captions` of all."""
+    """Number of images in every split, and of `captions` overall."""
     counts = {split: len(images) for split, images in photographs.items()}
     captions = sum(len(image.captions) for images in photographs.values() for image in images)
     return counts | {"captions": captions}

@@ -37,7 +37,7 @@ DAMAGE = (
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+            raise pickle.UnpicklingError(f"it requests {module}.{name}")
         return super().find_class(module, name)
 
 
@@ -45,6 +45,6 @@ def load_plain(file: BinaryIO) -> Any:
     """Reads a pickle of plain data; non-Unicode strings of Python 2 become bytes.
 
     Raises:
-      Exception: one of `DAMAGE`; the pickle is cut off, damaged, or asks for anything else.
+      Exception: one of `DAMAGE`; the pickle is truncated, damaged, or requests anything else.
     """
     return _Unpickler(file, encoding="bytes").load()

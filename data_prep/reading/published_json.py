@@ -13,7 +13,7 @@ _ARCHIVES = (
     "caption_datasets.zip",
 )
 _FOLDERS = (".", "annotations")
-# Errors for JSON that can be parsed but does not have the published form.
+# Errors for JSON that can be parsed but does not have the published format.
 WRONG_FORM = (KeyError, OverflowError, TypeError, ValueError)
 
 
@@ -43,13 +43,14 @@ def read_published_json(
       Its content, and where it was found.
 
     Raises:
-      FileNotFoundError: it is in none of these places.
+      FileNotFoundError: it is in none of these.
       UnexpectedFilesError: the file or the archive is damaged.
     """
     found = _find(folder, name)
     if found is None:
         raise FileNotFoundError(
-            f"{folder / name} does not exist, nor is it in {', '.join((*_FOLDERS[1:], *_ARCHIVES))}"
+            f"{folder / name} does not exist; it is not in "
+            f"{', '.join((*_FOLDERS[1:], *_ARCHIVES))} either"
         )
     path, member = found
     if member is None:
@@ -60,15 +61,15 @@ def read_published_json(
 
 
 def wrong_form(source: str, error: Exception) -> UnexpectedFilesError:
-    """Returns the error for JSON that can be parsed but does not have the published form."""
+    """Returns the error for JSON that can be parsed but does not have the published format."""
     return UnexpectedFilesError(
-        f"{source} does not have the published form ({type(error).__name__}: {error}); "
+        f"{source} does not have the published format ({type(error).__name__}: {error}); "
         "download it again"
     )
 
 
 def _find(folder: pathlib.Path, name: str) -> tuple[pathlib.Path, str | None] | None:
-    """Path of a file, or path of the archive that has it and its name in that archive."""
+    """Path of a file, or of the archive that contains it and its name in that archive."""
     for place in _FOLDERS:
         path = folder / place / name
         if path.exists():

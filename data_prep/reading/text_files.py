@@ -1,4 +1,4 @@
-"""Readers of the files that datasets are published in: csv, JSON and zip, with their errors.
+"""Readers for the file formats of published datasets (csv, JSON and zip), and their errors.
 
 A damaged file (a truncated gzip stream, invalid JSON) stops a build; a bad row of a csv file is a
 `LeftOut` in `scan_csv`, and an error in `read_csv`.
@@ -30,14 +30,14 @@ def read_csv(
     header: bool = True,
     quotes: bool = True,
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Reads rows, all of which must be good; see `scan_csv`.
+    """Reads rows, all of which must be valid; see `scan_csv`.
 
     Yields:
       Where a row begins ("sts_val.csv line 17"), and its fields by column.
 
     Raises:
       FileNotFoundError: there is no such file.
-      UnexpectedFilesError: a column is missing, or a row is bad; with file, line and reason.
+      UnexpectedFilesError: a column is missing or a row is bad; names file, line and reason.
     """
     rows = scan_csv(path, columns=columns, delimiter=delimiter, header=header, quotes=quotes)
     return without_bad_rows(rows, path)
@@ -47,7 +47,7 @@ def without_bad_rows(rows: Iterable[_Row | LeftOut], path: pathlib.Path) -> Iter
     """Yields the rows of a file and stops at the first bad one.
 
     Raises:
-      UnexpectedFilesError: a row is bad; with file, line and reason.
+      UnexpectedFilesError: a row is bad; names file, line and reason.
     """
     for row in rows:
         if isinstance(row, LeftOut):
@@ -132,7 +132,7 @@ def read_json(
 def parse_json(
     encoded: bytes, source: str, *, object_hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> Any:
-    """Parses JSON that was read from `source`, which an error names.
+    """Parses JSON that was read from `source`, which is named in errors.
 
     Args:
       encoded: the text as UTF-8.
@@ -145,7 +145,7 @@ def parse_json(
     try:
         return json.loads(encoded, object_hook=object_hook)
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UnexpectedFilesError(f"{source} is cut off or not JSON: {error}") from error
+        raise UnexpectedFilesError(f"{source} is truncated or not JSON: {error}") from error
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
@@ -181,7 +181,7 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
                 yield line
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnexpectedFilesError(
-                f"{path} is cut off or damaged after line {number:,} ({error}); download it again"
+                f"{path} is truncated or damaged after line {number:,} ({error}); download it again"
             ) from error
 
 
@@ -198,15 +198,15 @@ def open_archive(path: pathlib.Path) -> zipfile.ZipFile:
         raise FileNotFoundError(f"{path} does not exist") from None
     except (*_ZIP_ERRORS, ValueError, OSError) as error:
         raise UnexpectedFilesError(
-            f"{path} is cut off or not a zip archive ({error}); download it again"
+            f"{path} is truncated or not a zip archive ({error}); download it again"
         ) from error
 
 
 def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
-    """Reads a file of an archive.
+    """Reads a file in an archive.
 
     Raises:
-      UnexpectedFilesError: it does not exist, or its bytes are damaged.
+      UnexpectedFilesError: it does not exist or is damaged.
     """
     try:
         return archive.read(member)

@@ -38,7 +38,7 @@ class TextLines(Sequence[bytes]):
             self._ends.append(end)
             end = self._bytes.find(b"\n", end + 1)
         if size > self._first and self._bytes[size - 1 : size] != b"\n":
-            self._ends.append(size)  # The last line may lack its end.
+            self._ends.append(size)  # The last line may lack a line feed.
 
     def __len__(self) -> int:
         return len(self._ends)

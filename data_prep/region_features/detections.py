@@ -13,7 +13,7 @@ from data_prep.reading.karpathy import Photograph, Photographs, in_splits, read_
 from data_prep.region_features.feature_stores import FeatureStores, number_of_name
 from data_prep.region_features.scan_files import to_float16
 
-# Of an image in evaluation; a few images of COCO have more.
+# Number per image in evaluation; a few COCO images have more.
 _MOST_CAPTIONS = 5
 
 
@@ -29,7 +29,7 @@ def read_photographs(folder: pathlib.Path, dataset: str) -> Photographs:
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is damaged or of another form.
+      UnexpectedFilesError: a file is damaged or in another format.
     """
     if dataset == "flickr30k":
         return in_splits(read_karpathy(folder, dataset))
@@ -50,10 +50,10 @@ def examples(
     Args:
       images: images of a split.
       stores: stores of features.
-      channels: C, of every region.
+      channels: number C of channels of every region.
 
     Yields:
-      Examples with `image` float16 [R, C], and images without sound features.
+      Examples with `image` float16 [R, C], and images without valid features.
     """
     for image in images:
         number = number_of_name(image.name)

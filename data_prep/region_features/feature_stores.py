@@ -1,9 +1,9 @@
-"""Features of regions by image, in the files that detectors write: TSV, HDF5, LMDB, one per image.
+"""Region features by image, in the files that detectors write: TSV, HDF5, LMDB, or one per image.
 
     stores = FeatureStores(folder / "features")
     stores.read(391895)  # float [R, C]
 
-Files are indexed once and read where they stand. R may differ between images.
+Files are indexed once and read in place. R may differ between images.
 """
 
 import abc
@@ -29,7 +29,7 @@ _ERRORS = (*DAMAGE, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def number_of_name(name: str) -> int | None:
-    """The number that ends a name: 391895 of `COCO_val2014_000000391895.jpg`; None without one."""
+    """The number at the end of a name: 391895 for `COCO_val2014_000000391895.jpg`; else None."""
     match = _NUMBER.search(name)
     return int(match[1]) if match else None
 
@@ -39,23 +39,23 @@ class FeatureStore(abc.ABC):
 
     @abc.abstractmethod
     def places(self) -> Iterator[tuple[str, Any]]:
-        """Yields the name of every image, and where its features stand."""
+        """Yields the name of every image, and the location of its features."""
 
     @abc.abstractmethod
     def read(self, place: Any) -> np.ndarray:
-        """Features at a place, [R, C]; raises errors of many kinds where they are damaged."""
+        """Features at a location, [R, C]; raises errors of many kinds if they are damaged."""
 
 
 class FeatureStores:
-    """The features of all stores of a folder and of the folders below it, by number of the image.
+    """The features of all stores in a folder and its subfolders, by image number.
 
     Args:
       folder: with files `*.tsv` (also `*.tsv.0`, ...), `*.hdf5` or `*.h5`, `data.mdb` of LMDB, or
         `*.npz` and `*.npy`, one per image.
 
     Raises:
-      FileNotFoundError: there is none of these.
-      UnexpectedFilesError: a store cannot be read, or two features of an image differ.
+      FileNotFoundError: there are none of these.
+      UnexpectedFilesError: a store cannot be read, or an image has two different features.
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
@@ -69,25 +69,25 @@ class FeatureStores:
             except _ERRORS as error:
                 raise UnexpectedFilesError(f"{path} cannot be read: {error}") from error
         if not self._places:
-            raise FileNotFoundError(f"{folder} has no features of images")
+            raise FileNotFoundError(f"{folder} has no image features")
 
     def _add(self, path: pathlib.Path, name: str, store: FeatureStore, place: Any) -> None:
         number = number_of_name(name)
         if number is None:
-            raise UnexpectedFilesError(f"{path}: the name {name!r} has no number of an image")
+            raise UnexpectedFilesError(f"{path}: the name {name!r} contains no image number")
         first, first_place = self._places.setdefault(number, (store, place))
         if first_place is not place and not np.array_equal(
             first.read(first_place), store.read(place)
         ):
             raise UnexpectedFilesError(
-                f"{path}: image {number} comes twice with other features: keep one of them"
+                f"{path}: image {number} appears twice with different features: keep one of them"
             )
 
     def __contains__(self, number: int) -> bool:
         return number in self._places
 
     def read(self, number: int) -> np.ndarray | str:
-        """Features of an image, floating point [R, C], or their fault in words."""
+        """Features of an image, floating point [R, C], or what is wrong with them."""
         store, place = self._places[number]
         try:
             features = np.asarray(store.read(place))
@@ -111,7 +111,7 @@ def _open_stores(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, FeatureSt
 
 
 class _Tsv(FeatureStore):
-    """Lines of the field's two detectors, without a header; boxes and features in base64.
+    """Lines written by two common detectors, without a header; boxes and features in base64.
 
     Bottom-up attention (tools/generate_tsv.py): image_id, image_w, image_h, num_boxes, boxes,
     features. LXMERT: img_id, img_h, img_w, objects_id, objects_conf, attrs_id, attrs_conf,
@@ -140,8 +140,8 @@ class _Hdf5(FeatureStore):
     """One file, in any of three layouts.
 
     - `391895_features` [R, C] of every image (Meshed-Memory Transformer), or `391895`;
-    - `image_features` [N, R, C], or [M, C] of all regions with `pos_boxes` [N, 2], where those of
-      an image start and stop, and `NAME_imgid2idx.pkl` beside NAME.hdf5 (bottom-up-attention-vqa);
+    - `image_features` [N, R, C], or [M, C] of all regions with `pos_boxes` [N, 2], the start and
+      stop of each image, and `NAME_imgid2idx.pkl` beside NAME.hdf5 (bottom-up-attention-vqa);
     - `features` [N, R, C] with `image_ids` [N], padded by zeros (VisDial).
     """
 
@@ -152,7 +152,7 @@ class _Hdf5(FeatureStore):
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise UnexpectedFilesError(f"{path} is cut off or not HDF5: {error}") from error
+            raise UnexpectedFilesError(f"{path} is truncated or not HDF5: {error}") from error
 
     def places(self) -> Iterator[tuple[str, Any]]:
         shared = next((n for n in ("image_features", "features") if n in self._file), None)
@@ -181,15 +181,15 @@ class _Hdf5(FeatureStore):
         path = self._path.with_name(f"{self._path.stem}_imgid2idx.pkl")
         if not path.exists():
             raise UnexpectedFilesError(
-                f"{self._path} does not say whose features it holds: it has no image_ids, and "
-                f"{path.name} is not beside it"
+                f"{self._path} does not say which images its features belong to: it has no "
+                f"image_ids, and there is no {path.name} beside it"
             )
         with path.open("rb") as file:
             return {str(number): int(row) for number, row in load_plain(file).items()}
 
 
 class _Lmdb(FeatureStore):
-    """One pickled dict per image, as ViLBERT and MMF have them; `keys` lists the images."""
+    """One pickled dict per image, as in ViLBERT and MMF; `keys` lists the images."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         try:
@@ -201,7 +201,7 @@ class _Lmdb(FeatureStore):
         try:
             self._env = lmdb.open(str(folder), readonly=True, lock=False, readahead=False)
         except lmdb.Error as error:
-            raise UnexpectedFilesError(f"{folder} is cut off or not an LMDB: {error}") from error
+            raise UnexpectedFilesError(f"{folder} is truncated or not an LMDB: {error}") from error
 
     def places(self) -> Iterator[tuple[str, bytes]]:
         with self._env.begin() as transaction:
@@ -238,7 +238,7 @@ class _Arrays(FeatureStore):
         with loaded:
             name = next((name for name in self._NAMES if name in loaded.files), None)
             if name is None:
-                raise ValueError(f"none of {', '.join(self._NAMES)} is in it")
+                raise ValueError(f"it contains none of {', '.join(self._NAMES)}")
             item = {"features": loaded[name]}
             if "num_bbox" in loaded.files:
                 item["num_boxes"] = loaded["num_bbox"]
@@ -248,7 +248,7 @@ class _Arrays(FeatureStore):
 
 
 def _of_item(item: Mapping[str, Any]) -> np.ndarray:
-    """`features` of a dict: an array, of which `num_boxes` rows count, or float32 in base64."""
+    """`features` of a dict: an array with `num_boxes` valid rows, or float32 in base64."""
     features = item["features"]
     count = int(item["num_boxes"]) if "num_boxes" in item else None
     if isinstance(features, bytes | str):

@@ -19,7 +19,7 @@ from data_prep.region_features.scan_files import (
     open_split,
 )
 
-# SCAN's names -> ours, and the first id if the files give none: ids of two splits never collide.
+# SCAN's names -> ours, and the first id if the files give none, so that ids never collide.
 _SPLITS = {
     "train": ("train", 0),
     "dev": ("validation", 10_000_000),
@@ -34,8 +34,8 @@ class FeatureConfig(tfds.core.BuilderConfig):
 
     Attributes:
       shape: rows and channels of an image; None for any number of rows.
-      karpathy: dataset whose captions, in Karpathy's split, are joined to detections; "" for SCAN's
-        files, which have their own.
+      karpathy: dataset whose captions, in Karpathy's split, are joined to the detections; "" for
+        SCAN's files, which contain captions.
     """
 
     shape: tuple[int | None, int] = (36, 2048)
@@ -47,8 +47,8 @@ class Builder(schema.RandomAccessBuilder):
 
     Configs of detections have the ids and captions of `coco_captions` and `flickr30k`. The others
     have five captions per image; their image ids are those of `{split}_ids.txt` and caption ids
-    those of `{split}_capids.txt`. Without these files they are numbers of rows and lines, from 0,
-    10, 20 and 30 million on for train, dev, test and testall. Features are stored as float16.
+    those of `{split}_capids.txt`. Without these files, they are row and line numbers starting at
+    0, 10, 20 and 30 million for train, dev, test and testall. Features are stored as float16.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -64,7 +64,7 @@ class Builder(schema.RandomAccessBuilder):
         FeatureConfig(name="regions", description="36 regions of any images."),
         FeatureConfig(
             name="grid_7x7",
-            description="Maps of 7 x 7 x 2048 of any images, as ResNets compute them.",
+            description="Maps of 7 x 7 x 2048 of any images, as computed by ResNets.",
             shape=(49, 2048),
         ),
         FeatureConfig(

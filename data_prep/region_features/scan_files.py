@@ -18,7 +18,7 @@ class FeatureFiles:
     """One split.
 
     Attributes:
-      features: [N, ...] or, if every image stands there once per caption, [5N, ...]; mapped, not
+      features: [N, ...] or, if every image is repeated for each caption, [5N, ...]; mapped, not
         read.
       captions: 5N lines.
       image_ids: int64 [N], from the published list, or None.
@@ -36,16 +36,16 @@ class FeatureFiles:
         return len(self.captions) // CAPTIONS_PER_IMAGE
 
     def image(self, number: int, shape: tuple[int, ...]) -> np.ndarray | str:
-        """Features of an image as float16 [*shape], or their fault in words.
+        """Features of an image as float16 [*shape], or what is wrong with them.
 
         Args:
           number: from 0 to N - 1.
-          shape: rows and channels. A map with the channels first, as PyTorch has it, is turned.
+          shape: rows and channels. A channels-first map, as in PyTorch, is transposed.
         """
         copies = len(self.features) // self.num_images
         first = np.asarray(self.features[number * copies])
         if copies > 1 and not np.array_equal(first, self.features[(number + 1) * copies - 1]):
-            return f"row {number * copies} and the four behind it are not the same image"
+            return f"row {number * copies} and the next four are not the same image"
         return to_float16(as_rows(first, shape))
 
 
@@ -53,14 +53,14 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
     """Opens one split and checks that its files belong together.
 
     Args:
-      folder: where `{split}_ims.npy` and `{split}_caps.txt` are, perhaps also `{split}_ids.txt`
+      folder: contains `{split}_ims.npy` and `{split}_caps.txt`, and optionally `{split}_ids.txt`
         (one image id per image or per caption) and `{split}_capids.txt`.
       split: SCAN's name: train, dev, test or testall.
       shape: rows and channels of an image.
 
     Raises:
       FileNotFoundError: a file is missing.
-      UnexpectedFilesError: a file is cut off, or lengths or shapes do not fit.
+      UnexpectedFilesError: a file is truncated, or lengths or shapes do not fit.
     """
     path = folder / f"{split}_ims.npy"
     if not path.is_file():
@@ -68,10 +68,10 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
     try:
         features = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise UnexpectedFilesError(f"{path} is cut off or not an array: {error}") from error
+        raise UnexpectedFilesError(f"{path} is truncated or not an array: {error}") from error
     if features.dtype.kind != "f" or not _fits(features.shape[1:], shape):
         raise UnexpectedFilesError(
-            f"{path} holds {features.dtype} {list(features.shape)}; this config needs floating "
+            f"{path} contains {features.dtype} {list(features.shape)}; this config needs floating "
             f"point numbers [N, {', '.join(map(str, shape))}]; use another config"
         )
     captions = TextLines(folder / f"{split}_caps.txt")
@@ -89,14 +89,14 @@ def open_split(folder: pathlib.Path, split: str, shape: tuple[int, ...]) -> Feat
 
 
 def to_float16(features: np.ndarray) -> np.ndarray | str:
-    """Features as they are stored, or their fault in words."""
+    """Features as stored, or what is wrong with them."""
     if not np.isfinite(features).all() or np.abs(features).max() > _LARGEST:
         return f"not finite, or beyond {_LARGEST:,.0f}, the largest float16"
     return features.astype(np.float16)
 
 
 def as_rows(features: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Brings the features of one image, rows or a map [H, W, C] or [C, H, W], into [*shape]."""
+    """Converts the features of one image, rows or a map [H, W, C] or [C, H, W], to [*shape]."""
     if features.ndim == 3 and features.shape[-1] != shape[-1]:
         features = np.moveaxis(features, 0, -1)
     return features.reshape(shape)

@@ -12,7 +12,7 @@ from data_prep.errors import UnexpectedFilesError
 class Groups:
     """The images of a split, each with the group of its captions.
 
-    Items are named by position: image n is `image_ids[n]`, and its captions are `sizes[n]`
+    Items are identified by position: image n is `image_ids[n]`, and its captions are `sizes[n]`
     neighboring entries of `caption_ids`, which has those of image 0 first.
 
     Attributes:
@@ -44,7 +44,7 @@ class Groups:
         return np.arange(len(self.owners)) - self.starts[self.owners]
 
     def find(self, kind: str, ids: np.ndarray) -> np.ndarray:
-        """Positions of ids, int64 in the same shape; -1 for those of another split.
+        """Positions of ids, int64 in the same shape; -1 for ids of another split.
 
         Args:
           kind: "caption" or "image".
@@ -57,7 +57,7 @@ class Groups:
         return np.where(known[found] == ids, found, -1)
 
     def draw(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A random caption of each of these images, drawn uniformly, in the same shape."""
+        """A caption of each image, drawn uniformly, in the same shape."""
         return self.starts[images] + rng.integers(self.sizes[images])
 
     def means(self, vectors: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ class Groups:
         return sums / self.sizes[:, None].astype(vectors.dtype)
 
     def take(self, images: np.ndarray) -> "Groups":
-        """The groups of these images only.
+        """Returns the groups of only these images.
 
         Args:
           images: bool [N].
@@ -88,23 +88,23 @@ def number_groups(images: int, captions: int) -> Groups:
 
 
 def make_groups(caption_ids: np.ndarray, caption_image_ids: np.ndarray, place: str) -> Groups:
-    """Groups captions by image; both are ordered by id, whatever the order of the arguments.
+    """Groups captions by image; both are sorted by id, regardless of the order of the arguments.
 
     Args:
       caption_ids: int [M], all different.
       caption_image_ids: int [M], the image of each.
-      place: where they come from, for the error.
+      place: where they come from, for error messages.
 
     Raises:
       UnexpectedFilesError: there are none, or a caption is listed twice.
     """
     if not len(caption_ids):
-        raise UnexpectedFilesError(f"{place} names no captions; is the split another one?")
+        raise UnexpectedFilesError(f"{place} lists no captions; is it for another split?")
     ids, counts = np.unique(caption_ids, return_counts=True)
     if counts.max() > 1:
         raise UnexpectedFilesError(
-            f"{place} names caption {ids[counts.argmax()]} {counts.max()} times; a caption belongs "
-            "to one image and is listed once."
+            f"{place} lists caption {ids[counts.argmax()]} {counts.max()} times; a caption belongs "
+            "to one image and must be listed once."
         )
     image_ids, sizes = np.unique(caption_image_ids, return_counts=True)
     order = np.lexsort((caption_ids, caption_image_ids))

@@ -15,9 +15,9 @@ def nearest(
 
     Args:
       vectors: floats [N, D], none of them zero, N > 1. Cosines are computed in their type.
-      number: number of neighbors, K; all others if there are fewer.
-      decimals: number of digits that cosines are rounded to before they are compared, so that items
-        with equal vectors tie on every machine; None compares them as computed.
+      number: number K of neighbors; if there are fewer, all of them.
+      decimals: number of digits to round cosines to before comparing them, so that items with
+        equal vectors tie on every machine; None for no rounding.
 
     Returns:
       int64 [N, min(K, N - 1)].

@@ -1,7 +1,7 @@
 """Which pairs are rated: the sampling scheme of Crisscrossed Captions (section 3 of its paper).
 
-Pairs within a modality are picked through the other modality, so that they are neither random nor
-chosen by the quantity to be measured. All items are given by position in `Groups`.
+Pairs within a modality are chosen through the other modality, so that they are neither random nor
+chosen by the quantity to be measured. All items are given by their position in `Groups`.
 """
 
 import itertools
@@ -17,14 +17,14 @@ PER_SOURCE = 2
 
 
 def image_pairs(neighbors: Iterable[np.ndarray]) -> np.ndarray:
-    """Image pairs (i2i_csim) picked through their captions.
+    """Image pairs (i2i_csim) chosen through their captions.
 
     Args:
       neighbors: for every caption encoder, the nearest other groups of every group, int [N, K].
 
     Returns:
-      int [P, 2]: every image with its nearest by any encoder, as (image, neighbor); no ordered pair
-      is repeated, but both orders may occur.
+      int [P, 2]: every image with its nearest neighbors by any encoder, as (image, neighbor); no
+      ordered pair is repeated, but both orders may occur.
     """
     return np.array(list(dict.fromkeys(_edges(neighbors))))
 
@@ -36,7 +36,7 @@ def joined_images(neighbors: Iterable[np.ndarray]) -> np.ndarray:
       neighbors: for every image encoder, the nearest other images of every image, int [N, K].
 
     Returns:
-      int [P, 2], every two images, once, if either is among the other's nearest.
+      int [P, 2], each pair of images once if either is among the other's nearest.
     """
     return np.array(list({tuple(sorted(edge)): edge for edge in _edges(neighbors)}.values()))
 
@@ -114,7 +114,7 @@ def cross_pairs(
       sources: rated pairs, first those of captions: images int [P, 2] and ratings [P].
       groups: groups of the captions.
       rng: draws captions.
-      per_source: number of pairs that an image takes from one source, fewer if it runs out.
+      per_source: number of pairs that an image takes from one source; fewer if it runs out.
 
     Returns:
       int [Q, 2] as (caption, image), without repetition.

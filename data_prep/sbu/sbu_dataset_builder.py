@@ -18,9 +18,11 @@ from data_prep.reading.text_lines import TextLines
 
 _URLS = "SBU_captioned_photo_dataset_urls.txt"
 _CAPTIONS = "SBU_captioned_photo_dataset_captions.txt"
-# The later release of the same: lists `image_urls`, `user_ids` and `captions`.
+# The later release of the same data: lists `image_urls`, `user_ids` and `captions`.
 _JSON = "sbu-captions-all.json"
-_COPIES = Unknown("people upload a picture more than once, and Flickr sends one for all it lost")
+_COPIES = Unknown(
+    "people upload a picture more than once; Flickr sends one picture for all it has lost"
+)
 
 
 class Builder(LinkedCaptionsBuilder):

@@ -1,4 +1,4 @@
-"""The English sets of pairs of SemEval's STS tasks, 2012 to 2016, the STS benchmark, and SICK."""
+"""The English pair sets of SemEval's STS tasks, 2012 to 2016, the STS benchmark, and SICK."""
 
 import dataclasses
 
@@ -8,12 +8,12 @@ class RatedSet:
     """One set.
 
     Attributes:
-      year: year of the task; 0 for the STS benchmark and SICK, which have none.
-      name: as in the names of the files.
-      split: `train`, `validation` or `test`; of the tasks only 2012 had pairs to train on.
-      pairs: how many have a score. From 2015 on the files list more: they were handed to the
-        participants, but never rated.
-      is_optional: whether people who have the other sets often lack this one.
+      year: year of the task; 0 for the STS benchmark and SICK.
+      name: as in the file names.
+      split: `train`, `validation` or `test`; among the tasks, only 2012 had training pairs.
+      pairs: number of pairs with a score. From 2015 on, the files list more, which were given to
+        the participants but never rated.
+      is_optional: whether most copies of the other sets lack this one.
     """
 
     year: int
@@ -32,13 +32,13 @@ class RatedSet:
         return f"{year}{self.name} ({self.split})"
 
 
-# The place in this table is a part of the ids of the pairs: new sets go to the end.
+# The position in this table is part of the pair ids, so new sets go to the end.
 SETS = (
     RatedSet(2012, "MSRpar", "train", 750, is_optional=True),
     RatedSet(2012, "MSRvid", "train", 750, is_optional=True),
     RatedSet(2012, "SMTeuroparl", "train", 734, is_optional=True),
     RatedSet(2012, "MSRpar", "test", 750),
-    # The videos' descriptions require accepting a license, and are left out of most copies.
+    # The video descriptions require accepting a license, and are missing from most copies.
     RatedSet(2012, "MSRvid", "test", 750, is_optional=True),
     RatedSet(2012, "SMTeuroparl", "test", 459),
     RatedSet(2012, "OnWN", "test", 750),
@@ -46,7 +46,7 @@ SETS = (
     RatedSet(2013, "FNWN", "test", 189),
     RatedSet(2013, "OnWN", "test", 561),
     RatedSet(2013, "headlines", "test", 750),
-    # Handed out by the Linguistic Data Consortium only.
+    # Distributed only by the Linguistic Data Consortium.
     RatedSet(2013, "SMT", "test", 750, is_optional=True),
     RatedSet(2014, "deft-forum", "test", 450),
     RatedSet(2014, "deft-news", "test", 300),

@@ -16,7 +16,7 @@ from data_prep.semeval_sts.rated_sets import SETS, RatedSet
 _SENTENCES = ("sentence1", "sentence2")
 _TABLE_COLUMNS = ("year", "dataset", "split", "score", *_SENTENCES)
 _YEAR = re.compile(r"(?:20|STS)(1[2-6])(?!\d)")
-# OnWN and SMTnews were a surprise in 2012, and the images of 2014 are called image in its readme.
+# OnWN and SMTnews were surprise sets in 2012; the 2014 readme calls the images set `image`.
 _OFFICIAL = re.compile(r"STS(?:2016)?\.input\.(?:surprise\.)?(.+)\.txt")
 _PASTED = re.compile(r"(.+)\.(train|test)\.tsv")
 _ALIASES = {"image": "images"}
@@ -49,19 +49,19 @@ Sets = dict[RatedSet, list[Scored | LeftOut]]
 
 
 def find_sets(folder: pathlib.Path) -> Sets:
-    """Reads every set that a folder has, anywhere below it.
+    """Reads every set in a folder and its subfolders.
 
-    Of several layouts the first of these counts: the official `STS.input.*.txt` and
+    If there are several layouts, the first of these is used: the official `STS.input.*.txt` and
     `STS.gs.*.txt`; `<set>.<train or test>.tsv` with the score first; one table `semeval_sts*.csv`,
-    packed or not. In the first two, folders say the year (`2014`, `STS14-en-test`) and `train`. The
-    STS benchmark and SICK stand beside any of them.
+    gzipped or not. In the first two, folder names give the year (`2014`, `STS14-en-test`) and
+    `train`. The STS benchmark and SICK may be present in addition to any of them.
 
     Returns:
       Set -> its scored pairs in the order of the file, and the rows that are damaged.
 
     Raises:
       FileNotFoundError: there are none, or scores are missing.
-      UnexpectedFilesError: a set comes twice, or scores and sentences do not belong together.
+      UnexpectedFilesError: a set appears twice, or scores and sentences do not match.
     """
     found = _find_tasks(folder)
     for name, files, read in (
@@ -105,7 +105,7 @@ def _files_of_sets(
             continue
         title = _ALIASES.get(match[1], match[1]).lower()
         split = "train" if "train" in str(place).lower() else "test"
-        # Other sets are those of other languages, and all of a year in one file.
+        # Other sets are for other languages, or combine all sets of a year in one file.
         rated_set = known.get((2000 + int(year[1]), title, split))
         if rated_set is None:
             continue
@@ -116,7 +116,7 @@ def _files_of_sets(
 def _files_of_splits(
     folder: pathlib.Path, name: str, files: Mapping[str, str]
 ) -> dict[RatedSet, pathlib.Path]:
-    """The files of a set that has one of a fixed name for every split."""
+    """The files of a set that has one file with a fixed name per split."""
     found: dict[RatedSet, pathlib.Path] = {}
     for each in SETS:
         if each.name == name:
@@ -129,16 +129,16 @@ def _add_file(found: dict[RatedSet, pathlib.Path], rated_set: RatedSet, path: pa
     first = found.setdefault(rated_set, path)
     if not filecmp.cmp(first, path, shallow=False):
         raise UnexpectedFilesError(
-            f"{first} and {path} are both {rated_set} and differ: keep the right one."
+            f"{first} and {path} are both {rated_set} but differ: keep only the right one."
         )
 
 
 def _read_official(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
-    """Sentences in one file, scores in another; a blank line for a pair without a score."""
+    """Sentences in one file and scores in another, with a blank line for a missing score."""
     gold = path.with_name(path.name.replace(".input.", ".gs."))
     scores = _lines(gold)
     first = _lines(path)[:1]
-    # The training sets of 2012 begin with an id of the pair; those of 2016 end with two notes.
+    # Lines of the 2012 training sets start with a pair id; those of 2016 end with two notes.
     has_id = bool(first) and first[0].count("\t") == 2
     columns = ("id", *_SENTENCES) if has_id else _SENTENCES
     rows = list(scan_csv(path, columns=columns, delimiter="\t", header=False, quotes=False))
@@ -176,7 +176,7 @@ def _read_sick(path: pathlib.Path) -> Iterator[Scored | LeftOut]:
 def _read_table(path: pathlib.Path) -> Sets:
     known = {(str(each.year), each.name, each.split): each for each in SETS}
     found: Sets = collections.defaultdict(list)
-    # A row that cannot be read may be of any set.
+    # A row that cannot be read may belong to any set.
     for where, fields in read_csv(path, columns=_TABLE_COLUMNS):
         key = tuple(fields[column] for column in _TABLE_COLUMNS[:3])
         if key not in known:
@@ -189,7 +189,7 @@ def _scored(row: tuple[str, dict[str, str]] | LeftOut, score: str = "") -> Score
     if isinstance(row, LeftOut):
         return row
     where, fields = row
-    # Copies differ in the space at the ends of sentences.
+    # Copies differ in the space at the end of sentences.
     first, second = (fields[name].strip() for name in _SENTENCES)
     return Scored(where, (score or fields["score"]).strip(), (first, second))
 

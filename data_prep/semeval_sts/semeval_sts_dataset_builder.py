@@ -16,9 +16,9 @@ from data_prep.semeval_sts.semeval_files import Scored, find_sets
 class Builder(schema.RandomAccessBuilder):
     """TFDS builder of the scored pairs.
 
-    Ids are 10,000 times the place of the set in the table `SETS` plus the place of the pair among
-    the scored ones of its set, and do not depend on which sets are present. Pairs that were never
-    rated are not in the dataset.
+    Ids are 10,000 times the position of the set in the table `SETS` plus the position of the pair
+    among the scored pairs of its set, and do not depend on which sets are present. Pairs that were
+    never rated are not in the dataset.
     """
 
     VERSION = tfds.core.Version("1.1.0")
@@ -100,7 +100,7 @@ def _example(pair_id: int, rated_set: RatedSet, pair: Scored) -> Record | LeftOu
         score = float(pair.score)
     except ValueError:
         return LeftOut(pair.where, "score is no number", pair.score)
-    if not 0 <= score <= 5:  # NaN neither
+    if not 0 <= score <= 5:  # also rejects NaN
         return LeftOut(pair.where, "score not from 0 to 5", pair.score)
     if not all(pair.sentences):
         return LeftOut(pair.where, "empty sentence")

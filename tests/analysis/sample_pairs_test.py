@@ -134,7 +134,7 @@ def test_missing_and_zero_embeddings_need_partial(files, monkeypatch, capsys):
         (["--images={}/none.npz"], "There is no file"),
         ([], "Use --images, --captions or both"),
         (["--captions={}/groups.csv"], "not an npz file"),
-        (["--captions={}/a.npz", "--split=train"], "names no captions"),
+        (["--captions={}/a.npz", "--split=train"], "lists no captions"),
         (["--captions={}/a.npz", "--groups={}"], "has none of sts_val.csv"),
         (["--captions={}/a.npz", "--groups={}/no.csv"], "no.csv does not exist"),
         (["--captions={}/a.npz", "--output={}/a.npz"], "Cannot write"),

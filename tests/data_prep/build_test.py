@@ -40,7 +40,7 @@ def test_all_configs_or_one_are_prepared(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     monkeypatch.setattr(build, "build", lambda *arguments, **options: Empty())
     _run(monkeypatch, "--dataset=flickr8k", "--config=ratings")
-    assert "flickr8k/ratings is empty: the files that it needs" in capsys.readouterr().out
+    assert "flickr8k/ratings is empty: the files it needs" in capsys.readouterr().out
 
 
 def test_unknown_names_list_the_known_ones(monkeypatch, capsys):
@@ -61,7 +61,7 @@ def test_a_missing_folder_is_named_without_a_stack_trace(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["data_dir", "manual_dir"])
 def test_a_build_on_an_object_store_is_refused(monkeypatch, name):
-    with pytest.raises(SystemExit, match=f"--{name}=gs://bucket/x is on an object store; a build"):
+    with pytest.raises(SystemExit, match=f"--{name}=gs://bucket/x is in an object store; a build"):
         _run(monkeypatch, "--dataset=sbu", f"--{name}=gs://bucket/x")
 
 

@@ -53,7 +53,7 @@ def test_pictures_are_numbered_by_the_ids_of_their_pairs_whatever_the_split():
     assert numbered["train"][1] is _DAMAGED
     released = {"x": 7, "y": 8, "z": 9}
     assert numbers(coherence_pairs.with_numbers(pairs, released)) == released
-    with pytest.raises(ValueError, match="1 pictures have no number, the first is y"):
+    with pytest.raises(ValueError, match="1 pictures have no number; the first is y"):
         coherence_pairs.with_numbers(pairs, {"x": 7, "z": 9})
 
 

@@ -161,7 +161,7 @@ def test_errors_of_workers_are_those_of_the_plain_build(links, monkeypatch):
         patch.setattr(
             LinkedRow, "__init__", lambda self, *row: numbers(self, row[0], row[1] // 2, *row[2:])
         )
-        with pytest.raises(UnexpectedFilesError, match=r"key \d+ comes twice"):
+        with pytest.raises(UnexpectedFilesError, match=r"key \d+ appears twice"):
             _build_links(links, "beam", **options)
 
 
@@ -232,7 +232,7 @@ def test_a_killed_worker_ends_the_build_and_the_next_one_is_whole(shards, start,
     os.kill(workers[0], signal.SIGKILL)
     output, _ = killed.communicate(timeout=45)
     assert killed.returncode == 1
-    assert "a worker of Beam died" in output
+    assert "a Beam worker died" in output
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     folders = {"data_dir": str(folder), "manual_dir": str(shards)}
     again = build("captioned_images", "images", **folders, beam_pipeline_options=TWO_WORKERS)

@@ -66,7 +66,7 @@ def test_damage_is_named(saved, tmp_path):
     weights = saved / "weights.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])
-    with pytest.raises(UserError, match="weights.safetensors cannot be read .*cut off"):
+    with pytest.raises(UserError, match="weights.safetensors cannot be read .*truncated"):
         folder.read_weights(saved)
     weights.unlink()
     with pytest.raises(UserError, match="tower is incomplete: weights.safetensors is missing"):

@@ -198,7 +198,7 @@ def test_a_damaged_archive_is_a_sentence(torch, tmp_path):
         try:
             load_source(tmp_path / "m.pth")
         except UserError as error:
-            refused += "damaged, cut off" in str(error)
+            refused += "damaged, truncated" in str(error)
     assert refused > 50
 
 

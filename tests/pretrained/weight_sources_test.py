@@ -67,7 +67,7 @@ def test_half_downloaded_and_damaged_checkpoints(checkpoint, tmp_path):
     data = tmp_path / "model.ckpt.data-00000-of-00001"
     content = data.read_bytes()
     data.write_bytes(content[:-9])
-    with pytest.raises(UserError, match="model.ckpt cannot be read .*: it is damaged or cut off"):
+    with pytest.raises(UserError, match="model.ckpt cannot be read .*: it is damaged or truncated"):
         load_source(path)
     data.unlink()
     with pytest.raises(
@@ -129,11 +129,11 @@ def test_safetensors_and_what_lies_beside(tmp_path):
         "1_Pooling/config.json": {},
     }
     (tmp_path / "config.json").write_text('{"hidden_')
-    with pytest.raises(UserError, match="config.json is damaged or cut off"):
+    with pytest.raises(UserError, match="config.json is damaged or truncated"):
         load_source(tmp_path)
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(
-        UserError, match="model.safetensors cannot be read .* cut off, download it again"
+        UserError, match="model.safetensors cannot be read .* truncated; download it again"
     ):
         load_source(tmp_path)
     file.write_bytes(b"")
@@ -192,7 +192,9 @@ def test_keras(tmp_path, end):
         },
     )
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(UserError, match=f"model{end} cannot be read .* cut off, download it again"):
+    with pytest.raises(
+        UserError, match=f"model{end} cannot be read .* truncated; download it again"
+    ):
         load_source(path)
 
 
@@ -201,7 +203,9 @@ def test_npz(tmp_path):
     assert_read(tmp_path / "model.npz")
     assert_read(tmp_path)
     (tmp_path / "model.npz").write_bytes((tmp_path / "model.npz").read_bytes()[:-30])
-    with pytest.raises(UserError, match=r"model.npz cannot be read .* cut off, download it again"):
+    with pytest.raises(
+        UserError, match=r"model.npz cannot be read .* truncated; download it again"
+    ):
         load_source(tmp_path)
     np.save(tmp_path / "array.npy", ARRAYS["conv/bias"])
     (tmp_path / "array.npy").rename(tmp_path / "model.npz")

@@ -85,7 +85,7 @@ def test_approximate_search_of_an_index(model, tmp_path):
     assert len(exact & {hit.row for hit in again.query("a star")}) >= 5
     path = tmp_path / "index" / "image.faiss"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(xmodal.UserError, match="image.faiss is damaged or cut off"):
+    with pytest.raises(xmodal.UserError, match="image.faiss is damaged or truncated"):
         xmodal.Index.open(tmp_path / "index", model=model)
 
 

@@ -15,7 +15,7 @@ from etils import epath
 from xmodal.config import UserError
 from xmodal.pretrained import torch_files
 
-_DAMAGED = "it is damaged or cut off, download it again"
+_DAMAGED = "it is damaged or truncated; download it again"
 _SAFETENSORS_DTYPES = {
     "F64": np.float64,
     "F32": np.float32,
@@ -51,7 +51,7 @@ def check_safetensors(path: epath.Path) -> None:
     """Compares the size of a .safetensors file with the size in its header; reads no tensor.
 
     Raises:
-      UserError: the file is cut off or not a .safetensors file.
+      UserError: the file is truncated or not a .safetensors file.
     """
     size = path.stat().length
     try:

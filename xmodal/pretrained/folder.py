@@ -149,7 +149,7 @@ def check_weights(folder: str | os.PathLike) -> None:
     """Checks that the weights of a folder are complete, without reading them.
 
     Raises:
-      UserError: their file is damaged or cut off.
+      UserError: their file is damaged or truncated.
     """
     array_files.check_safetensors(epath.Path(folder) / "weights.safetensors")
 

@@ -209,4 +209,4 @@ def _parse(path: epath.Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is damaged or cut off ({error}): download it again.") from error
+        raise UserError(f"{path} is damaged or truncated ({error}): download it again.") from error

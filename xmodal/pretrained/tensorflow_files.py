@@ -42,7 +42,7 @@ def read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:
     except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
         raise UserError(
             f"The checkpoint {prefix} cannot be read ({str(error).splitlines()[0]}): it is damaged "
-            "or cut off, download it again."
+            "or truncated; download it again."
         ) from error
     if graph is None:
         return arrays

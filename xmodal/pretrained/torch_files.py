@@ -78,8 +78,8 @@ def read_objects(path: epath.Path) -> Any:
             return _resolve((_read_zip if is_zip else _read_legacy)(file))
     except (*ERRORS, *_ZIP_ERRORS) as error:
         raise UserError(
-            f"{path} cannot be read as a file of torch.save ({error}): it is damaged, cut off, or "
-            "from another program; download it again."
+            f"{path} cannot be read as a file of torch.save ({error}): it is damaged, truncated, "
+            "or from another program; download it again."
         ) from error
 
 

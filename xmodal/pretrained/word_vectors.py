@@ -20,7 +20,7 @@ from xmodal.progress import progress
 _Table = tuple[int, Iterator[tuple[str, np.ndarray]]]
 
 _BUFFER = 2**20
-_DAMAGED = "the file is damaged or cut off, download it again"
+_DAMAGED = "the file is damaged or truncated; download it again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ def load_word_vectors(
       The words in the order of the file.
 
     Raises:
-      UserError: the file is missing, unreadable, empty, cut off or in another format, a line has
+      UserError: the file is missing, unreadable, empty, truncated or in another format, a line has
         a different length from the first, or a value is not a finite number.
     """
     path = os.fspath(path)

@@ -182,4 +182,4 @@ def read_lists(path: str | os.PathLike) -> Any:
     try:
         return faiss.read_index(os.fspath(path))
     except RuntimeError as error:
-        raise UserError(f"{path} is damaged or cut off: build the index again.") from error
+        raise UserError(f"{path} is damaged or truncated: build the index again.") from error

@@ -161,10 +161,10 @@ def test_every_record_counts_unless_the_builder_says_otherwise(prepare, tmp_path
     [
         ([], "pictures/images has no usable record in split train"),
         ([LeftOut("a", "no image")], "no usable record in split train"),
-        ([_record(1), _record(1)], "split train, record 1: key 1 comes twice"),
-        ([_record(1), _record(2, image_id=1)], "record 2: image_id 1 comes twice"),
-        ([_record(1), _record(2, caption_ids=[11, 20])], "record 2: caption_ids 11 comes twice"),
-        ([_record(1, caption_ids=[3, 3])], "caption_ids 3 comes twice"),
+        ([_record(1), _record(1)], "split train, record 1: key 1 appears twice"),
+        ([_record(1), _record(2, image_id=1)], "record 2: image_id 1 appears twice"),
+        ([_record(1), _record(2, caption_ids=[11, 20])], "record 2: caption_ids 11 appears twice"),
+        ([_record(1, caption_ids=[3, 3])], "caption_ids 3 appears twice"),
     ],
 )
 def test_empty_splits_and_repeated_ids_stop_the_build(prepare, tmp_path, rows, message):
@@ -203,7 +203,7 @@ def test_the_command_prints_the_account(prepare, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [*command, "--min_kept=2"])
     with pytest.raises(SystemExit):
         build.main()
-    assert "--min_kept is 2.0; it has to be from 0 to 1" in capsys.readouterr().err
+    assert "--min_kept is 2.0; it must be between 0 and 1" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", [*command, "--min_kept=0.25"])
     build.main()
     assert "no image 1" in capsys.readouterr().out

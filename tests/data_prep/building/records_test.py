@@ -79,7 +79,7 @@ def test_ids_come_once_whatever_their_size():
     values = [0, 1, 65_535, 65_536, 2**31 - 1, 2**40, np.int32(77), "name", "0"]
     ids.add_all(values, "here")
     for value in values:
-        with pytest.raises(UnexpectedFilesError, match=f"row 3: caption_ids {value} comes twice"):
+        with pytest.raises(UnexpectedFilesError, match=f"row 3: caption_ids {value} appears twice"):
             ids.add(value, "row 3")
     ids.add_all(np.array([2, 3]), "here")
     ids.add_all(8, "here")

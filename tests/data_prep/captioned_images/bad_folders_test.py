@@ -93,19 +93,19 @@ def mostly_missing(folder):
     ("write", "message"),
     [
         (no_caption_column, r"all.csv has no caption column .* 'image', 'label_of': rename one"),
-        (leaving_the_folder, r"names the image '../elsewhere/p077.png', which is not below"),
-        (absolute_path, r"names the image '/etc/p077.png', which is not below .*: copy or link"),
-        (links, r"line 2: https://a.b/1.jpg is a link; fetch the images first"),
-        (one_image, r"1 usable picture to learn from; training, .* need at least 6"),
+        (leaving_the_folder, r"names the image '../elsewhere/p077.png', which is not in"),
+        (absolute_path, r"names the image '/etc/p077.png', which is not in .*: copy or link"),
+        (links, r"line 2: https://a.b/1.jpg is a url; download the images first"),
+        (one_image, r"1 usable picture for training; training, .* need at least 6"),
         (two_splits, r"line 32: p003.png is in the split 'test', but in 'train' above"),
         (unknown_split, r"line 2: the split 'fold 3' is not train, validation"),
-        (some_without_a_split, r"1 of 30 pictures have no split, the first is images/p000.png"),
+        (some_without_a_split, r"1 of 30 pictures have no split; the first is images/p000.png"),
         (only_images, r"has images but no captions"),
         (only_text, r"has neither images nor captions"),
         (two_tables, r"all.csv and .*more.csv both have images and captions"),
         (two_columns_of_one_name, r"all.csv has several columns 'caption', of which only one"),
         (utf_16, r"all.csv is UTF-16 or not text; save it as UTF-8"),
-        (broken_json, r"line 31 is cut off or not JSON"),
+        (broken_json, r"line 31 is truncated or not JSON"),
         (mostly_missing, r"keeps less than 0.5 of the records of train(.|\n)*no image 40"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -192,9 +192,9 @@ def test_single_bad_items_are_left_out_counted_and_listed(tmp_path, capfd):
         "truncated image": 1,
         "not an image": 1,
         "no image": 1,
-        "no name of an image": 1,
+        "no image name": 1,
     }
-    assert parts == {"caption comes twice": 1, "empty caption": 1}
+    assert parts == {"caption appears twice": 1, "empty caption": 1}
     said = capfd.readouterr().err
     for reason, number in (left_out | parts).items():
         assert f"{reason} {number}" in said
@@ -239,5 +239,5 @@ def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
     assert len(pictures) == len(NUMBERS) - 5
     counts = builder.info.metadata
     # Five images have no caption that is a text.
-    assert counts["left_out"]["train"] == {"no name of an image": 4, "empty caption": 5}
+    assert counts["left_out"]["train"] == {"no image name": 4, "empty caption": 5}
     assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 2}

@@ -240,7 +240,7 @@ def test_copies_and_shared_captions_stay_in_one_split(tmp_path, capfd):
     assert all(split_of[folders.name(n)] == split_of[f"copy{n}.jpg"] for n in NUMBERS)
     assert split_of["p011.png"] == split_of["p022.png"]
     assert len(set(split_of.values())) == 3
-    assert "60 copies or of a shared caption are kept together" in capfd.readouterr().err
+    assert "60 copies or images with a shared caption are kept together" in capfd.readouterr().err
 
 
 def test_turned_photos_are_seen_upright_by_training_and_by_the_model(tmp_path):

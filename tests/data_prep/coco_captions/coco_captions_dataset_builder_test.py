@@ -107,12 +107,12 @@ def test_short_or_missing_files_are_named(manual_dir, monkeypatch):
     assert f"train,{_file_name('train2014', 25)},no image" in listed
     (manual_dir / "val2014.zip").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"no images of COCO: train2014 and val2014, or train2017"
+        FileNotFoundError, match=r"no COCO images: train2014 and val2014, or train2017"
     ):
         _build(manual_dir)
     (manual_dir / "dataset_coco.json").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"dataset_coco\.json does not exist, nor is it in annot"
+        FileNotFoundError, match=r"dataset_coco\.json does not exist; it is not in annot"
     ):
         _build(manual_dir)
 
@@ -137,7 +137,7 @@ def test_karpathys_file_is_found_in_its_archive(manual_dir):
     (manual_dir / "dataset_coco.json").unlink()
     assert _build(manual_dir, "captions").info.metadata["kept"]["train"] == 3
     packed.write_bytes(packed.read_bytes()[:500])
-    with pytest.raises(UnexpectedFilesError, match=rf"{packed} is cut off or not a zip archive"):
+    with pytest.raises(UnexpectedFilesError, match=rf"{packed} is truncated or not a zip archive"):
         _build(manual_dir, "images")
 
 
@@ -181,22 +181,22 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
         np.save(manual_dir / f"coco_{name}_ids.npy", np.array(ids))
     assert _build(manual_dir).info.metadata["split_hashes"] == expected
     np.save(manual_dir / "coco_dev_ids.npy", np.array([5]))
-    with pytest.raises(UnexpectedFilesError, match="names the caption 5, which the captions of"):
+    with pytest.raises(UnexpectedFilesError, match="lists caption 5, which the captions of"):
         _build(manual_dir, "captions")
     np.save(manual_dir / "coco_dev_ids.npy", np.load(manual_dir / "coco_test_ids.npy"))
-    with pytest.raises(UnexpectedFilesError, match="image 74 is in the lists of val and test"):
+    with pytest.raises(UnexpectedFilesError, match="image 74 is listed in both val and test"):
         _build(manual_dir, "captions")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "published form .TypeError"),
+        ("[]", "published format .TypeError"),
         (
             '{"images": [{"cocoid": 1}]}',
-            "image 0 does not have the published form .KeyError: 'sentences'",
+            "image 0 does not have the published format .KeyError: 'sentences'",
         ),
-        ('{"images": [', "cut off or not JSON"),
+        ('{"images": [', "truncated or not JSON"),
     ],
 )
 def test_another_json_is_refused(manual_dir, content, message):

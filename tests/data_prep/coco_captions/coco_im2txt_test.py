@@ -123,7 +123,9 @@ def test_official_files_of_another_size_or_form_are_refused(manual_dir, monkeypa
     (manual_dir / "annotations").mkdir()
     unpacked = manual_dir / "annotations" / "captions_val2014.json"
     unpacked.write_text(json.dumps(_captions("val2014", _VAL) | {"images": []}))
-    with pytest.raises(UnexpectedFilesError, match=f"{unpacked} does not have the published form"):
+    with pytest.raises(
+        UnexpectedFilesError, match=f"{unpacked} does not have the published format"
+    ):
         _build(manual_dir, "im2txt")
 
 
@@ -134,7 +136,7 @@ def test_lists_of_instances_agree_on_their_categories(tmp_path):
     assert categories.read_categories(tmp_path).of(9).tolist() == [0, 1, 0]
     content["categories"][0]["name"] = "human"
     (tmp_path / "instances_val2014.json").write_text(json.dumps(content))
-    with pytest.raises(UnexpectedFilesError, match="list other categories"):
+    with pytest.raises(UnexpectedFilesError, match="list different categories"):
         categories.read_categories(tmp_path)
     content["annotations"][0]["category_id"] = 4
     (tmp_path / "instances_val2014.json").write_text(json.dumps(content))
@@ -150,7 +152,9 @@ def test_a_table_of_categories_is_read_where_there_are_no_instances(tmp_path):
     assert (found.names, found.of(8).tolist(), found.of(9).tolist()) == (("a", "b"), [1, 0], [])
     for content in (path.read_bytes()[:200], b"", b"text"):
         path.write_bytes(content)
-        with pytest.raises(UnexpectedFilesError, match=f"{path} does not have the published form"):
+        with pytest.raises(
+            UnexpectedFilesError, match=f"{path} does not have the published format"
+        ):
             categories.read_categories(tmp_path)
     np.savez(path, image_ids=np.array([7]), labels=labels, category_names=["a", "b"])
     with pytest.raises(UnexpectedFilesError, match="labels have the shape"):

@@ -102,7 +102,7 @@ def test_evaluation_has_the_five_captions_of_the_split(built):
     ("change", "message"),
     [
         (lambda rows: [{k: v for k, v in r.items() if k != "caption"} for r in rows], "lacks"),
-        (lambda rows: [*rows, rows[0]], "line .*caption id 910 comes twice"),
+        (lambda rows: [*rows, rows[0]], "line .*caption id 910 appears twice"),
         (lambda rows: [*rows, rows[0] | {"caption_id": 7, "karpathy_split": "dev"}], "'dev'"),
         (lambda rows: [*rows, rows[0] | {"caption_id": 7, "karpathy_split": "val"}], "9 is in"),
         (lambda rows: [*rows, rows[0] | {"caption_id": "x"}], "invalid literal.*'x'"),

@@ -44,7 +44,7 @@ def test_the_first_file_that_is_there_counts(tmp_path):
 )
 def test_json_of_another_form_is_named(tmp_path, content):
     (tmp_path / "dataset_coco.json").write_text(content)
-    with pytest.raises(ValueError, match=r"dataset_coco\.json does not have the published form"):
+    with pytest.raises(ValueError, match=r"dataset_coco\.json does not have the published format"):
         read_caption_texts(tmp_path)
 
 
@@ -53,5 +53,5 @@ def test_damaged_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"captions\.csv line 2: 'seven' is not a caption id"):
         read_caption_texts(tmp_path)
     (tmp_path / "captions_val2014.json").write_text('{"annotations": [')
-    with pytest.raises(ValueError, match=r"captions_val2014\.json is cut off or not JSON"):
+    with pytest.raises(ValueError, match=r"captions_val2014\.json is truncated or not JSON"):
         read_caption_texts(tmp_path)

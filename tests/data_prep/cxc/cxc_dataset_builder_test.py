@@ -127,7 +127,7 @@ def test_rows_are_joined_to_their_captions(manual_dir):
     with pytest.raises(FileNotFoundError, match=r"no dataset_coco\.json"):
         _splits(manual_dir, "sits_captions")
     (manual_dir / "val2014.zip").unlink()
-    with pytest.raises(FileNotFoundError, match="has no images of COCO: train2014, val2014"):
+    with pytest.raises(FileNotFoundError, match="has no COCO images: train2014, val2014"):
         _splits(manual_dir, "sis_images")
 
 
@@ -150,7 +150,7 @@ def test_rows_that_cannot_be_used_are_named(tmp_path):
     rows = list(rating_files.scan_ratings(path, "sits"))
     assert rows[0] == rating_files.Rating("sits_val.csv line 2", 5, 6, 4.2, "c2i_original")
     assert [row.reason for row in rows[1:]] == [
-        "pair comes twice",
+        "pair appears twice",
         "score not from 0 to 5",
         "score not from 0 to 5",
         "score is no number",

@@ -88,7 +88,7 @@ def test_odd_queries_are_named(manual_dir):
     left_out = [row for row in _examples(manual_dir) if isinstance(row, LeftOut)]
     assert [(row.where.rpartition("/")[2], row.reason) for row in left_out] == [
         ("eccv_image_to_caption.json query 8", "query outside of the test split"),
-        ("eccv_image_to_caption.json query 9", "positive comes twice"),
+        ("eccv_image_to_caption.json query 9", "positive appears twice"),
     ]
 
 
@@ -96,12 +96,16 @@ def test_odd_queries_are_named(manual_dir):
     ("name", "content", "message"),
     [
         ("eccv_image_to_caption.json", b'{"9": [90, 72]}', "eccv/i2t/queries: 1 instead of 2"),
-        ("eccv_image_to_caption.json", b'{"9": [90, 72', "cut off or not JSON"),
-        ("eccv_image_to_caption.json", b"[1, 2]", "does not hold a JSON object"),
-        ("eccv_image_to_caption.json", b'{"9": 90}', "'9' has 90 and not a list of ids"),
+        ("eccv_image_to_caption.json", b'{"9": [90, 72', "truncated or not JSON"),
+        ("eccv_image_to_caption.json", b"[1, 2]", "is not a JSON object"),
+        ("eccv_image_to_caption.json", b'{"9": 90}', "'9' has 90 instead of a list of ids"),
         ("eccv_image_to_caption.json", b'{"9": [90.5]}', "90.5 is not an id"),
         ("eccv_image_to_caption.json", b'{"99999999999": []}', "'99999999999' is not an id"),
-        ("original_caption_to_image.json", b"{}", r"caption 90 of coco_test_ids\.npy 0 images"),
+        (
+            "original_caption_to_image.json",
+            b"{}",
+            r"caption 90 of coco_test_ids\.npy with 0 images",
+        ),
         ("coco_test_ids.npy", b"\x93NUMPY\x01", r"coco_test_ids\.npy is damaged"),
         ("coco_test_ids.npy", b"\x93NUMPY\x01\0\x04\0{'a\0", r"coco_test_ids\.npy is damaged"),
     ],

@@ -149,10 +149,10 @@ def test_files_that_are_not_the_published_ones_are_named(manual_dir):
     path = manual_dir / "dataset_flickr30k.json"
     whole = path.read_text()
     path.write_text(whole[:-40])
-    with pytest.raises(ValueError, match=r"dataset_flickr30k\.json is cut off"):
+    with pytest.raises(ValueError, match=r"dataset_flickr30k\.json is truncated"):
         _build(manual_dir, "captions")
     path.write_text(whole.replace('"imgid": 3, "sentences"', '"sentences"'))
-    with pytest.raises(ValueError, match="image 3 does not have the published form"):
+    with pytest.raises(ValueError, match="image 3 does not have the published format"):
         _build(manual_dir, "captions")
     path.write_text(whole.replace('"split": "val"', '"split": "test"'))
     with pytest.raises(ValueError, match="validation: 0 instead of 1; test: 2 instead of 1"):
@@ -163,5 +163,7 @@ def test_files_that_are_not_the_published_ones_are_named(manual_dir):
     with pytest.raises(ValueError, match=r"line 25: '5\.jpg#3' is not a new"):
         _build(manual_dir, "entities")
     path.write_text(whole.rpartition("5.jpg#4")[0], encoding="utf-8")
-    with pytest.raises(ValueError, match=r"val\.txt names 5\.jpg, which has not five captions"):
+    with pytest.raises(
+        ValueError, match=r"val\.txt lists 5\.jpg, which does not have five captions"
+    ):
         _build(manual_dir, "entities")

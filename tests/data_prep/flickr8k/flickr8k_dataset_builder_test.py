@@ -194,7 +194,7 @@ def test_a_pair_that_was_rated_twice_is_refused(tmp_path, name):
     _write_original(tmp_path)
     lines = (tmp_path / name).read_text().splitlines(keepends=True)
     (tmp_path / name).write_text("".join([*lines, lines[0]]))
-    message = rf"{name} line {len(lines) + 1}: pair \w+ \w\.jpg with c\.jpg#\d comes twice"
+    message = rf"{name} line {len(lines) + 1}: pair \w+ \w\.jpg with c\.jpg#\d appears twice"
     with pytest.raises(ValueError, match=message):
         list(flickr8k_files.read_ratings(tmp_path))
 

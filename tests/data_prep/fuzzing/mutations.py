@@ -172,7 +172,7 @@ def _column_renamed(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _field_of_another_line(content: bytes, rng: np.random.Generator) -> bytes:
-    """So that an id comes twice, or a caption."""
+    """So that an id appears twice, or a caption."""
     separator, rows = _columns(content)
     first, second = rng.integers(len(rows), size=2)
     place = int(rng.integers(min(len(rows[first]), len(rows[second]))))

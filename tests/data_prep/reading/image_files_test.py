@@ -62,5 +62,5 @@ def test_what_is_missing_or_cut_is_named(folder):
         open_images(folder, "A", "B")
     path = _pack(folder, ".tar.gz")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(UnexpectedFilesError, match=rf"{path} is cut off or not a tar archive"):
+    with pytest.raises(UnexpectedFilesError, match=rf"{path} is truncated or not a tar archive"):
         open_images(folder, "Dataset")

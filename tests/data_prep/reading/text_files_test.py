@@ -93,7 +93,9 @@ def test_a_cut_gzip_stream_is_an_error_and_not_a_short_table(tmp_path):
     path = tmp_path / "a.csv.gz"
     for content in (packed[: len(packed) // 2], packed[:-4]):
         path.write_bytes(content)
-        with pytest.raises(UnexpectedFilesError, match=rf"{path} is cut off or damaged after line"):
+        with pytest.raises(
+            UnexpectedFilesError, match=rf"{path} is truncated or damaged after line"
+        ):
             list(scan_csv(path, columns=["id"]))
     flipped = bytearray(packed)
     flipped[len(packed) // 3] ^= 255
@@ -108,10 +110,10 @@ def test_json_and_its_damage(tmp_path):
     assert list(read_jsonl(lines)) == [("b.jsonl line 1", {"a": 1}), ("b.jsonl line 3", [2])]
     for content in (b"", b'{"a": [1, ', b'{"a": "\xe9"}', b"[" * 100_000):
         path = _write(tmp_path / "bad.json", content)
-        with pytest.raises(UnexpectedFilesError, match=f"{path} is cut off or not JSON"):
+        with pytest.raises(UnexpectedFilesError, match=f"{path} is truncated or not JSON"):
             read_json(path)
     path = _write(tmp_path / "bad.jsonl", '{"a": 1}\n{"a": \n')
-    with pytest.raises(UnexpectedFilesError, match=f"{path} line 2 is cut off or not JSON"):
+    with pytest.raises(UnexpectedFilesError, match=f"{path} line 2 is truncated or not JSON"):
         list(read_jsonl(path))
 
 
@@ -128,7 +130,9 @@ def test_archives_and_their_damage(tmp_path):
             read_member(archive, "b.txt")
     for damaged in (b"", packed[: len(packed) // 2], packed[:-10], b"<html></html>"):
         path.write_bytes(damaged)
-        with pytest.raises(UnexpectedFilesError, match=rf"{path} is cut off or not a zip archive"):
+        with pytest.raises(
+            UnexpectedFilesError, match=rf"{path} is truncated or not a zip archive"
+        ):
             open_archive(path)
     path.write_bytes(packed[:5000] + b"\0" * 100 + packed[5100:])
     with open_archive(path) as archive, pytest.raises(UnexpectedFilesError, match="a.txt: Bad CRC"):

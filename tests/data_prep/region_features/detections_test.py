@@ -308,7 +308,7 @@ class _Harm:
 def test_pickles_run_no_code(tmp_path, capsys):
     _hdf5_adaptive(tmp_path, [9])
     (tmp_path / "trainval_imgid2idx.pkl").write_bytes(pickle.dumps({9: _Harm()}))
-    with pytest.raises(UnexpectedFilesError, match=r"it asks for builtins\.print"):
+    with pytest.raises(UnexpectedFilesError, match=r"it requests builtins\.print"):
         FeatureStores(tmp_path)
     single = tmp_path / "single"
     single.mkdir()
@@ -317,7 +317,7 @@ def test_pickles_run_no_code(tmp_path, capsys):
     packed = tmp_path / "packed"
     packed.mkdir()
     _lmdb(lambda image_id: pickle.dumps({"features": _Harm()}))(packed, [9])
-    assert "it asks for builtins.print" in FeatureStores(packed).read(9)
+    assert "it requests builtins.print" in FeatureStores(packed).read(9)
     assert "must never run" not in capsys.readouterr().out
 
 
@@ -327,26 +327,28 @@ def test_an_image_whose_features_were_never_written_has_none(tmp_path):
 
 
 def test_stores_that_cannot_be_used_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="has no features of images"):
+    with pytest.raises(FileNotFoundError, match="has no image features"):
         FeatureStores(tmp_path)
     _npz_self_critical(tmp_path, [9])
     _hdf5_per_image(tmp_path, [9])
     np.testing.assert_array_equal(FeatureStores(tmp_path).read(9), _features(9))
     np.savez(tmp_path / "cocobu_att" / "9.npz", feat=_features(42))
-    with pytest.raises(UnexpectedFilesError, match="image 9 comes twice with other features"):
+    with pytest.raises(UnexpectedFilesError, match="image 9 appears twice with different features"):
         FeatureStores(tmp_path)
     path = tmp_path / "coco_detections.hdf5"
     path.write_bytes(path.read_bytes()[:900])
-    with pytest.raises(UnexpectedFilesError, match="is cut off or not HDF5"):
+    with pytest.raises(UnexpectedFilesError, match="is truncated or not HDF5"):
         FeatureStores(tmp_path)
     path.unlink()
     with h5py.File(path, "w") as file:
         file["image_features"] = np.zeros((1, 3, 8), np.float32)
-    with pytest.raises(UnexpectedFilesError, match="does not say whose features it holds"):
+    with pytest.raises(
+        UnexpectedFilesError, match="does not say which images its features belong to"
+    ):
         FeatureStores(tmp_path)
     path.unlink()
     np.save(tmp_path / "mean.npy", np.zeros((1, 8)))
-    with pytest.raises(UnexpectedFilesError, match="the name 'mean' has no number"):
+    with pytest.raises(UnexpectedFilesError, match="the name 'mean' contains no image number"):
         FeatureStores(tmp_path)
 
 

@@ -96,10 +96,10 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     path = tmp_path / "train_ims.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1000])
-    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or not an array"):
+    with pytest.raises(ValueError, match=r"train_ims\.npy is truncated or not an array"):
         _build(tmp_path)
     np.save(path, np.array([{"a": 1}]), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"train_ims\.npy is cut off or not an array"):
+    with pytest.raises(ValueError, match=r"train_ims\.npy is truncated or not an array"):
         _build(tmp_path)
     path.write_bytes(whole)
     for name, content, message in (

@@ -28,7 +28,7 @@ def test_numbered_groups_are_positions():
 
 @pytest.mark.parametrize(
     ("captions", "message"),
-    [([], "names no captions"), ([1, 2, 1], "caption 1 2 times")],
+    [([], "lists no captions"), ([1, 2, 1], "caption 1 2 times")],
 )
 def test_captions_must_be_there_once(captions, message):
     with pytest.raises(UnexpectedFilesError, match=message):

@@ -122,7 +122,7 @@ def test_files_that_are_short_missing_or_twice_are_named(official):
     copy = official / "again" / "2014"
     copy.mkdir(parents=True)
     (copy / "STS.input.images.txt").write_text("a\tb\nc\tD\n")
-    with pytest.raises(ValueError, match=r"are both 2014 images \(test\) and differ"):
+    with pytest.raises(ValueError, match=r"are both 2014 images \(test\) but differ"):
         _splits(official)
     (copy / "STS.input.images.txt").unlink()
     gold.unlink()
@@ -236,7 +236,7 @@ def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatc
     copy = official / "copy"
     copy.mkdir()
     (copy / "sts-test.csv").write_text("other")
-    with pytest.raises(ValueError, match=r"are both stsbenchmark \(test\) and differ"):
+    with pytest.raises(ValueError, match=r"are both stsbenchmark \(test\) but differ"):
         find_sets(official)
 
 
