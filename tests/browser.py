@@ -1,4 +1,4 @@
-"""Pages in a Chromium of the system, driven by playwright; `conftest.py` makes `chromium` known."""
+"""Pages in the system's Chromium, driven by playwright; `conftest.py` exports `chromium`."""
 
 import contextlib
 import shutil
@@ -11,11 +11,11 @@ SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A headless Chromium; the test is skipped where none is on PATH."""
+    """A headless Chromium; the test is skipped if none is on PATH."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip(f"no Chromium on PATH, of {', '.join(NAMES)}")
-    # While it runs, its event loop holds the thread: no test of the module may have its own.
+    # While it runs, its event loop occupies the thread, so no test in the module may have its own.
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -26,12 +26,12 @@ def chromium():
 
 @contextlib.contextmanager
 def open_page(browser, address, *, size="desktop", scheme="light"):
-    """Opens a file or an address; at the end, refuses errors that the page met.
+    """Opens a file or an address; on exit, fails if the page had errors.
 
     Args:
       browser: the fixture `chromium`.
       address: a path, or a URL.
-      size: of the window, a key of `SIZES`.
+      size: window size, a key of `SIZES`.
       scheme: "light" or "dark".
     """
     width, height = SIZES[size]
@@ -49,7 +49,7 @@ def open_page(browser, address, *, size="desktop", scheme="light"):
 
 
 def check_layout(page):
-    """Refuses a page that is wider than its window, or an image that is not shown."""
+    """Fails if a page is wider than its window or an image is not shown."""
     wide = page.evaluate(
         """() => document.documentElement.scrollWidth > innerWidth
             ? [...document.querySelectorAll("body *")]
@@ -66,7 +66,7 @@ def check_layout(page):
 
 
 def check_accessibility(page):
-    """Refuses a page with violations of the rules of axe."""
+    """Fails if a page violates the rules of axe."""
     from axe_playwright_python.sync_playwright import Axe
 
     violations = Axe().run(page).response["violations"]

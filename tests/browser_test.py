@@ -1,4 +1,4 @@
-"""The checks of pages find the mistakes that they look for."""
+"""The page checks detect the mistakes that they look for."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Paths on object stores stay as they are."""
+"""Paths in object stores remain unchanged."""
 
 import pathlib
 

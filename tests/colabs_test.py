@@ -1,4 +1,4 @@
-"""Notebooks run from the first cell to the last, and name metrics as files do."""
+"""Notebooks run from the first to the last cell, and use the metric names in files."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests import short_runs
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("quickstart", "inspect_model", "compare_models")
-# With a slash behind the evaluator's name; paths have other first parts.
+# With a slash after the evaluator's name; paths start differently.
 TAG = re.compile(r"\bshapes\w*/[\w@/]+")
 
 
@@ -52,9 +52,9 @@ def test_cells_use_public_names_alone(name):
 
 @pytest.fixture(scope="module")
 def execute(few_shapes, tmp_path_factory):
-    """Executes a notebook with other settings; returns its outputs by the id of their cell.
+    """Executes a notebook with other settings; returns the outputs by cell id.
 
-    One kernel that forgets all names in between: compiled functions serve the next notebook.
+    All notebooks share a kernel, which is cleared in between, to reuse compiled functions.
     """
     from jupyter_client import KernelManager
     from nbclient import NotebookClient
@@ -118,7 +118,7 @@ def test_notebooks_run_and_name_metrics_as_files_do(execute):
     for cell in ("ratings", "scores", "search-image"):
         assert len(data_of(outputs[cell], "image/png")) == 1
 
-    # The first run is that of the quickstart, and finished.
+    # The first run is the quickstart's, which has finished.
     outputs = run("compare_models", FOLDER="runs", VARIANTS={"colab": "", "text_text": "t2t"})
     known |= tags_of(folder / "runs/text_text")
     for cell in ("table", "differences", "agreement"):
@@ -136,7 +136,7 @@ def test_the_first_cell_installs_a_source_archive(tmp_path):
     assert len(cells) == 1
     archive = tmp_path / "xmodal.zip"
     subprocess.run(["git", "archive", f"--output={archive}", "HEAD"], cwd=ROOT, check=True)
-    # An environment without xmodal, where IPython's %pip is pip itself, without dependencies.
+    # An environment without xmodal, in which IPython's %pip is plain pip without dependencies.
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     (source,) = cells
     magic = '%pip install --quiet "{ARCHIVE}"'

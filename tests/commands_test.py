@@ -1,4 +1,4 @@
-"""An installed wheel, used from an empty folder."""
+"""Commands of an installed wheel, run in an empty folder."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The folder of an installed wheel, without what it depends on."""
+    """The folder of an installed wheel, without its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--no-index"]
@@ -62,7 +62,7 @@ def test_console_commands_without_a_config(wheel, tmp_path, script):
 @pytest.mark.slow
 def test_a_config_is_addressed_by_name(wheel, tmp_path):
     train = wheel / "bin" / "xmodal-train"
-    # The config is read with what it imports; its value is refused before anything is made.
+    # The config and its imports are read; its value is rejected before anything is created.
     refused = run(tmp_path, wheel, train, "--config=quickstart:i2t", "--config.batch_size=-1")
     assert refused.returncode == 1
     assert "config.batch_size is -1" in refused.stderr

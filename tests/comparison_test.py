@@ -1,4 +1,4 @@
-"""Results of several models side by side, against their files."""
+"""Comparisons of several models' results, against their files."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_results_that_cannot_be_compared(saved, tmp_path):
 
 
 def test_results_of_runs(saved, tmp_path):
-    """A run has its results in `test`, with a folder per evaluator."""
+    """The results of a run are in `test`, with a folder per evaluator."""
     folders, _ = saved
     runs = {}
     for name, folder in folders.items():

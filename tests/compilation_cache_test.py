@@ -1,4 +1,4 @@
-"""The cache of compiled functions, with real processes that compile a small one."""
+"""The cache of compiled functions, with real processes that compile a small function."""
 
 import os
 import pathlib
@@ -21,10 +21,10 @@ print(jax.config.jax_compilation_cache_dir, hits.count("/jax/compilation_cache/c
 
 @pytest.fixture
 def compile_in(tmp_path):
-    """Starts a process that compiles; returns a function that gives its folder and its hits."""
+    """Starts a process that compiles; returns a function that returns its folder and hits."""
 
     environment = dict(os.environ)
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # that of all tests
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # the cache of all tests
 
     def start(**variables):
         own = {
@@ -65,7 +65,7 @@ def test_the_second_process_finds_what_the_first_compiled(compile_in, tmp_path):
     assert hits == len(written)
     assert entries(folder) == written
 
-    # A process that was killed while it wrote, or a full disk, leaves a part without a time stamp.
+    # A process killed while writing, or a full disk, leaves a partial file without a time stamp.
     written[0].write_bytes(written[0].read_bytes()[:10])
     written[0].with_name(written[0].name.removesuffix("-cache") + "-atime").unlink()
     assert compile_in()()[1] == hits - 1

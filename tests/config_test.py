@@ -42,7 +42,7 @@ def test_options_that_a_function_takes(options):
     ("options", "message"),
     [
         ({"size": 3, "rte": 1}, r"\['rte'\] in config.x; known: .*'rate', 'size'\]. Did you mean"),
-        # Not keyword-only: the code gives it.
+        # Not keyword-only: passed by the code.
         ({"size": 3, "score": 4}, r"\['score'\] in config.x; known: "),
         ({"rate": 0.5}, r"config.x lacks \['size'\]; known: "),
         ({"size": 0}, "config.x.size is 0; it has to be at least 1"),

@@ -1,4 +1,4 @@
-"""Every test sees eight virtual CPU devices, so sharded code is tested sharded."""
+"""Every test sees eight virtual CPU devices, so that sharded code is tested with shards."""
 
 import functools
 import logging
@@ -14,20 +14,20 @@ from tests.browser import chromium  # noqa: F401, a fixture
 
 os.environ.update(short_runs.variables(devices=8))
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    # One folder of compiled functions for all workers and the processes that they start.
+    # One cache of compiled functions for all workers and the processes they start.
     _compiled = tempfile.TemporaryDirectory(prefix="compiled")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# torch's builds for GPUs bring triton, whose LLVM aborts a process that has tensorflow's. No test
-# needs it, and torch does without.
+# torch's GPU builds include triton, whose LLVM aborts a process that has loaded tensorflow's. No
+# test needs it, and torch works without it.
 sys.modules.setdefault("triton", None)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _forget_compiled_functions():
-    """Compiled functions of a file are of no use to the next one, and fill gigabytes."""
+    """Frees the compiled functions of a file, which take gigabytes and are not reused."""
     yield
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
@@ -46,7 +46,7 @@ def real_data() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def few_shapes(tmp_path_factory):
-    """A TFDS folder that holds crisscrossed_shapes with 1/40 of its scenes."""
+    """A TFDS folder with crisscrossed_shapes, reduced to 1/40 of its scenes."""
     import data_prep
     from data_prep.build import build
 
@@ -61,21 +61,21 @@ def few_shapes(tmp_path_factory):
 
 @pytest.fixture
 def own_flags():
-    """Flags that a command line sets are forgotten after the test."""
+    """Resets flags set by a command line after the test."""
     from absl import flags
     from absl.testing import flagsaver
 
-    # The saver removes flags that it has not seen: those of readers have to be there before.
+    # The saver removes flags that it has not seen, so those of readers must exist before.
     import xmodal.data
     import xmodal.main
     import xmodal.sweep.__main__  # noqa: F401
 
-    # Parsed flags set it, also for the messages that other tests read.
+    # Parsed flags set it, which also affects messages that other tests read.
     level = logging.getLogger("absl").level
     with flagsaver.flagsaver():
         known = set(flags.FLAGS)
         yield
-        # A config flag keeps its overrides as flags of their own.
+        # A config flag stores its overrides as separate flags.
         for name in set(flags.FLAGS) - known:
             delattr(flags.FLAGS, name)
     flags.FLAGS.unparse_flags()
@@ -99,12 +99,12 @@ def run_command(own_flags, monkeypatch, capsys):
 
     def run(module, *arguments):
         monkeypatch.setattr(sys, "argv", [module.__name__, *arguments])
-        # As `__main__` does; undone by `own_flags`.
+        # As in `__main__`; undone by `own_flags`.
         flags.mark_flag_as_required("config")
         with pytest.raises(SystemExit) as ended:
             binary.run(module.main)
         code = ended.value.code
-        # The interpreter prints a text given to sys.exit, with exit code 1.
+        # The interpreter prints a string passed to sys.exit, and exits with code 1.
         said = capsys.readouterr().err + (code if isinstance(code, str) else "")
         return (1 if isinstance(code, str) else code or 0), said
 
@@ -113,7 +113,7 @@ def run_command(own_flags, monkeypatch, capsys):
 
 @pytest.fixture
 def few_stages(monkeypatch):
-    """Two of EfficientNet's stages, for runs of a few steps; other tests hold the towers."""
+    """Two of EfficientNet's stages, for runs of a few steps; other tests cover the towers."""
     from xmodal.models.encoders import efficientnet
 
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
@@ -121,7 +121,7 @@ def few_stages(monkeypatch):
 
 @pytest.fixture
 def fast_compilation(few_stages, monkeypatch):
-    """Few stages and one device, where a whole step takes a minute to compile."""
+    """Few stages and one device, for tests in which a whole step takes a minute to compile."""
     import jax
 
     from xmodal import mesh as mesh_lib

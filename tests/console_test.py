@@ -107,7 +107,7 @@ class Swallowing:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
 
-# A shell may have started the tests in the background, without it.
+# A shell may have started the tests in the background, which disables it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main():

@@ -1,4 +1,4 @@
-"""The command, on a random BERT in Hugging Face's format."""
+"""The conversion command, on a random BERT in Hugging Face's format."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Disk errors name the folder being written, or the file that they concern."""
+"""Disk errors name the folder being written or the affected file."""
 
 import errno
 

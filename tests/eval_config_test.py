@@ -1,4 +1,4 @@
-"""Published towers with one command: `python -m xmodal.eval_main --config=...`."""
+"""Published towers evaluated with one command: `python -m xmodal.eval_main --config=...`."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def command(monkeypatch, capsys):
     """Runs `python -m xmodal.eval_main ARGUMENTS...`; returns its exit code and output."""
 
     def forget_overrides():
-        # A config flag keeps its overrides as flags of their own, of other tests, too.
+        # A config flag stores its overrides as separate flags, including those of other tests.
         for name in [name for name in flags.FLAGS if name.startswith("config.")]:
             delattr(flags.FLAGS, name)
 
@@ -96,7 +96,7 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert report in said
     assert f"Text tower: {tower}, as it is." in report
     metrics = json.loads((out / "metrics.json").read_text())
-    # Words tell shapes and colors apart even as random vectors; chance is 10 of 124.
+    # Even random word vectors distinguish shapes and colors; chance is 10 of 124.
     assert metrics["coco/shapes/t2t/recall@10"] > 20
     assert "coco/shapes/sts/spearman" in metrics
     assert json.loads((own / "boards.json").read_text())["shapes"]["similarity"] == "cosine"
@@ -158,10 +158,10 @@ def on_rated_captions(few_shapes, out):
     ]
 
 
-def test_sentence_embeddings_are_judged_as_the_tower_that_made_them(
+def test_sentence_embeddings_are_evaluated_like_the_tower_that_made_them(
     command, tower, few_shapes, tmp_path
 ):
-    """By id from `--save_embeddings`, and by text, with an unused sentence."""
+    """By id, from `--save_embeddings`, and by text, with an unused sentence."""
     out = tmp_path / "tower"
     arguments = on_rated_captions(few_shapes, out)
     saved = tmp_path / "saved.npz"

@@ -1,4 +1,4 @@
-"""The evaluation binary follows a run that trains."""
+"""The evaluation binary follows a running training job."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The evaluation binary on runs, here of a tiny text-only model."""
+"""The evaluation binary on runs of a tiny text-only model."""
 
 import dataclasses
 import json
@@ -64,7 +64,7 @@ def test_one_checkpoint_agrees_with_training(run_dir, tmp_path, capsys):
     report = (tmp_path / "shapes/report.md").read_text()
     assert "| tiny_quick step 2 |" in report
     assert report in capsys.readouterr().out
-    # The same again takes the place of the first.
+    # Evaluating again replaces the first results.
     (first,) = tmp_path.glob("events.out.tfevents.*")
     evaluate(run=str(run_dir), split="validation", output=str(tmp_path), evaluators=["shapes"])
     (second,) = tmp_path.glob("events.out.tfevents.*")
@@ -79,14 +79,14 @@ def test_the_mean_of_a_run_and_itself_is_the_run(run_dir, tmp_path):
     evaluate(run=str(run_dir), output=str(tmp_path / "one"), **given)
     evaluate(run=f"{run_dir},{copy}", output=str(tmp_path / "two"), **given)
     one, two = (read(tmp_path / name / "words/metrics.json") for name in ("one", "two"))
-    assert two == pytest.approx(one, abs=0.5)  # a tie may turn
+    assert two == pytest.approx(one, abs=0.5)  # ties may resolve differently
     report = (tmp_path / "two/words/report.md").read_text()
     assert "Scores are means of those of tiny_quick step 2 and tiny_quick step 2." in report
 
 
 @pytest.mark.slow
-def test_a_run_reads_its_own_words(run_dir, few_shapes, tmp_path):
-    """Moved, and beside a dataset whose captions gave other words, it has the same numbers."""
+def test_a_run_uses_its_own_vocabulary(run_dir, few_shapes, tmp_path):
+    """A run gives the same numbers when moved, and with a dataset of other words."""
     evaluate(run=str(run_dir), split="validation", output=str(tmp_path / "before"))
     other = tmp_path / "tfds"
     shutil.copytree(few_shapes, other)
@@ -145,7 +145,7 @@ def test_results_of_another_run_are_kept_unless_told_otherwise(run_dir, tmp_path
 
 @pytest.mark.slow
 def test_another_checkpoint_leaves_the_final_results_alone(run_dir, tmp_path):
-    """A finished run prints RUN/test as its own, and a search compares trials by it."""
+    """A finished run prints RUN/test as its results, by which a search compares trials."""
     folder = tmp_path / "run"
     shutil.copytree(run_dir, folder)
     given = {"run": str(folder), "evaluators": ["words"]}
@@ -181,20 +181,20 @@ def test_one_evaluator_leaves_the_numbers_of_others(run_dir, tmp_path):
     assert {tag.partition("/")[0] for tag in whole} >= {"step", "shapes", "words"}
     evaluate(**given, evaluators=["words"])
     assert read(metrics) == whole
-    # Numbers of another step are another thing.
+    # Results of another step replace all of them.
     evaluate(**given, evaluators=["words"], step="0", output=str(folder / "validation"))
     assert {tag.partition("/")[0] for tag in read(metrics)} == {"step", "words"}
 
 
 @pytest.mark.slow
 def test_the_mean_of_the_scores_of_two_runs(run_dir, config, tmp_path, capsys):
-    """Against the mean of two score matrices, judged by the same boards."""
+    """Against the mean of two score matrices on the same boards."""
     other = tmp_path / "other"
     shutil.copytree(run_dir, other)
     runs = [str(run_dir), str(other)]
     evaluate(run=runs[0], split="validation", output=str(tmp_path / "one"))
     evaluate(run=",".join(runs), split="validation", output=str(tmp_path / "both"))
-    # Two copies of a model are that model.
+    # An ensemble of two copies equals the model.
     one, both = (read(tmp_path / name / "metrics.json") for name in ("one", "both"))
     one.pop("step")
     assert both.keys() == one.keys()

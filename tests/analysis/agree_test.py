@@ -1,4 +1,4 @@
-"""The comparison of metrics from files to files."""
+"""The command that compares metrics, from input files to output files."""
 
 import json
 import re
@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_the_earlier_output(tmp_path, table):
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     sizes = {name: len(content) for name, content in before.items()}
     assert sizes["agreement.json"] + sizes["agreement.md"] < 10_000 < sizes["bump_chart.png"]
-    # No file may grow beyond 10,000 bytes: the chart, which comes last, fails.
+    # No file may exceed 10,000 bytes, so writing the chart, which comes last, fails.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
@@ -102,7 +102,7 @@ def test_rules_of_the_tables_are_markdown(tmp_path, metrics):
     path = tmp_path / "models.json"
     path.write_text(json.dumps({name: dict.fromkeys(METRICS, 1) for name in "ab"}))
     lines = compare([str(path)], str(tmp_path / "out"), metrics).splitlines()
-    # Under every header, a rule of as many cells, each with a dash at least.
+    # Below every header is a rule with as many cells, each with at least one dash.
     heads = [i for i, line in enumerate(lines) if line.startswith("|") and not lines[i - 1]]
     assert len(heads) == 3
     for i in heads:

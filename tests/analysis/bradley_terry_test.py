@@ -12,7 +12,7 @@ from xmodal.config import UserError
 
 
 def minorise_maximise(wins, rounds=20000):
-    """Hunter's algorithm (2004), one item after the other; slow and sure."""
+    """Hunter's algorithm (2004), one item at a time; slow but reliable."""
     scores = [1.0] * len(wins)
     for _ in range(rounds):
         for i in range(len(wins)):
@@ -51,20 +51,20 @@ def test_scores_are_those_of_a_slow_optimizer(seed):
     assert list(found.values()) == pytest.approx(minorise_maximise(wins.tolist(), 2000), abs=1e-9)
 
 
-def test_a_chain_of_lopsided_victories_is_solved_too():
-    """Each of a chain beats the next a million to one: MM is at a quarter after 300,000 rounds."""
+def test_a_chain_of_lopsided_victories_is_solved():
+    """Each item beats the next a million to one; after 300,000 rounds, MM is a quarter done."""
     items = list("abcd")
     wins = np.zeros((4, 4))
     for i in range(3):
         wins[i, i + 1], wins[i + 1, i] = 1e6, 1
     found = bradley_terry(items, wins)
-    # A chain has a closed form: every odds are those of its one duel.
+    # A chain has a closed form: the odds of each pair of neighbors.
     ratios = [found[a] / found[b] for a, b in itertools.pairwise(items)]
     assert ratios == pytest.approx([1e6] * 3, rel=1e-6)
     assert sum(found.values()) == pytest.approx(100)
 
 
-def test_simulated_people_give_back_the_scores_of_the_human_study():
+def test_simulated_people_reproduce_the_scores_of_the_human_study():
     """The five result lists of the ECCV Caption paper, 3,200 preferences."""
     printed = {"A": 70.85, "B": 13.15, "C": 10.66, "D": 4.89, "E": 0.44}
     wins = simulate(list(printed.values()), 3200, seed=0)

@@ -1,4 +1,4 @@
-"""Relations predicted from the words of captions, evaluated like those of a model."""
+"""Relations predicted from the words of captions, evaluated like a model's predictions."""
 
 import sys
 
@@ -36,7 +36,7 @@ def test_evaluators_of_a_config_judge_it(few_shapes):
     names = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
     rates = [found[f"relations/{name}/base_rate"] for name in names]
     assert found["relations/mean/base_rate"] == pytest.approx(np.mean(rates))
-    # How describers speak tells a story and a remark.
+    # The describers' wording reveals stories and remarks.
     for name in ("Story", "Meta"):
         tag = f"relations/{name}"
         assert found[f"{tag}/average_precision"] > found[f"{tag}/base_rate"] + 20

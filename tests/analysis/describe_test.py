@@ -20,7 +20,7 @@ def run(monkeypatch, *args):
 
 
 def shaded(png):
-    """Share of the pixels that are not white."""
+    """Fraction of non-white pixels."""
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     return (pixels < 250).any(axis=-1).mean()
 
@@ -52,7 +52,7 @@ def test_figures_of_a_prepared_dataset(few_shapes, tmp_path, monkeypatch, capsys
     rows = {(row["task"], row["method"]): row for row in summary["rows"]}
     assert rows["sts", "c2c_cocaption"]["pairs"] == 125
     assert rows["sits", "c2i_original"]["pairs"] == 125
-    # The simulated raters differ most on captions and least on captions with images.
+    # The simulated raters differ most on caption pairs and least on caption-image pairs.
     spread = [rows[task]["rater_deviation"] for task in (("sts", "all"), ("sits", "all"))]
     assert spread[0] > spread[1] > 0.2
     assert "c2c_cocaption" in printed

@@ -1,4 +1,4 @@
-"""Dataset precision and recall, computed by hand and on the released label files."""
+"""Dataset precision and recall, against hand-computed values and on the released labels."""
 
 import json
 import math
@@ -55,13 +55,13 @@ def test_a_query_without_a_true_positive_has_no_recall():
 def test_released_labels_against_eccv_caption(
     direction, labels, recall, precision, published, real_data
 ):
-    """Not the paper's figures, and why: its truth are the raw human answers, not released.
+    """The figures differ from the paper's, which are based on unreleased raw human answers.
 
-    The released positives are the human ones joined by all of CxC. So labels that people never
-    confirmed count as found: recall comes out above the published one, far above where CxC adds
-    much (5,560 of 22,550 captions are there by CxC alone, but 465 of 11,279 images). COCO's own
-    image of a caption is the one label that the join hardly touches: 13.6 beside 13.8.
-    Precision is near 100 for the same reason; that of the paper needs the pairs people saw.
+    The released positives are the human ones plus all of CxC. So labels that people never confirmed
+    count as found, and recall is higher than published, much higher where CxC adds many positives
+    (5,560 of 22,550 captions come only from CxC, but 465 of 11,279 images). COCO's own image of a
+    caption is the only label that this hardly affects: 13.6 instead of 13.8. Precision is near 100
+    for the same reason; the paper's requires the pairs that people saw.
     """
     truth = read_positives(real_data / "eccv_caption" / f"eccv_{direction}.json")
     tested = read_positives(real_data / "eccv_caption" / f"{labels}_{direction}.json")
@@ -79,10 +79,10 @@ def test_released_labels_against_eccv_caption(
 def test_counts_bring_the_recall_of_cxc_near_the_printed_one(
     direction, human, published, real_data
 ):
-    """Positives that CxC alone adds are left out: how many of all human positives has CxC?
+    """Recall of the human positives by CxC, without the positives that only CxC adds.
 
-    The paper prints how many human positives there are, so those in CxC follow. This pools the
-    queries where the paper takes their mean, hence "near".
+    The number of those in CxC follows from the published number of human positives. This pools the
+    queries, while the paper averages over them, so the figures are only near.
     """
     truth = read_positives(real_data / "eccv_caption" / f"eccv_{direction}.json")
     cxc = read_positives(real_data / "eccv_caption" / f"cxc_{direction}.json")

@@ -19,7 +19,7 @@ def run(monkeypatch, *args):
 
 @pytest.fixture
 def files(tmp_path):
-    """A table of groups, with other ids than positions and not in their order, and embeddings."""
+    """A table of groups, with ids that differ from positions and are unsorted, and embeddings."""
     rng = np.random.default_rng(0)
     image_ids = 1000 + 7 * rng.permutation(IMAGES)
     caption_ids = 500 + rng.permutation(IMAGES * 5)
@@ -95,7 +95,7 @@ def test_same_input_same_files_and_another_seed_others(files, monkeypatch):
     first = within(files, monkeypatch)
     assert within(files, monkeypatch, "again") == first
     other = within(files, monkeypatch, "other", "--seed=1")
-    # Random draws differ, nearest neighbors stay.
+    # Random draws differ, but nearest neighbors do not.
     assert other["sts_val.csv"] != first["sts_val.csv"]
     assert other["sis_val.csv"] == first["sis_val.csv"]
 

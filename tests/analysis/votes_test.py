@@ -21,7 +21,7 @@ def test_an_example_counts_as_its_majority():
         ["better", "both_good", "better"],
         ["worse", "better", "both_bad"],  # no majority
         ["both_bad"],
-        ["better", "worse"],  # half is no majority
+        ["better", "worse"],  # half is not a majority
     )
     (vote,) = votes.count_votes(answers).values()
     assert vote.examples == 5

@@ -1,4 +1,4 @@
-"""`python -m xmodal.annotate`: all of its commands, and its messages."""
+"""All commands of `python -m xmodal.annotate`, and their messages."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def run(monkeypatch, capsys):
         try:
             command.main()
         except SystemExit as ended:
-            # The interpreter prints a text given to sys.exit, with exit code 1.
+            # The interpreter prints a string passed to sys.exit, and exits with code 1.
             text = ended.code if isinstance(ended.code, str) else ""
             return 1 if text else ended.code, capsys.readouterr().err + text
         return 0, capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_questions_are_refused_before_anything_is_written(run, few_shapes, tmp_p
     made = ["make", "cxc", *shapes, f"--pairs={tmp_path}/pairs"]
     asked = run(*made, "--tasks=sts,sis,sits")
     assert "no pairs of ['sis', 'sits']; it has ['sts']" in asked[1]
-    # By default all the tasks that have pairs, here of no caption of the split.
+    # By default, all tasks that have pairs; here, none is of a caption of the split.
     assert "1 of the captions that" in run(*made)[1]
     assert "captions that" in run(*made, "--tasks=sts")[1]
     assert "has none of sts_test.csv" in run(*made[:-1], f"--pairs={tmp_path}/none")[1]

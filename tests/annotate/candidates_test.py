@@ -1,4 +1,4 @@
-"""Candidates of models against slow loops, and the sets and examples drawn from them."""
+"""Candidates from models against slow loops, and the sets and examples drawn from them."""
 
 import collections
 import json
@@ -28,7 +28,7 @@ SPLIT = types.SimpleNamespace(
 
 
 def write_embeddings(path, seed, extra=2):
-    """Embeddings in another order than the split's, of more images than it has."""
+    """Embeddings in a different order from the split's, with additional images."""
     rng = np.random.default_rng(seed)
     images = rng.permutation([*IMAGES, *range(1000, 1000 + extra)])
     captions = rng.permutation(CAPTIONS)
@@ -44,7 +44,7 @@ def write_embeddings(path, seed, extra=2):
 
 
 def slow_lists(path):
-    """Task -> query -> all ids of the split, best first, by loops over pairs."""
+    """Task -> query -> all ids of the split, best first, computed by loops over pairs."""
     saved = np.load(path)
     score = {
         (int(i), int(c)): float(np.dot(x, y))

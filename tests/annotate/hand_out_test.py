@@ -24,7 +24,7 @@ def stored(study):
 
 
 def finish(hand_out, rater, answer="3"):
-    """Answers all that a rater gets; returns the places."""
+    """Answers every question that a rater gets; returns their places."""
     places = []
     while isinstance(place := hand_out.next(rater), Place):
         hand_out.save(rater, place, answer)
@@ -33,7 +33,7 @@ def finish(hand_out, rater, answer="3"):
 
 
 def test_every_question_gets_its_raters_and_no_rater_a_pair_twice(tmp_path):
-    units = [*sts_units(5), *pairs("sts", (20, 10))]  # the first pair, turned
+    units = [*sts_units(5), *pairs("sts", (20, 10))]  # the first pair, reversed
     study = make_study(tmp_path / "study", units, raters_per_item=2)
     hand_out, people = HandOut(study), raters(study, 4)
     turns = [random.Random(n).sample(people, 4) for n in range(12)]
@@ -102,7 +102,7 @@ def test_the_same_answer_again_changes_nothing_and_the_last_one_can_be_corrected
     assert hand_out.page(rater, first).answer == "3.0"
     hand_out.save(rater, first, "4")
     hand_out.save(rater, second, "1")
-    hand_out.save(rater, first, "4")  # a double click that comes late
+    hand_out.save(rater, first, "4")  # a late double click
     with pytest.raises(NotYoursError, match="Only your last"):
         hand_out.save(rater, first, "5")
     with pytest.raises(NotYoursError, match="Only your last"):
@@ -161,7 +161,7 @@ def matches(*golden, test=False, image=4):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_rater_sees_a_pair_twice_golden_or_not(tmp_path, seed):
-    """Few pairs in many sets, golden here and candidates there, beside a slow list of all seen."""
+    """Few pairs in many sets, golden or candidates, against a slow list of all pairs seen."""
     draw = random.Random(seed)
     known = [(10 * n, n) for n in range(1, 7)]
 
@@ -216,7 +216,7 @@ def test_a_wrong_golden_answer_asks_for_a_decision(tmp_path):
     assert (doubt.unit, doubt.rater) == (1, "rater1")
     assert doubt.wrong == ("caption 31, image 4: weak_yes instead of no",)
     assert doubt.answers == {"yes": 1, "no": 1}
-    assert hand_out.next(second) is Rest.FINISHED  # it may yet be accepted
+    assert hand_out.next(second) is Rest.FINISHED  # may still be accepted
     decide(study, 1, "rater1", accept=False)
     with pytest.raises(UserError, match="is not waiting for a decision"):
         decide(study, 1, "rater1", accept=True)
@@ -268,7 +268,7 @@ def test_a_rater_who_was_ended_can_do_nothing(tmp_path):
 
 
 def test_many_raters_at_once(tmp_path):
-    """Threads with a connection each: every pair gets exactly its raters."""
+    """Threads with separate connections: every pair gets exactly its number of raters."""
     study = make_study(tmp_path / "study", sts_units(9), raters_per_item=3)
     people = raters(study, 8)
 
@@ -277,7 +277,7 @@ def test_many_raters_at_once(tmp_path):
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         ends = list(pool.map(work, people))
-    # Who came while others held the last places looks again.
+    # Raters who came while others held the last places try again.
     assert set(ends) <= {Rest.FINISHED, Rest.WAITING}
     answers = stored(study)
     assert collections.Counter(unit for unit, *_ in answers) == dict.fromkeys(range(1, 10), 3)

@@ -1,4 +1,4 @@
-"""All pages in a real browser: their layout, their accessibility, keys and clicks."""
+"""All pages in a real browser: layout, accessibility, keys and clicks."""
 
 import pytest
 
@@ -20,7 +20,7 @@ STUDIES = {
     "match": [Unit((Question("match", 10, 1), Question("match", 20, 2)))],
     "preference": [Unit((Question("preference", 1, 2, about=each),)) for each in (10, 20)],
 }
-# Layout follows the size and contrast the scheme: two looks show both of each.
+# The layout depends on the size and the contrast on the scheme; two combinations cover both.
 LOOKS = [("desktop", "light"), ("phone", "dark")]
 
 
@@ -42,7 +42,7 @@ def test_pages_of_a_rater(kind, chromium, tmp_path):
         for link, (size, scheme) in zip(
             links(study, server, len(LOOKS)).values(), LOOKS, strict=True
         ):
-            # Refuses errors on the console, such as content that the security policy blocks.
+            # Fails on console errors, such as content blocked by the security policy.
             with open_page(chromium, link, size=size, scheme=scheme) as page:
                 check(page)
                 follow(page, lambda: page.click("text=Start"))
@@ -113,16 +113,16 @@ def test_a_slider_is_unset_until_it_is_touched(chromium, tmp_path):
             assert slider.get_attribute("aria-valuetext") == "No answer yet"
             assert stored.input_value() == ""
             box = slider.bounding_box()
-            # The middle, where the slider waits, and a fifth of the way.
+            # The middle, where the slider starts, and a fifth of the way.
             for share, value in ((0.5, 2.5), (0.2, 0.95)):
                 page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
                 assert float(stored.input_value()) == pytest.approx(value, abs=0.1)
             assert slider.get_attribute("aria-valuetext").startswith('Between "Nothing in common"')
-            page.evaluate("document.activeElement.blur()")  # as before a page has its focus
+            page.evaluate("document.activeElement.blur()")  # as before a page has focus
             for key, value in (("4", 4), ("ArrowRight", 4.1), ("PageDown", 3.1), ("End", 5)):
                 page.keyboard.press(key)
                 assert float(stored.input_value()) == pytest.approx(value)
             assert slider.get_attribute("aria-valuetext") == "The same scene"
             page.click("[data-point='3']")
             assert float(stored.input_value()) == 3
-            assert "3.0" not in page.inner_text("main")  # no number of the answer is shown
+            assert "3.0" not in page.inner_text("main")  # the number of the answer is not shown

@@ -1,4 +1,4 @@
-"""Positives computed from answers, on small studies and on the released lists."""
+"""Positives computed from answers, for small studies and for the released lists."""
 
 import json
 
@@ -19,7 +19,7 @@ def match(caption, image, golden=None):
 
 
 def answer(hand_out, rater, answers):
-    """Answers by pair, what comes next."""
+    """Answers the next question, by pair."""
     while isinstance(place := hand_out.next(rater), Place):
         question = hand_out.page(rater, place).question
         hand_out.save(rater, place, answers[question.left, question.right])
@@ -54,7 +54,7 @@ def test_positives_are_yes_and_weak_yes_and_unseen_originals(study, tmp_path):
     (rater,) = raters(study, 1)
     answer(HandOut(study), rater, answers | GOOD)
     report = aggregate(study, tmp_path / "labels")
-    # (10, 1) is an original pair that the rater saw and refused; (11, 1) nobody saw.
+    # The rater saw and rejected the original pair (10, 1); nobody saw (11, 1).
     assert read(tmp_path / "labels") == [
         {"1": [11, 30], "2": [10, 20, 21]},
         {"10": [2], "20": [2]},
@@ -126,12 +126,13 @@ def fill_in(study, value):
 
 
 def test_counts_of_the_released_positives(real_data, tmp_path):
-    """A rater who says yes to the released positives gives back the released labels."""
+    """A rater who says yes to the released positives reproduces the released labels."""
     folder = real_data / "eccv_caption"
     i2t, t2i = released_pairs(folder, "eccv")
     images, captions = {image for _, image in i2t}, {caption for caption, _ in t2i}
-    # A pair is asked once; that it is positive in one list, and its query is in the other too, does
-    # not make it positive there in the released files: the two directions are asked apart here.
+    # A pair is shown once. In the released files, a positive of one direction need not be positive
+    # in the other, even if its query is in both lists, so the two directions are asked separately
+    # here.
     by_task = {"i2t": (sorted(i2t), sorted(images), ()), "t2i": (sorted(t2i), (), sorted(captions))}
     for task, (pairs, image_queries, caption_queries) in by_task.items():
         settings = Settings(

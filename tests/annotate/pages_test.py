@@ -1,4 +1,4 @@
-"""Requests that the server has to reject, sent to a real server."""
+"""Requests that the server must reject, sent to a real server."""
 
 import http.client
 import re
@@ -16,7 +16,7 @@ CAPTIONS = [Caption(10, SCRIPT, 1), Caption(20, "plain", 2), Caption(30, "anothe
 
 
 class Client:
-    """A browser as simple as can be: it keeps cookies and follows no redirects."""
+    """A minimal browser: keeps cookies and follows no redirects."""
 
     def __init__(self, address):
         self._host = urllib.parse.urlsplit(address).netloc

@@ -1,4 +1,4 @@
-"""Agreement against its definition by loops over pairs of answers; quality of single raters."""
+"""Agreement against loops over pairs of answers; quality of individual raters."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ def answer(unit, rater, value, kind="sits", golden=None, state="finished", secon
 
 
 def slow_alpha(by_unit, distance):
-    """1 - observed / expected disagreement, as Krippendorff (2011) defines it."""
+    """1 - observed / expected disagreement, as defined by Krippendorff (2011)."""
     by_unit = [values for values in by_unit if len(values) > 1]
     everything = list(itertools.chain(*by_unit))
     observed = sum(
@@ -47,7 +47,7 @@ def ordinal(everything):
 
 @pytest.fixture
 def drawn():
-    """Rater, unit and number of answers with holes."""
+    """Rater, unit and number of answers, with gaps."""
     rng = np.random.default_rng(2)
     truth = rng.integers(0, 4, 12)
     return [

@@ -1,4 +1,4 @@
-"""Means of ratings, on small studies and on the released ratings."""
+"""Mean ratings, for small studies and for the released ratings."""
 
 import csv
 
@@ -45,7 +45,7 @@ def test_pairs_without_all_their_raters_do_not_count(tmp_path):
         aggregate(study, tmp_path / "labels", human_only=True)
 
 
-# Section 2 of the specification: rows, and those from 3 (images: 2.5) on.
+# Section 2 of the specification: rows, and those of at least 3 (images: 2.5).
 RELEASED = {
     "sts": {"c2c_isim": ("19,045", "583"), "c2c_cocaption": ("25,000", "15,601")},
     "sis": {"i2i_csim": ("46,719", "21,816")},
@@ -66,7 +66,7 @@ def test_released_ratings_are_written_as_they_were_released(real_data, task):
 
 
 def test_five_raters_whose_means_are_released_scores(real_data, tmp_path):
-    """Raters spread around the released score of real pairs: their means are the released rows."""
+    """Raters spread around the released scores of real pairs: their means are the released rows."""
     path = epath.Path(real_data / "cxc" / "sits_test.csv")
     released = {name: column[:12] for name, column in read_cxc_file(path, "sits").items()}
     ids = zip(*(released[name].tolist() for name in ("left_ids", "right_ids")), strict=True)

@@ -1,4 +1,4 @@
-"""Whole rounds: three raters in real browsers, kills in the middle, labels, and an evaluation."""
+"""Whole rounds: three raters in real browsers, kills in between, labels, and an evaluation."""
 
 import collections
 import json
@@ -40,7 +40,7 @@ def split(few_shapes):
 
 @pytest.fixture(scope="module")
 def models(split, tmp_path_factory):
-    """Two models that see the scenes through noise."""
+    """Two models that see noisy scenes."""
     folder = tmp_path_factory.mktemp("models")
     rng = np.random.default_rng(5)
     scenes = rng.normal(size=(len(split.image_ids), 8))
@@ -94,7 +94,7 @@ def stored(study):
 
 
 def run_round(study, chromium, answer_of):
-    """Three raters answer everything; a browser and the server are killed on the way.
+    """Three raters answer everything; a browser and the server are killed in the meantime.
 
     Returns name -> (unit, number) -> answer, as the raters remember it.
     """
@@ -119,10 +119,10 @@ def run_round(study, chromium, answer_of):
             }
 
         first, second, third = people
-        for _ in range(2):  # all three at once, in turns
+        for _ in range(2):  # all three concurrently, taking turns
             for name in people:
                 answers(name, most=1)
-        # The second rater's browser dies with an answer chosen and not sent.
+        # The second rater's browser dies with an answer chosen but not sent.
         place = people[second].place
         people[second].choose(answer_of(second, place))
         kill_browser(doomed)
@@ -141,7 +141,7 @@ def run_round(study, chromium, answer_of):
         assert set(stored(study)) == set(remembered())
         people[third].open()
         assert people[third].place == place
-        assert answers(first, most=1) == 1  # its page is older than the server
+        assert answers(first, most=1) == 1  # the page is older than the server
         for name in people:
             answers(name)
             assert people[name].page.url == f"{server.address}/end"
@@ -191,7 +191,7 @@ def test_a_round_of_ratings(few_shapes, split, models, chromium, tmp_path):
     evaluation = evaluate(
         embeddings=models[0], annotations=tmp_path / "labels", bootstrap_samples=10
     )
-    # The positives are the pairs rated 3 or more and the original ones.
+    # The positives are the pairs rated at least 3 and the original pairs.
     good = {
         (left, right)
         for (task, left, right), (score, _) in found.items()
@@ -246,7 +246,7 @@ def test_a_round_of_candidates(few_shapes, split, models, chromium, tmp_path):
     for name, expected in positives.items():
         found = json.loads((tmp_path / "labels" / f"eccv_{name}.json").read_text())
         assert found == {query: sorted(items) for query, items in expected.items()}
-    # The board asks these queries, and the model's rank of every query is that of a slow loop.
+    # The board has these queries, and the model's rank for each equals that of a slow loop.
     evaluation = evaluate(
         embeddings=models[1], annotations=tmp_path / "labels", bootstrap_samples=10
     )

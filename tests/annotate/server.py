@@ -1,4 +1,4 @@
-"""The real server of a study in a process of its own."""
+"""The real server of a study in a separate process."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Server:
-    """A running server; `kill` is SIGKILL, `start` begins anew at the same address."""
+    """A running server; `kill` sends SIGKILL, `start` restarts it at the same address."""
 
     def __init__(self, path):
         self.path, self._port = path, 0

@@ -44,7 +44,7 @@ def raters(study, count):
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that tests advance."""
 
     def __init__(self):
         self.now = 1e9

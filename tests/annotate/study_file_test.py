@@ -1,4 +1,4 @@
-"""Making and opening studies."""
+"""Creating and opening studies."""
 
 import sqlite3
 

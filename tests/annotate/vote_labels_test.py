@@ -41,7 +41,7 @@ def test_votes_are_about_the_first_model_wherever_it_stood(tmp_path, groups):
     )
 
     def choose(rater, question):
-        # The picture of the first model for caption 10; two of three say bad of caption 20.
+        # The picture of the first model wins for caption 10; two of three call caption 20 bad.
         if question.about == 10:
             return left_or_right(question, 1)
         return left_or_right(question, 4) if rater.name == "rater1" else "both_bad"

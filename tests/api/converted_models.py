@@ -1,4 +1,4 @@
-"""Folders of converted models with random weights: several embeddings per item, and pixels."""
+"""Folders of converted models with random weights: several embeddings per item, or pixels."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Bundles embed like their models, work on their own, and are rejected after changes."""
+"""Bundles embed like their models, are self-contained, and are rejected after changes."""
 
 import hashlib
 import json
@@ -99,7 +99,7 @@ def test_the_card_says_what_the_bundle_holds(bundle):
     table = folders.read_folder(run, "best").params["text"]["encoder"]["table"]
     np.testing.assert_array_equal(weights["text/params/encoder/table"], table)
     assert not any(name.startswith("tasks/") for name in weights)
-    # Nothing of the machine that made it.
+    # Nothing about the machine that created it.
     assert not any(b".py" in path.read_bytes() for path in folder.iterdir())
 
 

@@ -102,4 +102,4 @@ def test_the_import_is_quick_and_names_what_is_public():
     assert loaded == []
     assert set(public) <= {*listed, "__version__"}
     assert second == "No xmodal attribute laod"
-    assert output.stderr == ""  # of libraries that tell of the machine
+    assert output.stderr == ""  # from libraries that report on the machine

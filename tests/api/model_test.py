@@ -1,4 +1,4 @@
-"""A loaded model against its formulas, item by item."""
+"""A loaded model against its formulas, one item at a time."""
 
 import io
 
@@ -14,7 +14,7 @@ from xmodal.preprocessing import ImageConfig, prepare_images
 
 
 def mean_of_words(text, params):
-    """The text tower, spelled out."""
+    """The text tower, written out."""
     table = params["text"]["encoder"]["table"]
     rows = [WORDS.index(word if word in WORDS else "<unk>") for word in text.split()]
     return table[rows].mean(axis=0)

@@ -79,7 +79,7 @@ def make_texts(count, seed=0):
 
 
 def save_run(folder, image=None):
-    """A run with a frozen table, parameters of a task, and checkpoints 3 (best) and 5."""
+    """A run with a frozen table, task parameters, and checkpoints 3 (best) and 5."""
     config = {
         "name": "tiny",
         "model": SECTION,

@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.checkpoint_files [--megabytes=900] [--leaves=600] [--rounds=3]
 
-The state is Adam's, with a third of the parameters frozen. Prints one line of JSON per figure,
-medians of rounds, compared with writing the same bytes to one file with fsync: the caller's wait,
-the whole save with the hashes of its files, a restore, and the hash check before it. `first_save`
-writes the frozen parameters, too; `bytes` is the size of a checkpoint.
+The state is that of Adam, with a third of the parameters frozen. Prints one line of JSON per
+figure, medians over rounds, compared with writing the same bytes to one file with fsync: the
+caller's wait, the whole save with the hashes of its files, a restore, and the hash check before it.
+`first_save` writes the frozen parameters, too; `bytes` is the size of a checkpoint.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from xmodal.training.state import TrainState
 
 
 def make_state(megabytes: int, leaves: int) -> TrainState:
-    """Random arrays: parameters, every third of them frozen, and two moments of the others."""
+    """Random arrays: parameters, every third one frozen, and two moments for the others."""
     trained = leaves - leaves // 3
     size = int(megabytes * 1e6 / 4 / (leaves // 3 + 3 * trained))
     rng = np.random.default_rng(0)
@@ -46,7 +46,7 @@ def make_state(megabytes: int, leaves: int) -> TrainState:
 
 
 def timed(function: Callable[[], object]) -> float:
-    """Seconds of a call."""
+    """Duration of a call in seconds."""
     started = time.perf_counter()
     function()
     return time.perf_counter() - started

@@ -3,11 +3,11 @@
     python -m tests.benchmarks.embedding --text_tower=weights/minilm --captions=FILE \
         [--sentence_encoder=FOLDER] [--image_tower=weights/mobilenet_v2 --images=FOLDER]
 
-All take turns, and speeds are medians over rounds. `bare` is the compiled tower alone, with batches
-already on the device. FOLDER of `--sentence_encoder` is the one that `text_tower` was converted
-from, in the format of sentence-transformers (`pip install sentence-transformers`), which embeds in
-batches of `--their_batch_size`. Prints a line of JSON per side; `of_bare` and `of_theirs` are
-medians of the ratios within a round.
+All rivals take turns, and speeds are medians over rounds. `bare` is the compiled tower alone, with
+batches already on the device. FOLDER of `--sentence_encoder` is the one that `text_tower` was
+converted from, in the format of sentence-transformers (`pip install sentence-transformers`), which
+embeds in batches of `--their_batch_size`. Prints a line of JSON per side; `of_bare` and `of_theirs`
+are medians of the ratios within a round.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Compares the evaluation suite with the bare matrix products that it needs and with other tools.
+"""Compares the evaluation suite with the matrix products it needs and with other tools.
 
     python -m tests.benchmarks.evaluation --annotations=FOLDER [--scale=4] [--peers=false]
 
-Every rival runs in its own process, which makes its embeddings, warms up on the same shapes and
-then waits; timed runs take turns. Prints one line of JSON per figure: medians of seconds, and the
+Every rival runs in its own process, which creates its embeddings, warms up on the same shapes and
+waits; timed runs take turns. Prints one line of JSON per figure: medians of seconds, and the
 peak resident memory beyond what the process used with its embeddings.
 """
 
@@ -45,7 +45,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """One run: seconds, its results, and the peak memory of its process so far."""
+    """A run: seconds, results, and the peak memory of its process so far."""
 
     seconds: float
     numbers: dict[str, float]
@@ -91,7 +91,7 @@ def resident_mb() -> float:
 
 
 def make_embeddings(task: Task) -> tuple[Any, Any]:
-    """Fills images [N, D] and captions [5 N, D], which are their image plus much noise."""
+    """Fills images [N, D] and captions [5 N, D]; a caption is its image plus strong noise."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -105,7 +105,7 @@ def make_embeddings(task: Task) -> tuple[Any, Any]:
 
 
 def make_labels(task: Task) -> Any:
-    """Released labels, or own pairs for more images than the release has."""
+    """Released labels, or original pairs if there are more images than in the release."""
     import numpy as np
 
     from xmodal.evals.boards.types import Labels
@@ -142,7 +142,7 @@ def make_suite(task: Task) -> Callable[[], dict[str, float]]:
 
 
 def make_products(task: Task, *, halved: bool = False) -> Callable[[], dict[str, float]]:
-    """Every product of two galleries once; of a gallery with itself, all of it or half."""
+    """Every product of two galleries once; for a gallery with itself, all of it or half."""
     import jax
     import jax.numpy as jnp
 
@@ -182,7 +182,7 @@ def normalized(task: Task) -> tuple[Any, Any]:
 
 
 def make_eccv_caption(task: Task) -> Callable[[], dict[str, float]]:
-    """One product, rankings in both directions as lists of ids, and the package's loops."""
+    """One product, rankings in both directions as id lists, and the package's loops."""
     import contextlib
     import os
 
@@ -221,7 +221,7 @@ def make_eccv_caption(task: Task) -> Callable[[], dict[str, float]]:
 
 
 def make_text_argsort(task: Task) -> Callable[[], dict[str, float]]:
-    """Captions among captions: products by block, and a sort of every row."""
+    """Caption-caption retrieval: products by block, and a sort of every row."""
     import numpy as np
 
     from xmodal.evals.boards.make import make_boards
@@ -251,7 +251,7 @@ def make_text_argsort(task: Task) -> Callable[[], dict[str, float]]:
 
 
 def make_scipy_bootstrap(task: Task) -> Callable[[], dict[str, float]]:
-    """The three correlations, with one SciPy call per sample, on our draws."""
+    """The three correlations, with one SciPy call per sample, on the same draws."""
     import numpy as np
     from scipy import stats
 
@@ -277,11 +277,11 @@ def make_scipy_bootstrap(task: Task) -> Callable[[], dict[str, float]]:
 
 
 def score_pairs(left: Any, right: Any, rows: Any, columns: Any) -> Any:
-    """Dot products of chosen pairs of rows of left and right."""
+    """Dot products of selected row pairs of left and right."""
     import numpy as np
 
     scores = np.empty(len(rows), np.float32)
-    for start in range(0, len(scores), 4096):  # copies of the vectors stay small
+    for start in range(0, len(scores), 4096):  # keeps copies of the vectors small
         part = slice(start, start + 4096)
         scores[part] = np.einsum("pd,pd->p", left[rows[part]], right[columns[part]])
     return scores
@@ -322,7 +322,7 @@ def measure(names: tuple[str, ...], rounds: int) -> dict[str, Found]:
 
 
 def compare(ours: dict[str, float], theirs: dict[str, float]) -> None:
-    """Prints the largest differences; rounding of two products may change a query or two."""
+    """Prints the largest differences; rounding may change one or two queries."""
     largest = {"queries": 0.0, "spearman": 0.0}
     for tag, value in theirs.items():
         difference = abs(ours[tag] - value)
@@ -353,7 +353,7 @@ def main(argv: list[str]) -> None:
     if not PEERS.value or SCALE.value > 1:
         return
     rivals = {}
-    for name in RIVALS:  # one by one: the rankings alone take 10 GB
+    for name in RIVALS:  # one by one: the rankings take 10 GB
         rivals |= measure((name,), rounds=0)
     show("rivals / suite", ratio=sum(each.seconds for each in rivals.values()) / suite.seconds)
     most = max(each.peak_mb for each in rivals.values())

@@ -5,7 +5,7 @@
 Two runs take turns, step by step, on the same batches from the same initial state. Prints the
 losses side by side, examples per second (medians) and the cost of the features. Uses the embedded
 dataset, two captions per image. With --lower_depth=0, all of BERT is frozen and the paper's three
-layers train on top; with another number, the remaining layers of BERT train.
+layers on top are trained; with another number, the remaining layers of BERT are trained.
 """
 
 import argparse
@@ -60,7 +60,7 @@ class Run:
         self.losses, self._times = [], []
 
     def step(self):
-        """One step, from the batch to the loss."""
+        """Executes one step, from the batch to the loss."""
         started = time.perf_counter()
         batch = mesh_lib.global_batch(next(self._batches), self._parts.mesh)
         number = mesh_lib.put_step(len(self.losses), self._parts.mesh)
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def seconds(self):
-        """Median seconds of a step, after two warm-up steps."""
+        """Median seconds per step, after two warm-up steps."""
         return statistics.median(self._times[2:])
 
 

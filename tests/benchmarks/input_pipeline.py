@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.input_pipeline [--jpegs=FOLDER] [--captions=FILE --vocabulary=FILE]
 
-Pictures of 500 pixels are resized to 380, with the same crops, mirrors and color shifts for both
+Pictures of 500 pixels are resized to 380, with the same crops, flips and color shifts for both
 pipelines. Each round runs all of them in turn; speeds are medians. `of a core` counts only
-processor time, which depends less on other programs than wall time. Without your own files,
-pictures are noise with the spectrum of photographs, and captions are words of an invented
+processor time, which is less affected by other programs than wall time. Without your own files,
+pictures are noise with the spectrum of photographs, and captions consist of words from an invented
 vocabulary.
 """
 
@@ -46,7 +46,7 @@ AUGMENT = AugmentConfig()
 
 
 def make_jpegs(count, quality):
-    """Noise whose amplitude falls with the frequency, as in photographs; landscape and portrait."""
+    """Noise with amplitude falling with frequency, as in photographs; landscape and portrait."""
     rng = np.random.default_rng(0)
     files = []
     for number in range(count):
@@ -77,14 +77,14 @@ def plain_picture(encoded, window, mirrored, shift):
 
 
 def drawn(files, seeds):
-    """The windows [N, 4], mirrorings [N] and color shifts [N, 3] of all pictures."""
+    """The windows [N, 4], flips [N] and color shifts [N, 3] of all pictures."""
     extents = [simplejpeg.decode_jpeg_header(file)[:2] for file in files]
     draws = [draw(seed, *extent, AUGMENT) for seed, extent in zip(seeds, extents, strict=True)]
     return tuple(map(np.array, zip(*draws, strict=True)))
 
 
 def pipelines(files, seeds, batch_size):
-    """Functions that process all pictures once, by name; the two that augment yield batches."""
+    """Functions by name that process all pictures once; the two that augment yield batches."""
     plain = tf.data.Dataset.from_tensor_slices((files, *drawn(files, seeds))).cache()
     threads = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     config = ImageConfig(size=SIZE, augment=AUGMENT)
@@ -108,7 +108,7 @@ def pipelines(files, seeds, batch_size):
 
 
 def measure(runs, count, rounds):
-    """Medians of items per second of wall time and of processor time, by name."""
+    """Median items per second of wall time and of processor time, by name."""
     speeds = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
@@ -121,7 +121,7 @@ def measure(runs, count, rounds):
 
 
 def report_pictures(args):
-    """Speeds, memory and the difference in pixels."""
+    """Reports speeds, memory and pixel differences."""
     imported = peak_gigabytes()
     if args.jpegs:
         files = [path.read_bytes() for path in sorted(pathlib.Path(args.jpegs).glob("*.jpg"))]
@@ -150,7 +150,7 @@ def report_pictures(args):
 
 
 def report_captions(args):
-    """Captions per second, and the number of rows whose ids differ from BERT's rules."""
+    """Reports captions per second, and the number of rows that differ from BERT's rules."""
     if args.captions:
         captions = pathlib.Path(args.captions).read_text(encoding="utf-8").splitlines()
         vocabulary = pathlib.Path(args.vocabulary).read_text(encoding="utf-8").splitlines()
@@ -179,7 +179,7 @@ def report_captions(args):
 
 
 def report_resuming():
-    """Seconds from the call to the first batch, at the start and late in a run."""
+    """Reports seconds from the call to the first batch, at the start and late in a run."""
     started = time.perf_counter()
     order = Order(0, 3_300_000, 4096)
     order.examples(700_000), order.caption_draws(700_000, 2)
@@ -193,7 +193,7 @@ def report_resuming():
             "dataset": "crisscrossed_shapes", "data_dir": folder,
             "image": {"size": SIZE, "augment": {}}, "text": {"vocabulary_size": 300},
         }  # fmt: skip
-        data.vocabulary_size(config)  # learned once for a dataset
+        data.vocabulary_size(config)  # learned once per dataset
         for step in (0, 1, 1_000, 999_999):
             clock, processor = time.perf_counter(), time.process_time()
             next(
@@ -207,7 +207,7 @@ def report_resuming():
 
 
 def peak_gigabytes():
-    """Largest memory of this process so far."""
+    """Peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 

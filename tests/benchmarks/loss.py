@@ -5,9 +5,10 @@ r"""Compares the time and memory of batch losses in every mode with dense ones a
 Computes values and gradients of both embeddings. Prints one line of JSON per loss and mode: `units`
 is the median time in bare B x B x D products of the same rounds, `of_dense` and `of_torch` are the
 ratios to the dense mode and to torch's dense form (extra `parity`), and `temporaries_mb` is the
-memory per device that the compiled program needs besides arguments and results. With --devices=8
-the batch is split over virtual devices, which share the processor, and the ring is measured, too.
-With --rounds=0 programs are compiled but not run, so that batches may have any size:
+memory per device that the compiled program needs in addition to arguments and results. With
+--devices=8, the batch is split over virtual devices, which share the processor, and the ring is
+also measured. With --rounds=0, programs are compiled but not run, so that batches may have any
+size:
 
     python -m tests.benchmarks.loss --family=softmax --engines ring --batch_size=32768 \
         --chunk_size=256 --devices=8 --rounds=0
@@ -34,7 +35,7 @@ FAMILIES: dict[str, tuple[str, dict, dict]] = {
     "hinge_semi_hard": ("triplet", {"mining": "semi_hard"}, {"name": "cosine"}),
     "max_cosine": ("triplet", {"mining": "hardest"}, {"name": "max_cosine"}),
 }
-SAMPLES = 2  # of an item, for max_cosine
+SAMPLES = 2  # embeddings per item, for max_cosine
 
 
 def make_batch(family: str, size: int, width: int) -> list[np.ndarray]:
@@ -47,7 +48,7 @@ def make_batch(family: str, size: int, width: int) -> list[np.ndarray]:
 
 
 def compile_ours(family: str, engine: str, args: argparse.Namespace) -> tuple[Callable, float]:
-    """The function without arguments, and megabytes of temporaries per device."""
+    """Returns a function without arguments, and megabytes of temporaries per device."""
     import jax
 
     from xmodal import mesh as mesh_lib
@@ -150,7 +151,7 @@ def make_torch(family: str, args: argparse.Namespace) -> Callable | None:
 
 
 def measure(family: str, args: argparse.Namespace) -> None:
-    """Prints a line per mode; all of them and their rivals take turns."""
+    """Prints a line per mode; all modes and rivals take turns."""
     runs, memory = {}, {}
     for engine in args.engines:
         runs[engine], memory[engine] = compile_ours(family, engine, args)

@@ -5,11 +5,11 @@
 
 `efficientnet_b4`: the image side, compared with itself. `text`: frozen BERT-Base and the three
 layers that the paper trains, two captions per image. `stored`: the same step on stored features of
-BERT, for which torch has no counterpart, so its rival computes BERT, too. Drop connect, L2,
+BERT, for which torch has no counterpart, so its rival also computes BERT. Drop connect, L2,
 clipping and Adam are as in the paper; the parameters are float32, and the encoders compute in
 --dtype (torch's with autocast). torch's models are those of transformers (channels-last on the
 image side), eager and with `torch.compile`, which needs a C++ compiler. Both sides run on a GPU if
-JAX finds one; torch then needs CUDA, too.
+JAX finds one; torch then also needs CUDA.
 The sides take turns in separate processes. Prints one line of JSON per figure and rival: medians of
 seconds and of CPU seconds; the goals are for CPUs.
 """
@@ -35,7 +35,7 @@ CAPTIONS, WORDS, WIDTH, HEADS = 2, 30522, 768, 8
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A figure, its sizes, the type of the encoders' numbers, and whether torch compiles it."""
+    """A figure, its sizes, the dtype of the encoders, and whether torch compiles it."""
 
     figure: str
     batch_size: int
@@ -44,7 +44,7 @@ class Task:
     compiled: bool = False
 
     def batch(self) -> dict[str, np.ndarray]:
-        """Pixels [B, S, S, 3], or ids and mask [B, C, T]: all captions have their full length."""
+        """Pixels [B, S, S, 3], or ids and mask [B, C, T]; all captions have full length."""
         generator = np.random.default_rng(0)
         if self.figure == "efficientnet_b4":
             shape = (self.batch_size, self.length, self.length, 3)
@@ -55,7 +55,7 @@ class Task:
 
 
 def step_ours(task: Task) -> Iterator[int]:
-    """Yields when the libraries are loaded, then the trained parameter count, then each step."""
+    """Yields once the libraries are loaded, then the trained parameter count, then each step."""
     import jax
     import ml_collections
 
@@ -138,7 +138,7 @@ def step_torch(task: Task) -> Iterator[int | str]:
 
 
 def make_images(torch: Any, task: Task) -> tuple[list, list, Callable]:
-    """Modules, the parameters of the penalty, and the function (batch) -> both views [B, D]."""
+    """Modules, the penalized parameters, and the function (batch) -> both views [B, D]."""
     import transformers
 
     config = transformers.EfficientNetConfig(
@@ -158,7 +158,7 @@ def make_images(torch: Any, task: Task) -> tuple[list, list, Callable]:
 
 
 def make_texts(torch: Any, task: Task) -> tuple[list, list, Callable]:
-    """As `make_images`; BERT runs without gradients."""
+    """Like `make_images`; BERT runs without gradients."""
     import transformers
 
     config = transformers.BertConfig(vocab_size=WORDS)
@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()
-    # torch works on the same GPU.
+    # torch uses the same GPU.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     for figure in [args.figure] if args.figure else FIGURES:
         batch_size, length, _ = FIGURES[figure]

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.search [--count=1000000] [--dim=128]
 
-Embeddings of real models use few of their dimensions, and so do these: a random linear map of 24
-normal numbers, plus noise. Queries are other points of the same distribution. Prints one line of
-JSON; times are per query, for 1,000 queries at once and for a single one.
+Embeddings of real models use only a few of their dimensions. To imitate them, these are a random
+linear map of 24 normal numbers, plus noise. Queries are other points of the same distribution.
+Prints one line of JSON; times are per query, for 1,000 queries at once and for a single one.
 """
 
 import json
@@ -31,7 +31,7 @@ def make_vectors(count: int, seed: int) -> np.ndarray:
 
 
 def seconds(search, queries: np.ndarray) -> float:
-    """Seconds of a call, after a warm-up call of the same shape."""
+    """Duration of a call in seconds, after a warm-up call with the same shape."""
     search(queries, TOP)
     started = time.perf_counter()
     search(queries, TOP)

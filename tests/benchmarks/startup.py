@@ -1,10 +1,10 @@
-"""Measures the time to the end of the first step, without and with compiled functions on disk.
+"""Measures the time until the end of the first step, without and with cached compilations.
 
     python -m tests.benchmarks.startup [--config=quickstart:i2t]
 
-Runs the same start twice in separate processes, whose cache is empty at first. Prints one line of
+Runs the same start twice in separate processes, initially with an empty cache. Prints one line of
 JSON per start: seconds for the imports, the parts and their data, the first state, compiling the
-training step, and the first step; `of_cold` is the share of the cold start.
+training step, and the first step; `of_cold` is the fraction of the cold start.
 """
 
 import argparse
@@ -44,7 +44,7 @@ binary.run(main)
 
 
 def start(arguments: list[str], cache: str) -> dict[str, float]:
-    """Seconds of every part of a start, and of all."""
+    """Seconds for every part of a start, and in total."""
     environment = os.environ | {
         "JAX_COMPILATION_CACHE_DIR": cache,
         "JAX_ENABLE_COMPILATION_CACHE": "true",

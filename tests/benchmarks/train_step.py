@@ -1,11 +1,11 @@
-"""Measures the training step of any config in examples per second, with and without its input.
+"""Measures the training step of any config in examples per second, with and without input.
 
     python -m tests.benchmarks.train_step --config=quickstart:i2t [--rounds=20] [--pipeline=false]
 
 Runs on all available devices. Prints three lines of JSON: compilation; the step on one batch that
 stays on the devices; the step as in the training loop, with each batch read, decoded and sent while
 the previous step runs, which needs the dataset (--pipeline=false skips it). `share_of_peak` is the
-ratio of the compiler's FLOPs, with every loop counted once, to the published peak of the device.
+ratio of the compiler's FLOPs, which count every loop once, to the published peak of the device.
 For comparisons with torch, see tests.benchmarks.paper_steps for the models of the CxC paper and
 training_steps for those of image-text matching.
 """
@@ -60,7 +60,7 @@ def time_on_devices(
     first: state.TrainState,
     features: Sequence[FeatureReader],
 ) -> dict[str, Any]:
-    """Seconds of steps on a batch that is on the devices."""
+    """Seconds per step with a batch that is already on the devices."""
     batch, seconds = make_batch(parts, features), []
     for number in range(WARMING_UP + ROUNDS.value):
         started = time.perf_counter()
@@ -73,7 +73,7 @@ def time_on_devices(
 def time_with_pipeline(
     parts: Parts, step: jax.stages.Compiled, first: state.TrainState
 ) -> dict[str, Any]:
-    """Seconds of steps as in the training loop; features are computed first."""
+    """Seconds per step as in the training loop; features are computed first."""
     features = frozen_features.open_or_compute(parts, first)
     batches, started = loop.make_batches(parts, 0, features), 0.0
     for number in range(WARMING_UP + ROUNDS.value):
@@ -87,7 +87,7 @@ def time_with_pipeline(
 
 
 def describe(parts: Parts, step: jax.stages.Compiled, seconds: float) -> dict[str, Any]:
-    """The figures of a step."""
+    """The figures for a step."""
     accelerator = accelerators.find(jax.devices()[0])
     rate = cost.count_flops(step) / seconds
     return {

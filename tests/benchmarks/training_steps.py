@@ -2,11 +2,12 @@
 
     python -m tests.benchmarks.training_steps [--family=pvse] [--batch_size=32] [--rounds=5]
 
-Each has its paper's sizes, on 36 stored regions of 2,048 instead of a CNN; captions have 8 to 20
-words of 10,000. The torch modules are those of the parity tests, with the texts and sets of a batch
-in one call. VSRN does not generate captions here. A step is forward, loss, backward, clipping and
-update. The two take turns in separate processes. Prints one line of JSON per family: medians of
-seconds and of CPU seconds, and the peak resident memory beyond that of the libraries.
+Models have their paper's sizes, but read 36 stored regions of 2,048 instead of using a CNN;
+captions have 8 to 20 words from a vocabulary of 10,000. The torch modules are those of the parity
+tests, but process all texts and sets of a batch in one call. VSRN does not generate captions here.
+A step is forward, loss, backward, clipping and update. The two sides take turns in separate
+processes. Prints one line of JSON per family: medians of seconds and of CPU seconds, and the peak
+resident memory beyond that of the libraries.
 """
 
 import argparse
@@ -31,7 +32,7 @@ FAMILIES = ("vsepp", "vsrn", "pvse", "pcme", "vse_infinity")
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A family and the size of its batch."""
+    """A family and its batch size."""
 
     family: str
     batch_size: int
@@ -48,7 +49,7 @@ class Task:
 
 
 class Rival:
-    """A process that makes one step on request."""
+    """A process that executes one step on request."""
 
     def __init__(self, make: Callable[[Task], Iterator[int]], task: Task) -> None:
         context = multiprocessing.get_context("spawn")
@@ -62,7 +63,7 @@ class Rival:
         self.cpu_seconds: list[float] = []
 
     def step(self) -> None:
-        """Makes one more step."""
+        """Executes another step."""
         self._connection.send(True)
         for found, seconds in zip((self.seconds, self.cpu_seconds), self._receive(), strict=True):
             found.append(seconds)
@@ -90,7 +91,7 @@ def serve(make: Callable[[Task], Iterator[int]], task: Task, connection: Connect
     before = memory_mb("VmRSS")
     connection.send(next(steps))
     next(steps)
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak, which includes the compiler's
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak, which includes compilation
     while connection.recv():
         started, used = time.perf_counter(), time.process_time()
         next(steps)
@@ -104,7 +105,7 @@ def memory_mb(name: str) -> float:
 
 
 def step_ours(task: Task) -> Iterator[int]:
-    """Yields when the libraries are loaded, then the trained parameter count, then each step."""
+    """Yields once the libraries are loaded, then the trained parameter count, then each step."""
     import jax
     from ml_collections import ConfigDict
 
@@ -142,7 +143,7 @@ def step_ours(task: Task) -> Iterator[int]:
 def run_ours(
     parts: Any, columns: Mapping[str, np.ndarray], features: Sequence[Any] = ()
 ) -> Iterator[int]:
-    """Yields the number of trained parameters, then the number of each step that was made.
+    """Yields the number of trained parameters, then the number of each executed step.
 
     Args:
       parts: `Parts` of a run.
@@ -246,7 +247,7 @@ def make_torch(torch: Any, matching: Any, polysemous: Any, task: Task) -> tuple[
 
 
 def draw(torch: Any, mean: Any, log_sigma: Any) -> Any:
-    """Seven samples of every item, [B, 7, D]."""
+    """Seven samples per item, [B, 7, D]."""
     noise = torch.randn(len(mean), 7, mean.shape[1])
     return mean[:, None] + log_sigma.exp()[:, None] * noise
 
@@ -289,7 +290,7 @@ def pool_batch(torch: Any, gpool: Any, tokens: Any, lengths: list[int]) -> Any:
 
 
 def measure(task: Task, rounds: int) -> dict[str, Any]:
-    """Runs both in turn."""
+    """Runs both sides in turn."""
     rivals = {"ours": Rival(step_ours, task), "torch": Rival(step_torch, task)}
     for _ in range(rounds):
         for rival in rivals.values():

@@ -8,7 +8,7 @@ from xmodal.config import UserError
 from xmodal.models import make_dual_encoder
 from xmodal.training.initialization import published_towers
 
-# Of the published weights, which a folder would bring.
+# Settings of the published weights, which a folder would provide.
 FOLDERS = {
     "bow": ({"vocab_size": 300, "width": 20}, {"name": "mean"}),
     "sentence_encoder": (

@@ -1,4 +1,4 @@
-"""Every experiment builds at its real size, and trains if it has a small size."""
+"""Every experiment builds at its real size, and trains if it has a small version."""
 
 import importlib
 import json
@@ -20,7 +20,7 @@ from xmodal.training.optimization import schedules
 from xmodal.training.run_files import run_folder
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
-# Shared settings, and configs by which nothing is trained.
+# Shared settings, and configs that train nothing.
 OTHERS = {"base", "cmcm", "cxc", "itm", "baselines", "finetune", "own_data", "released", "sts"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - OTHERS)
 ARGUMENTS = {
@@ -100,7 +100,7 @@ VARIANTS = [(name, argument) for name in NAMES for argument in ARGUMENTS.get(nam
 # `papers_test` and `staged_test` train these.
 ELSEWHERE = {name if ":" in name else f"{name}:quick" for name in PAPERS}
 ELSEWHERE |= {"pcme:quick_finetuned", "vsepp:quick_finetuned"}
-# These have towers and losses of others that are trained; that they build is enough.
+# Their towers and losses are trained by other configs; it is enough that these build.
 ELSEWHERE |= {
     "quickstart:i2t", "quickstart:t2t", "cc_pretrain:quick", "cxc_image_text:quick",
     "cmcm_clue:quick,story", "order:quick", "vse0:quick", "vete:gru,covariance,quick",
@@ -111,7 +111,7 @@ ON_SHAPES = [
     if ("quick" in argument or argument in ("i2t", "t2t") or name == "quickstart")
     and f"{name}:{argument}" not in ELSEWHERE
 ]
-# Shapes of the first state by the sections that make them.
+# Shapes of the first state, by the sections that determine them.
 SHAPES: dict[str, state.TrainState] = {}
 # Entries of the vocabularies that are learned from the data.
 VOCABULARY = 300
@@ -119,7 +119,7 @@ VOCABULARY = 300
 # Parameters of EfficientNet-B4's features and their running statistics (keras.applications), and
 # of BERT-Base (Uncased) without the pooler's 768 x 768 + 768 of its 109,482,240.
 B4, B4_STATISTICS, BERT_BASE = 17_548_616, 125_200, 109_482_240 - 590_592
-# torchvision's ResNets without their 1000 classes.
+# torchvision's ResNets without the 1000 classes.
 CLASSES = 2048 * 1000 + 1000
 RESNET50, RESNET152 = 25_557_032 - CLASSES, 60_192_808 - CLASSES
 # Inception v3's features (keras.applications), which have no scales.
@@ -127,7 +127,7 @@ INCEPTION, INCEPTION_STATISTICS = 21_768_352, 34_432
 
 
 def gru(inputs, width):
-    """Three gates; the candidate has a bias for its inputs and one for the state."""
+    """Three gates; the candidate has one bias for the inputs and one for the state."""
     return 3 * width * (inputs + width) + 4 * width
 
 
@@ -137,13 +137,13 @@ def lstm(inputs, width):
 
 
 def attention_head(inputs, width, heads=1):
-    """PIE without a summary: attention, the linear layer behind it, and a layer norm."""
+    """PIE without a summary: attention, the linear layer after it, and a layer norm."""
     attention = inputs * (inputs // 2) + inputs // 2 * heads
     return attention + inputs * width + width + 2 * width
 
 
 def spread_head(inputs, width):
-    """PCME's spread without a summary: as the mean, but for the layer norm."""
+    """PCME's spread without a summary: like the mean, except for the layer norm."""
     return attention_head(inputs, width) - 2 * width
 
 
@@ -154,7 +154,7 @@ VSEPP = {
 }
 # Weights of positions: a bidirectional GRU of 32 over codes of 32, and a score.
 POSITIONS = 2 * gru(32, 32) + 32
-# Config -> part of the parameters -> their number.
+# Config -> part of the parameters -> number of parameters.
 PUBLISHED = {
     "cc_pretrain": {"image": B4, "text/encoder": BERT_BASE},
     "cxc_image_text": {"image": B4, "text/encoder": BERT_BASE},
@@ -221,7 +221,7 @@ PUBLISHED = {
         "text/head": attention_head(300, 1024, heads=2),
     },
 }
-# Config -> the parts that do not train.
+# Config -> the parts that are not trained.
 FROZEN = {
     "cc_pretrain": ["text/encoder"],
     "cxc_image_text": ["text/encoder"],
@@ -255,9 +255,9 @@ def count(tree):
 
 
 def build(name, argument=""):
-    """Parts and shapes of the first state on eight devices, without data."""
+    """Builds the parts and shapes of the first state on eight devices, without data."""
     assert jax.device_count() == 8
-    # Lengths in epochs follow the dataset, as 0 follows the vocabulary.
+    # Lengths in epochs depend on the dataset, as 0 depends on the vocabulary.
     settings = schedules.resolve_epochs(get_config(name, argument).to_dict(), 1000)
     if settings["model"]["text"] is not None:
         encoder = settings["model"]["text"]["encoder"]
@@ -266,7 +266,7 @@ def build(name, argument=""):
         if task["loss"]["module"].get("vocab_size") == 0:
             task["loss"]["module"]["vocab_size"] = VOCABULARY
     parts = run.build(ConfigDict(settings), mesh_lib.make_mesh())
-    # Many variants differ in their data alone, and the towers take seconds to trace.
+    # Many variants differ only in their data, and tracing the towers takes seconds.
     sections = {key: settings[key] for key in ("model", "tasks", "freeze", "optimizer")}
     text = json.dumps(sections, sort_keys=True, default=str)
     if text not in SHAPES:
@@ -289,7 +289,7 @@ def part_of(tree, path):
 )
 def test_builds_for_eight_devices_without_data(name, argument):
     parts, shapes = build(name, argument)
-    # Trained parameters have two moments each, a third for AMSGrad, frozen ones none.
+    # Trained parameters have two moments each (three with AMSGrad), frozen ones none.
     moments = 3 if parts.settings.optimizer.options.get("amsgrad") else 2
     trained = count(shapes.params)
     assert 0 < moments * trained <= count(shapes.opt_state) < moments * trained + 100
@@ -325,7 +325,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     config.total_steps, config.log_every, config.data.data_dir = 2, 1, few_shapes
     config.tensorboard.update(queries=0, pairs=0, projector=0)
     for evaluator in config.evals.values():
-        evaluator.every = 0  # at the end only
+        evaluator.every = 0  # only at the end
         if evaluator.data is not None:
             evaluator.data.data_dir = few_shapes
     if config.optimizer.schedule.name == "cosine":
@@ -334,7 +334,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     assert run_folder.steps(str(tmp_path)) == [0, 2]
     metrics = json.loads((tmp_path / "test/metrics.json").read_text())
     assert config.select.metric in metrics
-    # Every evaluator has its numbers.
+    # Every evaluator has results.
     assert {tag.split("/")[0] for tag in metrics if tag != "step"} == set(config.evals)
     if "shapes" in config.evals:
         assert ("shapes/i2t/recall@10" in metrics) == (config.model.image is not None)

@@ -18,7 +18,7 @@ PAPERS = {
     "pcme": (pcme, ""),
     "vse_infinity": (vse_infinity, "grids_gru"),
 }
-# Sections in which the models differ, beside the clipping.
+# Sections in which the models differ, in addition to clipping.
 OWN = {"name", "model", "tasks"}
 
 
@@ -55,7 +55,7 @@ def test_heads_and_loss_are_the_papers_after_an_epoch_without_mining(model):
         late = {"0": "all", "1 epochs": wanted["mining"]}
         wanted["mining"] = {"schedule": "piecewise", "values": late}
     if model == "vse_infinity":
-        # There the loss waits for a CNN that trains.
+        # There, the loss waits for the CNN to be trained.
         paper["tasks"]["i2t"]["weight"] = 1.0
     assert own["tasks"] == paper["tasks"]
 

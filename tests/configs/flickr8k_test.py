@@ -1,4 +1,4 @@
-"""The pretrained variants of flickr8k.py: one starts from the other's run."""
+"""The pretrained variants of flickr8k.py, one of which starts from a run of the other."""
 
 import re
 
@@ -23,7 +23,7 @@ def test_images_take_from_the_run_before_all_but_the_image_encoder():
     taken = {p for p in after if any(re.match(i, p) for i in config.init_from.include)}
     assert {path: after[path] for path in taken} == before
     assert {"/".join(path.split("/")[:2]) for path in set(after) - taken} == {"image/encoder"}
-    # The converted folder brings the weights that the run lacks.
+    # The converted folder provides the weights that the run lacks.
     assert config.init_from.towers.image
     assert not config.init_from.towers.text
 

@@ -15,7 +15,7 @@ ALL = [*VARIANTS, *(("baselines", argument) for argument in BASELINES)]
 
 
 def load(name, argument, overrides=()):
-    """The config of a command line."""
+    """Loads the config of a command line."""
     path = f"{FOLDER / name}.py" + (f":{argument}" if argument else "")
     sys.argv = ["main", f"--config={path}", *overrides]
     flags.FLAGS.unparse_flags()
@@ -30,7 +30,7 @@ def own_command_line(own_flags, monkeypatch):
 
 def leaves(config, path=()):
     for key, value in config.items():
-        # ml_collections takes a section called `values` for the method of that name.
+        # ml_collections mistakes a section called `values` for the method of that name.
         if isinstance(value, ConfigDict) and len(value) and not hasattr(ConfigDict, key):
             yield from leaves(value, (*path, key))
         else:
@@ -38,7 +38,7 @@ def leaves(config, path=()):
 
 
 def value_at(config, path):
-    """A value as plain Python; a list counts as a tuple, as `xmodal.config.read` has it."""
+    """A value as plain Python; a list becomes a tuple, as in `xmodal.config.read`."""
     for key in path:
         config = config[key]
     if isinstance(config, ConfigDict):
@@ -47,13 +47,13 @@ def value_at(config, path):
 
 
 def spell(path):
-    """A path as a flag; a key that is no name, such as a step, stands in brackets."""
+    """A path as a flag; a key that is not a name, such as a step, is put in brackets."""
     is_name = {key: key.isidentifier() and not keyword.iskeyword(key) for key in path}
     return "config" + "".join(f".{key}" if is_name[key] else f'["{key}"]' for key in path)
 
 
 def another(value):
-    """A value of the same type that stands nowhere in a config, or any for None."""
+    """A value of the same type that occurs in no config, or any value for None."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
@@ -69,7 +69,7 @@ def another(value):
 @pytest.mark.parametrize("change", [another, lambda _: None], ids=["another value", "None"])
 def test_every_leaf_can_be_set(name, argument, change):
     before = dict(leaves(load(name, argument)))
-    # A bool stays one: `--config.x=None` has no meaning for it.
+    # A bool stays a bool: `--config.x=None` has no meaning for it.
     wanted = {
         path: another(value) if isinstance(value, bool) else change(value)
         for path, value in before.items()
@@ -102,7 +102,7 @@ def test_every_section_can_be_replaced(name, argument):
         ("optimizer.learning_rate=3e-4", "optimizer.learning_rate", 3e-4),
         ("init_from.run=2014", "init_from.run", "2014"),
         ("model.image.encoder.remat=true", "model.image.encoder.remat", True),
-        # A key that the file leaves to its default.
+        # A key for which the file uses the default.
         ("data.image.max_regions=36", "data.image.max_regions", 36),
         (
             "tasks.i2t.weight={'schedule': 'linear', 'from': 0.0, 'to': 1.0, 'end': 9}",

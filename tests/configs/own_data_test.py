@@ -23,7 +23,7 @@ def make_config(folder):
 
 
 def captions_alone(config):
-    """Compiles in seconds, trains for few steps."""
+    """Compiles in seconds and trains for a few steps."""
     config.total_steps = "1; 3 epochs from 20 examples; 1 epochs from 50000 examples"
     config.optimizer.schedule.warmup_steps = "1 epochs"
     config.evals.own.every = config.checkpoint.every = "3 epochs"
@@ -51,7 +51,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     report = (run_dir / "test" / "own" / "report.md").read_text()
     assert "A caption and its own image" in report
     assert list(run_dir.glob("**/events*"))
-    # Another run starts from its texts alone, with another image encoder at random.
+    # Another run starts only from its text side, with a different, random image encoder.
     other = make_config(folder)
     other.init_from.run, other.init_from.include = str(run_dir), ["text/"]
     other.init_from.optimizer = False
@@ -60,7 +60,7 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     saved = run_folder.load_run(str(run_dir)).model.text.encoder
     assert filled.model.text.encoder.vocab_size == saved.vocab_size > 0
     assert filled.data.text.vocabulary == str(run_dir / "vocab.txt")
-    # Its second start is the same run, also without the folder of the first one.
+    # Starting it again continues the run, even without the folder of the first run.
     other.total_steps, other.scratch["image"]["data"]["image"]["size"] = 2, 32
     other.optimizer.schedule.warmup_steps = 1
     first, second = other.copy_and_resolve_references(), other.copy_and_resolve_references()
@@ -83,7 +83,7 @@ def test_changed_files_do_not_go_on_with_a_run(folder, tmp_path):
     assert saved.batch_size == 16
     assert saved.total_steps == 3 * steps_per_epoch
     assert "scratch" not in saved
-    # An answer without any work would be that of files which may have changed.
+    # Answering without any work would rely on files that may have changed.
     assert not finished_reports(captions_alone(make_config(folder)), run_dir)
     assert loop.train(captions_alone(make_config(folder)), run_dir)
     assert load_records(run_dir) == before
@@ -123,7 +123,7 @@ def test_overrides_stand():
     small = inherit(config)
     assert small.model.image.encoder.to_dict() == convnet
     assert small.data.image.augment.area == (0.9, 1.0)
-    # The rest comes as before.
+    # The rest is unchanged.
     assert small.model.image.head.name == "mean"
     assert small.data.image.augment.erase == 0.3
     assert small.model.text.encoder.name == "words"

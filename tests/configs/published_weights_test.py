@@ -57,7 +57,7 @@ TOWERS = {
 
 @pytest.fixture(scope="module")
 def towers(tmp_path_factory):
-    """Folders as `xmodal.convert_weights` describes published weights, without the weights."""
+    """Folders that `xmodal.convert_weights` would write for published weights, without weights."""
     root = tmp_path_factory.mktemp("weights")
     for name, (encoder, head, preprocessing) in TOWERS.items():
         folder = root / name
@@ -95,7 +95,7 @@ def test_the_header_names_all_that_is_needed(towers, module, argument, image, te
         folder = config.init_from.towers[side]
         if folder:
             assert f"--config.init_from.towers.{side}=" in module.__doc__ or argument
-            # Only keys that a config may leave out are added.
+            # Only keys that a config may omit are added.
             assert filled.model[side].head == config.model[side].head
         else:
             assert filled.model[side] == config.model[side]

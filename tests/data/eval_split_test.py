@@ -1,4 +1,4 @@
-"""Evaluation splits have every unique item once, at most five captions, and the rated pairs."""
+"""Evaluation splits contain each item once, at most five captions, and the rated pairs."""
 
 import numpy as np
 import pytest
@@ -122,7 +122,7 @@ def test_regions_are_padded_and_labels_are_columns(tiny_config):
     assert evaluated.categories.tolist() == [tiny.categories(i) for i in ids]
     owners = evaluated.caption_image_ids.tolist()
     assert evaluated.caption_categories.tolist() == [tiny.categories(i) for i in owners]
-    # Of the other split, the objects of some images are unknown.
+    # In the other split, the objects of some images are unknown.
     assert data.eval_split(config, split="validation").categories is None
     with pytest.raises(ValueError, match="names 'categories'.*0 to 3 values"):
         data.eval_split(config | {"labels": ("categories",)}, split="validation")
@@ -212,7 +212,7 @@ def test_a_split_that_lacks_records_says_so(tiny_config, monkeypatch, caplog):
     part = data.eval_split(tiny_config, split="test")
     assert part.partial == "7 of 10 images"
     assert not data.eval_split(tiny_config, split="validation").partial
-    # Rated pairs of the tiny dataset name captions that it does not have.
+    # Rated pairs of the tiny dataset refer to captions that it does not contain.
     assert sum(len(pairs["scores"]) for pairs in part.ratings.values()) < sum(
         len(pairs["scores"]) for pairs in whole.ratings.values()
     )

@@ -1,4 +1,4 @@
-"""Frozen features are written completely or not at all, and read instead of raw columns."""
+"""Frozen features are written atomically, and read instead of raw columns."""
 
 import errno
 import os
@@ -109,7 +109,7 @@ def test_incomplete_features_are_refused(tmp_path, name):
 @pytest.mark.parametrize("damage", ["changed", "torn"])
 def test_a_file_that_is_damaged_after_it_was_opened_is_named(tmp_path, damage):
     folder = tmp_path / "f"
-    # Several blocks of 64 kB, so that a quarter of the file is no padding.
+    # Several blocks of 64 kB, so that a quarter of the file is not padding.
     arrays = (np.full((50, 64), i) for i in range(40))
     data.write_features(str(folder), "text_features", {}, arrays)
     features = data.open_features(str(folder))
@@ -130,7 +130,7 @@ def config(tiny_config):
 
 
 def _write(config, folder, name):
-    """Features that tell their item: its id in every place, one row per token or region."""
+    """Features that identify their item: its id everywhere, one row per token or region."""
     split = data.eval_split(config, split="train", max_captions=None)
     if name == "text_features":
         lengths = np.concatenate([b["text_mask"].sum(axis=1) for b in split.captions(50)])

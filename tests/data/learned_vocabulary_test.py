@@ -1,4 +1,4 @@
-"""Vocabularies of a config: read, learned once, and the ids they give."""
+"""Vocabularies of a config: read or learned once, and the resulting ids."""
 
 import errno
 
@@ -64,7 +64,7 @@ def test_a_vocabulary_beside_a_dataset_that_cannot_be_written(tiny_config, monke
     with monkeypatch.context() as patch:
         patch.setattr(learned_vocabulary, "replacing", refuse)
         learned = data.load_vocabulary(config)
-        patch.setattr(learned_vocabulary, "learn_vocabulary", None)  # A process learns once.
+        patch.setattr(learned_vocabulary, "learn_vocabulary", None)  # A process learns only once.
         assert data.vocabulary_size(config) == len(learned)
     learned_vocabulary._learn_and_keep.cache_clear()
     assert data.load_vocabulary(config) == learned

@@ -35,8 +35,8 @@ def test_positions_are_uniform_over_seeds():
 
 
 def test_the_stream_never_changes():
-    # A run that is resumed with newer libraries must go on in the same order. These numbers may
-    # change only with a release that says so.
+    # A run resumed with newer libraries must continue in the same order. These numbers may change
+    # only with a release that announces it.
     order = Order(seed=7, num_examples=12, batch_size=6)
     assert order.examples(3).tolist() == [4, 9, 10, 2, 7, 8]
     assert order.caption_draws(3, 1)[:2, 0].tolist() == [6168028465990487084, 3428120277114071548]

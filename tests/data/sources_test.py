@@ -1,4 +1,4 @@
-"""Prepared datasets: found, built or missing; interrupted builds and concurrent processes."""
+"""Finding, building and missing datasets; interrupted builds and concurrent processes."""
 
 import errno
 import logging
@@ -26,7 +26,7 @@ def test_records_are_read_by_number_in_any_order(tiny_config):
     ids = source.get(["image_id"])["image_id"]
     assert sorted(ids.tolist()) == list(range(37))
     rows = np.array([30, 2, 2, 17])
-    # Without images the columns come from a file of their own.
+    # Without images, the columns are read from a separate file.
     for names in (ALL, ALL[:3]):
         picked = source.get(names, rows)
         assert picked["image_id"].tolist() == ids[rows].tolist()
@@ -228,7 +228,7 @@ def test_a_killed_build_is_started_again(tiny_config, tmp_path, monkeypatch):
     monkeypatch.setattr(tiny.Builder, "_generate_examples", killed)
     with pytest.raises(KeyboardInterrupt):
         data.prepare(config)
-    # SIGKILL would leave the half-written folder behind as well.
+    # SIGKILL would also leave the half-written folder behind.
     left_over = tmp_path / tiny_config["dataset"] / "images" / "incomplete.ABCDEF_1.0.0"
     left_over.mkdir(parents=True)
     (left_over / "tiny_captions-train.array_record-00000-of-00001").write_bytes(b"half")

@@ -1,4 +1,4 @@
-"""A real TFDS dataset that is built in a second: smooth pictures with two to seven captions."""
+"""A real TFDS dataset that builds in a second: smooth pictures with two to seven captions."""
 
 import io
 import pathlib
@@ -17,7 +17,7 @@ _WORDS = ("a", "red", "ball", "rolls", "under", "the", "Café", "table", "playin
 
 
 def picture(image_id: int) -> np.ndarray:
-    """Picture of an image id, uint8 [H, W, 3], of odd and varying size."""
+    """Picture for an image id, uint8 [H, W, 3], with odd, varying sizes."""
     rng = np.random.default_rng(image_id)
     height, width = rng.integers(33, 71, size=2)
     coarse = PIL.Image.fromarray(rng.integers(0, 256, (5, 5, 3), dtype=np.uint8))
@@ -105,7 +105,7 @@ class Builder(schema.RandomAccessBuilder):
                 example["image"] = features(image_id)
             else:
                 example |= {"image": regions(image_id), "relations": relations(image_id)}
-                # Known of all images of one split, and of some of another.
+                # Known for all images of one split, and for some of another.
                 is_known = first == SPLITS["test"][0] or image_id % 2
                 example["categories"] = categories(image_id) if is_known else []
             yield image_id, example

@@ -37,7 +37,7 @@ def test_half_of_the_pairs_are_of_one_image():
     assert all(pair["sentence1"] != pair["sentence2"] for pair in found)
     positive = [owner[pair["sentence1"]] for pair in found[:1000]]
     assert len(set(positive)) == 1000
-    # All places of an image are drawn, and both orders.
+    # All captions of an image are drawn, in both orders.
     places = collections.Counter(
         (p["sentence1"].split()[1], p["sentence2"].split()[1]) for p in found[:1000]
     )

@@ -1,4 +1,4 @@
-"""Labeled image-caption pairs: numbers of pictures, leaks between splits, counts."""
+"""Labeled image-caption pairs: picture numbers, leaks between splits, counts."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Broken files of every kind: a dataset with exact counts, or one clear error, and nothing else.
+"""Files broken in every way give a dataset with exact counts or one clear error, nothing else.
 
-Every case is drawn from its own name, so that it is the same on every machine. A failing case can
-be run alone: `pytest tests/data_prep/fuzz_test.py -k "clue-labels and nul"`.
+Every case is drawn from its name, so that it is the same on every machine. To run a single failing
+case: `pytest tests/data_prep/fuzz_test.py -k "clue-labels and nul"`.
 """
 
 import codecs
@@ -17,7 +17,7 @@ from tests.data_prep.fuzzing.attempts import attempt
 from tests.data_prep.fuzzing.contents import photograph
 from tests.data_prep.fuzzing.stand_ins import STAND_INS
 
-# Damage in these is found by a checksum of their own: records kept are as published.
+# These files have checksums that detect damage, so all kept records are as published.
 _CHECKSUMS = (".zip", ".gz", ".npz")
 _KINDS = [
     *mutations.BYTES,
@@ -26,7 +26,7 @@ _KINDS = [
     *mutations.MEMBERS,
     *mutations.FILES,
 ]
-# Every second kind for one stand-in, and the others for the next: each is met by half of them.
+# Alternate kinds between consecutive stand-ins, so that each kind applies to half of them.
 _CASES = [
     pytest.param(stand_in, kind, id=f"{stand_in}-{kind}")
     for row, stand_in in enumerate(STAND_INS)
@@ -37,7 +37,7 @@ _CASES = [
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """Gives the folder of an intact stand-in and the records read from it, made once."""
+    """Returns the folder of an intact stand-in and the records read from it, cached."""
     made = {}
 
     def make(stand_in):
@@ -100,7 +100,7 @@ def test_broken_files(stand_in, kind, intact, tmp_path):
     assert outcome.rows == left_out + outcome.parts, "the listing differs from the counts"
     if stand_in.is_counted:
         assert outcome.records() == expected.records()
-    if kind in mutations.VALUES:  # no id of another item, nor one that was no whole number
+    if kind in mutations.VALUES:  # neither another id nor one that was not an integer
         assert outcome.ids <= expected.ids
     if name.endswith(_CHECKSUMS) and kind in mutations.BYTES:
         for split, kept in outcome.kept.items():

@@ -1,4 +1,4 @@
-"""Stand-ins for the output of img2dataset, in the layout of its three formats (version 1.47)."""
+"""Stand-ins for the output of img2dataset in its three formats (version 1.47)."""
 
 import io
 import json
@@ -28,7 +28,7 @@ NOT_FOUND = "HTTP Error 404: Not Found"
 
 
 def jpeg(width):
-    """A grey JPEG, four pixels high."""
+    """A gray JPEG, four pixels high."""
     file = io.BytesIO()
     PIL.Image.new("RGB", (width, 4), (9 * width % 256, 80, 80)).save(file, "JPEG")
     return file.getvalue()
@@ -41,7 +41,7 @@ def write(folder, rows, output_format, per_shard=3):
       folder: the output folder.
       rows: url, caption and encoded image, None for a dead link.
       output_format: "webdataset", "parquet" or "files".
-      per_shard: rows of a shard. Unless that is a power of ten, keys are no row numbers.
+      per_shard: rows per shard. Unless this is a power of ten, keys are not row numbers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     digits = math.ceil(math.log10(per_shard))

@@ -1,4 +1,4 @@
-"""Builds that cannot finish (full disk, kill -9, too many bad records) never look finished."""
+"""Builds that cannot finish (full disk, kill -9, too many bad records) never appear finished."""
 
 import csv
 import errno
@@ -39,7 +39,7 @@ def _build(files, **settings):
 
 
 def _left(files):
-    """Files in the folder of datasets, without TFDS's notes about configs."""
+    """Files in the folder of datasets, except for TFDS's metadata about configs."""
     folder = files.parent / "tfds" / _STAND_IN.dataset / _STAND_IN.config
     return sorted(path.name for path in folder.glob("*"))
 
@@ -56,7 +56,7 @@ def _record(*args, **kwargs):
 def _shard(path, iterator):
     with open(path, "wb") as file:
         file.write(next(iter(iterator))[1])
-    # The writer of ArrayRecord files is in C++ and knows only this class of errors.
+    # The writer of ArrayRecord files is written in C++ and raises only this class of errors.
     raise RuntimeError(f"write() failed: No space left on device; writing {path}; at byte 65536")
 
 
@@ -117,7 +117,7 @@ def test_what_kill_9_leaves_is_no_dataset_and_the_next_build_succeeds(files):
         config="images", data_dir=str(data_dir)
     ).is_prepared()
     assert prepared_configs("flickr30k", str(data_dir)) == []
-    # Another process that builds at this moment, and one that is about to begin.
+    # Another process that is building, and one that is about to start.
     (folder / "incomplete.LIVING_1.0.0").mkdir()
     (folder / "incomplete.LIVING_1.0.0" / "shard").touch()
     (folder / "incomplete.JUSTNO_1.0.0").mkdir()

@@ -1,4 +1,4 @@
-"""Builds by several processes give the records, counts and hash of the plain build."""
+"""Builds with several processes give the same records, counts and hash as a plain build."""
 
 import importlib.util
 import os
@@ -30,7 +30,7 @@ _IN_MEMORY = "runner=FnApiRunner"
 
 
 class Pickling(Workers):
-    """Passes everything through bytes, as to other processes, and takes the parts in turns."""
+    """Passes everything through bytes, as to other processes, and interleaves the parts."""
 
     def map(self, function, parts):
         return iter([self._pass(function)(self._pass(part)) for part in parts])
@@ -45,7 +45,7 @@ class Pickling(Workers):
 
 @pytest.fixture
 def pickling(monkeypatch):
-    """Makes builders read in parts; returns the splits that they read so."""
+    """Makes builders read in parts; returns the splits read in this way."""
     init, generator, parted = RandomAccessBuilder.__init__, RandomAccessBuilder._generator, []
 
     def with_workers(self, **settings):
@@ -111,7 +111,7 @@ def test_own_folders_in_parts(layout, is_parted, pickling, tmp_path):
 def links(tmp_path, monkeypatch):
     (tmp_path / "files").mkdir()
     web_records.expect(monkeypatch, web_records.write(tmp_path / "files", 120, 31, 10))
-    # Workers that Beam starts import the modules of this process.
+    # Workers started by Beam import the modules of this process.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     return tmp_path / "files"
 
@@ -168,7 +168,7 @@ def test_errors_of_workers_are_those_of_the_plain_build(links, monkeypatch):
 @pytest.fixture
 def shards(tmp_path):
     (tmp_path / "shards").mkdir()
-    # Sixteen shards, so that a worker is in the middle of its work for a while.
+    # Sixteen shards, so that a worker is busy for a while.
     for shard in range(16):
         (tmp_path / "shards" / f"{shard:02d}").mkdir()
         numbers = range(20 * shard, 20 * shard + 20)
@@ -178,7 +178,7 @@ def shards(tmp_path):
 
 @pytest.fixture
 def start(shards):
-    """Function that starts a build by two workers, killed if it still runs at the end."""
+    """Function that starts a build with two workers; kills it if it still runs at the end."""
     processes = []
 
     def start_command(name):
@@ -206,7 +206,7 @@ def start(shards):
 
 
 def _workers_of(process):
-    """Processes of Beam's workers below a command."""
+    """Beam worker processes that a command has started."""
     found, waiting = [], [process.pid]
     while waiting:
         pid = waiting.pop()

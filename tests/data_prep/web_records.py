@@ -14,10 +14,10 @@ TWO_WORKERS = "runner=FnApiRunner,direct_running_mode=multi_processing,direct_nu
 
 
 def write(folder, train, validation, per_shard):
-    """Writes Conceptual Captions of some rows: sound, dead, broken, repeated and odd ones.
+    """Writes Conceptual Captions with valid, dead, broken, repeated and odd rows.
 
     Returns:
-      The counts that `Builder.EXPECTED` has to have.
+      The counts required in `Builder.EXPECTED`.
     """
     lists = {"train": ("Train_GCC-training.tsv", "training", train, "webdataset")}
     lists["validation"] = (
@@ -31,7 +31,7 @@ def write(folder, train, validation, per_shard):
         lines = [b"%s\t%s\n" % (caption, url.encode()) for url, caption, _ in rows]
         (folder / name).write_bytes(b"".join(lines))
         fetched = [(url, "of the shard", image) for url, _, image in rows]
-        # A shard that was fetched twice, the second time with other pictures.
+        # A shard that was fetched twice, the second time with different pictures.
         fetched += [(url, "again", _picture(10**6 + n)) for n, (url, _, _) in enumerate(rows[:3])]
         img2dataset.write(folder / images, fetched, output_format, per_shard)
     shards = sorted((folder / "training").glob("*.tar"))
@@ -70,7 +70,7 @@ def expect(monkeypatch, counts):
 
 
 def assert_equal(found, expected):
-    """Compares two builds record by record, with their accounts and lists of left-outs."""
+    """Compares two builds record by record, with their counts and lists of left-out records."""
     assert dict(found.info.metadata) == dict(expected.info.metadata)
     assert set(found.info.splits) == set(expected.info.splits)
     for split, info in expected.info.splits.items():
@@ -85,7 +85,7 @@ def assert_equal(found, expected):
 
 
 def _records(builder, split):
-    """Stored records by their number. Their bytes name the features in any order."""
+    """Stored records by number. Their bytes contain the features in any order."""
     with ArrayRecordDataSource([str(p) for p in builder.info.splits[split].filepaths]) as source:
         for number in range(len(source)):
             yield tf.train.Example.FromString(source[number])

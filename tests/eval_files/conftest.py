@@ -1,4 +1,4 @@
-"""The command that evaluates files, released labels and a model's files, on a dozen images."""
+"""The command that evaluates files, with released labels and a model's files for a dozen images."""
 
 import json
 
@@ -21,7 +21,7 @@ from xmodal import eval_main
 
 @pytest.fixture(scope="session")
 def annotations(tmp_path_factory):
-    """The released files, cut down to twelve images of test and one of validation."""
+    """The released files, reduced to twelve test images and one validation image."""
     folder = tmp_path_factory.mktemp("annotations")
     rng = np.random.default_rng(5)
     own = [
@@ -87,7 +87,7 @@ def _flags():
 
 @pytest.fixture
 def evaluate(annotations, tmp_path):
-    """Runs the command; `output` is a folder below the test's own."""
+    """Runs the command; `output` is a folder in the test's folder."""
 
     def run(output="out", **values):
         given = {"annotations": str(annotations), "bootstrap_samples": 50} | values

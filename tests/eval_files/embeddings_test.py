@@ -1,4 +1,4 @@
-"""Evaluating the embeddings of other models, with the command and in Python."""
+"""Evaluating embeddings of other models, with the command and in Python."""
 
 import csv
 import dataclasses
@@ -48,7 +48,7 @@ def test_embeddings_end_to_end(evaluate, model, capsys):
         assert 0 < metrics[tag] <= 100
     report = (out / "report.md").read_text()
     assert report in capsys.readouterr().out
-    # The labels are a part, so nothing published stands beside these numbers.
+    # The labels are incomplete, so no published numbers are shown beside these.
     bold = "# coco_captions, test split\n\n**NOT THE RELEASED LABELS: in "
     assert report.startswith(bold)
     assert "; sis_test.csv holds 12 pairs instead of 46,719; " in report
@@ -81,7 +81,7 @@ def test_tensorboard_shows_the_same_numbers(evaluate, model):
         for event in events.Tensors(tag)
     }
     metrics = metrics_of(out)
-    # Counts are no curves, and no number is there twice.
+    # Counts have no curves, and no number appears twice.
     assert len(found) < len(metrics) - 20
     assert not [tag for tag in found if tag.endswith(("queries", "gallery", "pairs", "per_sample"))]
     assert "cxc/mean/recall@10" in found
@@ -114,7 +114,7 @@ def test_tensorboard_shows_the_last_evaluation_alone(evaluate, model, tmp_path, 
     assert first & second == {theirs}
     found = EventAccumulator(str(max(second - {theirs}))).Reload().Tags()["tensors"]
     assert {tag.split("/")[0] for tag in found} == {"cxc", "report"}
-    # Without tensorflow the old numbers go, too.
+    # Even without tensorflow, the old numbers are removed.
     monkeypatch.setitem(sys.modules, "clu", None)
     assert list(evaluate(boards=["coco5k"], **given).glob(events)) == [theirs]
 
@@ -148,7 +148,7 @@ def test_a_part_of_the_split_is_named_as_such(evaluate, model):
     assert report.startswith(
         "# coco_captions, test split\n\n**PARTIAL: 9 of 12 images of the test split."
     )
-    assert "CLIP" not in report  # nothing published compares with it
+    assert "CLIP" not in report  # no published numbers are comparable
     assert "Left out coco1k: its folds need the whole split, and this is 9 of 12 " in report
     metrics = metrics_of(out)
     assert metrics["coco5k/i2t/queries"] == 9
@@ -167,7 +167,7 @@ def test_a_model_compared_with_itself_does_not_differ(evaluate, model):
     text = (out / "comparison.md").read_text()
     assert "tiny" in text
     assert "yes |" not in text
-    # Its folder stands for it, too; without it, nothing of the comparison stays.
+    # Its folder is also accepted; without it, nothing of the comparison remains.
     evaluate(compare=str(other.parent), **given)
     assert (out / "comparison.md").read_text() == text
     evaluate(**given)
@@ -325,8 +325,8 @@ def test_several_processes_are_connected_first(evaluate, model, monkeypatch):
         evaluate(embeddings=str(model / "tiny.npz"), similarity="dot")
 
 
-def test_a_prepared_split_is_judged_on_released_labels_like_a_file(annotations, model, evaluate):
-    """The evaluator of a run, `annotations` given, and a file of the same embeddings."""
+def test_a_prepared_split_is_evaluated_on_released_labels_like_a_file(annotations, model, evaluate):
+    """The evaluator of a run with `annotations`, against a file of the same embeddings."""
     arrays = embeddings()
     split = TinySplit(
         name="coco_captions",
@@ -350,7 +350,7 @@ def test_a_prepared_split_is_judged_on_released_labels_like_a_file(annotations, 
     assert list(evaluation.metrics) == list(metrics_of(out))
     assert "coco/eccv/i2t/map@r" in evaluation.tagged
     assert [board.name for board in evaluation.boards] == BOARDS
-    # An incomplete split is named as such.
+    # An incomplete split is reported as such.
     part = dataclasses.replace(split, image_ids=split.image_ids[:9])
     evaluator = make_evaluator("coco", options, part, ("image", "text"))
     assert evaluator.provenance.warnings[0].startswith("PARTIAL: 9 of 12 images of the test split")

@@ -19,7 +19,7 @@ def test_scores_and_rankings_agree_with_the_embeddings(evaluate, model, tmp_path
     assert set(scores) == set(expected) - within
     assert scores == pytest.approx({tag: expected[tag] for tag in scores})
     correlated = {tag for tag in scores if "/sits/" in tag}
-    # Lists do not tell ties from order; there are none here.
+    # Lists cannot express ties; there are none here.
     tied = {tag for tag in scores if tag.endswith("/tied_queries")}
     assert set(lists) == set(scores) - correlated - tied
     assert not any(scores[tag] for tag in tied)

@@ -1,4 +1,4 @@
-"""A model of a dozen images: the files it would export, and a reader of its results."""
+"""A model for a dozen images: the files it would export, and a reader for its results."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ OWN_IMAGE = np.repeat(np.arange(12), 5)
 
 
 def write_ratings(path, kinds, pairs):
-    """A file as Crisscrossed Captions has it; pairs are (left, right, score, method)."""
+    """Writes a file in the format of CxC; pairs are (left, right, score, method)."""
     columns = {"sts": ("caption1", "caption2"), "sis": ("image1", "image2")}
     names = {"image": "COCO_val2014_{:012d}.jpg", "caption": "COCO_val2014:sentid:{}"}
     with path.open("w", newline="") as file:
@@ -24,7 +24,7 @@ def write_ratings(path, kinds, pairs):
 
 
 def embeddings():
-    """A model that is neither perfect nor blind, its items in no order."""
+    """A model that is neither perfect nor random, with unsorted items."""
     rng = np.random.default_rng(3)
     images = rng.normal(size=(12, 6)).astype(np.float32)
     captions = images[OWN_IMAGE] + 0.8 * rng.normal(size=(60, 6)).astype(np.float32)

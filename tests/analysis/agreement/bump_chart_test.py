@@ -1,4 +1,4 @@
-"""The bump chart is drawn, and nothing in it overlaps."""
+"""The bump chart is drawn without overlapping elements."""
 
 import io
 
@@ -24,7 +24,7 @@ def test_chart_is_a_png_that_grows_with_the_table(models, metrics):
     picture = Image.open(io.BytesIO(content))
     assert picture.format == "PNG"
     width, height = picture.size
-    # Inches of columns and rows at 150 dots, plus margins for names and metrics.
+    # Inches per column and row at 150 dpi, plus margins for names and metrics.
     assert 1.0 * metrics * 150 < width < (1.2 * metrics + 3) * 150
     assert 0.32 * models * 150 < height < (0.33 * models + 2) * 150
     pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)

@@ -12,7 +12,7 @@ RECALLS = ("recall@1", "recall@5", "recall@10")
 
 
 def evaluated(board, tasks=("i2t", "t2i", "t2t", "i2i"), ratings=()):
-    """All tags of a board, as `metrics.json` has them."""
+    """All tags of a board, as in `metrics.json`."""
     judging = [f"{board}/{task}/{metric}" for task in tasks for metric in (*RECALLS, "median_rank")]
     if "i2t" in tasks:
         judging += [f"{board}/mean/{metric}" for metric in RECALLS]
@@ -48,7 +48,7 @@ def test_large_tables_are_compared_by_the_metrics_of_the_paper():
     *paper, other = choose_metrics({"a": row, "b": row})
     assert paper == [tag for tag in ECCV_TABLE_5_METRICS if tag in row]
     assert len(paper) == 7
-    assert other == "other/mean/recall@1"  # every board is there
+    assert other == "other/mean/recall@1"  # contains every board
 
 
 def test_the_board_of_the_project_has_a_choice_of_its_own():

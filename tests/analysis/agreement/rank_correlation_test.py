@@ -1,4 +1,4 @@
-"""Kendall's tau-b and ranks, on cases computed by hand and on the paper's tables."""
+"""Kendall's tau-b and ranks, on hand-computed cases and on the paper's tables."""
 
 import itertools
 import math
@@ -44,7 +44,7 @@ PRINTED_1K = {
 
 
 def reference_tau_b(left, right):
-    """Pairs of models one by one: (agreeing - opposed) / geometric mean of the untied pairs."""
+    """A loop over pairs of models: (concordant - discordant) / geometric mean of untied pairs."""
     left, right = left.tolist(), right.tolist()
     total, untied_left, untied_right = 0, 0, 0
     for i, j in itertools.combinations(range(len(left)), 2):
@@ -141,7 +141,7 @@ def test_undefined_pairs_are_nan_and_explained():
     )
 
 
-def test_what_two_groups_of_models_lack_is_said_by_metric():
+def test_metrics_that_a_group_of_models_lacks_are_reported():
     """Two models have five metrics, two others five others; then one more has all ten."""
     ours, theirs = [f"ours{i}" for i in range(5)], [f"theirs{i}" for i in range(5)]
     models = {

@@ -1,4 +1,4 @@
-"""Folders of evaluations on different labels are not compared."""
+"""Evaluations on different labels are not compared."""
 
 import json
 
@@ -10,7 +10,7 @@ from xmodal.config import UserError
 
 
 def evaluate(folder, hashes):
-    """A folder as an evaluation leaves it; `hashes`: board -> label hash."""
+    """A folder as written by an evaluation; `hashes`: board -> label hash."""
     folder.mkdir()
     metrics = {f"{board}/t2t/{m}": len(folder.name) for board in hashes for m in ("r", "s")}
     (folder / "metrics.json").write_text(json.dumps(metrics))

@@ -1,4 +1,4 @@
-"""Numbers about rated pairs, against plain loops."""
+"""Statistics of rated pairs, against plain loops."""
 
 import math
 import statistics as plain
@@ -72,7 +72,7 @@ def test_raters_spread_as_sample_deviation():
 def test_pairs_rated_in_both_orders():
     found = score_statistics.rated_twice(make_pairs("sts", STS))
     assert found.tolist() == [[3.5, 4.0]]  # (1, 3), then (3, 1)
-    # A caption and an image of the same number are no pair in another order.
+    # A caption and an image with the same number are not a pair in reverse order.
     assert len(score_statistics.rated_twice(make_pairs("sits", STS))) == 0
 
 

@@ -1,4 +1,4 @@
-"""Embeddings in the order of the groups, and samples compared."""
+"""Embeddings in the order of the groups, and comparisons of samples."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_what_cannot_be_compared_is_refused(groups, other, message):
 
 
 def test_samples_are_compared_as_pairs_of_images_in_any_order(groups):
-    # Captions 0 and 1 are of image 0, 2 and 3 of image 1, 4 of image 2.
+    # Captions 0 and 1 belong to image 0, 2 and 3 to image 1, 4 to image 2.
     ours = {"c2c_isim": np.array([[0, 2], [4, 1]]), "c2i_original": np.array([[0, 0], [4, 2]])}
     theirs = {"c2c_isim": np.array([[3, 1], [4, 2]]), "c2i_original": np.array([[0, 0], [2, 1]])}
     _, isim, original = format_overlap({**ours, "other": ours}, theirs, groups).splitlines()

@@ -1,4 +1,4 @@
-"""Facts about sampled pairs hold for pairs of the scheme, and fail for others."""
+"""Facts about sampled pairs hold for pairs from the scheme, but not for others."""
 
 import numpy as np
 import pytest

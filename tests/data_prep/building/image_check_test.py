@@ -162,7 +162,7 @@ def test_turned_images_stand_upright_where_that_is_asked_for(name, mode, kind):
         for pixels in (decode_image(checked.encoded), decode_upright(encoded)):
             assert pixels.shape == expected.shape
             assert abs(pixels - expected).mean() < (4 if name == "JPEG" else 1e-9)
-        # The result is turned once, whoever reads it.
+        # The result is rotated exactly once, whatever reads it.
         np.testing.assert_array_equal(
             decode_upright(checked.encoded), decode_image(checked.encoded)
         )
@@ -223,7 +223,7 @@ _KINDS = {
 
 
 def _broken(encoded, rng):
-    """The file without its last two bytes, cut anywhere, with 1 to 3 other bytes, or a hole."""
+    """The file without its last two bytes, truncated, with 1 to 3 bytes changed, or a gap."""
     yield encoded[:-2]
     yield encoded[: rng.integers(len(encoded))]
     for count in (1, 3):

@@ -1,4 +1,4 @@
-"""A build checks, counts and hashes its records, or stops and leaves only the list."""
+"""A build checks, counts and hashes its records, or stops and leaves only a list."""
 
 import csv
 import errno
@@ -39,7 +39,7 @@ def _record(number, **changes):
 
 
 def _opened(record):
-    """Images of odd numbers as open files: builders may give either."""
+    """Opens images with odd numbers as files: builders may yield files or bytes."""
     if isinstance(record, LeftOut) or record[0] % 2 == 0:
         return record
     return record[0], record[1] | {"image": io.BytesIO(record[1]["image"])}

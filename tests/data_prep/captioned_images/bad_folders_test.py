@@ -1,4 +1,4 @@
-"""Faulty user folders give a one-sentence error, or a line in the list of left-out items."""
+"""Faulty user folders give a one-sentence error, or a row in the list of left-out items."""
 
 import json
 import zlib
@@ -143,7 +143,7 @@ def test_the_notes_of_macos_beside_files_are_passed_over(tmp_path, capfd):
 
 
 def _bomb():
-    """A PNG of 60,000 by 60,000 pixels in few bytes; its header alone is read."""
+    """A PNG of 60,000 by 60,000 pixels in few bytes; only its header is read."""
     encoded = bytearray(folders.picture(1))
     encoded[16:24] = (60_000).to_bytes(4, "big") * 2
     encoded[29:33] = zlib.crc32(encoded[12:29]).to_bytes(4, "big")
@@ -204,7 +204,7 @@ def test_single_bad_items_are_left_out_counted_and_listed(tmp_path, capfd):
 
 
 def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
-    """Lines of JSON whose captions are texts, lists, numbers and objects, with images to match."""
+    """JSON lines with strings, lists, numbers and objects as captions, and matching images."""
     folder = tmp_path / "files"
     (folder / "images").mkdir(parents=True)
     folders.write_images(folder, NUMBERS)
@@ -238,6 +238,6 @@ def test_cells_of_mixed_types_are_left_out_counted_and_listed(tmp_path):
     assert not {f"images/p00{n}.png" for n in range(3, 8)} & pictures.keys()
     assert len(pictures) == len(NUMBERS) - 5
     counts = builder.info.metadata
-    # Five images have no caption that is a text.
+    # Five images have no string as a caption.
     assert counts["left_out"]["train"] == {"no image name": 4, "empty caption": 5}
     assert counts["parts"]["train"] == {"caption is no text": 5, "empty caption": 2}

@@ -50,7 +50,7 @@ def _raw():
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The pictures and captions that were written, in the split of one layout."""
+    """The pictures and captions as written, in the split of one layout."""
     folder = tmp_path_factory.mktemp("expected") / "files"
     folder.mkdir()
     folders.wide_csv(folder, NUMBERS)
@@ -261,7 +261,7 @@ def test_turned_photos_are_seen_upright_by_training_and_by_the_model(tmp_path):
             if (record := by_name.get(f"images/turned{n}.jpg".encode())) is None:
                 continue
             checked += 1
-            # A copy stays with its picture, however it is turned.
+            # A copy stays with its picture, whatever its rotation.
             expected = prepare_images([by_name[f"images/{n}.png".encode()]], config)[0]
             trained = prepare_images([record], config)[0]
             embedded = prepare_image(folder / "images" / f"turned{n}.jpg", config)

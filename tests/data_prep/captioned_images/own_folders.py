@@ -1,4 +1,4 @@
-"""Folders of pictures and captions as people have them."""
+"""Typical user folders of pictures and captions."""
 
 import csv
 import io
@@ -16,19 +16,19 @@ NUMBERS = list(range(30))
 
 
 def prepare(folder, config="images", **options):
-    """Prepares a folder in a place beside it."""
+    """Prepares a folder beside it."""
     return build(
         "captioned_images", config, data_dir=f"{folder}_tfds", manual_dir=str(folder), **options
     )
 
 
 def rows(*others):
-    """Name and caption of every picture, and more rows."""
+    """Name and caption of every picture, and additional rows."""
     return [*([name(n), f"caption {n}"] for n in NUMBERS), *others]
 
 
 def picture(number, size=(40, 30), kind="PNG", mode="RGB", **options):
-    """A picture like no other: random colors in a coarse grid."""
+    """A unique picture: random colors in a coarse grid."""
     rng = np.random.default_rng(number)
     grid = PIL.Image.fromarray(rng.integers(0, 256, (4, 4, 3), np.uint8))
     image = grid.resize(size, PIL.Image.Resampling.BICUBIC).convert(mode)
@@ -38,7 +38,7 @@ def picture(number, size=(40, 30), kind="PNG", mode="RGB", **options):
 
 
 def turned(encoded, orientation=6):
-    """A JPEG as a camera that was turned by 90 degrees saves it."""
+    """A JPEG as saved by a camera rotated by 90 degrees."""
     image, file = PIL.Image.open(io.BytesIO(encoded)), io.BytesIO()
     exif = PIL.Image.Exif()
     exif[0x0112] = orientation
@@ -57,14 +57,14 @@ def name(number):
 
 
 def write_images(folder, numbers, place="images"):
-    """Writes the pictures of some numbers."""
+    """Writes the pictures with these numbers."""
     (folder / place).mkdir(parents=True, exist_ok=True)
     for number in numbers:
         (folder / place / name(number)).write_bytes(picture(number))
 
 
 def write_csv(path, rows, delimiter=",", encoding="utf-8", quoting=csv.QUOTE_MINIMAL):
-    """Writes rows, the first of which is the header."""
+    """Writes rows; the first is the header."""
     with path.open("w", newline="", encoding=encoding) as file:
         csv.writer(file, delimiter=delimiter, quoting=quoting).writerows(rows)
 
@@ -82,14 +82,14 @@ def long_tsv(folder, numbers):
 
 
 def listed_csv(folder, numbers):
-    """Lists of captions, as pandas and as JSON writes them."""
+    """Lists of captions, as written by pandas and as JSON."""
     write_images(folder, numbers)
     lines = [[name(n), json.dumps(captions(n)) if n % 2 else str(captions(n))] for n in numbers]
     write_csv(folder / "all.csv", [["file_name", "captions"], *lines])
 
 
 def excel_csv(folder, numbers):
-    """Semicolons, a byte-order mark, an ending in capitals, paths of Windows."""
+    """Semicolons, a byte-order mark, an extension in upper case, and Windows paths."""
     write_images(folder, numbers)
     lines = [[f"images\\{name(n)}", *captions(n)] for n in numbers]
     header = ["Image", "Caption 1", "Caption 2"]

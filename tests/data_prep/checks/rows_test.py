@@ -90,7 +90,7 @@ def _rated(*pairs):
 
 
 class _Dataset:
-    """A prepared dataset with one split and few figures."""
+    """A prepared dataset with one split and a few figures."""
 
     def __init__(self, columns, is_part=False):
         self.splits, self.is_part = {"test": columns}, is_part
@@ -110,11 +110,11 @@ def test_pairs_in_both_orders_and_broken_circles():
     assert not any(row.found for row in identity.structure(dataset))
     broken = _rated(*circle[:4], ("sts", "c2c_cocaption", 4, 2, 3.0), circle[0])
     (row,) = identity.structure(broken)
-    # 0 is never right, 2 is it twice; the first pair comes again: 0 left and 1 right twice.
+    # 0 is never right, 2 is twice; the first pair is repeated: 0 is left and 1 right twice.
     assert (row.found, row.verdict) == (4, DIFFERS)
     rows = {row.name: row.found for row in identity.pairs(broken)}
     assert rows["pairs repeated with task=sts, method=c2c_cocaption"] == 1
-    # Where a row was left out, its circle is open.
+    # If a row was left out, its cycle is incomplete.
     (row,) = identity.structure(_Dataset(_rated(*circle[:4]).splits["test"], is_part=True))
     assert (row.found, row.verdict) == (2, NOTED)
 
@@ -154,7 +154,7 @@ def test_memory_is_a_few_bytes_per_record():
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert columns.records == count
-    assert used / count < 80  # 48, and the reserve of arrays
+    assert used / count < 80  # 48, and the spare capacity of arrays
 
 
 def test_the_table_has_a_line_per_row_and_counts_verdicts():

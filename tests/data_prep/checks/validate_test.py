@@ -22,7 +22,7 @@ _FIGURES = {
 
 
 def _publish(monkeypatch, figures):
-    """Makes these, by config, the published figures of Flickr8k."""
+    """Sets the published figures of Flickr8k, by config."""
     monkeypatch.setattr(Flickr8k, "published_figures", figures.__getitem__)
 
 
@@ -53,11 +53,11 @@ def few_photographs(tmp_path_factory):
 
 @pytest.fixture
 def validated(monkeypatch, capsys):
-    """Runs the command; gives its exit code, and its rows by dataset and by name."""
+    """Runs the command; returns its exit code, and its rows by dataset and by name."""
 
     def run(*args):
         monkeypatch.setattr(sys, "argv", ["validate", *map(str, args), "--json"])
-        capsys.readouterr()  # builds print, too
+        capsys.readouterr()  # builds also print
         try:
             validate.main()
             code = 0
@@ -130,7 +130,7 @@ def test_a_shard_with_one_wrong_bit_is_found(tmp_path, validated, monkeypatch):
 def test_bad_images_and_copies_across_splits_are_found(tmp_path, validated, monkeypatch):
     _publish(monkeypatch, _FIGURES)
     monkeypatch.setattr(Flickr8k, "CHECK_IMAGES", False)
-    # Image 0 is of the test, 1 and 4 of training. Pillow alone decodes image 4 without its end.
+    # Image 0 is in test, 1 and 4 in train. Only Pillow decodes image 4 without its end.
     contents = {0: photograph(1), 4: photograph(124)[:-2]}
     data_dir = _make(
         _stand_in("flickr8k-images"), tmp_path, lambda n: contents.get(n, photograph(n))

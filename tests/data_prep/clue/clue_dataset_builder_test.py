@@ -20,7 +20,7 @@ _HEADER = ["", "index", "caption", "url", "Visible", "Subjective", "Action", "St
     "Where",
     "Comment",
 ]
-# Split -> index, caption, url, the header of the columns that hold 1.
+# Split -> index, caption, url, headers of the columns that are 1.
 _ROWS = {
     "train": [
         (4, "the end of the road", "http://x/4", ["Visible", "How"]),

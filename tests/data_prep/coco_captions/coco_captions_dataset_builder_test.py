@@ -1,4 +1,4 @@
-"""COCO captions from a small stand-in of Karpathy's file and the image folders."""
+"""COCO captions from small stand-ins for Karpathy's file and the image folders."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def _file_name(folder, image_id):
 
 
 def _sentences(image_id, count):
-    # Ids that do not rise, as in the published file.
+    # Unsorted ids, as in the published file.
     return [
         {"raw": f"caption {k} of {image_id}", "tokens": [], "sentid": 1000 * image_id + 7 * k % 10}
         for k in range(count)
@@ -142,9 +142,9 @@ def test_karpathys_file_is_found_in_its_archive(manual_dir):
 
 
 def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
-    """Names and cut of 2017, and the lists of ids that VSE++ and PCME hand out."""
+    """Names and split of 2017, and the id lists distributed with VSE++ and PCME."""
     expected = _build(manual_dir).info.metadata["split_hashes"]
-    train = [9, 42, 74, 133]  # another cut than in 2014
+    train = [9, 42, 74, 133]  # split differently from 2014
     packed = zipfile.ZipFile(manual_dir / "val2014.zip")
     for part in ("train2017", "val2017"):
         (manual_dir / part).mkdir()
@@ -164,7 +164,7 @@ def test_images_and_captions_of_2017_give_the_same_records(manual_dir):
             sentences = [
                 {"image_id": i, "id": each["sentid"], "caption": each["raw"]}
                 for i in ids
-                # Another order than Karpathy's.
+                # A different order from Karpathy's.
                 for each in sorted(_sentences(i, _IMAGES[i][2]), key=lambda each: each["sentid"])
             ]
             images = [{"id": i, "file_name": f"{i:012d}.jpg"} for i in ids]
@@ -219,14 +219,14 @@ def test_a_damaged_archive_loses_the_pictures_of_that_place_only(manual_dir):
 def test_the_real_captions_and_images_that_are_at_hand(real_data, tmp_path):
     builder = _build(real_data / "coco", data_dir=tmp_path, min_kept=0.03)
     metadata = builder.info.metadata
-    # 1,060 images, of which 66 of CxC's validation split have no caption.
+    # 1,060 images; 66 from CxC's validation split have no caption.
     assert metadata["kept"] == {"train": 479 + 239, "validation": 161 - 66, "test": 181}
     assert metadata["left_out"]["test"] == {"no image": 5000 - 181}
     assert not metadata["complete"]
     assert [metadata["categories"][k] for k in (0, 79)] == ["person", "toothbrush"]
     test = list(builder.as_data_source("test"))
     assert {len(example["captions"]) for example in test} == {5}
-    # The table has 99 % of the test images, and none of train2014.
+    # The table contains 99 % of the test images, and none from train2014.
     assert sum(len(example["categories"]) == 80 for example in test) >= 175
     train = builder.as_data_source("train")
     assert 400 < sum(len(example["categories"]) == 80 for example in train) <= 479

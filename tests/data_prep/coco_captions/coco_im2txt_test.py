@@ -1,4 +1,4 @@
-"""The split of im2txt and the categories of objects, from the official files in small."""
+"""im2txt's split and the object categories, from small stand-ins for the official files."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from data_prep.coco_captions import categories
 from data_prep.coco_captions.coco_captions_dataset_builder import Builder
 from data_prep.errors import UnexpectedFilesError
 
-# In the order of the annotation file, which is not that of the ids.
+# In the order of the annotation file, not of the ids.
 _TRAIN = [57870, 9, 25]
 _VAL = [391895, *range(500, 519)]
 _CAPTIONS = 5

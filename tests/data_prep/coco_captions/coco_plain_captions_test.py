@@ -66,7 +66,7 @@ def test_lines_alone(tmp_path):
 @pytest.fixture
 def built(tmp_path):
     _write(tmp_path, _rows())
-    # Not a file of captions.
+    # Not a caption file.
     (tmp_path / "karpathy_5k_caption_image.csv").write_text("caption_id,image_id\n1,2\n")
     return _build(tmp_path)
 

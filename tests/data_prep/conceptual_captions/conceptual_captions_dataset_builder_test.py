@@ -76,7 +76,7 @@ def test_shards_and_tables_of_img2dataset_and_bad_captions(tmp_path, monkeypatch
     lines = (tmp_path / _TRAIN).read_bytes().splitlines(keepends=True)
     lines[1] = b" \thttp://x/1\n"
     lines[4] = b"na\xefve\thttp://x/4\r\n"
-    # The first line by img2dataset's own guide.
+    # The first line as in img2dataset's guide.
     (tmp_path / _TRAIN).write_bytes(b"".join([b"caption\turl\n", *lines]))
     # Captions come from the list, never from the shards.
     rows = [(f"http://x/{n}", "another", jpeg(n + 3) if n != 2 else None) for n in range(6)]
@@ -110,7 +110,7 @@ def test_short_or_missing_files_are_named(loose_images):
         _build(loose_images)
     path.rename(loose_images / "list.txt")
     (loose_images / _VALIDATION).unlink()
-    # What is missing, and all that would do, in one message.
+    # One message lists what is missing and everything that would work.
     with pytest.raises(
         FileNotFoundError, match=r"(?s)no list .*Train_GCC-training\.tsv.*img2dataset"
     ):
@@ -135,7 +135,7 @@ def test_one_list_alone_under_any_of_its_names_and_packed_shards_below(
     monkeypatch.setattr(Builder, "EXPECTED", {"train": 6, "validation": 2})
     _write_lists(tmp_path)
     (tmp_path / _VALIDATION).unlink()
-    # As img2dataset's users rewrite it for `--url_col url --caption_col caption`.
+    # As rewritten by users of img2dataset for `--url_col url --caption_col caption`.
     lines = [line.split("\t") for line in (tmp_path / _TRAIN).read_text().splitlines()]
     text = "".join(f"{url}\t{caption}\n" for caption, url in [("caption", "url"), *lines])
     (tmp_path / _TRAIN).unlink()

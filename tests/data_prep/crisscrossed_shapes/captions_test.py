@@ -38,7 +38,7 @@ def described():
 
 
 def read(text):
-    """The content of a caption by its words, read without the help of the describer."""
+    """The content of a caption, parsed from its words independently of the describer."""
     text = text.lower()
     found = collections.defaultdict(collections.Counter)
     colors = {w: c for c, words in lexicon.BACKGROUND_COLORS.items() for w in words}
@@ -107,7 +107,7 @@ def test_relations_hold_the_way_round_that_they_are_worded(described):
     for scene, group in described:
         places = {item.shape: item for item in scene.items}
         if len(places) < len(scene.items):
-            continue  # the words alone do not tell which of two stars is meant
+            continue  # the words do not tell which of two stars is meant
         for text in (caption.text.lower() for caption in group if caption.content.relations):
             if match := inverted.match(text):
                 relation, second, first = match.groups()

@@ -17,7 +17,7 @@ def rendered(scene, seed=0):
 
 
 def center_and_area(scene):
-    """Where and how large the pixels are that differ from the background's color."""
+    """Center and area of the pixels that differ from the background's color."""
     pixels = rendered(scene).astype(int)
     rows, columns = np.nonzero(np.abs(pixels - pixels[0, 0]).sum(axis=-1) > 90)
     return rows.mean(), columns.mean(), len(rows)

@@ -63,12 +63,12 @@ def test_matches_are_the_pairs_in_which_everything_said_is_shown(contents):
         (i, j)
         for i, caption in enumerate(captions)
         for j, scene in enumerate(scenes)
-        # A caption shares with itself all that it says.
+        # A caption shares everything it says with itself.
         if slow_shared_weight(caption, scene) > slow_shared_weight(caption, caption) - 1e-4
     ]
     found = matches.find_matches(similarity.encode(captions), similarity.encode(scenes))
     np.testing.assert_array_equal(found.T, slow)
-    # Half of the captions of seven scenes are of one of the ten; more of them are true.
+    # Half of the captions of seven scenes describe one of the ten; others are also true.
     assert len(slow) > 30
 
 
@@ -98,9 +98,9 @@ def test_worked_example():
     )
     facts = similarity.encode([caption, scene])
     said, shown = facts[np.array([0])], facts[np.array([1])]
-    # Star, its color, ring, grey, and that something is above something.
+    # Star, its color, ring, grey, and that something is above something else.
     np.testing.assert_allclose(similarity.weight(said), 1 + 0.8 + 1 + 0.7 + 0.3)
-    # The ring is above the star in truth, so all holds but the relation.
+    # The ring is actually above the star, so everything but the relation holds.
     np.testing.assert_allclose(similarity.fit(said, shown), 3.5 / 3.8, rtol=1e-6)
     np.testing.assert_allclose(similarity.weight(shown), 2 * 2.8 + 0.3 + 0.5 + 0.7 + 0.5)
     np.testing.assert_allclose(

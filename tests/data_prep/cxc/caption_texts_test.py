@@ -1,4 +1,4 @@
-"""Texts of captions by id, from every common file."""
+"""Caption texts by id, from every common file."""
 
 import gzip
 import json

@@ -13,7 +13,7 @@ from data_prep.building.records import LeftOut
 from data_prep.cxc import rating_files
 from data_prep.cxc.cxc_dataset_builder import Builder
 
-# Captions 11 to 14 describe images 1 to 4; of image 4 there are no pixels, 3 is cut, 2 is CMYK.
+# Captions 11 to 14 describe images 1 to 4; image 4 has no pixels, 3 is truncated, 2 is CMYK.
 _HEADERS = {"sts": "caption1,caption2", "sis": "image1,image2", "sits": "caption,image"}
 _ROWS = {
     "sts_val": [(11, 12, 4.5, "c2c_cocaption")],
@@ -174,7 +174,7 @@ def test_a_cut_file_is_refused(manual_dir):
 
 @pytest.fixture(scope="module")
 def real_folder(real_data, tmp_path_factory):
-    """The real ratings beside the captions and images that are at hand."""
+    """The real ratings with the captions and images that are available."""
     folder = tmp_path_factory.mktemp("cxc")
     coco = [
         real_data / "coco" / "captions_val2014_known.csv.gz",

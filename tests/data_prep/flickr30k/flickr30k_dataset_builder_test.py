@@ -1,4 +1,4 @@
-"""Flickr30k from small stand-ins, in Karpathy's split and in that of Flickr30k Entities."""
+"""Flickr30k from small stand-ins, in Karpathy's split and that of Flickr30k Entities."""
 
 import json
 import tarfile
@@ -112,7 +112,7 @@ def test_the_split_of_entities_from_a_zip(manual_dir):
     assert example["image"].shape == (4, 5, 3)
 
 
-def test_the_table_of_kaggle_and_the_archive_of_the_release_give_the_same_records(manual_dir):
+def test_kaggle_table_and_released_archive_give_the_same_records(manual_dir):
     """Kaggle's flickr-image-dataset; one row of it lacks its second separator."""
     expected = _build(manual_dir, "entities").info.metadata["split_hashes"]
     rows = [f"{name}| {k}| {_caption(name, k)}" for name in _NAMES for k in range(5)]

@@ -148,7 +148,7 @@ def test_an_image_without_five_captions_is_refused(tmp_path):
 
 
 def _as_karpathy(captions):
-    """dataset_flickr8k.json of captions, which has no images without a split."""
+    """dataset_flickr8k.json for these captions, without images that have no split."""
     names = {"train": "train", "validation": "val", "test": "test"}
     listed = [(split, name) for split, group in captions.splits.items() for name in group]
     images = [
@@ -251,7 +251,7 @@ def test_images_of_which_any_caption_is_a_sentence_of_a_test_are_left_out(manual
     _write_features(manual_dir)
     with pytest.raises(FileNotFoundError, match="sts"):
         _build(manual_dir, "features_one_caption_unseen")
-    # The fourth caption of b in another spelling, the first of c, which is a test image, and a
+    # The fourth caption of b spelled differently, the first of c, which is a test image, and a
     # part of one of d.
     sentences = ["caption 3 of b.jpg naïve 3", _caption("c.jpg", 0), "Caption 1 of d.jpg"]
     folder = manual_dir / "sts" / "2014"

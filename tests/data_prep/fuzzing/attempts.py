@@ -1,4 +1,4 @@
-"""Runs a builder over files as a build does, up to the serialized records, but writes nothing."""
+"""Runs a builder like a build, up to the serialized records, but writes nothing."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from data_prep.errors import UnexpectedFilesError
 from tests.data_prep.fuzzing.mutations import ODD
 from xmodal.preprocessing import decode_image
 
-# The look of JSON values that are no texts after they were made texts.
+# What JSON values other than strings look like when converted to strings.
 _NO_TEXTS = {str(value) for value in ODD if not isinstance(value, str)}
 
 
@@ -24,12 +24,12 @@ class Outcome:
     """The outcome of a build.
 
     Attributes:
-      error: the one clear error, or None.
+      error: the error, or None.
       kept: split -> key -> serialized example.
       left_out: split -> reason -> records.
       parts: parts of records that were left out.
       converted: number of images that were converted.
-      rows: number of rows of the list of records left out.
+      rows: number of rows in the list of left-out records.
       ids: all ids of images and captions.
     """
 
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def attempt(stand_in: Any, folder: Any, scratch: Any) -> Outcome:
-    """Reads all splits of a stand-in. Errors that no user should see are raised.
+    """Reads all splits of a stand-in. Raises errors that users should never see.
 
     Args:
       stand_in: see `stand_ins`.
@@ -88,7 +88,7 @@ def _ids(example: dict[str, Any]) -> list[int]:
 
 
 def _check(example: dict[str, Any]) -> None:
-    """Properties that every record must have for any files."""
+    """Checks properties that every record must have, whatever the files."""
     assert all(0 <= item < 2**31 for item in _ids(example)), example
     for name, value in example.items():
         values = value if isinstance(value, list | tuple) else [value]
@@ -100,7 +100,7 @@ def _check(example: dict[str, Any]) -> None:
         elif "image" in name and isinstance(value, bytes):
             image = PIL.Image.open(io.BytesIO(value))
             assert image.mode in ("RGB", "L"), image.mode
-            decode_image(value)  # as training does
+            decode_image(value)  # as in training
         elif isinstance(value, np.ndarray):
             assert np.isfinite(value).all()
         for text in values:

@@ -120,7 +120,7 @@ def karpathy(folder: Any, images: Images) -> None:
 
 
 def official_coco(folder: Any, images: Images) -> None:
-    """All annotations in one archive, with the objects of every image, as cocodataset.org has."""
+    """All annotations in one archive, with the objects of every image, as on cocodataset.org."""
     files = {}
     parts = {"train2014": [9, 25], "val2014": list(range(40, 60))}
     for part, numbers in parts.items():
@@ -196,7 +196,7 @@ def flickr30k(folder: Any, images: Images) -> None:
 
 
 def detections(layout: str) -> Callable[[Any, Images], None]:
-    """Regions in any number of the images of `karpathy`, by a detector."""
+    """Detected regions, any number per image, of the images of `karpathy`."""
 
     def write(folder: Any, images: Images) -> None:
         karpathy(folder, images)

@@ -14,7 +14,7 @@ Images = Callable[[int], bytes]
 
 
 def photograph(number: int) -> bytes:
-    """A small sound JPEG, another one for every number."""
+    """A small valid JPEG, different for every number."""
     pixels = np.random.default_rng(number).integers(0, 256, (6, 8, 3)).astype(np.uint8)
     file = io.BytesIO()
     PIL.Image.fromarray(pixels).resize((24, 18)).save(file, "JPEG")

@@ -1,4 +1,4 @@
-"""Ways in which files that people have on disk are broken: drawn from a seed, one per case."""
+"""Ways in which files on disk may be broken, one per case, drawn from a seed."""
 
 import gzip
 import io
@@ -22,7 +22,7 @@ Members = list[tuple[str, bytes]]
 
 
 class NotApplicableError(Exception):
-    """No file of a stand-in can be broken in this way."""
+    """None of the files of a stand-in can be broken in this way."""
 
 
 def mutate(folder: Any, kind: str, rng: np.random.Generator) -> str:
@@ -92,7 +92,7 @@ def _block_twice(content: bytes, rng: np.random.Generator) -> bytes:
     return content[: place + 1 + int(rng.integers(200))] + content[place:]
 
 
-# On the bytes of any file, packed or not.
+# Changes to the bytes of any file, compressed or not.
 BYTES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
     "cut": lambda content, rng: content[: _place(content, rng)],
     "cut_at_the_end": lambda content, rng: content[: -1 - int(rng.integers(30))],
@@ -135,7 +135,7 @@ def _lines_joined(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _field(value: bytes) -> Callable[[bytes, np.random.Generator], bytes]:
-    """Puts something else in place of one field of one line."""
+    """Replaces one field of one line."""
 
     def change(content: bytes, rng: np.random.Generator) -> bytes:
         lines = content.split(b"\n")
@@ -172,7 +172,7 @@ def _column_renamed(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _field_of_another_line(content: bytes, rng: np.random.Generator) -> bytes:
-    """So that an id appears twice, or a caption."""
+    """Copies a field of another line, so that an id or a caption appears twice."""
     separator, rows = _columns(content)
     first, second = rng.integers(len(rows), size=2)
     place = int(rng.integers(min(len(rows[first]), len(rows[second]))))
@@ -180,7 +180,7 @@ def _field_of_another_line(content: bytes, rng: np.random.Generator) -> bytes:
     return _joined(separator, rows)
 
 
-# On the text of files with lines; packed ones are packed again.
+# Changes to the text of files with lines; compressed files are compressed again.
 LINES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
     "not_utf8": _insert(b"\xff\xfe\xc3"),
     "nul": _insert(b"\0"),
@@ -210,7 +210,7 @@ ODD = (None, [], {}, "", "word", -1, 2**40, 1.5, True, [None], {"a": 1}, "\ud800
 
 
 def _json_value(content: bytes, rng: np.random.Generator) -> bytes:
-    """Puts something odd in place of a value anywhere in the first line that is JSON."""
+    """Replaces a value anywhere in the first JSON line by something odd."""
     lines = content.split(b"\n")
     place = int(rng.integers(max(len(lines) - 1, 1)))
     holder = [json.loads(lines[place])]
@@ -242,7 +242,7 @@ def _json_gone(content: bytes, rng: np.random.Generator) -> bytes:
     return b"\n".join(lines)
 
 
-# On the values of JSON files.
+# Changes to the values of JSON files.
 VALUES: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
     "value_odd": _json_value,
     "value_odd_too": _json_value,
@@ -267,7 +267,7 @@ def _member_of_another(members: Members, rng: np.random.Generator) -> Members:
     return [*members[:place], (members[place][0], b"no content"), *members[place + 1 :]]
 
 
-# On the members of zip archives; the archives themselves stay sound.
+# Changes to the members of zip archives; the archives themselves stay valid.
 MEMBERS: dict[str, Callable[[Members, np.random.Generator], Members]] = {
     "member_gone": _member_gone,
     "member_elsewhere": _member_elsewhere,
@@ -293,7 +293,7 @@ def _a_folder_instead(path: Any) -> None:
     path.mkdir()
 
 
-# On the file itself.
+# Changes to the file itself.
 FILES: dict[str, Callable[[Any], None]] = {
     "emptied": lambda path: path.write_bytes(b""),
     "gone": lambda path: path.unlink(),
@@ -329,11 +329,11 @@ def _png_of_size(side: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IEND", b"")
 
 
-# One image of a dataset -> whether it can be used after all, converted if it has to be.
+# One image of a dataset -> whether it can still be used, converted if necessary.
 IMAGES: dict[str, tuple[Callable[[], bytes], bool]] = {
     "no_bytes": (lambda: b"", False),
     "no_image": (lambda: b"<html>404 Not Found</html>", False),
-    # Pillow decodes this one all the same; the decoder of training does not.
+    # Pillow still decodes this one; the training decoder does not.
     "without_its_end": (lambda: photograph(124)[:-2], False),
     "half": (lambda: photograph(99)[: len(photograph(99)) // 2], False),
     "header_only": (lambda: photograph(99)[:20], False),

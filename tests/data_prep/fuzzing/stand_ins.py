@@ -1,4 +1,4 @@
-"""Tiny stand-ins of all published layouts that the builders read, with the counts to expect."""
+"""Tiny stand-ins for all published layouts that the builders read, with expected counts."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -27,10 +27,10 @@ class StandIn:
     Attributes:
       dataset: key of `data_prep.BUILDERS`.
       config: builder config.
-      write: writes the files into a folder; image number n holds `images(n)`.
+      write: writes the files into a folder; image number n contains `images(n)`.
       patches: attributes to set so that the builder expects these few records.
-      num_images: how many images there are, 0 without pixels.
-      is_counted: whether the published counts fix how many records there must be.
+      num_images: number of images; 0 without pixels.
+      is_counted: whether the published counts determine the number of records.
     """
 
     dataset: str

@@ -1,4 +1,4 @@
-"""Pinterest40M's released part from small stand-ins of its lists."""
+"""Pinterest40M's released part from small stand-ins for its lists."""
 
 import pickle
 
@@ -64,7 +64,7 @@ def test_pins_of_the_toolbox_and_of_img2dataset(manual_dir):
     assert sorted(examples) == [4_000_001, 4_000_002, 4_000_003]
     example = examples[4_000_002]
     assert [caption.decode() for caption in example["captions"]] == _pin(3, 2)["sentences"]
-    # The sentences of the pins before it count, with or without an image.
+    # The sentences of the preceding pins count, with or without an image.
     assert list(example["caption_ids"]) == [(3 << 24) + 3 + k for k in range(3)]
     assert example["image"].shape == (4, 6, 3)
     assert builder.info.metadata["left_out"]["train"] == {"no image": 2}

@@ -1,4 +1,4 @@
-"""Writes object arrays as numpy did under Python 2: protocol 2, plain texts as byte strings."""
+"""Writes object arrays like NumPy under Python 2: protocol 2, with plain texts as byte strings."""
 
 import pickle
 import struct
@@ -18,7 +18,7 @@ class _Python2Pickler(pickle._Pickler):
         self.memoize(text)
 
     def save_text(self, text):
-        # Literals of a program were byte strings; texts in other languages are Unicode.
+        # String literals were byte strings; texts in other languages are Unicode.
         if text.isascii():
             self.save_bytes(text.encode())
         else:
@@ -29,7 +29,7 @@ class _Python2Pickler(pickle._Pickler):
 
 
 def write(path, objects):
-    """Writes a list of plain objects as a one-dimensional array, with numpy's old module names."""
+    """Writes a list of plain objects as a one-dimensional array, with NumPy's old module names."""
     array = np.empty(len(objects), object)
     array[:] = objects
     with path.open("wb") as file:

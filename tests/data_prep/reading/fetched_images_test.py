@@ -109,8 +109,8 @@ def test_a_damaged_table_is_listed_and_the_others_are_read(tmp_path, output_form
     whole = (out / "00000.parquet").read_bytes()
     (out / "00000.parquet").write_bytes(whole[: len(whole) // 2])
     found, left_out = _join(out)
-    # The images of a webdataset do not lie in the table. In both, the second shard is whole; in the
-    # parquet, its first row has the url of row 1.
+    # A webdataset's images are not in the table. In both formats, the second shard is intact; in
+    # the parquet format, its first row has the url of row 1.
     assert set(found) == ({0, 1, 3, 4} if output_format == "webdataset" else {1, 3, 4})
     assert (left_out[0].where, left_out[0].reason) == ("out/00000.parquet", "damaged table")
     assert not left_out[0].is_record
@@ -122,7 +122,7 @@ def test_a_sample_without_its_json_has_no_row(tmp_path):
     (tmp_path / "out" / "00000" / "000000.json").write_text("{cut")
     (tmp_path / "out" / "00000" / "000001.json").unlink()
     found, left_out = _join(tmp_path / "out", names=fetched_images.row_of_name)
-    # Not even the one whose key is its row number by chance.
+    # Not even the image whose key happens to be its row number.
     assert set(found) == {1, 3, 4}
     assert [item.where for item in left_out] == ["list row 0", "list row 2"]
 

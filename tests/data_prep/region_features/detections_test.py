@@ -1,4 +1,4 @@
-"""Regions in any number, in the files that the field's detectors and their converters write."""
+"""Any number of regions, in the files written by common detectors and their converters."""
 
 import base64
 import collections
@@ -93,7 +93,7 @@ def _hdf5_adaptive(folder, images):
 def _hdf5_padded(folder, images):
     """data/extract_features_detectron.py of batra-mlp-lab/visdial-challenge-starter-pytorch.
 
-    Rows that were not written stay zero, all of them where an image could not be read.
+    Rows that were not written stay zero; if an image could not be read, all of them do.
     """
     with h5py.File(folder / "data_img_faster_rcnn_x101.h5", "w") as file:
         file["image_ids"] = np.array([*images, 7000])
@@ -146,7 +146,7 @@ def _lmdb(items):
 
 
 def _vilbert_item(image_id):
-    """script/convert_trainval_lmdb.py of jiasenlu/vilbert_beta: a row of the TSV as csv gave it."""
+    """script/convert_trainval_lmdb.py of jiasenlu/vilbert_beta: a TSV row as read by csv."""
     fields = {"image_id": str(image_id), "num_boxes": str(_IMAGES[image_id][2])}
     fields["features"] = base64.b64encode(_features(image_id)).decode()
     return pickle.dumps(collections.OrderedDict(fields))

@@ -1,4 +1,4 @@
-"""The steps of the sampling scheme, each against its definition."""
+"""Each step of the sampling scheme against its definition."""
 
 import collections
 
@@ -99,7 +99,7 @@ def test_every_image_takes_its_best_rated_pairs_from_each_source():
         )
         sources.append((edges, np.random.default_rng(seed).permutation(len(edges)) / 20))
     pairs = scheme.cross_pairs(sources, groups, rng, per_source=1)
-    # The caption belongs to the second image of a row, the other image is the first.
+    # The caption belongs to the second image of a row; the other image is the first.
     rows = {(groups.owners[caption], image) for caption, image in pairs.tolist()}
     for edges, scores in sources:
         known = {(k, j): score for (j, k), score in zip(edges.tolist(), scores, strict=True)}

@@ -1,4 +1,4 @@
-"""SBU Captioned Photos from a small stand-in of the published files."""
+"""SBU Captioned Photos from small stand-ins for the published files."""
 
 import json
 
@@ -59,7 +59,7 @@ def test_splits_depend_on_the_urls_and_not_on_the_images(manual_dir):
         assert list(example["caption_ids"]) == [number]
         assert example["image"].shape == (4, 4 + number, 3)
 
-    # Another downloader, which got less: files named as in the url, or by line.
+    # Another downloader, which fetched fewer images: files named as in the url, or by line.
     (manual_dir / "images").rename(manual_dir / "before")
     (manual_dir / "images").mkdir()
     lost = {complete["train"][0], complete["test"][1]}

@@ -1,4 +1,4 @@
-"""SemEval STS from the real files in two layouts, and from stand-ins of the official one."""
+"""SemEval STS from the real files in two layouts, and from stand-ins for the official one."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def _splits(folder):
 def test_the_official_layout(official):
     builder = _build(official, official)
     examples = {int(e["pair_id"]): e for e in builder.as_data_source("test")}
-    # Ids do not depend on the set that is not there, nor on pairs without a score.
+    # Ids depend neither on the missing set nor on pairs without a score.
     assert sorted(examples) == [20_000, 20_001, 30_000, 30_001]
     assert [examples[i]["dataset"] for i in sorted(examples)] == [b"images"] * 2 + [
         b"headlines"
@@ -224,7 +224,7 @@ def test_rows_of_sick_and_the_benchmark_that_cannot_be_used(official, monkeypatc
     assert found[benchmark][1].reason == "malformed row"
     assert found[sick][0].score == "3.3"
     assert found[sick][0].where == "SICK_test_annotated.txt line 2"
-    # They need none of the other sets.
+    # They do not need the other sets.
     alone = official / "alone"
     alone.mkdir()
     (alone / "SICK_test_annotated.txt").write_text(
