@@ -1,4 +1,4 @@
-"""A look at saved embeddings, against sorted lists of all scores."""
+"""Inspecting saved embeddings, against sorted lists of all scores."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def vectors(split):
 
 @pytest.fixture(scope="module")
 def path(split, vectors, tmp_path_factory):
-    """Embeddings in a file, in the opposite order of the split."""
+    """A file of embeddings, in the reverse order of the split."""
     images, captions = (each[::-1] for each in vectors)
     ids = split.image_ids[::-1], split.caption_ids[::-1]
     source = Embeddings("here", ids[0], images, ids[1], captions, "dot")

@@ -18,7 +18,7 @@ def test_a_batch_that_cannot_be_shared_names_both_numbers(batch_size, devices, a
     message = f"config.batch_size={batch_size} is not a multiple of the {devices} devices; {advice}"
     with pytest.raises(UserError, match=message):
         mesh_lib.check_batch_size(batch_size, mesh)
-    # What the message advises passes.
+    # Following the advice in the message works.
     for advised in re.findall(r"\d+", advice):
         mesh_lib.check_batch_size(int(advised), mesh)
 
@@ -28,7 +28,7 @@ def test_a_batch_that_cannot_be_shared_names_both_numbers(batch_size, devices, a
     [
         ((512, 1024), (None, "data")),
         ((1024, 512), ("data",)),
-        ((1023, 512), (None, "data")),  # The largest does not divide by 8.
+        ((1023, 512), (None, "data")),  # The largest is not divisible by 8.
         ((3, 1024, 512), (None, "data")),
         ((512, 512), ("data",)),  # 2**18 elements: just large enough.
         ((504, 512), ()),

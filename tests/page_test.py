@@ -85,7 +85,7 @@ def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
         back = page.evaluate("getComputedStyle(document.body).backgroundColor")
         shades = [int(shade) for shade in re.findall(r"\d+", back)]
         assert np.mean(shades) < 60 if scheme == "dark" else np.mean(shades) > 200
-        # A second item in a row shows the window's width: a phone has two, a desktop more.
+        # The number of items in a row depends on the window: two on a phone, more on a desktop.
         tops = page.eval_on_selector_all(
             "#g1-1 ol:first-of-type > li", "x => x.map(e => e.offsetTop)"
         )

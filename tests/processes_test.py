@@ -14,7 +14,7 @@ from xmodal.config import UserError
 
 ADDRESS, NUMBER, INDEX = processes.VARIABLES
 
-# Each process gets a number and an expression of it.
+# Each process gets a number and an expression that uses it.
 PROGRAM = """
 import sys, time
 from absl import logging

@@ -1,4 +1,4 @@
-"""Progress of long work, under a clock that the tests turn."""
+"""Progress messages of long work, with a clock that the tests control."""
 
 import fcntl
 import logging

@@ -1,4 +1,4 @@
-"""Values out of range give a one-sentence error before a dataset is needed."""
+"""Values out of range give a one-sentence error before any dataset is needed."""
 
 import pytest
 
@@ -289,7 +289,7 @@ ROWS = [
 def test_a_value_out_of_range_is_one_sentence(command, tmp_path, config, override, message):
     code, said = command(
         f"--config=configs/{config}",
-        # A dataset that is not there: asking for it would end the command first.
+        # A dataset that does not exist; looking for it would end the command first.
         "--config.data.dataset=coco_captions",
         f"--config.data.data_dir={tmp_path / 'none'}",
         f"--config.{override}",

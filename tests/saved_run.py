@@ -1,4 +1,4 @@
-"""A run of a tiny text-only model with checkpoints of steps 0, 2 and 4, for tests of commands."""
+"""A run of a tiny text-only model with checkpoints at steps 0, 2 and 4, for command tests."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def make_config(data_dir):
 
 
 def save_run(config, folder):
-    """Writes the run; no training, so all checkpoints hold the same model. 2 is the best."""
+    """Writes the run without training, so all checkpoints hold the same model; 2 is the best."""
     folder = str(folder)
     parts = run.build(config, mesh_lib.make_mesh())
     state = start.starting_state(parts, folder)

@@ -1,12 +1,12 @@
-"""The environment of processes that run once, where most of the time is compilation."""
+"""The environment for processes that run once and spend most of their time compiling."""
 
-# Emitters of fused loops take a third of the time of compilation, and parts of a module that are
-# compiled side by side are dearer than the whole.
+# Emitters of fused loops take a third of the compilation time, and compiling parts of a module in
+# parallel takes more time than compiling the whole.
 _XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
 
 def variables(devices: int) -> dict[str, str]:
-    """The environment of a process that sees this many virtual CPU devices."""
+    """The environment for a process with this many virtual CPU devices."""
     return {
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",

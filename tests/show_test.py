@@ -51,7 +51,7 @@ def test_a_page_of_a_run_and_itself(run, few_shapes, tmp_path, monkeypatch):
     for section in sections:
         (text,) = re.findall(r"<h2[^>]*>(.*?)</h2>", section)
         row = [text == each for each in split.caption_texts].index(True)
-        # Weights and pictures, both times.
+        # Weights and pictures appear both times.
         weights = [float(x) for x in re.findall(r'title="([\d.]+)"', section)]
         assert sum(weights) == pytest.approx(2, abs=0.04)
         shown = re.findall(

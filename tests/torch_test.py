@@ -6,7 +6,7 @@ import pytest
 
 
 def test_triton_is_never_imported(tmp_path, monkeypatch):
-    """Parity tests run with every build of torch, see `conftest`."""
+    """Parity tests run with every build of torch; see `conftest`."""
     (tmp_path / "triton.py").write_text("raise SystemExit('loads a second LLVM')")
     monkeypatch.syspath_prepend(tmp_path)
     assert importlib.util.find_spec("triton") is None

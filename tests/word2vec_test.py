@@ -1,4 +1,4 @@
-"""Word vectors learned from training captions, with the command."""
+"""Learning word vectors from training captions with the command."""
 
 import sys
 
@@ -14,7 +14,7 @@ SETTINGS = {
     "width": 6, "window": 2, "min_count": 2, "epochs": 30, "negatives": 3, "skip_gram": True,
     "seed": 1,
 }  # fmt: skip
-# Words of the same places have vectors near each other.
+# Words in the same positions have similar vectors.
 SENTENCES = [
     ["a", color, thing]
     for color in ("red", "blue")

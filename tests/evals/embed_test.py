@@ -1,4 +1,4 @@
-"""Embedding the items of a split, and the boards of one small enough to judge by hand."""
+"""Embedding the items of a split, and boards small enough to compute by hand."""
 
 import dataclasses
 
@@ -30,23 +30,24 @@ def run(split=None, sides=("image", "text"), mesh=None):
 
 def test_boards_by_hand():
     metrics = run()
-    # The strayed caption finds image 30 first; its own image 20 is one of three at score zero, the
-    # last of them by index. With its rating of 3.5, image 30 is right on the merged board.
+    # The stray caption ranks image 30 first; its own image 20 is one of three with score zero, the
+    # last of them by index. With its rating of 3.5, image 30 is a positive on the merged board.
     assert metrics["shapes_own/t2i/recall@1"] == pytest.approx(100 * 7 / 8)
     assert metrics["shapes_own/t2i/recall@5"] == 100
     assert metrics["shapes_own/t2i/tied_queries"] == 1
     assert metrics["shapes/t2i/recall@1"] == 100
     assert metrics["shapes/t2i/tied_queries"] == 0
-    # Image 20 scores zero with all but its own caption, which is last among equals as well.
+    # Image 20 scores zero with all but its own caption, which is also last among equals.
     assert metrics["shapes_own/i2t/recall@1"] == pytest.approx(100 * 3 / 4)
     assert metrics["shapes_own/i2t/recall@5"] == pytest.approx(100 * 3 / 4)
     assert metrics["shapes_own/i2t/median_rank"] == 1
-    # The only caption of image 20 has no co-caption; on the merged board it has caption 3.
+    # The only caption of image 20 has no co-caption; on the merged board, its positive is caption
+    # 3.
     assert metrics["shapes_own/t2t/queries"] == 7
     assert metrics["shapes_own/t2t/skipped_queries"] == 1
     assert metrics["shapes/t2t/queries"] == 8
     assert metrics["shapes/t2t/gallery"] == 7
-    # One of the two rows of images 20 and 30 reaches 2.5, and it counts in both directions.
+    # One of the two rows of images 20 and 30 reaches 2.5, which counts in both directions.
     assert metrics["shapes/i2i/queries"] == 2
     assert metrics["shapes/i2i/skipped_queries"] == 2
     assert metrics["shapes/i2i/gallery"] == 3
@@ -120,7 +121,7 @@ def test_items_in_another_order_are_refused():
 
 
 def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
-    """A file saved from a model gives the metrics of the model."""
+    """A file saved from a model gives the same metrics as the model."""
     similarity = make_similarity({"name": "match_probability", "learned_temperature": True})
     params = {
         "image": np.stack([IMAGES, 2 * IMAGES], axis=1),

@@ -1,4 +1,4 @@
-"""Rules that pick queries, and their page, against sorted lists of all scores."""
+"""Rules that select queries, and their page, against sorted lists of all scores."""
 
 import base64
 import io
@@ -35,7 +35,7 @@ def make_picture(number):
 
 
 def make_case(**fields):
-    """A split with ratings, and two models of it whose whole numbers tie now and then."""
+    """A split with ratings, and two models with integer scores, some of which tie."""
     plain = make_split(17, captions=3, seed=3)
     generator = np.random.default_rng(4)
     image, text = plain.image_ids.tolist(), plain.caption_ids.tolist()
@@ -71,7 +71,7 @@ def evaluate(split, source, count=0, other=None):
 
 
 def slow_lists(split, source):
-    """(task, query id) -> [(item id, score)], the most alike first, by plain Python."""
+    """(task, query id) -> [(item id, score)], most similar first, in plain Python."""
     vectors = {
         "image": dict(zip(split.image_ids.tolist(), source.images, strict=True)),
         "text": dict(zip(split.caption_ids.tolist(), source.captions, strict=True)),
@@ -116,7 +116,7 @@ def slow_positives(split, board):
 
 
 def slow_ranks(lists, positives):
-    """(task, query id) -> rank of the best positive from 1, and whether another item ties it."""
+    """(task, query id) -> rank of the best positive from 1, and whether another item ties."""
     found = {}
     for (task, query), own in positives.items():
         ranked = lists[task, query]
@@ -259,14 +259,14 @@ def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
         check_accessibility(page)
         assert page.locator("article").count() > 20
         assert page.locator("img").count() > 100
-        # By keyboard: to the first group, and to its second example.
+        # With the keyboard: to the first group, and to its second example.
         for _ in range(2):
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.wait_for_url("**#g1")
         page.keyboard.press("Tab")
         name = page.evaluate("document.activeElement.getAttribute('aria-label')")
-        while not name or not name.startswith("Next"):  # the other links of the contents first
+        while not name or not name.startswith("Next"):  # the other links in the contents come first
             page.keyboard.press("Tab")
             name = page.evaluate("document.activeElement.getAttribute('aria-label')")
         page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""Captions in the report and the images that they find."""
+"""Captions in the report and the images they retrieve."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Refusals and notes of `evaluate`, on labels of four images; numbers are judged elsewhere.
+"""Errors and notes of `evaluate`, for labels of four images; numbers are tested elsewhere.
 
 `tests/eval_files` runs the whole command.
 """
@@ -55,7 +55,7 @@ def embeddings():
 
 
 def ranked(depth):
-    """The same list for everybody."""
+    """The same list for every query."""
     return {
         "i2t": {int(i): CAPTIONS[:depth] for i in IMAGES},
         "t2i": {int(c): IMAGES[:depth] for c in CAPTIONS},
@@ -80,7 +80,7 @@ def test_published_rows_stand_beside_released_labels_only(annotations, monkeypat
     evaluation = evaluate(annotations)
     bold = r"\*\*NOT THE RELEASED LABELS: in .*labels, sts_test.csv holds 1 pairs instead of 2\. "
     assert re.search(bold, evaluation.report())
-    assert evaluation.metrics["coco5k/i2t/queries"] == 4  # it goes on
+    assert evaluation.metrics["coco5k/i2t/queries"] == 4  # it continues
 
 
 def test_boards_left_out_have_one_line_per_reason(annotations):
@@ -108,7 +108,7 @@ def test_the_similarity_of_the_file_is_the_default(annotations, tmp_path):
     found = evaluate(annotations, embeddings=path)
     assert found.similarity == "cosine"
     assert found.metrics == evaluate(annotations, similarity="cosine").metrics
-    # A name that is asked for comes first.
+    # A requested name comes first.
     assert evaluate(annotations, embeddings=path, similarity="dot").similarity == "dot"
     np.savez(path, similarity="cosinus", **embeddings())
     with pytest.raises(UserError, match="'cosinus'"):
@@ -141,7 +141,7 @@ def test_a_score_that_overflows_is_named(annotations):
 def test_lists_that_determine_nothing_are_refused(annotations):
     with pytest.raises(UserError, match="does not allow any of pmrp: the lists of 4 of 4 queries"):
         evaluate(annotations, rankings=ranked(1), boards=["pmrp"])
-    # Recall at 1 is a number, if the only one.
+    # Recall at 1 counts as a metric, even if it is the only one.
     found = evaluate(annotations, rankings=ranked(1), boards=["pmrp", "coco5k"])
     assert found.metrics["coco5k/i2t/recall@1"] == 25
 

@@ -34,7 +34,7 @@ def test_median_rank_floors_a_half(rank, expected):
 
 
 def places(depth, *right):
-    """One list, positives at the given places, counted from 1."""
+    """One list with positives at the given places, counted from 1."""
     hits = np.zeros((1, depth), bool)
     hits[0, np.array(right, int) - 1] = True
     return hits
@@ -74,9 +74,9 @@ def test_precisions_by_hand():
 
 
 def test_a_perfect_list_that_cannot_hold_all_positives():
-    """R counts a positive that is not in the gallery: neither metric reaches 1."""
+    """R includes a positive that is not in the gallery, so neither metric reaches 1."""
     hits, r = np.ones((1, 7), bool), np.array([8])
-    hits = np.pad(hits, [(0, 0), (0, 1)])  # the gallery is at its end
+    hits = np.pad(hits, [(0, 0), (0, 1)])  # the end of the gallery
     np.testing.assert_allclose(compute_map_at_r(hits, r), 7 / 8)
     np.testing.assert_allclose(compute_r_precision(hits, r), 7 / 8)
 
@@ -143,12 +143,12 @@ def test_a_sample_is_half_of_the_queries_each_with_one_of_its_pairs():
     drawn = draw_pairs(pairs, samples=400, seed=1)
     num_queries = len(pairs.lengths)
     assert drawn.shape == (400, num_queries // 2)
-    # A pair can come from its two ends, but never more often.
+    # A pair can be drawn from each of its two ends, but not more often.
     assert max(np.bincount(row).max() for row in drawn) == 2
     # A pair is drawn with probability 1/2 * (1/degree of one end + 1/degree of the other).
     degree = np.bincount(ends.ravel(), minlength=90)
     expected = 0.5 * (1 / degree[ends[0]] + 1 / degree[ends[1]])
-    expected[ends[0] == ends[1]] /= 2  # one end only
+    expected[ends[0] == ends[1]] /= 2  # only one end
     frequency = np.bincount(drawn.ravel(), minlength=PAIRS) / 400
     assert np.abs(frequency - expected).max() < 0.15
     assert np.abs((frequency - expected).mean()) < 1e-3

@@ -1,4 +1,4 @@
-"""Printed numbers against each other: a digit typed wrongly contradicts another place."""
+"""Published numbers against each other: a mistyped digit contradicts another number."""
 
 import pytest
 
@@ -17,8 +17,8 @@ BOTH_DIRECTIONS = [
 def test_directions_average_to_table_4(model, mean):
     numbers = published.ECCV_BY_DIRECTION[model]
     directions = [numbers[mean.replace("/mean/", f"/{task}/")] for task in ("i2t", "t2i")]
-    # One decimal is printed by the PCME repository; the library's example of ViT-L/14 was run
-    # anew and differs from the paper by up to .04.
+    # The PCME repository prints one decimal; the library's ViT-L/14 example was rerun and differs
+    # from the paper by up to .04.
     assert sum(directions) / 2 == pytest.approx(published.ECCV_TABLE_4[model][mean], abs=0.055)
 
 
@@ -43,7 +43,7 @@ def test_recalls_rise_with_k_and_fall_with_the_median_rank():
                 assert found == sorted(found)
                 count += bool(found)
                 if median := row.get(f"{board}/{task}/median_rank"):
-                    # The median query is a hit exactly at its rank.
+                    # The median query is a hit exactly from its rank on.
                     assert all((recall >= 50) == (median <= k) for k, recall in recalls.items())
     assert count > 60
 

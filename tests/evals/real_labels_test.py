@@ -15,14 +15,14 @@ from xmodal.evals.runner import evaluate_boards
 from xmodal.losses.similarity import make_similarity
 
 NUM_IMAGES = 250
-# Two images with a positive of ECCV Caption that is outside of the whole split.
+# Two images with a positive of ECCV Caption that is outside the split.
 BEYOND = [575916, 421999]
 SAMPLES = 100
 
 
 @pytest.fixture(scope="module")
 def labels(real_data):
-    """Images of the test split, first those with rare kinds of labels, in five folds."""
+    """Images of the test split, those with rare kinds of labels first, in five folds."""
     whole = read_annotations(real_data, "test")
     owner = dict(zip(whole.caption_ids, whole.caption_image_ids, strict=True))
     rows = {
@@ -39,7 +39,7 @@ def labels(real_data):
     captions = whole.caption_ids[np.isin(whole.caption_image_ids, images)]
     part = restrict(whole, images, captions)
     folds = np.arange(NUM_IMAGES, dtype=np.int32) // (NUM_IMAGES // 5)
-    return dataclasses.replace(part, folds=folds, partial="")  # folds need a whole split
+    return dataclasses.replace(part, folds=folds, partial="")  # folds need a complete split
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def split(labels, real_data):
     found = reference.read_split(real_data, labels.image_ids.tolist(), len(labels.caption_ids) // 5)
     assert found.ids["I"] == labels.image_ids.tolist()
     assert found.ids["T"] == labels.caption_ids.tolist()
-    # Cases that are easily got wrong occur here.
+    # Cases that are easy to get wrong occur here.
     captions, owner = set(found.ids["T"]), found.image_of
     listed = found.lists["eccv"]["i2t"].values()
     assert sum(not captions.issuperset(own) for own in listed) == len(BEYOND)
@@ -90,7 +90,7 @@ def source_of(labels, image, text, similarity):
 
 
 def score_all(image, text, similarity):
-    """Whole score matrices of the reference."""
+    """Complete score matrices for the reference."""
     prepare, score = make_similarity({"name": similarity}).scorer()
     prepared = {"I": prepare(image), "T": prepare(text)}
     vectors = {"I": image.astype(np.float64), "T": text.astype(np.float64)}
@@ -139,7 +139,7 @@ def test_every_number_of_every_board(kind, labels, boards, split):
 
 
 def test_a_score_matrix(labels, boards, split):
-    """In half precision and rounded, so that equal scores are common."""
+    """Half precision, rounded so that equal scores are common."""
     image, text = make_embeddings("structured", labels)
     matrix = np.round(image @ text.T, 1).astype(np.float16)
     results = evaluate_boards(
@@ -155,7 +155,7 @@ def test_a_score_matrix(labels, boards, split):
     assert expected.numbers["coco5k/i2t/tied_queries"] > 0
 
 
-# Ours -> the package's.
+# Our names -> the package's.
 ECCV_CAPTION = {
     **{
         f"{board}/{{task}}/recall@{k}": f"{name}_r{k}"

@@ -1,7 +1,7 @@
-"""Every number of the COCO boards, slowly: from the released files and the texts of the papers.
+"""All numbers of the COCO boards, computed slowly from the released files and the papers' texts.
 
-Query by query in plain Python, and without the package, but for the random draws of pairs, which
-have to be the same. The results are called as `xmodal.evals.reports.summary` calls them.
+One query at a time in plain Python, and without the package, except for the random draws of pairs,
+which have to be the same. The results have the names used in `xmodal.evals.reports.summary`.
 """
 
 import csv
@@ -30,7 +30,7 @@ class Split:
     Attributes:
       ids: I -> images, T -> captions, in gallery order.
       image_of: caption -> its image.
-      lists: released list -> task -> query -> positives, also those outside of the whole split.
+      lists: released list -> task -> query -> positives, including those outside the split.
       ratings: task -> rows (left, right, score).
       categories: image -> the categories that occur in it.
       fold_of: image or caption -> fold, by I or T.
@@ -48,9 +48,9 @@ def read_split(folder, images, fold_captions):
     """Reads the part of the test split that shows some images, from the released files.
 
     Args:
-      folder: Path with the folders `cxc`, `eccv_caption` and `coco`.
+      folder: path with the folders `cxc`, `eccv_caption` and `coco`.
       images: ids to keep; None for all.
-      fold_captions: captions of a fold, in Karpathy's order.
+      fold_captions: number of captions per fold, in Karpathy's order.
     """
     released = folder / "eccv_caption"
     order = [int(caption) for caption in np.load(released / "coco_test_ids.npy")]
@@ -110,7 +110,7 @@ def read_ratings(path):
         ]
 
 
-# Positives of every query: dict of sets, only queries that are asked.
+# Positives of every query of a task: dict of sets.
 
 
 def own_positives(split, task):
@@ -172,7 +172,7 @@ def plausible_positives(split, task, zeta):
 
 
 def rank_all(split, task, matrix):
-    """Query -> gallery by falling score, the earlier of two equal ones first; without itself."""
+    """Query -> gallery by decreasing score, ties in order of position; without the query itself."""
     query_kind, item_kind = SIDES[task]
     rankings = {}
     for query, row in zip(split.ids[query_kind], matrix, strict=True):
@@ -186,7 +186,7 @@ def first_hit(ranking, positives):
     return next((i for i, item in enumerate(ranking) if item in positives), len(ranking))
 
 
-# Metrics of one query.
+# Metrics for one query.
 
 
 def map_at_r(ranking, positives):
@@ -203,16 +203,16 @@ def r_precision(ranking, positives, cap=None):
 
 
 class Reference:
-    """Numbers of all boards, for the scores of one model."""
+    """Results on all boards for the scores of one model."""
 
     def __init__(self, split, scores, *, samples, seed):
         """Ranks everything once.
 
         Args:
-          split: to judge on.
-          scores: IT -> [N, M], TT -> [M, M], II -> [N, N]; or IT alone.
-          samples: of every correlation.
-          seed: of their draws.
+          split: the split to evaluate on.
+          scores: IT -> [N, M], TT -> [M, M], II -> [N, N]; or only IT.
+          samples: number of samples for every correlation.
+          seed: seed of the draws.
         """
         self.split, self.samples, self.seed = split, samples, seed
         self.position = {kind: {item: i for i, item in enumerate(split.ids[kind])} for kind in "IT"}
@@ -268,7 +268,7 @@ class Reference:
         self._counts(board, task, len(ranks), tied, max(sizes))
 
     def _is_tied(self, task, query, gallery, positives):
-        """Whether something else of the gallery scores like the best positive."""
+        """Whether another item of the gallery ties with the best positive."""
         query_kind, item_kind = SIDES[task]
         row = self.matrices[task][self.position[query_kind][query]]
         at = self.position[item_kind]
@@ -278,7 +278,7 @@ class Reference:
         return any(score[item] == best for item in gallery if item not in positives)
 
     def _cuts_a_tie(self, task, query, ranking, r):
-        """Whether the item behind the first R scores like the last of them."""
+        """Whether the item after the first R ties with the last of them."""
         query_kind, item_kind = SIDES[task]
         row, at = self.matrices[task][self.position[query_kind][query]], self.position[item_kind]
         return r < len(ranking) and row[at[ranking[r - 1]]] == row[at[ranking[r]]]
@@ -334,7 +334,7 @@ class Reference:
             found[f"{board}/mean"] = (found[f"{board}/i2t"] + found[f"{board}/t2i"]) / 2
 
     def _correlation(self, task):
-        """Half of the queries, one rated pair each; queries of SITS are the images."""
+        """Half of the queries, one rated pair each; for SITS, queries are images."""
         left_kind, right_kind = RATED_SIDES[task]
         if task == "sits":
             matrix = self.scores["IT"].T

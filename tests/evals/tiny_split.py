@@ -73,7 +73,7 @@ class TinySplit:
             yield {"image": content[at], "image_id": self.image_ids[at]}
 
     def captions(self, batch_size, rows, length):
-        """Token 0 of a caption is its number; all further ones are 1."""
+        """Token 0 of a caption is its number; all others are 1."""
         content = np.arange(len(self.caption_ids), dtype=np.int32)[:, None]
         content = np.pad(content, [(0, 0), (0, length - 1)], constant_values=1)
         for start in range(0, len(rows), batch_size):
@@ -87,6 +87,6 @@ class TinySplit:
 
 
 def look_up(side, params, model_state, columns):
-    """Vectors in a table of parameters, by the content of an item."""
+    """Looks up vectors in a table of parameters by the content of an item."""
     at = columns["text_ids"][:, 0] if side == "text" else columns["image"][:, 0, 0, 0]
     return SimpleNamespace(vector=params[side][at].astype(jnp.bfloat16), log_sigma=None)

@@ -1,4 +1,4 @@
-"""A run and its dataset in a bucket. Event files alone need Google's own store."""
+"""A run and its dataset in a bucket. Only event files need Google's own store."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ pytestmark = [
     ),
 ]
 
-# tensorflow's client, which writes event files, knows one address only.
+# tensorflow's client, which writes event files, supports only one address.
 _LOCAL_EVENTS = """
 import tempfile
 from clu import metric_writers
@@ -35,7 +35,7 @@ def store():
 
 @pytest.fixture
 def begin(tiny_config, few_shapes, start, store):
-    """Starts a command that uses the store, where the dataset is, too."""
+    """Starts a command that uses the store, which also contains the dataset."""
     store.put(pathlib.Path(few_shapes), "data")
     tiny_config.write_text(_LOCAL_EVENTS + tiny_config.read_text())
     options = [f"--config.data.data_dir={store.bucket}/data", "--config.total_steps=12"]

@@ -1,4 +1,4 @@
-"""A real training command in processes of its own."""
+"""A real training command in separate processes."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def get_config():
 
 @pytest.fixture
 def tiny_config(few_shapes, tmp_path):
-    """Path of a config file of a small text-only experiment."""
+    """Path of a config file for a small text-only experiment."""
     path = tmp_path / "tiny.py"
     path.write_text(CONFIG.format(variant="t2t", data_dir=few_shapes))
     return path
@@ -40,7 +40,7 @@ def tiny_config(few_shapes, tmp_path):
 
 @pytest.fixture
 def image_config(few_shapes, tmp_path):
-    """Path of a config file of images and captions."""
+    """Path of a config file for images and captions."""
     path = tmp_path / "images.py"
     config = CONFIG.format(variant="i2t", data_dir=few_shapes)
     settings = (
@@ -57,7 +57,7 @@ def image_config(few_shapes, tmp_path):
 
 @pytest.fixture
 def read_arrays():
-    """Function that reads one item of a checkpoint on whatever devices it was written."""
+    """Function that reads an item of a checkpoint, whatever devices wrote it."""
 
     def read(folder):
         with ocp.StandardCheckpointer() as checkpointer:
@@ -70,7 +70,7 @@ def read_arrays():
 
 @pytest.fixture
 def start():
-    """Function that starts a training command; what still runs at the end is killed."""
+    """Function that starts a training command; kills it if it still runs at the end."""
     processes = []
 
     def start_command(*arguments, module="xmodal.main", devices=1, **variables):

@@ -1,7 +1,7 @@
-"""An object store in memory that speaks Google's JSON API, as far as its clients ask in the tests.
+"""An in-memory object store with the part of Google's JSON API that clients use in the tests.
 
-TensorStore, gcsfs and ArrayRecord take its address from the environment. Writes are whole or not at
-all, objects have generations, and a client may make a write depend on one.
+TensorStore, gcsfs and ArrayRecord take its address from the environment. Writes are atomic, objects
+have generations, and a write may be conditional on one.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ class Store:
     """A store, and the environment of processes that use it.
 
     Attributes:
-      variables: of the environment.
+      variables: environment variables.
       objects: name -> content and description.
-      bucket: the only one.
+      bucket: name of the only bucket.
     """
 
     variables: dict
@@ -37,7 +37,7 @@ class Store:
         return self.objects[name][0]
 
     def put(self, folder, name):
-        """Copies the files of a folder to the store, under a name."""
+        """Copies the files of a folder to the store under a name."""
         for path in folder.rglob("*"):
             if path.is_file():
                 place = f"{name}/{path.relative_to(folder).as_posix()}"
@@ -58,7 +58,7 @@ def serving():
         "STORAGE_EMULATOR_HOST": address,
         "TENSORSTORE_GCS_HTTP_URL": address,
         "CLOUD_STORAGE_EMULATOR_ENDPOINT": address,  # of ArrayRecord's reader
-        # epath takes gcsfs then; the address of tensorflow's own client cannot be changed.
+        # Makes epath use gcsfs; the address of tensorflow's own client cannot be changed.
         "EPATH_USE_TF": "0",
         # Without looking for credentials.
         "GOOGLE_AUTH_TOKEN_FOR_TESTING": "none",
@@ -72,7 +72,7 @@ def serving():
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # Headers and content in one packet: the clients wait for the second one.
+    wbufsize = -1  # Headers and content in one packet, since clients would wait for a second one.
 
     def log_message(self, *_):
         pass
@@ -173,7 +173,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if "upload_id" in query:
             name, before = self.server.uploads[query["upload_id"]]
             content = before + content
-            if self.headers["Content-Range"].endswith("/*"):  # There is more to come.
+            if self.headers["Content-Range"].endswith("/*"):  # More data follows.
                 self.server.uploads[query["upload_id"]] = name, content
                 return 308, b"", {"Range": f"bytes=0-{len(content) - 1}"}
         if query.get("uploadType") == "multipart":
@@ -186,7 +186,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return 200, self._write(name, content)
 
     def _batch(self, content):
-        """Several requests in one, which are all to delete."""
+        """Several requests in one, all of which are deletions."""
         kind, answer = self.headers["Content-Type"], []
         for number, part in enumerate(_parts(kind, content)):
             method, path, _ = part.decode().split(" ", 2)

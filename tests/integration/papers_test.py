@@ -1,4 +1,4 @@
-"""One small config of every paper: trains, evaluates, resumes, and runs on 8 devices as on 1."""
+"""A small config for every paper trains, evaluates and resumes, on 8 devices as on 1."""
 
 import contextlib
 import importlib
@@ -37,14 +37,14 @@ def get_config(name, few_shapes, total_steps=STEPS):
     config.frozen_features.folder = ""
     config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
     for evaluator in config.evals.values():
-        # At the end only, unless evaluations move the rate.
+        # Only at the end, unless evaluations change the learning rate.
         evaluator.every = 0 if config.optimizer.plateau is None else 2
         evaluator.batch_size = 32
         if evaluator.data is not None:
             evaluator.data.data_dir = few_shapes
     config.checkpoint.every = 2
     if config.optimizer.plateau is not None:
-        # Next to no evaluation is an improvement, so that the rate falls at steps 2 and 4.
+        # Almost no evaluation is an improvement, so that the learning rate falls at steps 2 and 4.
         config.optimizer.plateau.update(patience=0, threshold=0.9)
     return config
 
@@ -65,7 +65,7 @@ def read_state(folder, step):
 
 
 def flatten(arrays, item):
-    """All numbers of an item of a checkpoint."""
+    """All numbers in an item of a checkpoint."""
     chosen = [np.ravel(arrays[path]) for path in sorted(arrays) if path.startswith(item)]
     return np.concatenate([np.zeros(0), *chosen])
 
@@ -83,7 +83,7 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
         report = (tmp_path / "whole/test/sts/report.md").read_text()
         assert "Different sentences that are training captions: " in report
 
-    # A copy as of step 2 goes on, on one device; `stress_test` compares bits on the same ones.
+    # A copy from step 2 continues on one device; `stress_test` compares bits on equal devices.
     shutil.copytree(tmp_path / "whole", tmp_path / "resumed")
     shutil.rmtree(tmp_path / "resumed/checkpoints" / str(STEPS))
     shutil.rmtree(tmp_path / "resumed/test")
@@ -95,7 +95,7 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
     whole, resumed = (read_state(tmp_path / run, STEPS) for run in ("whole", "resumed"))
     assert resumed.keys() == whole.keys()
     assert any("opt_state" in path for path in whole)
-    # Not array by array: rounding turns first updates whose gradient is nearly zero.
+    # Not array by array: rounding flips first updates with nearly zero gradients.
     for item in ("params", "opt_state/moments", "model_state"):
         start, expected, found = (flatten(each, item) for each in (before, whole, resumed))
         assert np.linalg.norm(found - expected) <= 0.05 * np.linalg.norm(expected - start), item
@@ -105,7 +105,7 @@ def test_a_paper_trains_resumes_and_does_not_depend_on_devices(name, few_shapes,
 
 
 def train_on(devices, name, few_shapes, folder):
-    """The losses of a run on so many devices, step by step."""
+    """The losses of a run on this many devices, step by step."""
     losses, record = [], reporting.Reporter.record
 
     def recording(self, step, scalars, image_ids):

@@ -34,7 +34,7 @@ def test_the_console_of_a_run_and_of_a_second_start(tiny_config, start, tmp_path
     assert count(steps) == 3
     assert count(r"step [036]/6  shapes/mean_recall@10 [0-9.]+  best so far: step [036]") == 3
     assert count(rf"step [036]  checkpoint in {run}/checkpoints/[036]") == 3
-    # Around these: workdir, vocabulary, start, table of parameters, compilation (twice).
+    # In addition: workdir, vocabulary, start, table of parameters, compilation (twice).
     assert len(messages) <= 3 * 3 + 6, head
     assert "Traceback" not in output
     end = tail.strip().splitlines()[-7:]
@@ -44,7 +44,7 @@ def test_the_console_of_a_run_and_of_a_second_start(tiny_config, start, tmp_path
         f"  python -m xmodal.eval_main --run={run}",
     ]
 
-    # A finished run answers from its files: nothing is read, compiled or evaluated.
+    # A finished run prints results from its files: nothing is read, compiled or evaluated.
     again, _ = start(*arguments).communicate()
     assert again.strip() == (report + tail).strip()
     changed, _ = start(*arguments, "--config.select.mode=min").communicate()

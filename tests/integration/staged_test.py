@@ -1,4 +1,4 @@
-"""A second run that starts from the first, killed in the middle; `papers_test` kills the first."""
+"""A run that starts from another run and is killed midway; `papers_test` kills the first run."""
 
 import numpy as np
 import pytest
@@ -33,12 +33,12 @@ def test_the_second_stage_starts_from_the_first_s_weights_and_resumes(
         config = make_config(paper, "quick_finetuned", few_shapes, 4)
         config.init_from.run = str(first)
         if paper is vsepp:
-            config.init_from.step = "latest"  # The best of so short a run is its start.
+            config.init_from.step = "latest"  # The best of such a short run is its start.
         loop.train(config, str(tmp_path / folder))
         return tmp_path / folder
 
     whole = train("whole")
-    # At step 0 it has the weights of the first run, those of PCME's similarity, too.
+    # At step 0, it has the weights of the first run, including those of PCME's similarity.
     old, new = read_state(first, 2), read_state(whole, 0)
     frozen = {path for path in new if path.startswith("params/image/encoder")}
     assert "params/text/encoder/table" in old
@@ -47,7 +47,7 @@ def test_the_second_stage_starts_from_the_first_s_weights_and_resumes(
     for path, value in old.items():
         if path.startswith(("params/", "model_state/")):
             np.testing.assert_array_equal(new[path], value, err_msg=path)
-    # The CNN trains now, with a fresh optimizer.
+    # The CNN is now trained, with a new optimizer.
     assert frozen
     assert not frozen & old.keys()
     moments = [value for path, value in new.items() if "opt_state/moments" in path]
@@ -57,7 +57,7 @@ def test_the_second_stage_starts_from_the_first_s_weights_and_resumes(
     assert any(np.any(last[path] != new[path]) for path in frozen)
 
     if paper is pcme:
-        return  # What follows is the same for both.
+        return  # The rest is the same for both.
     with monkeypatch.context() as patch:
         patch.setattr(loop, "stop_signal", stop_at_step_2)
         train("stopped")

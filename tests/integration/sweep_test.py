@@ -68,7 +68,7 @@ def test_a_killed_sweep_goes_on_in_two_processes(few_shapes, start, tmp_path):
         assert len(re.findall("Compiled in", log)) == (2 if number == 1 else 1)
         assert len(re.findall(rf"step {STEPS}/{STEPS}  loss", log)) == 1
         run_by.append([f"Trial {number:04d}: shapes/" in output for output in outputs])
-    # What was complete stays as it is; of the others, each was run by one of the two.
+    # Complete trials are unchanged; each of the others was run by one of the two processes.
     assert (folder / "trials/0000/test/metrics.json").stat().st_mtime_ns == before
     assert [sum(each) for each in run_by] == [0, 1, 1, 1, 1]
     assert all(any(column) for column in zip(*run_by, strict=True)), outputs

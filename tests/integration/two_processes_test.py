@@ -1,4 +1,4 @@
-"""Two processes train like one process with as many devices, and like one device."""
+"""Two processes train like one process with the same number of devices, and like one device."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ def free_port():
         return server.getsockname()[1]
 
 
-# Features of frozen layers: process 0 writes them, all read them.
+# Features of frozen layers: process 0 writes them and all processes read them.
 STORED = """
     config.model.text.encoder.depth, config.model.text.encoder.lower_depth = 2, 1
     config.freeze = ["text/encoder/(?!layers/)"]
@@ -33,12 +33,12 @@ STORED = """
 
 @pytest.mark.slow
 def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path):
-    """Captions with stored features, a batch in two parts; the test below has images."""
+    """Captions with stored features and a batch in two parts; the test below has images."""
     changes = STORED.format(folder=str(tmp_path / "features"))
     tiny_config.write_text(tiny_config.read_text().replace("    return config\n", changes))
 
     def begin(run_dir, **kwargs):
-        # Whole batches, of which the second process has rows, and a rest, of which it has none.
+        # Full batches, of which the second process has rows, and a remainder of which it has none.
         batch_size = "--config.evals.shapes.batch_size=24"
         steps = f"--config.total_steps={TOTAL_STEPS}"
         return start(f"--config={tiny_config}", f"--workdir={run_dir}", steps, batch_size, **kwargs)
@@ -75,7 +75,7 @@ def test_two_processes_train_like_one(tiny_config, start, read_arrays, tmp_path)
         variables = together | {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}"}
         arguments = (f"--run={tmp_path / 'two'}", f"--output={tmp_path / 'judged'}")
         pair = [
-            # Sets have another order in every process.
+            # Sets have a different order in every process.
             start(
                 *arguments,
                 module="xmodal.eval_main",
@@ -128,7 +128,7 @@ def test_the_death_of_a_process_ends_the_other(tiny_config, start, tmp_path):
 
 @pytest.mark.slow
 def test_checkpoints_move_between_processes_and_devices(image_config, start, read_arrays, tmp_path):
-    """Two processes of four devices, one of eight, and one of one: the same 20 steps."""
+    """Two processes with four devices, one with eight, and one with one: the same 20 steps."""
 
     def begin(folder, steps, **kwargs):
         arguments = [
@@ -138,7 +138,8 @@ def test_checkpoints_move_between_processes_and_devices(image_config, start, rea
             f"--config.evals.shapes.every={LONG // 2}",
             "--config.evals.shapes.batch_size=24",
             "--config.log_every=1",
-            # A constant rate, so that a longer run learns the same; no division by tiny gradients.
+            # A constant rate, so that a longer run makes the same steps; no division by tiny
+            # gradients.
             "--config.optimizer.schedule={'name': 'constant', 'warmup_steps': 2}",
             "--config.optimizer.name=sgd",
             "--config.optimizer.options={'momentum': 0.9}",
@@ -184,7 +185,7 @@ def test_checkpoints_move_between_processes_and_devices(image_config, start, rea
     found, expected = read_metrics("moved"), read_metrics("one")
     assert found.keys() == expected.keys()
     for tag, value in expected.items():
-        # Ranks of scores that are nearly equal change places with the order of sums.
+        # Ranks of nearly equal scores may swap if the order of sums changes.
         tolerance = 0.1 if "spearman_" in tag else 1e-3
         assert found[tag] == pytest.approx(value, abs=tolerance), tag
     for item in ("params", "model_state"):
@@ -195,6 +196,6 @@ def test_checkpoints_move_between_processes_and_devices(image_config, start, rea
 
 
 def assert_near(found, expected):
-    """A step more or less would change an array by several per cent; rounding grows slowly."""
-    # Biases that cancel behind them, such as those of keys, are rounding alone.
+    """One step more or less would change an array by several percent; rounding grows slowly."""
+    # Biases that cancel later, such as those of keys, are only rounding.
     assert np.linalg.norm(found - expected) <= 0.01 * np.linalg.norm(expected) + 1e-5

@@ -1,4 +1,4 @@
-"""Without tensorflow, all but reading data and writing event files works."""
+"""Without tensorflow, everything works except reading data and writing event files."""
 
 import os
 import subprocess

@@ -21,7 +21,7 @@ class Embedding:
 
 @pytest.fixture(scope="session")
 def make_pairs():
-    """Makes two views of `size` items, item i of one near item i of the other."""
+    """Makes two views of `size` items, with item i of one near item i of the other."""
 
     def make(size, dim=5, samples=None, log_sigma=False, seed=0):
         rng = np.random.default_rng(seed)

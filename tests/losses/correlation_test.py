@@ -11,7 +11,7 @@ IDS = np.arange(6, dtype=np.int32)
 
 
 def test_fixed_points_of_the_permutation_stay(make_pairs, make_context):
-    # Orthogonal pairs: a score is 1 for a right pair and 0 for a wrong one.
+    # Orthogonal pairs: the score is 1 for a true pair and 0 for a shuffled one.
     example, _ = make_pairs(6)
     views = [dataclasses.replace(example, vector=np.eye(6, dtype=np.float32))] * 2
     found = set()
@@ -33,13 +33,14 @@ def test_equal_scores_have_no_correlation_and_no_nan(make_pairs, make_context):
         view.vector[:] = 1.0
     context = make_context(IDS, "cosine", key=jax.random.key(0))
     value, gradients = jax.jit(jax.value_and_grad(lambda v: pearson(*v, context)[0]))(views)
-    # The root of the smallest variance is 1e-4: rounding of a mean, 1e-8, becomes that of 1e-4.
+    # The root of the smallest variance is 1e-4, so a rounding error of 1e-8 in a mean grows to
+    # 1e-4.
     np.testing.assert_allclose(value, 0, atol=1e-3)
     assert all(np.all(np.isfinite(gradient.vector)) for gradient in gradients)
 
 
 def test_the_largest_soft_kendall(make_pairs, make_context):
-    # All partners above all shuffled pairs, without a fixed point: every sign is 1.
+    # All partners score above all shuffled pairs, without a fixed point: every sign is 1.
     example, _ = make_pairs(6)
     views = [dataclasses.replace(example, vector=np.eye(6, dtype=np.float32))] * 2
     keys = map(jax.random.key, range(20))

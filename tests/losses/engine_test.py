@@ -1,4 +1,4 @@
-"""Folds against a slow loop in float64; all engines alike on any number of devices."""
+"""Folds against a slow loop in float64; all engines agree on any number of devices."""
 
 import functools
 
@@ -32,7 +32,7 @@ def compute_logits(left, right, params):
 def make_batch(size, ties=True, seed=0):
     """A batch whose partners are a permutation, with groups of equal ids."""
     rng = np.random.default_rng(seed)
-    # Products of small whole numbers are exact, so ties are ties in every engine.
+    # Products of small integers are exact, so ties are ties in every engine.
     whole = rng.integers(-3, 4, size=(2, size, 3))
     left, right = (whole if ties else rng.normal(size=whole.shape)).astype(np.float32)
     partner = rng.permutation(size)
@@ -67,7 +67,7 @@ def fold(batch, params, names=tuple(TERMS), **options):
 
 
 def slow_fold(batch, scale):
-    """Name -> (rows, columns), one item after the other in float64; MASKED without a value."""
+    """Name -> (rows, columns), one item at a time in float64; MASKED if there is no value."""
     left, right = (batch[side].astype(np.float64) for side in ("left", "right"))
     scores = scale * left @ right.T
     found = {name: ([], []) for name in TERMS}
@@ -89,7 +89,7 @@ def slow_fold(batch, scale):
 
 
 def summarize(folded, numpy=jnp):
-    """A scalar with another weight for every result, and masked results left out."""
+    """A scalar with a different weight for every result, leaving out masked results."""
     total = 0.0
     for number, (_, sides) in enumerate(sorted(folded.items())):
         for side, values in enumerate(map(numpy.asarray, sides)):
@@ -213,8 +213,8 @@ def test_an_item_without_negatives_has_no_gradient(name):
 @pytest.mark.parametrize(
     ("name", "devices", "batches", "gathered"),
     [
-        ("ring", 8, 1.0, 0),  # embeddings of a whole batch are more than any device holds
-        ("chunked", 1, 1.25, 0),  # one number per item and tile; no copy of a gradient
+        ("ring", 8, 1.0, 0),  # the embeddings of a whole batch are more than a device holds
+        ("chunked", 1, 1.25, 0),  # one number per item and tile; no gradient copies
         ("chunked", 8, 2.5, 1.01),  # all columns, gathered once, and their gradient
     ],
 )

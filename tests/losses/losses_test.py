@@ -1,4 +1,4 @@
-"""Every loss in the table against its slow loop, with equal results in all engines."""
+"""Every loss in the table against its slow loop, with the same results in all engines."""
 
 import dataclasses
 
@@ -39,7 +39,7 @@ IDS = [f"{name}-{'-'.join(map(str, options.values()))}-{sim}" for name, options,
 def make_views(make_pairs, similarity, size):
     several = similarity in ("match_probability", "max_cosine")
     views = make_pairs(size, samples=3 if several else None, log_sigma=True)
-    if similarity == "match_probability":  # Near unit vectors, as PCME's samples are.
+    if similarity == "match_probability":  # Near unit vectors, like PCME's samples.
         views = [dataclasses.replace(view, vector=view.vector / np.float32(4.0)) for view in views]
     return views
 
@@ -141,7 +141,7 @@ def test_an_engine_equals_dense(make_pairs, make_context, family, engine, device
 
         return jax.value_and_grad(loss, argnums=(0, 1))(views, params)
 
-    margin = jnp.float32(0.4)  # A schedule gives an array.
+    margin = jnp.float32(0.4)  # A schedule returns an array.
     expected = jax.jit(compute)(views, ids, params, margin)
     mesh = mesh_lib.make_mesh(jax.devices()[:devices])
     sharded = jax.device_put((views, ids), mesh_lib.batch_sharded(mesh))

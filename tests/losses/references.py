@@ -7,7 +7,7 @@ import numpy as np
 
 
 def score_pairs(name, left, right):
-    """Logits [L, R] of vectors [N, D] or [N, K, D], one pair after the other."""
+    """Logits [L, R] of vectors [N, D] or [N, K, D], one pair at a time."""
     return np.array([[score_pair(name, x, y) for y in right] for x in left])
 
 
@@ -29,7 +29,7 @@ def score_pair(name, x, y):
 
 
 def match_log_odds(distances, scale, shift):
-    """Log-odds of the mean probability of some distances between samples."""
+    """Log-odds of the mean match probability, given distances between samples."""
     logits = 2 * (shift - scale * np.asarray(distances, np.float64))
     matches, differs = (
         -np.logaddexp.reduce(np.stack([np.zeros_like(logits), sign * logits]), axis=0)
@@ -39,7 +39,7 @@ def match_log_odds(distances, scale, shift):
 
 
 def _queries(scores, ids):
-    """(positive, negatives) of every query of both directions."""
+    """(positive, negatives) for every query in both directions."""
     for matrix in (scores, scores.T):
         for i, row in enumerate(matrix):
             yield row[i], [s for j, s in enumerate(row) if ids[j] != ids[i]]

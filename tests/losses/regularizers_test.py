@@ -127,7 +127,8 @@ def test_uniformity_draws_of_many(views, make_context):
     )
     found = np.array([draw(jax.random.key(seed)) for seed in range(40)])
     assert draw(jax.random.key(0)) == found[0] != found[1]
-    # A point may be drawn twice, at distance 0: slightly more than the whole.
+    # A point may be drawn twice, at distance 0, so the value is slightly larger than over all
+    # pairs.
     share = (np.exp(found).mean() - 1 / 48) / (1 - 1 / 48)
     np.testing.assert_allclose(share, np.exp(everything), rtol=0.1)
 

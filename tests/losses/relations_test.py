@@ -1,4 +1,4 @@
-"""The classification of relations against its slow loop."""
+"""The relation classification loss against its slow loop."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The losses of single pairs: numbers by hand, and embeddings without a spread."""
+"""The losses of single pairs: hand-computed numbers, and embeddings without a spread."""
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ def test_siglip_at_its_start(make_pairs, make_context):
     context = make_context(np.arange(4, dtype=np.int32), SIGLIP)
     loss, scalars = jax.jit(lambda: sigmoid(*views, context))()
     np.testing.assert_allclose(loss, 4 * np.log(2), rtol=1e-5)
-    assert scalars["accuracy"] == 0  # Ties are no success.
+    assert scalars["accuracy"] == 0  # Ties do not count as successes.
 
 
 def test_duplicates_of_an_image_are_left_out(make_pairs, make_context):

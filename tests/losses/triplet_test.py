@@ -1,4 +1,4 @@
-"""Mining that changes with the step, and parity with the papers' own formulas in torch."""
+"""Mining that changes with the step, and parity with the papers' formulas in torch."""
 
 import dataclasses
 
@@ -98,8 +98,8 @@ def test_equals_the_batch_hard_triplet_of_cmcm(make_pairs, make_context):
 
 @pytest.mark.parametrize("engine", ["dense", "chunked"])
 @pytest.mark.parametrize("width", [256, 1024])
-def test_a_copy_of_the_partner_is_no_semi_hard_negative(make_context, engine, width):
-    """An image that stands twice in a batch ties with itself, whatever its products round to."""
+def test_a_copy_of_the_partner_is_not_a_semi_hard_negative(make_context, engine, width):
+    """An image that occurs twice in a batch ties with itself, regardless of rounding."""
     generator = np.random.default_rng(width)
     images = generator.standard_normal((16, width)).astype(np.float32).repeat(2, axis=0)
     captions = images + 0.3 * generator.standard_normal((32, width)).astype(np.float32)
@@ -120,6 +120,6 @@ def test_a_copy_of_the_partner_is_no_semi_hard_negative(make_context, engine, wi
         for negatives in (scores[item, rows], scores[columns, item]):
             expected += max(0.0, 0.2 + negatives.max(initial=-np.inf) - partner)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
-    # Of two equal images, the caption that is nearer to them is the best of both.
+    # For two equal images, the nearer of their captions is best for both.
     nearer = np.diag(scores) > scores[np.arange(32), np.arange(32) ^ 1]
     assert scalars["accuracy"] == np.mean(nearer)

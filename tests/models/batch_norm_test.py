@@ -20,7 +20,7 @@ def _problem(shape=SHAPES[-1]):
 
 
 def _reference(x, variables, groups):
-    """Each group on its own in float64; the running statistics take the mean over the groups."""
+    """Each group separately in float64; the running statistics use the mean over groups."""
     parts = np.split(np.asarray(x, np.float64), groups)
     means = [part.mean(tuple(range(part.ndim - 1))) for part in parts]
     variances = [part.var(tuple(range(part.ndim - 1))) for part in parts]
@@ -75,7 +75,7 @@ def test_policies(policy, mode, uses_batch):
 
 @pytest.mark.parametrize("shape", [(6, 7), (5, 3, 7), (4, 3, 2, 7)])
 def test_equals_torch(shape):
-    """With torch's momentum, epsilon and unbiased running variance; torch has channels second."""
+    """With torch's momentum, epsilon and unbiased running variance; torch is channels-first."""
     torch = pytest.importorskip("torch")
     x, variables = _problem(shape)
     kind = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d}[len(shape)]

@@ -26,7 +26,7 @@ def random_variables():
 
 @pytest.fixture
 def tower():
-    """`tower("bert", width=8)` has the head "mean" and no projection unless they are given."""
+    """`tower("bert", width=8)` has the head "mean" and no projection by default."""
 
     def make(encoder, *, head=None, projection=None, devices=1, **keywords):
         side = {"encoder": {"name": encoder, **keywords}, "head": head or {"name": "mean"}}

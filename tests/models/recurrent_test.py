@@ -1,4 +1,4 @@
-"""Recurrent layers against the cells of Flax, run and differentiated as they stand."""
+"""Recurrent layers against Flax's cells, run and differentiated directly."""
 
 import flax.linen as nn
 import jax
@@ -16,7 +16,7 @@ REAL = (np.arange(7) < LENGTHS[:, None])[..., None]
 
 
 class Reference(nn.Module):
-    """As `Recurrent`, by `nn.RNN`."""
+    """Like `Recurrent`, with `nn.RNN`."""
 
     cell: str
     width: int

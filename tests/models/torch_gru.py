@@ -7,7 +7,7 @@ ENDS = {"forward": "l0", "backward": "l0_reverse"}
 
 
 def make_gru(torch, cells):
-    """A GRU of one layer from `{"forward": cell, ...}`, with one or both directions."""
+    """A one-layer GRU from `{"forward": cell, ...}`, with one or both directions."""
     width, inputs = (
         cells["forward"]["hr"]["kernel"].shape[1], cells["forward"]["ir"]["kernel"].shape[0]
     )  # fmt: skip
@@ -24,7 +24,7 @@ def make_gru(torch, cells):
 
 
 def check_gradients(gru, cells, tolerance=1e-4):
-    """Gradients of Flax's cells against those of torch's GRU."""
+    """Checks gradients of Flax's cells against those of torch's GRU."""
     for direction, cell in cells.items():
         end = ENDS[direction]
         for kind in "ih":
@@ -37,6 +37,6 @@ def check_gradients(gru, cells, tolerance=1e-4):
 
 
 def check(got, wanted, tolerance=1e-4):
-    """Equal up to a share of the largest number."""
+    """Checks that arrays are equal up to a fraction of the largest number."""
     wanted = np.asarray(wanted)
     np.testing.assert_allclose(got, wanted, atol=tolerance * np.abs(wanted).max(), rtol=tolerance)

@@ -1,4 +1,4 @@
-"""Every encoder with every head, in shapes; and the parts that are frozen."""
+"""Shapes of every encoder with every head, and the parts that are frozen."""
 
 import jax
 import numpy as np
@@ -33,7 +33,7 @@ HEAD_OPTIONS = {
 
 
 def _cheap(encoder):
-    # The networks of pixels differ in their first half only; tracing one of each is enough.
+    # Networks of pixels differ only in the first half, so tracing one of each is enough.
     return [encoder] if encoder not in ("inception_v3", "mobilenet_v2", "resnet") else []
 
 
@@ -78,7 +78,7 @@ def test_frozen_features_stand_in_for_images(encoder, random_variables, monkeypa
     without = {"head": params["head"]}
     stored = tower.apply(without, state, features | masks)[0].vector
     np.testing.assert_allclose(stored, expected, rtol=1e-4, atol=1e-5)
-    # A training step leaves the state of the part that it does not compute as it was.
+    # A training step does not change the state of the part that it does not compute.
     run = {"train": True, "frozen": ("encoder",), "key": jax.random.key(0)}
     _, new_state = tower.apply(without, state, features | masks, **run)
     jax.tree.map(np.testing.assert_array_equal, new_state, state)

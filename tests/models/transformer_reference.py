@@ -22,7 +22,7 @@ def relu(x):
 
 
 def attention(query, key, value, length, heads):
-    """[T, W] each, only the first `length` keys being real."""
+    """All are [T, W]; only the first `length` keys are real."""
     size = query.shape[-1] // heads
     outputs = []
     for head in range(heads):

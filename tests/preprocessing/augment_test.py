@@ -1,4 +1,4 @@
-"""Windows of the augmentation against those that TensorFlow draws."""
+"""Augmentation windows against those drawn by TensorFlow."""
 
 import io
 
@@ -124,8 +124,8 @@ def test_the_largest_square_is_anywhere(height, width):
         AugmentConfig(square=True, sides=(0.6, 1.0))
 
 
-def test_both_sides_of_a_crop_may_keep_one_share():
-    """VSE-infinity: u from U(0.6, 1), the window anywhere."""
+def test_both_sides_of_a_crop_may_keep_the_same_fraction():
+    """VSE-infinity: u from U(0.6, 1), with the window anywhere."""
     config = AugmentConfig(sides=(0.6, 1.0), area=(0.1, 0.2))
     windows = _ours(200, 300, config)
     shares = windows[:, 2:] / [200, 300]
@@ -146,8 +146,8 @@ def test_ranges_that_allow_no_crop_are_refused(changes):
         AugmentConfig(**changes)
 
 
-def test_erased_rectangles_are_spread_as_the_paper_says():
-    """A slow reading of the description: area uniform, the logarithm of the aspect ratio, too."""
+def test_erased_rectangles_are_distributed_as_in_the_paper():
+    """A slow implementation of the description: uniform area and log aspect ratio."""
     size, shares, aspects, places, erased = 64, [], [], [], 0
     for number in range(COUNT):
         pixels = np.full((size, size, 3), 7, np.uint8)
@@ -164,7 +164,7 @@ def test_erased_rectangles_are_spread_as_the_paper_says():
         aspects.append(np.log((bottom - top) / (right - left)))
         places.append(top / (size - (bottom - top)))
     assert stats.binomtest(erased, COUNT, 0.2).pvalue > 1e-3
-    # Rounded sides move a share and a ratio a little; tall and wide rectangles may not fit.
+    # Rounding the sides changes areas and ratios slightly; tall and wide rectangles may not fit.
     assert 0.015 < min(shares) < 0.03 < 0.31 < max(shares) < 0.35
     assert np.abs(aspects).max() < -np.log(0.3) + 0.15
     assert stats.kstest(shares, stats.uniform(0.02, 1 / 3 - 0.02).cdf).pvalue > 1e-3

@@ -1,4 +1,4 @@
-"""Pictures: the evaluation crop against plain loops, and the statistics of the augmentation."""
+"""Pictures: the evaluation crop against plain loops, and augmentation statistics."""
 
 import io
 import zlib
@@ -50,7 +50,7 @@ def test_evaluation_crop_equals_plain_loops(height, width, size, fraction):
     result = prepare_images([_png(picture)], config)[0]
     expected = _evaluation_crop(picture, size, fraction)
     assert result.dtype == np.uint8
-    # Exact up to values that float32 and float64 round to different sides of one half.
+    # Exact except where float32 and float64 fall on different sides of one half.
     assert np.abs(result - expected).max() < 0.5 + 1e-4
 
 
@@ -63,11 +63,11 @@ def _cubic(distance):
 
 
 def _cubic_axis(image, size):
-    """Output row i is interpolated at i * scale; beyond the border stands the last row."""
+    """Output row i is interpolated at i * scale; the last row is repeated beyond the border."""
     length, rows = image.shape[0], []
     for out in range(size):
         place = out * length / size
-        # The kernel is tabulated at 1024 places between two pixels.
+        # The kernel is tabulated at 1024 positions between two pixels.
         offset = round((place - int(place)) * 1024) / 1024
         taps = [(int(place) + k, _cubic(k - offset)) for k in (-1, 0, 1, 2)]
         rows.append(sum(w * image[min(max(i, 0), length - 1)] for i, w in taps))
@@ -88,7 +88,7 @@ def _simclr_crop(picture, size, fraction):
 )
 def test_simclr_crop_equals_plain_loops(height, width, size, fraction):
     rng = np.random.default_rng(size)
-    # Values near both ends, so that the kernel overshoots them.
+    # Values near both limits, so that the kernel overshoots them.
     picture = rng.choice([0, 3, 128, 255], (height, width, 3)).astype(np.uint8)
     config = ImageConfig(size=size, eval_crop=fraction, eval_recipe="simclr")
     result = prepare_images([_png(picture)], config)[0]
@@ -101,7 +101,7 @@ def test_simclr_crop_equals_plain_loops(height, width, size, fraction):
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (51, 90), (41, 28), (37, 300)])
 def test_torchvision_crop_equals_torch(height, width):
-    """The shorter side becomes 32, the longer one in proportion, rounded down; then the center."""
+    """Scales the shorter side to 32 and the longer in proportion, rounded down; then crops."""
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(height)
     picture = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
@@ -120,7 +120,7 @@ def test_torchvision_crop_equals_torch(height, width):
 
 @pytest.fixture(scope="module")
 def coordinates():
-    """A picture whose red and green channels tell the place of a pixel."""
+    """A picture with the position of each pixel in the red and green channels."""
     ramp = np.arange(200, dtype=np.uint8)
     zeros = np.zeros((200, 200), np.uint8)
     return np.stack([zeros + ramp[None, :], zeros + ramp[:, None], zeros], axis=-1)
@@ -140,7 +140,7 @@ def test_crops_are_within_the_ranges_of_the_recipe_and_fill_them(coordinates):
     width = np.abs(pictures[:, 100, -1, 0] - pictures[:, 100, 0, 0]) + 1
     height = pictures[:, -1, 100, 1] - pictures[:, 0, 100, 1] + 1
     area, aspect = width * height / 200**2, width / height
-    # One pixel of 200 is half a per cent of a side, and the last value is rounded.
+    # One pixel of 200 is half a percent of a side, and the last value is rounded.
     assert area.min() > 0.67 - 0.02
     assert area.max() <= 1
     assert aspect.min() > 0.75 - 0.02
@@ -167,7 +167,7 @@ def _mirrored_at_all(pictures):
 def test_color_shift_is_the_stated_formula():
     gray = np.full((40, 40, 3), 128, np.uint8)
     pictures = _augmented(gray, range(500), 4, AugmentConfig()).astype(float)
-    # One shift for the whole image; interpolation leaves a last bit that rounding may show.
+    # One shift for the whole image; interpolation may change the last bit.
     assert np.ptp(pictures, axis=(1, 2)).max() <= 1
     red, green, blue = (pictures.mean(axis=(1, 2)) - 128).T / 255
     # Inverse of R += 1.402 cr + br, B += 1.772 cb + br, G += -0.344136 cb - 0.714136 cr + br.

@@ -1,4 +1,4 @@
-"""Words of published vectors and their rows."""
+"""Words of published vectors, and their rows."""
 
 from xmodal.preprocessing.words import find_row, split_words
 

@@ -27,7 +27,7 @@ TEXTS = [
 
 
 def look_up(text, words, length, lower_case=True):
-    """The rule of "words": as written, then in lower case, the first row of a word."""
+    """The rule for "words": as written, then in lower case; the first row of a word."""
     rows = []
     for token in split_words(text):
         if token in words:
@@ -47,7 +47,7 @@ def test_ids_of_published_words_equal_the_rule_spelled_out(lower_case):
         expected = look_up(text, WORDS, 4, lower_case)
         assert row.tolist() == expected + [0] * (4 - len(expected)), text
         assert known.tolist() == [1] * len(expected) + [0] * (4 - len(expected)), text
-    # The second lookup matters: "The" and "DOG" are known in lower case only.
+    # The second lookup matters: "The" and "DOG" are known only in lower case.
     assert ids[0, 0] == (1 if lower_case else 0)
     assert mask[1].tolist() == ([1, 1, 1, 0] if lower_case else [1, 1, 0, 0])
 
@@ -138,7 +138,7 @@ def test_the_seed_decides_and_nothing_else():
     again, _ = _augmented(config, texts[:2], seeds[4:])
     assert again == rows[4:]
     assert len({tuple(row) for row in rows}) > 3
-    # Evaluation hands over no seeds.
+    # Evaluation passes no seeds.
     assert _augmented(config, texts[:1], None)[0] == [texts[0].split()]
 
 
@@ -151,7 +151,7 @@ def test_some_tokens_of_a_caption_are_kept():
     assert {len(row) for row in rows} == {1}
     for token in "abcd":
         assert 450 < counts[token] < 550
-    # In their order, and short captions as they are; deletion comes first.
+    # Order is preserved and short captions are unchanged; deletion comes first.
     config = TextConfig(tokenizer="ptb", augment=TokenAugmentConfig(keep=3, delete=0.5))
     rows, _ = _augmented(config, ["a b c d", "a b c d e f g h", "a"] * 50, seeds[:150])
     assert all(row == sorted(row) for row in rows)
@@ -169,7 +169,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "##x", "#
 
 
 def test_words_of_pieces_are_masked_replaced_or_deleted_whole():
-    """VSE-infinity: of a word in five half is masked, a tenth replaced, the rest deleted."""
+    """VSE-infinity: of a fifth of the words, half are masked, a tenth replaced, others deleted."""
     config = TextConfig(max_length=40, augment=TokenAugmentConfig(change=0.2))
     text = "axyx b cx. d e f g hyy i jx."
     count, sizes = 3000, [4, 1, 2, 1, 1, 1, 1, 1, 3, 1, 2, 1]
@@ -182,10 +182,10 @@ def test_words_of_pieces_are_masked_replaced_or_deleted_whole():
     # Deleted: 0.2 x 0.4 of the words, with all their pieces.
     lengths = np.array([len(row) - 2 for row in rows])
     np.testing.assert_allclose(lengths.mean(), sum(sizes) * (1 - 0.08), rtol=0.01)
-    # Masked: 0.2 x 0.5, and 0.2 x 0.1 x 1/18 come out of the vocabulary by chance.
+    # Masked: 0.2 x 0.5, plus 0.2 x 0.1 x 1/18 drawn from the vocabulary by chance.
     masks = np.mean([row.count(4) for row in rows])
     np.testing.assert_allclose(masks, sum(sizes) * (0.1 + 0.02 / 18), rtol=0.06)
-    # A word of three pieces is masked, or deleted, as a whole.
+    # A word of three pieces is masked or deleted as a whole.
     alone = make_tokenizer(
         TextConfig(max_length=9, augment=TokenAugmentConfig(change=1.0, mask=0.5, replace=0.0)),
         PIECES,
@@ -198,7 +198,7 @@ def test_words_of_pieces_are_masked_replaced_or_deleted_whole():
         TextConfig(max_length=9, augment=TokenAugmentConfig(change=1.0, mask=0.0, replace=1.0)),
         PIECES,
     ).encode(["hyy"] * count, seeds)[0][:, 1:4]
-    # Every piece draws by itself, from all entries alike.
+    # Every piece is drawn separately and uniformly from all entries.
     counts = np.bincount(replaced.ravel(), minlength=len(PIECES)) / (3 * count)
     np.testing.assert_allclose(counts, 1 / len(PIECES), atol=0.012)
     assert abs((replaced[:, 0] == replaced[:, 1]).mean() - 1 / len(PIECES)) < 0.02

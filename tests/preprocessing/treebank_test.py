@@ -21,7 +21,7 @@ def test_periods_of_all_sentences_stand_alone(split):
 @pytest.mark.parametrize("split", [split_ptb, split_nltk])
 @pytest.mark.parametrize("text", ["It costs $3.50, i.e. 1,000 in all", "wait... what", "a.b c"])
 def test_the_way_around_the_sentence_splitter_changes_nothing(split, text):
-    # A text is handed to Punkt only if it may hold two sentences.
+    # A text is passed to Punkt only if it may contain two sentences.
     from nltk.tokenize import NLTKWordTokenizer, PunktSentenceTokenizer, TreebankWordTokenizer
 
     words = {split_ptb: TreebankWordTokenizer(), split_nltk: NLTKWordTokenizer()}[split]

@@ -32,7 +32,7 @@ def test_a_file_has_one_token_per_line(tmp_path):
     assert read_vocabulary(tmp_path / "marked.txt") == ["[PAD]", "[UNK]"]
     with pytest.raises(UserError, match="vocabulary names '.*absent', which is not a file"):
         read_vocabulary(tmp_path / "absent")
-    # Runs of before have no vocab.txt, and no name in their config.
+    # Runs of earlier versions have no vocab.txt, and no name in their config.
     with pytest.raises(UserError, match="vocabulary names '', which is not a file"):
         read_vocabulary("")
 

@@ -1,4 +1,4 @@
-"""Word pieces against the published rules of BERT, written out here one character at a time."""
+"""Word pieces against BERT's published rules, implemented here one character at a time."""
 
 # ruff: noqa: RUF001, SIM905 (look-alike letters are tested; a list has one per line)
 
@@ -13,7 +13,7 @@ from xmodal.preprocessing import TextConfig, make_tokenizer, wordpiece
 
 _LENGTH = 64
 
-# A vocabulary in BERT's manner: words, pieces, single letters, ideographs, punctuation.
+# A vocabulary like BERT's: words, pieces, single letters, ideographs, punctuation.
 _BERT_LIKE = (
     "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] ! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] "
     "^ _ ` { | } ~ 0 1 2 9 a b c d e s u α ς σ 中 国 日 本 한 ß ı « ¿ … – ’ “ 。 # ##0 ##1 ##9 "
@@ -144,7 +144,7 @@ def _fuzz(count):
 
 
 def _plain_fuzz(count):
-    """Printable ASCII, which takes a way of its own."""
+    """Printable ASCII, which has a separate code path."""
     rng = random.Random(2)
     ascii_words = [token for token in _BERT_LIKE if token.isascii()] + [" "] * 60
     symbols = [chr(code) for code in range(32, 127)]

@@ -100,5 +100,5 @@ def test_captions_in_real_glove_vectors():
     similar = embeddings @ embeddings.T
     images = np.array([row["image_id"] for row in rows])
     np.fill_diagonal(similar, -1)
-    # The nearest caption is of the same image far more often than 4 times in 499.
+    # The nearest caption belongs to the same image far more often than 4 times in 499.
     assert np.mean(images[similar.argmax(axis=1)] == images) > 0.3

@@ -24,7 +24,7 @@ NUM_CAPTIONS = 1000
 
 
 def write_hugging_face(folder, size, weights=None, **changes):
-    """A folder as published; returns the arrays in it."""
+    """Writes a folder as published; returns its arrays."""
     published.write_beside(folder, size, **changes)
     weights = published.to_hugging_face(weights or published.make_weights(size))
     safetensors.numpy.save_file(weights, folder / "model.safetensors")
@@ -104,7 +104,7 @@ def test_every_publisher_gives_the_same_arrays(tmp_path):
         assert_equal_arrays(arrays, expected)
         assert description == described
 
-    # A hub folder has no config: its shapes tell everything.
+    # A hub folder has no config; everything follows from the shapes.
     for version in (1, 2):
         hub = tmp_path / f"hub{version}"
         module = tf.Module()

@@ -1,4 +1,4 @@
-"""Checkpoints of CMCM: what torch computes from them, and their evaluation without training."""
+"""CMCM's checkpoints: parity with torch, and evaluation without training."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ from xmodal.training.settings.inheritance import inherit
 from xmodal.training.tree import flatten, unflatten
 
 SMALL, CHANNELS = (2, 2), 512
-# The empty word comes out of two tabs, "Red" is another word than "red".
+# The empty word results from two tabs; "Red" is a different word from "red".
 WORDS = ["a", "", "red", "circle", "above", "the", ".", "Red", "square"]
 ROWS = len(WORDS) + 2
 LENGTHS = (7, 1, 4, 2, 3)
@@ -49,7 +49,7 @@ def torch(monkeypatch):
 
 
 class KeyedVectors:
-    """As gensim saves it."""
+    """Like the class that gensim saves."""
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def vocabulary(tmp_path, monkeypatch):
 
 
 def save(torch, modules, path, prefix="", classifier="discourse_classifier"):
-    """A checkpoint as the trainer writes it; the tester reads another name of the classifier."""
+    """A checkpoint as written by the trainer; the tester expects another classifier name."""
     names = {"discourse_classifier": classifier}
     checkpoint = {
         names.get(key, key): {prefix + name: x for name, x in module.state_dict().items()}
@@ -77,7 +77,7 @@ def save(torch, modules, path, prefix="", classifier="discourse_classifier"):
 
 
 def check_gradients(torch, folder, modules, functions, images, labels, source):
-    """Of both losses, for the texts and the classifier: they go through the converter like weights.
+    """Checks gradients of both losses, for texts and classifier, converted like weights.
 
     The pictures' bottleneck has the layers of the texts'.
     """
@@ -168,7 +168,7 @@ def test_cmcm_equals_torch(torch, tmp_path, monkeypatch, vocabulary, attention, 
     predicted = module.predict(params, *(side.vector for side in sides))
     np.testing.assert_allclose(predicted, torch.sigmoid(logits), rtol=1e-4, atol=1e-6)
 
-    # Losses of training, and the similarity that the paper's tables rank by.
+    # The training losses, and the similarity used for ranking in the paper's tables.
     items = jnp.arange(len(LENGTHS))
     context = Context(items, items, make_similarity({"name": "euclidean"}))
     value, _ = LOSSES["distance_triplet"].function(*sides, context, margin=0.3)
@@ -199,7 +199,7 @@ def test_cmcm_equals_torch(torch, tmp_path, monkeypatch, vocabulary, attention, 
 def test_a_folder_is_evaluated_with_its_classifier(
     torch, tmp_path, monkeypatch, vocabulary, few_shapes
 ):
-    """Refined pools and relations of the folder are those of its arrays, put together by hand."""
+    """Refined pools and relations of the folder equal those computed from its arrays by hand."""
     monkeypatch.setitem(resnet.DEPTHS, "50", SMALL)
     cnn, forward = make_resnet(torch, SMALL)
     modules, _ = published.make_cmcm(
@@ -232,7 +232,7 @@ def test_a_folder_is_evaluated_with_its_classifier(
     assert found["relations"]["relations/Story/base_rate"] > 0
     assert np.isfinite(found["refined"]["refined/t2i/median_rank"])
 
-    # Training starts from the classifier, too; one of other relations is refused.
+    # Training also starts from the classifier; one for other relations is rejected.
     config = released.get_config("clue")
     config.init_from.model = str(folder)
     config.tasks = cmcm_clue.get_config().tasks

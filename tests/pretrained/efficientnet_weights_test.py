@@ -8,7 +8,7 @@ from xmodal.pretrained.efficientnet import EXPECTED_UNEXPECTED, convert_efficien
 
 
 def _keras(name, size):
-    """A model with random weights, also in the batch norms, and without drop connect."""
+    """A model with random weights, including the batch norms, and without drop connect."""
     keras = pytest.importorskip("keras")
     keras.utils.set_random_seed(0)
     builder = getattr(keras.applications, f"EfficientNet{name.upper()}")
@@ -44,7 +44,7 @@ def test_training_pass_equals_keras_applications():
     model, images = _keras("b0", 64), parity.images(6, 64)
     tower = parity.tower("efficientnet", variant="b0", drop_connect=0.0, depthwise="convolution")
     params, state = parity.nest(_convert(model, "b0"))
-    expected = _keras_apply(model, images, True)  # also moves the running statistics
+    expected = _keras_apply(model, images, True)  # also updates the running statistics
     train = jax.jit(lambda p, s, x, key: tower.apply(p, s, {"image": x}, train=True, key=key))
     embedding, new_state = train(params, state, images, jax.random.key(0))
     assert parity.relative(embedding.vector, expected) < 1e-4

@@ -14,7 +14,7 @@ def _pixels(images):
 
 def _keras():
     keras = pytest.importorskip("keras")
-    # Keras numbers layers from where the process is: start in the middle.
+    # Keras continues numbering layers within a process: start in the middle.
     keras.utils.set_random_seed(0)
     keras.layers.Conv2D(1, 1)
     model = keras.applications.InceptionV3(
@@ -43,7 +43,7 @@ def test_equals_keras_applications():
     report.check()
     expected = model(_pixels(images), training=False)
     parity.check_dtypes("inception_v3", flat, images, expected)
-    # Keras 3 files have numbers in place of the variables' names.
+    # Keras 3 files have numbers instead of variable names.
     numbered = {
         f"{layer.name}/{number}": array
         for layer in model.layers

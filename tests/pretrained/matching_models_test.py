@@ -1,4 +1,4 @@
-"""Released VSE++, VSRN and VSE-infinity: the embeddings, scores and losses that torch computes."""
+"""Released VSE++, VSRN and VSE-infinity give the embeddings, scores and losses of torch."""
 
 import argparse
 import pickle
@@ -41,7 +41,7 @@ def torch(monkeypatch):
 
 
 def save(torch, modules, path, prefix="", **others):
-    """The list of both sides, among other entries, as all these projects save it."""
+    """Saves the list of both sides, among other entries, as in all these projects."""
     weights = [
         {prefix + name: tensor for name, tensor in module.state_dict().items()}
         for module in modules
@@ -61,7 +61,7 @@ def convert(name, path, variant=""):
 
 
 def read(folder):
-    """The model of a folder, and its parameters and statistics by side."""
+    """The model in a folder, and its parameters and statistics by side."""
     description = read_model(folder)
     trees = {side: parity.nest(read_weights(folder / side)) for side in description.sides}
     params, state = ({side: tree[part] for side, tree in trees.items()} for part in (0, 1))
@@ -69,14 +69,14 @@ def read(folder):
 
 
 def assert_parity(torch, modules, functions, images, make_folder):
-    """Embeddings, scores, loss and the gradient of every weight, to 1e-4 of the largest number.
+    """Compares embeddings, scores, loss and all gradients, to 1e-4 of the largest number.
 
     Args:
       torch: the library.
-      modules: the torch module of either side.
+      modules: the torch module of each side.
       functions: the functions, see `published_matching`.
       images: uint8 pixels, or stored features.
-      make_folder: saves and converts the modules as they are then, and returns the folder.
+      make_folder: saves and converts the modules in their current state; returns the folder.
     """
     model, params, state = read(make_folder())
     similarity = model.similarity

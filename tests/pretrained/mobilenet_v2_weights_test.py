@@ -64,9 +64,9 @@ def _folded():
 
 
 def _published_forward(arrays, images):
-    """The layers as `meta_json` lists them, on pixels as the .tflite file wants them.
+    """The layers listed in `meta_json`, on pixels as expected by the .tflite file.
 
-    `meta_json` has the zero point 127 of the quantized input, which has to be a whole number; the
+    `meta_json` has the zero point 127 of the quantized input, which must be an integer; the
     network was trained, and its activations were measured, on `_pixels`.
     """
     tf = pytest.importorskip("tensorflow")
@@ -142,7 +142,7 @@ def _cosines(left, right):
 
 
 def test_real_weights_recognize_their_features_from_smaller_pictures():
-    """The features come from 224 pixels, of which these pictures have kept 160."""
+    """The features were computed at 224 pixels; these pictures have only 160."""
     arrays, flat = _folded()
     stored = np.load(parity.real_file("flickr8k/mobilenet_v2_features.npz"))
     rows = np.random.default_rng(0).choice(len(stored["files"]), 16, replace=False)
@@ -159,7 +159,7 @@ def test_real_weights_recognize_their_features_from_smaller_pictures():
 
 
 def test_widths():
-    """keras.applications' smallest: the last layer keeps its 1280 channels."""
+    """The smallest in keras.applications: the last layer keeps its 1280 channels."""
     shapes = encoder_shapes({"name": "mobilenet_v2", "width": 0.35})
     assert shapes["params/encoder/stem/kernel"] == (3, 3, 3, 16)
     assert shapes["params/encoder/head/kernel"] == (1, 1, 112, 1280)

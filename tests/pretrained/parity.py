@@ -1,4 +1,4 @@
-"""Helpers of the parity tests of encoders and of converted models."""
+"""Helpers for the parity tests of encoders and converted models."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ from xmodal.training.tree import flatten
 
 
 def real_file(name):
-    """A file of the folder XMODAL_TEST_DATA, or a skip where it is missing."""
+    """A file in the folder XMODAL_TEST_DATA; skips the test if it is missing."""
     folder = os.environ.get("XMODAL_TEST_DATA")
     path = pathlib.Path(folder or ".") / name
     if not folder or not path.exists():
@@ -45,12 +45,12 @@ def nest(flat):
 
 
 def tower(encoder, **keywords):
-    """A tower whose vectors are the mean over the encoder's last map."""
+    """A tower that averages the encoder's last map."""
     return make_tower("tower", {"encoder": {"name": encoder, **keywords}, "head": {"name": "mean"}})
 
 
 def embed(tower, flat, pixels, jit=True):
-    """Without `jit`, op by op: layers of one shape, also of other towers, compile once."""
+    """Embeds without `jit`, op by op, so that layers of the same shape compile only once."""
     apply = jax.jit(tower.apply) if jit else tower.apply
     return np.asarray(apply(*nest(flat), {"image": pixels})[0].vector)
 
@@ -73,12 +73,12 @@ def embed_converted(folder, images, ids, mask):
 def check_gradients(found, converted, ignored=()):
     """Compares gradients with torch's, to 1e-4 of the largest number of each array.
 
-    Those of a CNN to 1e-2: rounding turns a ReLU on or off, of the few positions of small images.
+    For CNNs, to 1e-2: rounding turns ReLUs on or off, and small images have few positions.
 
     Args:
       found: tree of our gradients.
-      converted: tree of torch's gradients under our names: a converter takes them like weights.
-      ignored: starts of paths that are not compared.
+      converted: tree of torch's gradients under our names, converted like weights.
+      ignored: prefixes of paths that are not compared.
     """
     wanted = flatten(converted)
     for path, gradient in flatten(found).items():
@@ -101,7 +101,7 @@ def check_dtypes(encoder, flat, pixels, expected, **keywords):
 
 
 def check_training(ours, convert, model, pixels, images, tolerance=1e-4):
-    """Compares a training pass, and the running statistics after it, with a Keras model's.
+    """Compares a training pass, and the running statistics after it, with a Keras model.
 
     Args:
       ours: our tower.
@@ -109,7 +109,7 @@ def check_training(ours, convert, model, pixels, images, tolerance=1e-4):
       model: the Keras model, without dropout.
       pixels: function from the images to the inputs of the Keras model.
       images: uint8 [B, H, W, 3].
-      tolerance: relative; statistics of few positions enlarge rounding errors.
+      tolerance: relative; statistics over few positions amplify rounding errors.
     """
     params, state = nest(convert(keras_arrays(model)))
     expected = np.asarray(model(pixels(images), training=True))
@@ -124,7 +124,7 @@ def check_training(ours, convert, model, pixels, images, tolerance=1e-4):
 
 
 class RandomWeights(dict):
-    """Arrays made when a reference implementation first asks for them."""
+    """Arrays created when a reference implementation first requests them."""
 
     def __init__(self, seed=0):
         super().__init__()
@@ -149,7 +149,7 @@ def save_checkpoint(arrays, prefix):
 
 
 def random_norms(keras, model, seed=0):
-    """Gives biases and batch normalizations of a Keras model values that matter."""
+    """Gives biases and batch normalizations of a Keras model nontrivial values."""
     rng = np.random.default_rng(seed)
     for layer in model.layers:
         weights = layer.get_weights()
@@ -176,7 +176,7 @@ def keras_arrays(model):
 
 
 def save_released(model, path):
-    """Writes an `.h5` file as keras.applications were released: a group per layer."""
+    """Writes an `.h5` file like those of keras.applications: a group per layer."""
     with h5py.File(path, "w") as file:
         file.attrs["layer_names"] = [layer.name.encode() for layer in model.layers]
         for layer in model.layers:

@@ -87,7 +87,7 @@ def compute(tasks, views, similarity, similarity_params):
 def check_gradients(found, weights, convert, name, variant=""):
     """Compares the gradients of a side's parameters with those in torch.
 
-    The gradients of a state dict go through the converter like weights do.
+    The gradients of a state dict are converted like weights.
     """
     missing = {key: value for key, value in weights.items() if value.grad is None}
     gradients = {key: value.grad for key, value in weights.items() if value.grad is not None}
@@ -143,7 +143,7 @@ def test_pcme_equals_torch(torch, convert):
     cnn, forward = make_resnet(torch, SMALL)
     model, functions, criterion = make_pcme(torch, cnn, forward, channels=CHANNELS, rows=ROWS)
     for module in (model.img_enc.uncertain_net, model.txt_enc.uncertain_net):
-        for weight in module.parameters():  # Spreads near 1, as samples have them.
+        for weight in module.parameters():  # Spreads near 1, as for samples.
             weight.data *= 0.3
     description, params, state = convert("pcme", model.state_dict())
     ours = make_dual_encoder(description.model())
@@ -166,7 +166,7 @@ def test_pcme_equals_torch(torch, convert):
     for view, (mean, spread) in zip(views, sides, strict=True):
         assert parity.relative(view.extras["mean"], mean.detach()) < 1e-4
         assert parity.relative(view.log_sigma, spread.detach()) < 1e-4
-        # Our noise, so that the samples are the same.
+        # Use our noise, so that the samples are the same.
         noise = (view.vector - view.extras["mean"][:, None]) / np.exp(view.log_sigma)[:, None]
         samples.append(mean[:, None] + spread.exp()[:, None] * torch.tensor(np.array(noise)))
         spreads.append(spread)
@@ -181,7 +181,7 @@ def test_pcme_equals_torch(torch, convert):
 
 
 def test_the_sum_variant_divides_by_all_pairs(torch):
-    """Without mining, the mean is over the B x B entries, zeros of the diagonal included."""
+    """Without mining, the mean is over all B x B entries, including the zero diagonal."""
     rng = np.random.default_rng(2)
     vectors = [rng.normal(size=(SIZE, 2, 6)).astype(np.float32) for _ in range(2)]
     views = [dataclasses.replace(Embedding(None), vector=vector) for vector in vectors]

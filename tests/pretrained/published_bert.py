@@ -16,7 +16,7 @@ class Size:
     max_positions: int
 
     def config(self):
-        """`config.json` in Google's and Hugging Face's words."""
+        """`config.json` in Google's and Hugging Face's format."""
         return {
             "model_type": "bert",
             "vocab_size": self.vocab_size,
@@ -73,7 +73,7 @@ def _norm(name, width):
 
 
 def to_hugging_face(weights, prefix="", old_names=False):
-    """As `BertModel.save_pretrained` writes them."""
+    """Converts names to those of `BertModel.save_pretrained`."""
     renamed = {}
     for name, array in weights.items():
         name = name.removeprefix("bert/").replace("layer_", "layer.").replace("/", ".")
@@ -88,7 +88,7 @@ def to_hugging_face(weights, prefix="", old_names=False):
 
 
 def to_hub(weights, heads, version):
-    """As the variables of the encoder on TF-Hub are called, versions 1 and from 2 on."""
+    """Converts names to those of the encoder on TF-Hub, version 1, or 2 and later."""
     words = {
         "bert/embeddings/word_embeddings": "word_embeddings/embeddings",
         "bert/pooler/dense": "pooler_transform",

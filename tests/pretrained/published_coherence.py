@@ -1,4 +1,4 @@
-"""CMCM in torch, from its description, with the names of the released code."""
+"""CMCM in torch, written from its description, with the names of the released code."""
 
 import math
 import types
@@ -63,7 +63,7 @@ def make_cmcm(torch, cnn, forward, *, channels, rows, attention, relations=6, wo
 
 
 def triplet_loss(torch, images, texts, margin=0.3):
-    """Of 2B anchors: their only positive, and the nearest of all that show something else."""
+    """For 2B anchors: their only positive, and the nearest item that shows something else."""
     items, count = torch.cat([images, texts]), len(images)
     total = 0.0
     for anchor in range(2 * count):
@@ -75,7 +75,7 @@ def triplet_loss(torch, images, texts, margin=0.3):
 
 
 def refine(torch, functions, images, texts, strength=0.12, gap=0.05):
-    """Refined similarities of every text, query by query and candidate by candidate."""
+    """Refined similarities of every text, one query and one candidate at a time."""
     rows = []
     for text in texts:
         row = [(text @ image).item() for image in images]

@@ -1,4 +1,4 @@
-"""VSE++, VSRN and VSE-infinity in torch, from their descriptions, with the released names."""
+"""VSE++, VSRN and VSE-infinity in torch, written from their descriptions, with released names."""
 
 import math
 import types
@@ -13,7 +13,7 @@ def normalize(x, dim=-1):
 
 
 def make_vsepp(torch, cnn, forward, *, channels, rows, variant, words=6, width=8):
-    """VSE++ and its kin; without a CNN for stored features."""
+    """VSE++ and similar models; without a CNN for stored features."""
     nn, is_order = torch.nn, variant.startswith("order")
     image, text = nn.Module(), make_text(nn, rows, words, width)
     if cnn is not None:
@@ -62,7 +62,7 @@ def make_vsrn(torch, *, channels, rows, is_flickr=False, words=6, width=8):
     for module in (image, text):
         shake(torch, module)
         shake_norms(torch, module)
-    for graph in graphs:  # Products of three tokens grow fast.
+    for graph in graphs:  # Products of three tokens grow quickly.
         graph.W[1].weight.data *= 0.1
 
     def embed_images(x):
@@ -177,7 +177,7 @@ def make_text(nn, rows, words, width):
 
 
 def shake_norms(torch, module):
-    """Running statistics that matter, and no training mode."""
+    """Sets nontrivial running statistics and evaluation mode."""
     generator = torch.Generator().manual_seed(2)
     for each in module.modules():
         if isinstance(each, torch.nn.BatchNorm1d):

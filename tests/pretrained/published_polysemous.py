@@ -84,7 +84,7 @@ def make_pvse(torch, cnn, forward, *, channels, rows, embeddings, legacy=True, w
 
 
 def shake(torch, model):
-    """Gives all weights values that matter; batch normalizations have theirs."""
+    """Gives all weights nontrivial values, except those of batch normalizations."""
     generator = torch.Generator().manual_seed(1)
     for name, tensor in model.named_parameters():
         if ".cnn." not in f".{name}":
@@ -101,7 +101,7 @@ def attend(torch, module, x, mask=None):
 
 
 def last_output(torch, gru, vectors, lengths):
-    """Outputs of both directions at the last real token, text by text without padding."""
+    """Outputs of both directions at the last real token, one text at a time without padding."""
     rows = zip(vectors, lengths, strict=True)
     return torch.stack([gru(row[None, :length])[0][0, -1] for row, length in rows])
 
@@ -180,6 +180,6 @@ def torch_pcme_loss(torch, x, y, spreads, criterion, kl_weight, distances=distan
 
 
 def torch_pixels(torch, images):
-    """Images as torchvision's weights take them: [N, 3, H, W], of ImageNet's mean and deviation."""
+    """Images as expected by torchvision's weights: [N, 3, H, W], normalized for ImageNet."""
     mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
     return torch.tensor((images / np.float32(255) - mean) / std).permute(0, 3, 1, 2)

@@ -120,7 +120,7 @@ def test_the_command_makes_a_folder(torch, tmp_path, monkeypatch, capsys):
     cnn, forward = make_resnet(torch, SMALL)
     model, _ = make_pvse(torch, cnn, forward, channels=CHANNELS, rows=len(WORDS), embeddings=2)
     weights = {n: array for n, array in model.state_dict().items() if ".cnn.fc." not in n}
-    # As train.py of that code saves it, from several GPUs.
+    # As saved by train.py of that code with several GPUs.
     weights = {f"module.{name}": array for name, array in weights.items()}
     checkpoint = {"args": argparse.Namespace(num_embeds=2), "epoch": 3, "model": weights}
     torch.save(checkpoint, tmp_path / "model_best.pth.tar")
@@ -175,7 +175,7 @@ def test_torch_files_equal_torch(torch, tmp_path, legacy):
     assert set(arrays) == {
         "list.0", "list.1.view", "list.1.scalar", "half", "brain", "empty", "parameter"
     }  # fmt: skip
-    # Cut off anywhere, it is a sentence.
+    # Truncation anywhere gives a one-sentence error.
     content = (tmp_path / "m.pth.tar").read_bytes()
     for size in (0, 1, 30, len(content) // 2, len(content) - 9):
         (tmp_path / "cut.pth").write_bytes(content[:size])
@@ -187,7 +187,7 @@ def test_a_damaged_archive_is_a_sentence(torch, tmp_path):
     torch.save({"a": torch.ones(3), "b": [torch.zeros(2)]}, tmp_path / "m.pth")
     content = (tmp_path / "m.pth").read_bytes()
     rng = np.random.default_rng(0)
-    flips = [(10, 99)]  # of an entry of the directory: its method of compression
+    flips = [(10, 99)]  # the compression method of a directory entry
     start = content.index(b"PK\x01\x02")
     flips += [(int(rng.integers(len(content) - start)), int(rng.integers(256))) for _ in range(300)]
     refused = 0
@@ -227,13 +227,13 @@ class Vocabulary:
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_vocabularies(tmp_path, protocol, monkeypatch):
-    # Pickled by a module that is not there.
+    # Pickled by a module that does not exist here.
     monkeypatch.setitem(__import__("sys").modules, "vocab", types.ModuleType("vocab"))
     monkeypatch.setattr(Vocabulary, "__module__", "vocab")
     monkeypatch.setattr("vocab.Vocabulary", Vocabulary, raising=False)
     words = Vocabulary()
     words.idx = len(WORDS)
-    # In another order than that of the ids.
+    # In a different order from the ids.
     words.word2idx = {word: number for number, word in reversed(list(enumerate(WORDS)))}
     words.idx2word = dict(enumerate(WORDS))
     (tmp_path / "coco_vocab.pkl").write_bytes(pickle.dumps(words, protocol))

@@ -9,7 +9,7 @@ from xmodal.models.encoders import resnet
 from xmodal.pretrained.resnet import EXPECTED_UNEXPECTED, convert_resnet
 from xmodal.pretrained.sources import load_source
 
-# The fewest units of which some widen, some have a stride, and some have neither.
+# The fewest units such that some widen, some have a stride, and some do neither.
 SMALL = (2, 2)
 SIZE = 75
 
@@ -113,7 +113,7 @@ def test_equals_torchvision(small, tmp_path, variant, options, keywords):
 
 
 def _conv(tf, weights, x, name, norm, names, size, channels, stride):
-    """A convolution padded by the size of its kernel where it has a stride, and its norm."""
+    """A convolution with its norm; if it has a stride, it is padded by kernel size."""
     kernel = weights.kernel(f"{name}/{names[0]}", (size, size, x.shape[-1], channels))
     if stride > 1:
         x = tf.pad(x, [[0, 0], *[[(size - 1) // 2] * 2] * 2, [0, 0]])

@@ -2,7 +2,7 @@
 
 
 def make_resnet(torch, units, *, groups=1, group_width=64, like_caffe=False):
-    """ResNet or ResNeXt with torchvision's names, and the function from pixels to its last map.
+    """ResNet or ResNeXt with torchvision's names, and the function from pixels to the last map.
 
     `like_caffe` has the stride on the first convolution, and pools without padding, rounding up.
     """

@@ -1,4 +1,4 @@
-"""Every format is written by the library that publishes in it."""
+"""Reads every format, as written by the library that uses it."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ ARRAYS = {
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """Common start of the names of a TensorFlow 1 checkpoint."""
+    """Common prefix of the file names of a TensorFlow 1 checkpoint."""
     import tensorflow as tf
 
     prefix = str(tmp_path_factory.mktemp("checkpoint") / "model.ckpt")
@@ -41,7 +41,7 @@ def assert_read(path, expected=ARRAYS):
 
 
 def copy(path, folder):
-    """Files that start like `path`, in another folder."""
+    """Copies files that start with `path` to another folder."""
     path = pathlib.Path(path)
     for file in path.parent.glob(f"{path.name}*"):
         (folder / file.name).write_bytes(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Files of word vectors as the table of a tower."""
+"""Files of word vectors as the word table of a tower."""
 
 import numpy as np
 import pytest

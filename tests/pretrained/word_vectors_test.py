@@ -1,4 +1,4 @@
-"""Word vector files as they are published, and damaged ones."""
+"""Word vector files, as published and damaged."""
 
 import gzip
 import logging
@@ -34,7 +34,7 @@ def binary_file(separator=b"\n"):
     return b"10 3\n" + body
 
 
-# The binary form ends a word at a space.
+# In the binary format, a space ends a word.
 SINGLE_WORDS = [word.replace(" ", "_") for word in WORDS]
 FORMS = {
     "glove.txt": (text_file(), WORDS),

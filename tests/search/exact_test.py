@@ -17,12 +17,12 @@ def make_scorer(name, items_left=False):
 
 
 def make_vectors(count, seed, shape=(4,)):
-    """Small whole numbers: many scores are equal."""
+    """Small integers, so that many scores are equal."""
     return np.random.default_rng(seed).integers(1, 4, (count, *shape)).astype(np.float32)
 
 
 def sort_all(name, queries, items, top, items_left):
-    """All scores, one sort."""
+    """Computes all scores and sorts them."""
     scorer = make_scorer(name)
     left, right = scorer.prepare(queries), scorer.prepare(items)
     scores = scorer.score(right, left).T if items_left else scorer.score(left, right)
@@ -69,7 +69,7 @@ def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
     assert effort.probes < 40 or effort.candidates < 300
     scores, rows = search(queries, 10)
     assert compute_recall(rows, truth) >= 0.9
-    # A pair scores alike in both, to the last bit; log-odds, to that of their sums.
+    # Scores agree in both to the last bit; log-odds, to the last bit of their sums.
     tolerance = 1e-6 if name == "match_probability" else 0
     scored = [dict(zip(*each, strict=True)) for each in zip(truth, truth_scores, strict=True)]
     for known, items_of, scores_of in zip(scored, rows, scores, strict=True):

@@ -1,4 +1,4 @@
-"""An index finds the best-scoring items, is written and read, and refuses faulty input."""
+"""An index finds the best-scoring items, can be saved and loaded, and rejects invalid input."""
 
 import base64
 import gc
@@ -218,7 +218,7 @@ def test_the_page_holds_its_pictures():
 
 @pytest.fixture(scope="module")
 def of_pixels(tmp_path_factory):
-    """A model of pictures, with the first stage of its network."""
+    """A model for pictures, with only the first stage of its network."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:1])
         folder = tmp_path_factory.mktemp("pixels") / "model"
@@ -256,7 +256,7 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     search("query", index, "a red star", "--format=html", f"--output={output}")
     shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
     sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
-    assert sizes == [(60, 50)] * 3  # One is gone, one was turned.
+    assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.
 
 
 def test_names_of_pictures_need_not_be_utf8(of_pixels, search, tmp_path):

@@ -1,4 +1,4 @@
-"""Items to search, from users' folders and lists."""
+"""Items to search, read from users' folders and lists."""
 
 import numpy as np
 import PIL.Image

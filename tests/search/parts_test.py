@@ -1,4 +1,4 @@
-"""A killed build resumes, in one or two processes, and gives the index of a single run."""
+"""A killed build resumes in one or two processes, with the same index as a single run."""
 
 import os
 import resource
@@ -20,7 +20,7 @@ from xmodal.training.run_files import folder_lock
 
 @pytest.fixture
 def files(tmp_path):
-    """A run, features and captions, and the arguments of a build of them."""
+    """A run, features and captions, and the arguments to build their index."""
     save_run(str(tmp_path / "run"))
     features = np.random.default_rng(5).normal(size=(30, 5)).astype(np.float32)
     np.save(tmp_path / "features.npy", features)
@@ -142,7 +142,7 @@ def test_damaged_files_are_named(files, build, monkeypatch):
     assert _read(files / "index") == _read(files / "whole")
 
 
-# A process that kills itself where it embeds its second part.
+# A process that kills itself when it embeds its second part.
 _KILLED = """
     import os, signal, sys
     from xmodal.api.model import Model
@@ -170,7 +170,7 @@ def test_two_processes_one_of_them_killed_give_the_index_of_one(files, build):
     def start(**variables):
         address = f"localhost:{free_port()}"
         together = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"}
-        # One process has the eight devices of the tests; so has each of two.
+        # A single process has the tests' eight devices, as does each of two.
         together |= {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
         program = [sys.executable, "-c", textwrap.dedent(_KILLED), *_arguments(files, "index")]
         return [
@@ -187,7 +187,7 @@ def test_two_processes_one_of_them_killed_give_the_index_of_one(files, build):
     pair = start(KILLED="1")
     try:
         assert pair[1].wait(timeout=120) == -signal.SIGKILL
-        pair[0].kill()  # It waits for the other one.
+        pair[0].kill()  # It waits for the other process.
         pair[0].wait()
         parts = {path.name for path in (files / "index.parts").glob("*.npy")}
         assert "image-00001.npy" in parts

@@ -1,4 +1,4 @@
-"""Stress test of a whole run, which has to survive interruptions and damage.
+"""Stress test of a whole run, which must survive interruptions and damage.
 
     python -m tests.stress [--interruptions=36] [--steps=720] [--seed=0] [--folder=FOLDER]
 
@@ -48,7 +48,7 @@ def main() -> None:
             campaign.check_equal(disturbed, whole)
         print(json.dumps({"run": "disturbed", **disturbed.counts}), flush=True)
 
-        # Short, since rounding differences grow until losses no longer show earlier batches.
+        # Short, since rounding differences grow until losses no longer reflect earlier batches.
         total = args.steps // 6
         steps = {"total_steps": total, "evaluate_every": total // 4, "save_every": 5}
         still, moving = (Run(root, name, data, **steps) for name in ("still", "moving"))

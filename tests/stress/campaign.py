@@ -41,7 +41,7 @@ def interrupt_often(run, events, total_steps, randomness, devices=(1,)):
     kinds = [(moment, number) for moment in MOMENTS for number in SIGNALS]
     for event in range(events):
         moment, number = kinds[event % len(kinds)]
-        # The last step is within an evaluation's distance, and some fall into the last one.
+        # Up to an evaluation interval before the end; some interruptions hit the last evaluation.
         step = math.ceil((event + 0.5) / (events + 1) * total_steps)
         if event % 9 == 8:
             moment = "start"
@@ -54,7 +54,7 @@ def start_second_writer(run, step):
     """Starts the run again while the first one writes; the second exits with an error."""
     with run.process() as first:
         first.wait_for_step(step)
-        # Suspended, and alive: else it might be done before the second one is there.
+        # Suspended but alive; otherwise it might finish before the second one starts.
         first.suspend()
         with run.process() as second:
             assert second.wait() == 1, second.output()

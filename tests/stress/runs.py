@@ -130,7 +130,7 @@ class Process:
         return drawn[-1] if drawn else -1
 
     def wait_for(self, is_moment):
-        """Returns whether the moment came before the process ended."""
+        """Returns whether the condition became true before the process ended."""
         end = time.monotonic() + _PATIENCE_SECONDS
         while not is_moment():
             if self._started.poll() is not None:

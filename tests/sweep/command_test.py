@@ -26,7 +26,7 @@ RATE = "--space=optimizer.learning_rate:log:1e-3:1e-1"
 
 @pytest.fixture
 def files(few_shapes, tmp_path):
-    """Flags of a config file with a search space, and of one without."""
+    """Flags for a config file with a search space, and for one without."""
     text = CONFIG.format(data_dir=few_shapes)
     (tmp_path / "drawn.py").write_text(text + SPACE)
     (tmp_path / "plain.py").write_text(text)
@@ -75,7 +75,7 @@ def test_a_dry_run_lists_the_draws(run, tmp_path, monkeypatch):
     code, _ = run("drawn", *arguments, "--study=data.captions_per_image=2,3")
     assert code == 0
     lines = "".join(printed).splitlines()
-    # The fixed size of a batch is not drawn.
+    # The fixed batch size is not drawn.
     heads = ["trial", "data.captions_per_image", "optimizer.learning_rate", "seed"]
     assert [cell.strip() for cell in lines[0].strip("|").split("|")] == heads
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:8]]

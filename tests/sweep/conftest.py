@@ -16,12 +16,12 @@ def config(few_shapes):
 
 @pytest.fixture
 def plan(config):
-    """Two parameters, no studied one."""
+    """Two parameters, none of them studied."""
     return Plan(config, SPACE, None, 0, SELECT, "max")
 
 
 @pytest.fixture
 def one_device(monkeypatch):
-    """For whole runs, which take longer on eight."""
+    """One device for whole runs, which take longer on eight."""
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
     monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: mesh)

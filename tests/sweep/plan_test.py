@@ -1,4 +1,4 @@
-"""The trials of a sweep, and that a folder keeps to one plan."""
+"""The trials of a sweep; a folder is tied to one plan."""
 
 import csv
 import dataclasses

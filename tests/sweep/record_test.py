@@ -23,7 +23,7 @@ def test_every_change_is_on_disk(plan, tmp_path):
     assert record.draws == 0
     record.add(trials)
     record.start(trials[1])
-    record.start(trials[1])  # by the process that goes on with it
+    record.start(trials[1])  # by the process that continues it
     record.complete(trials[1], 31.5, {"shapes/rsum": 120.0}, 2.5)
     record.start(trials[2])
     record.fail(trials[2], "NonFiniteLossError: step 3")

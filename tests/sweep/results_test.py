@@ -24,7 +24,7 @@ def studied(plan):
 
 
 def make_outcomes(plan, scores):
-    """Complete trials; None for one that failed."""
+    """Complete trials; None for failed ones."""
     outcomes = []
     for trial, score in zip(plan.trials(len(scores)), scores, strict=False):
         if score is None:
@@ -100,7 +100,7 @@ def test_a_panel_for_every_parameter(plan, studied):
 
 def test_values_and_metrics_for_tensorboard(plan, tmp_path):
     outcomes = make_outcomes(plan, [1.0, None, 2.0])
-    for _ in range(2):  # the second time nothing is new
+    for _ in range(2):  # nothing is new the second time
         hparams.write_hparams(tmp_path, outcomes)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0000", "0002"]
     for outcome in (outcomes[0], outcomes[2]):

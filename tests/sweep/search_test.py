@@ -34,7 +34,7 @@ def sweep(plan, tmp_path):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """Folders of the runs that training was called for, in this order."""
+    """Folders of the runs for which training was called, in order."""
     called, train = [], loop.train
 
     def calling(config, run_dir):
@@ -75,7 +75,7 @@ def test_a_sweep_and_its_continuation(sweep, plan, trained, tmp_path, capsys):
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 4
     assert (tmp_path / "scores.png").read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "hparams").iterdir())) == 3
-    # Fewer are a part of these.
+    # A smaller number is a prefix of these.
     assert sweep(1) == outcomes[:1]
     assert len((tmp_path / "draws.csv").read_text().splitlines()) == 4
     assert len(trained) == 3

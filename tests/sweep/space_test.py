@@ -67,7 +67,7 @@ def test_values_of_a_study():
 def test_a_draw_depends_on_seed_index_and_path_alone():
     path = "optimizer.learning_rate"
     space = {path: LogUniform(1e-4, 1e-2), "batch_size": Choice((64, 128, 256))}
-    # These never change: a sweep may be continued years later, on another machine.
+    # These must never change: a sweep may be continued years later on another machine.
     assert space_lib.draw(space, 0, 0) == {path: 0.0002496, "batch_size": 64}
     assert space_lib.draw(space, 0, 3) == {path: 0.0055, "batch_size": 128}
     larger = {"seed": Integers(0, 9)} | space

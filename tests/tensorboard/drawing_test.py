@@ -1,4 +1,4 @@
-"""Pictures of queries and the items they find."""
+"""Drawings of queries and the items they retrieve."""
 
 import io
 
@@ -38,7 +38,7 @@ def test_only_marked_items_have_a_frame():
 
 
 def test_long_texts_of_any_script_stay_in_their_cell():
-    """A row grows by the lines of its texts, up to a limit, and by no column."""
+    """A row grows with its number of lines, up to a limit; columns do not."""
     short, long = (
         draw_section(Section("q", [Row([Item(text)])]))
         for text in ("word", "слово " * 400 + "x" * 300)

@@ -1,4 +1,4 @@
-"""Files of the projector, as TensorBoard's own plugin reads them."""
+"""Projector files, as read by TensorBoard's own plugin."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from xmodal.tensorboard.projector import write_projector
 
 
 class Pictures(TinySplit):
-    """A split whose pictures are of one color each: the number of the image."""
+    """A split with single-colored pictures; the color is the number of the image."""
 
     has_pictures = True
 

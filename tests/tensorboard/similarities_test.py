@@ -1,4 +1,4 @@
-"""Similarities of positive and of other pairs."""
+"""Similarities of positive and other pairs."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ QUERIES, ITEMS = 31, 47
 
 @pytest.fixture
 def scores():
-    """Every score names its pair."""
+    """Every score identifies its pair."""
     return SavedScores(np.arange(QUERIES * ITEMS, dtype=np.float32).reshape(QUERIES, ITEMS))
 
 

@@ -19,14 +19,14 @@ REGIONS = 3
 def make_config(tasks, similarity, **changes):
     config = tiny.make_config(tasks=tasks, batch_size=24, **changes)
     config.model.similarity = similarity
-    # Adam would enlarge the rounding of a gradient that is almost 0.
+    # Adam would amplify the rounding of a gradient that is almost 0.
     sgd = {"name": "sgd", "options": {"momentum": 0.9}}
     config.optimizer = cxc.skipping_adam(0.1) | sgd
     return config
 
 
 def softmax():
-    """A frozen encoder, a learned temperature, and a ring."""
+    """A frozen encoder, a learned temperature, and the ring engine."""
     tasks = {"i2t": cxc.image_text(0.7), "t2t": cxc.text_text(0.4)}
     tasks["i2t"]["loss"]["options"] |= {"engine": "ring", "chunk_size": 2}
     learned = {"name": "cosine", "temperature": 0.2, "learned_temperature": True}
@@ -43,7 +43,7 @@ def dropout():
 
 
 def hinge():
-    """A loss with parameters that reads the regions behind the head of an image, and their mask."""
+    """A loss with parameters that reads an image's regions after the head, and their mask."""
     generation = base.task("image", "caption_1", "caption_generation", negatives="none")
     generation["loss"]["inputs"] = ["text_ids", "text_mask"]
     generation["loss"]["module"] = {"vocab_size": tiny.WORDS, "width": 6, "word_width": 5}
@@ -59,7 +59,7 @@ def hinge():
 
 
 def gaussian():
-    """Samples of every item and their spreads, and a loss that shares the table of words."""
+    """Samples and spreads of every item, and a loss that shares the word table."""
     words = base.task("image", "caption_1", "language_model", negatives="none")
     words["views"] = ["caption_1"]
     words["loss"] |= {"inputs": ["text_ids", "text_mask"], "reads": ["text/encoder/table"]}
@@ -112,7 +112,7 @@ class Training:
         self.compiled = tiny.compile_step(self.parts, self.state, l2=L2, accumulation_steps=steps)
 
     def step(self):
-        """One step more; returns parameters, momentum (at first the gradient) and scalars."""
+        """Another step; returns parameters, momentum (at first the gradient) and scalars."""
         batch = make_batch(self.config, self.number)
         self.state, scalars = tiny.run_step(
             self.parts, self.compiled, self.state, batch, self.number
@@ -121,7 +121,7 @@ class Training:
         return tiny.copy((self.state.params, self.state.opt_state["moments"], scalars))
 
     def take_over(self, other):
-        """Goes on from the state of another training."""
+        """Continues from the state of another training."""
         layout = jax.tree.map(lambda leaf: leaf.sharding, self.state)
         self.state, self.number = jax.device_put(tiny.copy(other.state), layout), other.number
 
@@ -141,7 +141,7 @@ def assert_close(found, expected, tolerance):
 def test_training_is_that_of_the_whole_batch(name, monkeypatch):
     config = WHOLE[name]()
     whole = Training(config, 1, 1)
-    # Every array that 8 divides, however small.
+    # Every array divisible by 8, however small.
     monkeypatch.setitem(mesh_lib.RULES, "fsdp", shard_first_dimension)
     config.sharding = [(".*", "fsdp")]
     parts = Training(config, 8, 3)
@@ -157,7 +157,7 @@ def test_training_is_that_of_the_whole_batch(name, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWING)
 def test_training_is_that_of_the_plain_loop(name, monkeypatch):
-    """The same parts with all activations kept, so that nothing is drawn twice."""
+    """The same parts, keeping all activations so that nothing is drawn twice."""
     config = DRAWING[name]()
     parts = Training(config, 8, 3)
     monkeypatch.setattr(accumulation, "embed_in_parts", embed_one_by_one)

@@ -11,7 +11,7 @@ from xmodal.training import loop
 
 @pytest.fixture(scope="module")
 def tiny_data_dir(tmp_path_factory):
-    """A TFDS folder for the dataset `tiny_captions`, which is built at its first use."""
+    """A TFDS folder for the dataset `tiny_captions`, which is built on first use."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(pathlib.Path(__file__).parents[1] / "data")
         patch.setitem(data_prep.BUILDERS, tiny_run.TINY, f"{tiny_run.TINY}_dataset_builder:Builder")
@@ -20,20 +20,20 @@ def tiny_data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def config(tiny_data_dir):
-    """The config of a small run; a module may have another one."""
+    """The config of a small run; modules may override it."""
     return tiny_run.make_config(tiny_data_dir)
 
 
 @pytest.fixture(scope="module")
 def whole(config, tmp_path_factory):
-    """A run that nothing disturbed: its folder, and the training loss by step."""
+    """An undisturbed run: its folder, and the training loss by step."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, tiny_run.train(config, folder)
 
 
 @pytest.fixture
 def change_batches(monkeypatch):
-    """Lets a function of (step, batch) see and change every batch."""
+    """Passes every batch through a function of (step, batch)."""
     make_batches = loop.make_batches
 
     def install(function):

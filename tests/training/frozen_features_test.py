@@ -40,7 +40,7 @@ def on_tiny(config, data_dir, folder):
 
 @pytest.fixture
 def config(tiny_data_dir, tmp_path):
-    """Two tasks over two captions per image, one frozen layer and one that trains."""
+    """Two tasks over two captions per image, one frozen layer and one trained layer."""
     same = cxc.text_text() | {"views": ["caption_0", "caption_0"]}
     config = tiny.make_config(tasks={"same": same, "t2t": cxc.text_text(0.5)})
     config.model.image = config.data.image = None
@@ -54,7 +54,7 @@ def config(tiny_data_dir, tmp_path):
 
 
 def make_image_config(encoder, builder_config, size, data_dir, folder):
-    """A frozen image encoder under a projection that trains, against captions."""
+    """A frozen image encoder with a trained projection, against captions."""
     config = tiny.make_config(tasks={"i2t": cxc.image_text()})
     config.model.image.encoder = encoder
     config.model.text.encoder.update({"vocab_size": 0, "max_positions": 12})
@@ -115,7 +115,7 @@ def assert_losses_agree(config, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("lower_depth", "dtype", "temperature"),
-    # Stored as bfloat16: a low temperature would multiply the rounding of a float32 encoder.
+    # Stored as bfloat16; a low temperature would amplify the rounding of a float32 encoder.
     [(0, "bfloat16", 0.05), (1, "bfloat16", 0.05), (1, "float32", 0.5)],
 )
 def test_the_losses_are_those_without_stored_features(
@@ -197,7 +197,7 @@ def test_the_features_of_images_are_those_of_the_tower(image_config):
     ],
 )
 def test_other_features_have_a_folder_of_their_own(config, changes):
-    # A vocabulary of another size would be other weights.
+    # A vocabulary of another size would mean other weights.
     config.model.text.encoder.vocab_size, config.batch_size = 300, 8
     frozen_features.open_or_compute(*start_run(config))
     (first,) = folders(config)
@@ -257,7 +257,7 @@ def test_damaged_features_are_named(config):
 
 
 def test_a_host_that_does_not_see_the_features_of_another(config, monkeypatch):
-    """Whatever a process sees itself, it goes with process 0: none waits for another."""
+    """Whatever a process sees itself, it follows process 0, so that none waits for another."""
     parts, state = start_run(config)
     names = []
 

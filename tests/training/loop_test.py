@@ -143,13 +143,13 @@ def test_a_second_interrupt_stops_at_once(config, tmp_path, change_batches):
             first = signal.getsignal(signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
             while signal.getsignal(signal.SIGINT) is first:
-                time.sleep(0.01)  # Two signals that wait at the same time are one.
+                time.sleep(0.01)  # Two pending signals count as one.
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(60)  # The interrupt ends it.
         return batch
 
     change_batches(stop)
-    # A shell starts the jobs of its background with SIGINT ignored.
+    # A shell starts background jobs with SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -244,7 +244,7 @@ def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
     assert (folder / f"config-{TOTAL_STEPS}.json").read_bytes() == before
     saved = run_folder.load_run(str(folder))
     assert (saved.optimizer.learning_rate, saved.log_every) == (0.02, 7)
-    # The run's own words stay in its folder.
+    # The run's own words remain in its folder.
     assert saved.data.text.vocabulary == str(folder / "vocab.txt")
     assert (folder / "vocab.txt").read_bytes() == (whole[0] / "vocab.txt").read_bytes()
     assert (
@@ -255,7 +255,7 @@ def test_a_run_goes_on_with_another_config_only_where_that_is_asked_for(
 
 @pytest.mark.slow
 def test_a_second_run_starts_with_the_words_of_the_first(whole, config, tmp_path):
-    """Its own dataset gave another list of the same size."""
+    """Its own dataset would give a different list of the same size."""
     folder = tmp_path / "tfds"
     shutil.copytree(config.data.data_dir, folder)
     (path,) = folder.rglob("vocabulary-*.txt")

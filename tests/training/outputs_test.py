@@ -23,7 +23,7 @@ def test_a_run_that_diverges_leaves_evidence_and_its_last_good_state(
     config, tmp_path, change_batches
 ):
     config = config.copy_and_resolve_references()
-    config.optimizer.learning_rate = 1e30  # Step 0 throws the parameters out, step 1 fails.
+    config.optimizer.learning_rate = 1e30  # Step 0 makes the parameters diverge, and step 1 fails.
     ids = {}
 
     def watch(step, batch):
@@ -55,11 +55,11 @@ def test_a_run_that_may_skip_leaves_a_batch_out(config, tmp_path, monkeypatch, c
     monkeypatch.setitem(LOSSES, "softmax", dataclasses.replace(row, function=poisoned))
     config = config.copy_and_resolve_references()
     config.total_steps = 20
-    # The rules are two programs, whose rounding Adam enlarges where a gradient is near zero.
+    # The rules are two programs, whose rounding Adam amplifies if a gradient is near zero.
     config.optimizer = base.adam(0.1) | {"name": "sgd"}
     with pytest.raises(reporting.NonFiniteLossError, match="step 7 is not finite"):
         loop.train(config, str(tmp_path / "stopped"))
-    # The run goes on under the other rule.
+    # The run continues under the other rule.
     config.non_finite = "skip"
     for folder in ("stopped", "skipping"):
         loop.train(config, str(tmp_path / folder))
@@ -76,7 +76,7 @@ def test_a_run_that_may_skip_leaves_a_batch_out(config, tmp_path, monkeypatch, c
             os.kill(os.getpid(), signal.SIGTERM)
         return batch
 
-    # The record of a batch that is left out does not wait for another step.
+    # The record of a skipped batch does not wait for another step.
     change_batches(stop)
     assert not loop.train(config, str(tmp_path / "ended"))
     (line,) = (tmp_path / "ended/skipped.jsonl").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Reports of a run, under a clock that the tests turn."""
+"""Reports of a run, with a clock that the tests control."""
 
 import glob
 import json
@@ -111,7 +111,7 @@ def test_a_failure_carries_the_evidence(tmp_path, name, bad):
 
 
 def test_another_scalar_may_be_nan():
-    """The step was made, so its state is good and training continues."""
+    """The step was executed, so its state is valid and training continues."""
     reporter, written = make_reporter(every=1)
     reporter.record(0, losses(5.0, **{"train/own": math.nan}), IDS)
     with reporter.paused():

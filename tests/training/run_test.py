@@ -1,4 +1,4 @@
-"""Mistakes in a config are reported before a dataset is needed."""
+"""Mistakes in a config are reported before any dataset is needed."""
 
 import jax
 import pytest
@@ -26,7 +26,7 @@ def config():
 
 @pytest.fixture
 def text_config():
-    """Without images, whose model takes long to trace."""
+    """A config without images, since their model takes long to trace."""
     config = cxc.quick(cxc.experiment("tiny"))
     config.model.image = config.data.image = config.l2 = None
     config.data.captions_per_image = 2
@@ -177,7 +177,7 @@ def test_missing_keys_are_named(config, where, message):
             {"a": {"type": "pairs"}, "b": {"type": "pools", "directions": ("i2t",)}},
             "b/i2t/recall@10",
         ),
-        # Boards without recall@10 mark no checkpoint.
+        # Boards without recall@10 cannot select a checkpoint.
         (
             {"a": {"type": "boards", "boards": ("shapes_matches", "shapes")}},
             "a/shapes/mean_recall@10",
@@ -238,7 +238,7 @@ def test_lengths_in_epochs_become_steps(text_config, few_shapes, examples, epoch
     assert parts.settings.optimizer.groups["head"]["frozen_until"] == 2 * epoch
     assert parts.tasks[0].config.weight["end"] == 2 * epoch
     assert set(parts.optimizer.init(parts.trained)["moments"]) == {"from_0", f"from_{2 * epoch}"}
-    assert config.total_steps == "3 epochs"  # The caller's config stays as it was.
+    assert config.total_steps == "3 epochs"  # The caller's config is unchanged.
 
 
 def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
@@ -259,7 +259,7 @@ def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
 
 @pytest.mark.parametrize("rows", [0, 5000])
 def test_task_modules_over_words_follow_the_vocabulary(few_shapes, rows):
-    """Also where the text tower has rows already, as in a run that goes on."""
+    """Even if the text tower already has rows, as in a continued run."""
     config = vsrn.get_config("quick")
     config.data.data_dir, config.model.text.encoder.vocab_size = few_shapes, rows
     found = assemble(config).config

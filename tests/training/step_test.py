@@ -1,4 +1,4 @@
-"""The update on any number of devices, with frozen towers, and when it must be skipped."""
+"""The update on any number of devices, with frozen towers, and when it is skipped."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def compiled(parts):
 
 
 def slow_softmax(left, right, groups):
-    """Cross-entropy with the positive in the denominator, one query after the other."""
+    """Cross-entropy with the positive in the denominator, one query at a time."""
     total = 0.0
     for queries, gallery in ((left, right), (right, left)):
         for i, query in enumerate(queries):
@@ -169,11 +169,11 @@ def test_after_a_failure_the_state_stays(parts, compiled, bad):
     state, scalars = tiny.run_step(parts, compiled, state, broken, 1)
     assert not np.isfinite(scalars["train/loss"])
     tiny.assert_identical(state, before)
-    # Steps that the loop dispatched before it read the scalars.
+    # Steps dispatched by the loop before it read the scalars.
     for number in (2, 3):
         state, _ = tiny.run_step(parts, compiled, state, tiny.make_batch(number), number)
         tiny.assert_identical(state, before)
-    # The same step with a sound batch goes on.
+    # The same step with a valid batch continues.
     state, _ = tiny.run_step(parts, compiled, state, tiny.make_batch(1), 1)
     assert int(state.step) == 2
 

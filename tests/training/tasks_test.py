@@ -15,7 +15,7 @@ def task(left="image", right="caption_0", **changes):
 
 
 def compute(config, views, ids, *, params=None, batch=None, step=0, similarity="dot"):
-    """The sum and the scalars of the tasks of a config on views given as vectors."""
+    """The sum and the scalars of a config's tasks, for views given as vectors."""
     made = tasks.make_tasks(config)
     total, _, scalars = tasks.compute_losses(
         made,
@@ -53,7 +53,7 @@ def test_weighted_sum_by_hand():
 
 def test_captions_of_one_image_are_negatives_only_by_pair():
     views = {"image": np.eye(3), "caption_0": np.ones((3, 3))}
-    # Rows 0 and 2 show one image: each of them has one negative, row 1 has two.
+    # Rows 0 and 2 show the same image, so each has one negative; row 1 has two.
     total, _ = compute({"i2t": task()}, views, [4, 9, 4])
     np.testing.assert_allclose(total, (np.log(2) + np.log(3) + np.log(2)) / 3, rtol=1e-6)
     total, _ = compute({"i2t": task(negatives="pair")}, views, [4, 9, 4])
@@ -74,7 +74,7 @@ def test_a_task_may_compare_by_another_similarity():
     ("names", "rises"), [(["softmax"], True), (["triplet"], False), (["softmax", "triplet"], True)]
 )
 def test_a_scale_at_its_limit_has_the_gradient_of_all_losses_together(names, rises, engine):
-    """Positives and negatives, tiles and tasks pull apart: their sum decides, not each alone."""
+    """Positives and negatives, tiles and tasks pull in different directions; their sum decides."""
     views = np.random.default_rng(3).standard_normal((2, 12, 6))
     views = {"image": views[0], "caption_0": views[0] + 0.5 * views[1]}
     options = {"engine": engine, "chunk_size": 4}

@@ -47,7 +47,7 @@ def make_config(**changes):
 
 
 def make_image_config(**changes):
-    """Features against themselves: the fastest step to compile."""
+    """Features against themselves, which compile fastest."""
     config = make_config(tasks={"same": base.task("image", "image", "softmax")}, **changes)
     config.model.text = config.data.text = None
     return config
@@ -93,7 +93,7 @@ def start(parts, seed=0):
 
     zeros = jax.tree.map(lambda leaf: put(np.zeros(leaf.shape), leaf), shapes)
     params, frozen = jax.tree.map(draw, (shapes.params, shapes.frozen))
-    # The optimizer's own start: its scalars are not all zero.
+    # The optimizer's own initial state, whose scalars are not all zero.
     fresh = parts.optimizer.init(params)
     opt_state = jax.tree.map(
         lambda leaf, shape: put(np.asarray(leaf), shape), fresh, shapes.opt_state
@@ -102,7 +102,7 @@ def start(parts, seed=0):
 
 
 def compile_step(parts, first, **options):
-    """As `loop.compile_step`, with options of `make_step`."""
+    """Like `loop.compile_step`, with options of `make_step`."""
     function = step.make_step(
         parts.model, parts.tasks, parts.optimizer, seed=0, mesh=parts.mesh, **options
     )
@@ -116,13 +116,13 @@ def compile_step(parts, first, **options):
 
 
 def run_step(parts, compiled, first, batch, number):
-    """Dispatches one step as the loop does; the batch may hold more than the model reads."""
+    """Dispatches one step like the loop; the batch may contain more than the model reads."""
     batch = mesh_lib.global_batch({name: batch[name] for name in parts.batch}, parts.mesh)
     return compiled(first, batch, mesh_lib.put_step(number, parts.mesh))
 
 
 def make_batch(seed=0, size=16):
-    """A batch as `data.train_batches` yields it; some images come twice."""
+    """A batch as from `data.train_batches`; some images occur twice."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(2, TOKENS + 1, size=(size, 2))
     mask = (np.arange(TOKENS) < lengths[..., None]).astype(np.int32)
@@ -136,7 +136,7 @@ def make_batch(seed=0, size=16):
 
 
 def copy(tree):
-    """The arrays on the host; a donated state is gone afterwards."""
+    """Copies arrays to the host, since a donated state is deleted."""
     return jax.tree.map(np.array, tree)
 
 

@@ -15,7 +15,7 @@ TOTAL_STEPS = 30
 
 
 def make_config(data_dir):
-    # Captions of this dataset are random words: only a caption itself can be found again.
+    # Captions of this dataset are random words, so a caption can only retrieve itself.
     same = cxc.text_text() | {"views": ["caption_0", "caption_0"]}
     same["similarity"] = {"name": "cosine", "temperature": 0.1, "learned_temperature": True}
     config = tiny.make_config(
@@ -23,7 +23,7 @@ def make_config(data_dir):
     )
     config.model.image = config.data.image = None
     config.model.text.encoder.update({"vocab_size": 0, "max_positions": 12, "dropout": 0.1})
-    # Running statistics, which a run has to keep, too.
+    # Running statistics, which a run must also keep.
     config.model.text.projection.batch_norm = True
     config.optimizer = cxc.skipping_adam(0.01)
     config.data.dataset, config.data.data_dir = TINY, data_dir
@@ -35,7 +35,7 @@ def make_config(data_dir):
 
 
 def train(config, folder):
-    """The training loss by step of a run that nothing disturbs."""
+    """The training loss by step of an undisturbed run."""
     losses, record = {}, reporting.Reporter.record
 
     def recording(self, step, scalars, image_ids):
@@ -49,6 +49,6 @@ def train(config, folder):
 
 
 def load_state(config, folder):
-    """The state from which a run goes on."""
+    """The state from which a run continues."""
     parts = run.assemble(inherit(config, str(folder)))
     return start.starting_state(parts, str(folder))

@@ -69,9 +69,9 @@ FIXED = ["image/encoder/kernel", "image/projection/bias", "text/encoder/table"]
     ("trained", "frozen", "parts"),
     [
         (["image/head/w"], FIXED, {"encoder", "projection"}),
-        # A part that trains in places is trained.
+        # A partly trained part counts as trained.
         (["image/encoder/norm"], FIXED, {"projection"}),
-        # Parts without parameters are frozen with their whole tower only.
+        # Parts without parameters are frozen only with their whole tower.
         (["text/encoder/table"], FIXED[:2], {"encoder", "head", "projection"}),
         (["text/encoder/table"], [], set()),
     ],

@@ -1,4 +1,4 @@
-"""Hanging processes are ended; others are not."""
+"""Hanging processes are terminated; others are not."""
 
 import pytest
 
@@ -50,7 +50,7 @@ print("trained", processes.told()[index].text)
 
 def test_all_processes_end_and_name_the_one_that_hangs(run_two):  # noqa: F811
     codes, said = run_two("{}", HANG)
-    # The coordinator may be gone before the other process has said its sentence.
+    # The coordinator may exit before the other process has printed its message.
     assert TRY_AGAIN in codes
     assert 0 not in codes
     sentence = said[codes.index(TRY_AGAIN)]

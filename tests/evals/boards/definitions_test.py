@@ -1,4 +1,4 @@
-"""Board definitions are data: every name in them must mean something."""
+"""Board definitions are data: every name in them must be known."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Boards of a split small enough to write every positive down."""
+"""Boards of a split small enough to write down every positive."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import pytest
 from xmodal.evals.boards import make
 from xmodal.evals.boards.types import Labels
 
-# Image 30 is on its own; captions 5 and 6 describe image 10.
+# Image 30 has no matches; captions 5 and 6 describe image 10.
 OWN = {(10, 5), (10, 6), (20, 7), (30, 8)}
 
 
@@ -41,7 +41,7 @@ def small_labels(**changes):
             "eccv": {"i2t": flat((10, 5), (10, 8), (20, 99)), "t2i": flat((7, 30))},
             "cxc": {"i2t": flat((30, 5), (10, 6)), "t2i": flat((6, 10), (5, 30))},
         },
-        # Image 30 has nothing to see.
+        # Image 30 shows no objects.
         "categories": np.array([[0, 0, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]], np.uint8),
         "caption_categories": np.array(
             [[0, 0, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 0]], np.uint8
@@ -56,7 +56,7 @@ def by_name(labels, names=None):
 
 
 def id_pairs(labels, task, positives):
-    """All (query id, gallery id) that `contains` says are positives."""
+    """All (query id, gallery id) that are positives according to `contains`."""
     ids = {"image": labels.image_ids, "text": labels.caption_ids}
     query, gallery = (ids[kind] for kind in make.RETRIEVAL_TASKS[task])
     found = positives.contains(np.arange(len(query))[:, None], np.arange(len(gallery))[None, :])
@@ -74,7 +74,7 @@ EXPECTED = {
     "cxc": {
         "i2t": OWN | {(30, 5)},  # (10, 5) stays, although it was rated below 3
         "t2i": mirrored(OWN | {(30, 5)}),
-        "t2t": {(5, 6), (6, 5), (5, 7), (7, 5)},  # (8, 8) is no positive of itself
+        "t2t": {(5, 6), (6, 5), (5, 7), (7, 5)},  # (8, 8) is not a positive of itself
         "i2i": {(10, 20), (20, 10)},  # one of the two rows suffices
     },
     "cxc_sits_only": {"i2t": {(30, 5), (10, 6)}, "t2i": {(5, 30), (6, 10)}},
@@ -174,7 +174,7 @@ def test_flickr8k_ratings_correlate_but_do_not_merge():
     (board,) = make.make_boards(labels)
     assert board.name == "flickr8k"
     assert set(board.graded) == {"expert", "crowd"}
-    # Five captions of an image are worth a metric of the whole list.
+    # With five captions per image, the board gets a metric of the whole list.
     assert "map@r" in board.tasks["i2t"].metrics
     assert board.graded["expert"].pairs_of_query.lengths.tolist() == [1, 2]
     assert id_pairs(labels, "t2i", board.tasks["t2i"].positives) == mirrored(OWN)
@@ -195,7 +195,7 @@ def test_boards_whose_labels_are_not_there_are_left_out():
 
 def test_why_boards_were_left_out():
     labels = small_labels()
-    assert make.explain_left_out(labels, make.make_boards(labels)) == {}  # variants were not
+    assert make.explain_left_out(labels, make.make_boards(labels)) == {}  # variants are not
     bare = small_labels(ratings={}, lists={}, categories=None, caption_categories=None, folds=None)
     rated_by = "'sts' (sts_val.csv or sts_test.csv)"
     found = make.explain_left_out(bare, make.make_boards(bare))
@@ -259,7 +259,7 @@ def test_labels_of_another_split(changes, message):
 
 
 def reordered(labels):
-    """The same labels, galleries and label lists in another order."""
+    """The same labels, galleries and label lists in a different order."""
     images, captions = np.array([2, 0, 1]), np.array([3, 1, 0, 2])
     return dataclasses.replace(
         labels,

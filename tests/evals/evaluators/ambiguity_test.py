@@ -13,7 +13,7 @@ from xmodal.evals.reports.summary import summarize
 
 
 def make_matches(split, seed=8):
-    """Every image with its own caption and with as many more as its number modulo 5."""
+    """Every image with its own caption, and its number modulo 5 additional ones."""
     generator = np.random.default_rng(seed)
     counts = np.arange(len(split.image_ids)) % 5
     pairs = set(zip(split.caption_image_ids.tolist(), split.caption_ids.tolist(), strict=True))
@@ -31,7 +31,7 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
     pairs = split.lists["matches"]["i2t"]
     of_image = {i: np.sum(pairs[0] == i) for i in split.image_ids}
     of_caption = {c: np.sum(pairs[1] == c) for c in split.caption_ids}
-    # Two embeddings as far apart as the number of positives and noise say.
+    # The distance between the two embeddings is the number of positives plus noise.
     spreads = {
         "images": np.array([of_image[i] for i in source.image_ids]) + generator.normal(size=30),
         "captions": np.array([of_caption[c] for c in source.caption_ids]) * -1.0,
@@ -56,7 +56,7 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
             uncertainty = [np.linalg.norm(a - b) for a, b in both[name]]
         expected = 100 * scipy.stats.spearmanr(uncertainty, known).statistic
         found = evaluation.metrics[f"ambiguity/{tag}/spearman"]
-        # The mean of correlations of halves of the queries.
+        # The mean correlation over halves of the queries.
         assert found == pytest.approx(expected, abs=3)
         low, high = (
             evaluation.metrics[f"ambiguity/{tag}/spearman_{end}"] for end in ("low", "high")

@@ -17,7 +17,7 @@ def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
     assert "## coco5k\n\nThe items or labels are not those of the published test split" in report
     assert not {"MS-COCO 5K", "CLIP", "VSE++"} & {*report.split("|"), *report.split()}
     assert "| ours " in report
-    # Boards without their labels are named, as those of a file are.
+    # Boards without labels are reported, as for files.
     assert "Left out coco1k: coco_captions lacks the labels 'folds' (coco_test_ids.npy)." in report
     assert "Left out eccv: coco_captions lacks the labels 'eccv' (eccv_image_to_caption" in report
 

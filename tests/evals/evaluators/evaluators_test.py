@@ -1,4 +1,4 @@
-"""Options of all evaluators, and the tags of their numbers."""
+"""Options of all evaluators, and the tags of their results."""
 
 import numpy as np
 import pytest

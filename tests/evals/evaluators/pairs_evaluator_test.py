@@ -1,4 +1,4 @@
-"""Correlations of sentence pairs against plain loops, their intervals against a bootstrap."""
+"""Correlations of sentence pairs against plain loops; their intervals against a bootstrap."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ from xmodal.evals.reports.summary import summarize
 
 @dataclasses.dataclass
 class Sentences(TinySplit):
-    """A split whose captions have texts of their own."""
+    """A split with its own caption texts."""
 
     texts: tuple = ()
 
@@ -31,7 +31,7 @@ class Sentences(TinySplit):
 
 
 def correlated_pairs(count, texts=None, copies=1):
-    """Pairs of two sets whose cosines are their gold scores and noise."""
+    """Pairs of two sets with cosines equal to their gold scores plus noise."""
     generator = np.random.default_rng(8)
     gold = generator.uniform(0, 5, count)
     angles = np.arccos(np.clip(gold / 6 + 0.15 * generator.normal(size=count), -1, 1))

@@ -21,7 +21,7 @@ from xmodal.evals.reports.store import load_ranks
 
 
 def pool_ranks(source, split, images, captions):
-    """Rank of each caption's own image, one pair after the other."""
+    """Rank of each caption's own image, one pair at a time."""
     owner = dict(zip(split.caption_ids, split.caption_image_ids, strict=True))
     ranks = []
     for caption in captions:
@@ -54,7 +54,7 @@ def test_pools(captions):
     assert found.metrics["t2i/median_rank_std"] == pytest.approx(np.std(medians))
     assert found.metrics["t2i/recall@5"] == pytest.approx(np.mean(recalls))
     assert not any(tag.startswith("i2t") for tag in found.metrics)
-    # The order of records and items plays no part.
+    # The order of records and items does not matter.
     order = np.random.default_rng(3).permutation(41 * captions)
     turned = dataclasses.replace(
         split,
@@ -75,7 +75,7 @@ def test_a_pool_of_more_pairs_than_there_are_holds_all(tmp_path):
     ]
     (found,) = judged[0].results
     assert found.metrics["t2i/median_rank_std"] == found.metrics["i2t/recall@1_std"] == 0
-    # Two pools of the same pairs would make any difference look certain.
+    # Two pools with the same pairs would make any difference appear certain.
     assert "among 9 pairs, in one pool" in found.definition
     judged[1].save(tmp_path)
     differences = judged[0].compare(load_ranks(tmp_path)).values()
@@ -115,7 +115,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     text = (tmp_path / "A/comparison.md").read_text()
     assert f"| {each.value:.2f} | {each.other:.2f} | {each.difference:+.2f} |" in squeeze(text)
     assert "Pools share pairs" in text
-    # Other pools, or a file without single pools, are refused before any work.
+    # Different pools, or a file without individual pools, are rejected before any work.
     other = make_evaluator("x", options_of(**section, seed=3), split, SIDES)
     with pytest.raises(UserError, match="The items pools differ"):
         other.check_comparable(stored)

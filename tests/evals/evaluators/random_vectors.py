@@ -1,4 +1,4 @@
-"""A split with ids in no order, and embeddings of it."""
+"""A split with unsorted ids, and its embeddings."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def options_of(**section):
 
 
 def make_split(records=40, captions=1, seed=0, **fields):
-    """Records with ids in no order."""
+    """Records with unsorted ids."""
     generator = np.random.default_rng(seed)
     image_ids = generator.permutation(1000)[:records]
     return TinySplit(
@@ -28,7 +28,7 @@ def make_split(records=40, captions=1, seed=0, **fields):
 
 
 def make_source(split, seed=1, **fields):
-    """Embeddings whose captions lean to their images, items in another order."""
+    """Embeddings with captions close to their images, and items in a different order."""
     generator = np.random.default_rng(seed)
     images = generator.normal(size=(len(split.image_ids), 6)).astype(np.float32)
     row = {int(image): i for i, image in enumerate(split.image_ids)}

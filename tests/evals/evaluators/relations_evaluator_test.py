@@ -40,7 +40,7 @@ def test_relations_of_true_pairs(tmp_path, caplog):
     expected |= {f"{name}/base_rate": x for name, x in zip("abc", rates, strict=True)}
     expected["mean/base_rate"] = np.mean(rates)
     assert found.metrics == pytest.approx(expected)
-    # Nothing to compare, which is said.
+    # There is nothing to compare, which is reported.
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
     judged = judge(evaluator, source, name="A", evaluator_name="x")
     judged.save(tmp_path)
@@ -76,7 +76,7 @@ def test_relations_of_captions_alone(tmp_path):
     for c in range(2):
         expected = 100 * slow_average_precision(logits[at, c], relations[:, c])
         assert found.metrics[f"{c}/average_precision"] == pytest.approx(expected)
-    # Saved and read, and of a model whose task reads no images although it has them.
+    # Saved and read; also for a model with images whose task does not read them.
     save_embeddings(tmp_path / "model.npz", source)
     read = load_embeddings(tmp_path / "model.npz")
     assert read.predictions["topics"].images is None

@@ -1,4 +1,4 @@
-"""Embeddings and scores are sorted in the order of a split, or rejected."""
+"""Embeddings and scores are put in the order of a split, or rejected."""
 
 import dataclasses
 import types
@@ -17,7 +17,7 @@ LABELS = types.SimpleNamespace(
 
 
 def embeddings(image_ids, caption_ids):
-    """Embeddings that spell the id of their item."""
+    """Embeddings that encode the id of their item."""
     given = {}
     for name, ids in (("image", image_ids), ("caption", caption_ids)):
         if ids is not None:

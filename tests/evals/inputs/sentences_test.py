@@ -1,4 +1,4 @@
-"""Files of sentence embeddings: joined to a split by their texts."""
+"""Files of sentence embeddings, joined to a split by their texts."""
 
 import dataclasses
 from types import SimpleNamespace

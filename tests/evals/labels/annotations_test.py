@@ -91,7 +91,7 @@ def test_restricting_drops_missing_items(tmp_path):
     assert part.partial == "2 of 3 images and 3 of 6 captions"
     assert part.image_ids.tolist() == [10, 20]
     assert part.caption_ids.tolist() == [5, 8, 7]
-    assert part.caption_image_ids.tolist() == [10, 30, 20]  # caption 8 stays without its image
+    assert part.caption_image_ids.tolist() == [10, 30, 20]  # caption 8 remains without its image
     assert part.categories.tolist() == [[0, 1, 1], [1, 0, 0]]
     assert part.caption_categories.tolist() == [[0, 1, 1], [0, 0, 0], [1, 0, 0]]
     assert part.folds is None
@@ -100,12 +100,12 @@ def test_restricting_drops_missing_items(tmp_path):
     assert [ids.tolist() for ids in part.lists["eccv"]["i2t"]] == [[10, 10, 20], [5, 8, 99]]
     assert [ids.tolist() for ids in part.lists["eccv"]["t2i"]] == [[7], [20]]
     made = {board.name: board for board in boards.make_boards(part)}
-    # Of cxc_sits_only nothing is left: the one rated pair that is left is below 3.
+    # Nothing is left of cxc_sits_only: the only remaining rated pair is below 3.
     assert list(made) == ["coco5k", "eccv", "pmrp"]
     with pytest.raises(ValueError, match="Board cxc_sits_only .* 2 of 3 images and 3 of 6"):
         boards.make_boards(part, ["cxc_sits_only"])
     assert made["coco5k"].tasks["t2i"].positives.lengths.tolist() == [1, 0, 1]
-    assert set(made["coco5k"].tasks) == {"i2t", "t2i"}  # no two captions of one image are left
+    assert set(made["coco5k"].tasks) == {"i2t", "t2i"}  # no two captions of the same image are left
     assert made["eccv"].tasks["i2t"].unreachable.tolist() == [0, 1]
 
 
@@ -172,7 +172,7 @@ def test_damaged_files(tmp_path, name, content, message):
         annotations.read_annotations(tmp_path, "test")
     assert isinstance(raised.value, UserError)
     assert "again from https://" in str(raised.value)
-    assert "load it unsafely" not in str(raised.value)  # numpy's own words
+    assert "load it unsafely" not in str(raised.value)  # NumPy's wording
     assert "\n" not in str(raised.value)
 
 

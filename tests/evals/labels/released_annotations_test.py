@@ -1,4 +1,4 @@
-"""The label files of MS-COCO as they were released: counts, hashes, parts of them."""
+"""The released label files of MS-COCO: counts, hashes, and parts of them."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def real(coco_test):
 
 
 def totals(task):
-    """Queries that are asked, and their positives."""
+    """Numbers of queries, and of their positives."""
     return int((task.positives.lengths > 0).sum()), int(task.positives.lengths.sum())
 
 
@@ -41,7 +41,7 @@ def test_galleries_are_in_karpathy_order(coco_test, real_data):
 def test_all_boards_of_the_test_split(coco_test, real):
     main = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
     assert list(real) == [*main, "pmrp_zeta0", "pmrp_pcme"]
-    # Variants of PMRP are computed where they are named.
+    # Variants of PMRP are computed only if named.
     assert [board.name for board in boards.make_boards(coco_test)] == main
 
 
@@ -57,9 +57,9 @@ def test_all_boards_of_the_test_split(coco_test, real):
         ("cxc", "i2i", 4_791, 40_492),
         ("cxc_sits_only", "i2t", 5_000, 35_585),
         ("cxc_sits_only", "t2i", 24_972, 35_585),
-        ("eccv", "i2t", 1_261, 22_548),  # and the two that are beyond the split
+        ("eccv", "i2t", 1_261, 22_548),  # and the two outside the split
         ("eccv", "t2i", 1_332, 11_279),
-        # Image pairs in both orders, an image with itself included, times five captions.
+        # Image pairs in both orders, including an image with itself, times five captions.
         ("pmrp", "i2t", 4_952, 5 * 2_363_524),
         ("pmrp", "t2i", 24_760, 5 * 2_363_524),
         ("pmrp_zeta0", "i2t", 4_952, 5 * 93_030),
@@ -221,7 +221,7 @@ def test_test_galleries_from_the_ratings_alone(coco_test, real, tmp_path, real_d
         shutil.copy(real_data / f"cxc/{task}_test.csv", tmp_path)
     made = boards.make_boards(annotations.read_annotations(tmp_path, "test"))
     assert [board.name for board in made] == ["coco5k", "cxc", "cxc_sits_only"]
-    # In another order, but the same items with the same labels.
+    # A different order, but the same items with the same labels.
     assert all(board.label_hash == real[board.name].label_hash for board in made)
 
 

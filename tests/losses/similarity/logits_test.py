@@ -30,7 +30,7 @@ def test_equals_the_definition(name):
 
 def test_log_odds_at_their_extremes():
     similarity = make_similarity({"name": "match_probability"})
-    # One query of one sample; two samples of each item, at these distances.
+    # One query with one sample; items with two samples each, at these distances.
     distances = np.array([[0, 0], [0, 1], [0.5, 3], [2, 2], [7, 8], [30, 50], [0, 1000]])
     left = np.zeros((1, 1, 1), np.float32)
     right = distances[..., None].astype(np.float32)
@@ -51,7 +51,7 @@ def test_log_odds_at_their_extremes():
             ]
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
             assert all(np.all(np.isfinite(gradient)) for gradient in jax.tree.leaves(gradients))
-            # However unlikely a match is, its samples are still pulled together.
+            # However unlikely a match, its samples are still pulled together.
             assert np.all(gradients[0][4:6].sum(axis=1) < 0)
 
 

@@ -1,4 +1,4 @@
-"""Every similarity against a slow reference in float64, and what ranking relies on, bit for bit."""
+"""Every similarity against a slow reference in float64, and bitwise properties for ranking."""
 
 import jax
 import numpy as np
@@ -85,7 +85,7 @@ def test_samples_near_each_other_keep_their_probability():
 
 @pytest.mark.parametrize("distance", [0.1, 10.0])
 def test_pairs_whose_probability_rounds_to_0_or_1_keep_their_order(distance):
-    """PCME's own scale: float32 has no probability of 2 (15 - 15 d) below -88 or from 17 on."""
+    """At PCME's scale, float32 cannot represent probabilities with 2 (15 - 15 d) < -88 or >= 17."""
     x = make_items(1, 7, 64, seed=0)
     shifts = np.linspace(distance, 1.01 * distance, 50)
     y = x + np.float32(shifts[:, None, None]) * np.eye(64, dtype=np.float32)[0]
@@ -157,5 +157,5 @@ def test_memory_is_that_of_a_few_blocks(name):
     left, right = (prepare(x) for x in make_pair(name, (256, 320), several=7, dim=8))
     inputs = sum(x.nbytes for x in jax.tree.leaves((left, right)))
     memory = jax.jit(score).lower(left, right).compile().memory_analysis()
-    # Of 49 pairs, two; and the sums, four for a probability, before and after.
+    # Two of 49 pairs, and the sums before and after, four for a probability.
     assert memory.temp_size_in_bytes < 2 * inputs + 10 * 256 * 320 * 4

@@ -72,7 +72,7 @@ def test_remat_and_unroll_change_no_number(options, random_variables, tower):
 
 @pytest.mark.parametrize("lower_depth", [0, 1, 3])
 def test_lower_part_apart(lower_depth, random_variables, tower):
-    """Layers kept apart compute the same, and so do the others from the frozen features."""
+    """Separate lower layers compute the same, as do the others from the frozen features."""
     options = {"width": 24, "depth": 4, "heads": 4, "projection": 5, **SIZES}
     inputs = _inputs((9, 1, 5), 9, 37)
     whole, split = tower("bert", **options), tower("bert", lower_depth=lower_depth, **options)
@@ -102,7 +102,7 @@ def test_lower_part_apart(lower_depth, random_variables, tower):
 
 
 def test_the_lower_part_never_drops(random_variables, tower):
-    """Training from stored features draws the same numbers as training from ids."""
+    """Training from stored features uses the same random numbers as training from ids."""
     made = tower("bert", width=16, depth=2, heads=2, lower_depth=1, dropout=0.5, **SIZES)
     inputs = _inputs((8, 3), 8, 37)
     params, state = random_variables(made, inputs)

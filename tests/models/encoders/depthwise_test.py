@@ -16,7 +16,7 @@ SHAPES = [  # rows, columns, kernel, stride
 
 
 def _reference(x, kernel, stride):
-    """Loops over the outputs, with TensorFlow's SAME padding written out."""
+    """Loops over the outputs, with explicit SAME padding as in TensorFlow."""
     batch, rows, columns, channels = x.shape
     size = kernel.shape[0]
     out_rows, out_columns = -(-rows // stride), -(-columns // stride)

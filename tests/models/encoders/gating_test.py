@@ -1,4 +1,4 @@
-"""Values and gradients of plain autodiff, of the same formulas."""
+"""Values and gradients equal those of plain autodiff for the same formulas."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from xmodal.models.encoders import gating
 
 
 def _gate(mean, gate, activation):
-    """A block's middle, with the gates a function of the means."""
+    """The middle of a block, with gates as a function of the means."""
 
     def gated(x, factor, shift, weights):
         gates = jax.nn.sigmoid(mean(activation, x, factor, shift).astype(x.dtype) * weights)

@@ -1,4 +1,4 @@
-"""Packed images: the values and gradients of separate ones, in an array without filling."""
+"""Packed images give the values and gradients of separate ones, in an array without padding."""
 
 import flax.linen as nn
 import jax
@@ -68,7 +68,7 @@ def test_convolution_equals_flax(size, stride):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_packed_encoder_equals_plain_autodiff(devices, monkeypatch, random_variables, tower):
-    """Values, running statistics, dropped branches and gradients; per-device statistics as well."""
+    """Values, running statistics, dropped branches and gradients; also per-device statistics."""
     monkeypatch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:3])
     images = {"image": np.random.default_rng(1).integers(0, 256, (8, 24, 24, 3), np.uint8)}
     options = {

@@ -19,7 +19,7 @@ def small(monkeypatch):
 @pytest.mark.parametrize(
     ("depth", "variant", "total"),
     [
-        # As keras.applications and torchvision publish them, without the classifier; torchvision
+        # As published by keras.applications and torchvision, without the classifier; torchvision
         # does not count the running statistics.
         (50, "keras", 23_587_712), (101, "keras", 42_658_176), (152, "keras", 58_370_944),
         (50, "torchvision", 25_557_032 - 2049 * 1000 + 53_120),
@@ -57,7 +57,7 @@ def test_pixels_are_normalized_once_and_by_the_variants_own_rule(small, random_v
 
 
 def test_remat_and_groups(small, random_variables, tower):
-    """Recomputing changes nothing; the groups of a batch do not see each other."""
+    """Recomputation changes nothing; the groups of a batch are independent."""
     images = {"image": np.concatenate([IMAGES, IMAGES[::-1]])}
     key = jax.random.key(0)
     towers = [
@@ -73,7 +73,7 @@ def test_remat_and_groups(small, random_variables, tower):
 
 
 def test_a_frozen_encoder_runs_as_in_evaluation(small, random_variables, tower):
-    """None of its running statistics moves, unless the policy asks for it."""
+    """Its running statistics do not change, unless the policy requests it."""
     run = {"train": True, "frozen": ("encoder",), "key": jax.random.key(0)}
     made = tower("resnet", projection=3)
     params, state = random_variables(made, INPUTS)

@@ -16,7 +16,7 @@ GATES = {"gru": "rzn", "lstm": "ifgo"}
 
 
 def _cell(cell, torch_rnn, suffix, width):
-    """One direction of one layer under Flax's names."""
+    """One direction of one layer, with Flax's names."""
     state = {name: tensor.detach().numpy() for name, tensor in torch_rnn.named_parameters()}
     arrays = {}
     for index, gate in enumerate(GATES[cell]):
@@ -86,7 +86,7 @@ def test_the_end_of_a_text(source, tower, random_variables):
         alone = {name: column[row : row + 1, :length] for name, column in INPUTS.items()}
         expected = apply(params, {}, alone)[0].vector[0]
         np.testing.assert_allclose(vector[row], expected, rtol=1e-5, atol=1e-6)
-    # One token is the end of both directions.
+    # A single token is the last of both directions.
     other = {"tokens": "state", "state": "tokens"}[source]
     made = tower("rnn", head={"name": "last", "source": other}, **options)
     different = np.abs(jax.jit(made.apply)(params, {}, INPUTS)[0].vector - vector).max(axis=1)

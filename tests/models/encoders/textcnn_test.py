@@ -1,4 +1,4 @@
-"""The convolutional encoder of texts against loops, and against torch's convolutions."""
+"""The convolutional text encoder against loops, and against torch's convolutions."""
 
 import jax
 import numpy as np
@@ -45,7 +45,7 @@ def test_equals_the_loop_for_texts_of_any_length(tower, params):
         encode(row[:length], params["encoder"]) for row, length in zip(IDS, LENGTHS, strict=True)
     ]
     np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
-    # Neither other padding nor other ids in it change a text, nor ids outside of the table.
+    # More padding, other ids in it, or ids outside the table do not change a text.
     ids = np.pad(np.where(MASK, IDS, 99), ((0, 0), (0, 4)), constant_values=5)
     longer = {"text_ids": ids, "text_mask": np.pad(MASK, ((0, 0), (0, 4)))}
     np.testing.assert_allclose(made.apply(params, {}, longer)[0].vector, vector, rtol=1e-6)
@@ -73,7 +73,7 @@ def test_sizes_and_initial_values(tower):
     )
     params, _ = made.init(jax.random.key(0), INPUTS)
     encoder = params["encoder"]
-    # Three windows of 100 maps with a bias each.
+    # Three windows with 100 maps each, with a bias per map.
     filters = sum(window * 128 * 100 + 100 for window in (3, 4, 5))
     total = sum(leaf.size for leaf in jax.tree.leaves(params))
     assert total == 50 * 128 + filters + 300 * 128 + 128

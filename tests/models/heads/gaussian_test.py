@@ -47,7 +47,7 @@ def test_samples_repeat_for_every_batch_and_padding(encoder, tower, random_varia
     np.testing.assert_allclose(apply(some).vector, expected, rtol=1e-4, atol=1e-5)
     noise = (whole.vector - whole.extras["mean"][:, None]) / np.exp(whole.log_sigma)[:, None]
     assert 0.5 < noise.std() < 1.5
-    # Every item and every sample has noise of its own.
+    # Every item and every sample has separate noise.
     flat = np.asarray(noise).reshape(12, 8)
     assert np.abs(flat[:, None] - flat[None]).max(-1)[~np.eye(12, dtype=bool)].min() > 0.05
 
@@ -98,7 +98,7 @@ def test_hashes_ignore_padding_and_dtype():
     half = {"image": REGIONS["image"].astype(np.float16)}
     single = {"image": half["image"].astype(np.float32)}
     np.testing.assert_array_equal(hash_items(half), hash_items(single))
-    # An id of 0 is no padding where the mask says so.
+    # An id of 0 is not padding if the mask says so.
     ids, mask = np.zeros((2, 3), np.int32), np.int32([[1, 1, 0], [1, 0, 0]])
     hashes = np.asarray(hash_items({"text_ids": ids, "text_mask": mask}))
     assert np.all(hashes[0] != hashes[1])

@@ -73,7 +73,7 @@ def test_equals_torch_with_every_gradient(masked):
 
         return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, tokens)
 
-    # Whatever stands in the padding does not matter.
+    # The content of the padding does not matter.
     garbage = np.where(MASK[..., None], TOKENS, np.nan) if masked else TOKENS
     (_, embedding), (of_params, of_tokens) = run(variables["params"], garbage)
     lengths = list(LENGTHS) if masked else [9] * 4
@@ -100,7 +100,7 @@ def test_equals_torch_with_every_gradient(masked):
 def test_regions_equal_torch_with_statistics_over_padding_or_without(norm_padding):
     torch = pytest.importorskip("torch")
     config = {"width": 8, "mlp": 4, "norm_padding": norm_padding}
-    # Regions of an item need not stand together; torch's batch ends with its longest item.
+    # The regions of an item need not be adjacent; torch's batch is as long as its longest item.
     holes = np.random.default_rng(3).permuted(MASK, axis=1)
     features = Features(TOKENS, holes)
     head, variables = make(config, features)
@@ -196,7 +196,7 @@ def test_tokens_are_dropped_in_training_alone():
 
     kept = dropped(drop=0.2)
     assert not (kept & ~mask).any()
-    assert kept[0, 0]  # The only token of an item stays.
+    assert kept[0, 0]  # The only token of an item is kept.
     np.testing.assert_allclose(kept[mask].mean(), 0.8, atol=0.005)
     shares = kept.sum(1) / mask.sum(1)
     varying = dropped(drop=0.2, drop_varies=True)

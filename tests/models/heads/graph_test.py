@@ -29,7 +29,7 @@ def make(**config):
 
 
 def as_torch(torch, params, stats, input_norm, output_norm):
-    """The forward pass of channels first, as torch's convolutions take them."""
+    """The channels-first forward pass, as for torch's convolutions."""
     functional, leaves, norms = torch.nn.functional, {}, {}
 
     def leaf(name, array):
@@ -110,7 +110,7 @@ def test_equals_torch_with_every_gradient(input_norm, output_norm):
         got = of_params
         for part in [*parts, name]:
             got = got[part]
-        if path.endswith("output/bias"):  # No gradient passes a batch normalization.
+        if path.endswith("output/bias"):  # No gradient passes through the batch normalization.
             np.testing.assert_allclose(got, wanted.grad, atol=1e-4)
         else:
             check(got, wanted.grad)

@@ -1,4 +1,4 @@
-"""PIE on its own; tests/pretrained/polysemous_parity_test.py compares it with torch."""
+"""PIE alone; tests/pretrained/polysemous_parity_test.py compares it with torch."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ HEAD = {"name": "pie", "width": 8, "embeddings": 2, "linear": False}
 
 
 def features(pad=0, junk=0.0, **extras):
-    """Texts, with more padding and other values in it."""
+    """Texts with additional padding that contains other values."""
     widths = [(0, 0), (0, pad), (0, 0)]
     mask = np.pad(MASK, widths[:2])
     tokens, words = (
@@ -53,7 +53,7 @@ def test_padding_changes_nothing(source):
 
 
 def test_the_sources_differ_by_the_backward_direction():
-    """The output at the last word is not the final state of both directions, and can be asked."""
+    """The output at the last word is not the final state of both directions; either can be used."""
     vectors = [apply(features(), source=source)[0].vector for source in ("last", "state")]
     assert np.abs(vectors[0] - vectors[1]).max() > 0.1
     auto, _ = apply(features())

@@ -24,7 +24,7 @@ POOLS = {
 def test_equals_the_loop(name, dtype):
     head, tokens = make_head("head", {"name": name}), TOKENS.astype(dtype)
     exact = tokens.astype(np.float32)
-    # Padding may hold anything.
+    # Padding may contain anything.
     garbage = jnp.where(MASK[..., None], tokens, jnp.nan)
     vector = head.apply({}, Features(garbage, MASK), Mode.EVALUATE).vector
     assert vector.dtype == np.float32

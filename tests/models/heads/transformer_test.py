@@ -46,7 +46,7 @@ def test_equals_the_reference(block, pool):
             x = REFERENCES[block](params[layer], x, length, heads=4)
         expected = x[0] if pool == "first" else x[:length].mean(0)
         np.testing.assert_allclose(vector[row], expected, rtol=1e-3, atol=1e-4)
-    # Neither the values nor the number of tokens of padding matter.
+    # Neither the values nor the number of padding tokens matter.
     garbage = np.pad(np.where(mask[..., None], tokens, 9), ((0, 0), (0, 2), (0, 0)))
     longer = Features(garbage, np.pad(mask, ((0, 0), (0, 2))))
     np.testing.assert_allclose(run(longer), vector, rtol=1e-4, atol=1e-5)

@@ -48,7 +48,7 @@ def problem(lengths, columns, count=REGIONS, **config):
 
 
 def as_torch(torch, params, regions, ids, mask, max_length):
-    """The loss [B] of each caption, in a loop over words as torch has it."""
+    """The loss [B] of each caption, in a loop over words as in torch."""
     functional, leaves = torch.nn.functional, {}
 
     def leaf(name, array):
@@ -71,7 +71,7 @@ def as_torch(torch, params, regions, ids, mask, max_length):
     scores = leaf("step/scores/kernel", params["step"]["scores"]["kernel"])
     words, out = leaf("words", params["words"]), params["output"]
     out = [leaf("output/kernel", out["kernel"]), leaf("output/bias", out["bias"])]
-    # Labels of max_length + 1 columns; the mask covers one padding behind the end.
+    # Labels have max_length + 1 columns; the mask covers one padding token after the end.
     labels = torch.zeros(len(ids), max_length + 1, dtype=torch.long)
     covered = torch.zeros(len(ids), max_length + 1)
     for row, (caption, real) in enumerate(zip(ids, mask, strict=True)):
@@ -96,7 +96,7 @@ def as_torch(torch, params, regions, ids, mask, max_length):
     return total, leaves, encoder, decoder
 
 
-# Captions shorter than the limit, one as long, one longer; and columns short of the limit.
+# Captions shorter than the limit, one equal, one longer; and fewer columns than the limit.
 @pytest.mark.parametrize(
     ("lengths", "columns", "max_length"), [((3, 8, 7, 6, 2), 9, 7), ((3, 5, 2), 5, 20)]
 )
@@ -142,7 +142,7 @@ def test_targets_without_the_padding_behind_the_end():
         assert inputs.shape == targets.shape == counted.shape == (3, 4)
         np.testing.assert_array_equal(counted.sum(axis=1), expected)
         np.testing.assert_array_equal(targets[:, :-1], inputs[:, 1:])
-        # The caption of six ids keeps five, the last of which ends it.
+        # The caption of six ids keeps five, the last of which is the end marker.
         assert targets[1, -1] == END
         assert all(not row[length:].any() for row, length in zip(targets, (2, 4, 3), strict=True))
 

@@ -42,7 +42,7 @@ def test_one_view_has_one_matrix():
     np.testing.assert_allclose(outputs["logits"], logits, rtol=1e-5, atol=1e-6)
     predictions = module.predict(params, caption, None)
     np.testing.assert_allclose(predictions, 1 / (1 + np.exp(-logits[:, None])), rtol=1e-5)
-    # As pairs with an image of zeros.
+    # Like pairs with an image of zeros.
     joined = params | {"right": rng.normal(size=(6, 3)).astype(np.float32)}
     with_zeros = module.predict(joined, caption, np.zeros((1, 6), np.float32))
     np.testing.assert_allclose(predictions, with_zeros, rtol=1e-6)

@@ -22,7 +22,7 @@ def run_dir(config, tmp_path_factory):
 
 
 def test_a_checkpoint_that_went_before_it_was_read(config, run_dir, tmp_path):
-    """A run in training keeps its last few; only a follower leaves one out and goes on."""
+    """A training run keeps only the last few; only a follower skips missing ones."""
     evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
     with pytest.raises(UserError, match=r"no checkpoint of step 1; it has \[0, 2, 4\]"):
         judge_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "one"))
@@ -50,6 +50,6 @@ def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
         config.evals.elsewhere = config.evals.shapes.copy_and_resolve_references()
         config.evals.elsewhere.data = {"captions_per_image": 1}
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
-    monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
+    monkeypatch.setattr(evaluation, "_embedder", None)  # Reported before anything is embedded.
     with pytest.raises(UserError, match="judge 2 sets of embeddings and --save_embeddings writes"):
         evaluation.judge(*parts.init_params(), name="x", request=Request(save_embeddings="x.npz"))

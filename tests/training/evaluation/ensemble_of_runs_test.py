@@ -1,4 +1,4 @@
-"""Checks of the runs of an ensemble; `evals/inputs/ensemble_test.py` has the averages."""
+"""Checks of the runs in an ensemble; `evals/inputs/ensemble_test.py` tests the averages."""
 
 import re
 import types
@@ -13,7 +13,7 @@ TEXTS = ("a dog", "a cat", "two dogs")
 
 
 def evaluation(texts=TEXTS, dataset="coco/images:1.0.0", digits="abc", name="coco"):
-    """A run with one evaluator and the records that it judges."""
+    """A run with one evaluator and the records that it evaluates."""
     items = types.SimpleNamespace(caption_texts=texts, hashes={dataset: digits})
     return types.SimpleNamespace(
         options={name: None},
@@ -23,7 +23,7 @@ def evaluation(texts=TEXTS, dataset="coco/images:1.0.0", digits="abc", name="coc
 
 
 def refusal(**other):
-    """The message for a run that differs so from another one; "" if they may be averaged."""
+    """The error for a run with these differences from another; "" if they may be averaged."""
     runs = evaluation(), evaluation(**other)
     try:
         ensemble._check_items(*runs, None, ("runs/a", "runs/b"))
@@ -34,7 +34,7 @@ def refusal(**other):
 
 def test_runs_on_the_same_records_are_averaged():
     assert refusal(texts=np.array(TEXTS)) == ""
-    # The same captions, behind other features.
+    # The same captions, with other features.
     assert refusal(dataset="region_features/coco:1.0.0", digits="def") == ""
 
 

@@ -1,4 +1,4 @@
-"""The model that results belong to."""
+"""The model to which results belong."""
 
 import shutil
 

@@ -12,7 +12,7 @@ CAPTIONS = ["A dog runs.", "Two cats", "Zebras"]
     ("tokenizer", "known"),
     [
         ("ptb", "4 of 7 words (57.1%)"),
-        # The blank that is put behind a period leaves an empty word.
+        # The blank inserted after a period leaves an empty word.
         ("spaces", "4 of 8 words (50.0%)"),
         ("words", "4 of 7 words (57.1%)"),
     ],

@@ -29,7 +29,7 @@ PARAMETERS = {"match_scale": 4.5, "match_shift": 3.25}
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_cnn():
-    """Two stages: most of the time of these tests is compilation."""
+    """Two stages, since these tests spend most of their time compiling."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:2])
         yield
@@ -43,7 +43,7 @@ def quick():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, _small_cnn):
-    """A converted model of random weights, of the sizes of PCME's quick variant."""
+    """A converted model with random weights and the sizes of PCME's quick variant."""
     sections = quick().model.to_dict()
     image = {"size": 64, "eval_recipe": "torchvision", "eval_crop": 0.875}
     text = {"tokenizer": "nltk", "lower_case": True, "markers": "sentence", "unknown": "token"}

@@ -91,7 +91,7 @@ def test_only_what_a_pattern_names_comes(source, include):
     for part in ("params", "model_state"):
         taken, before, after = (flatten(getattr(s, part)) for s in (source[1], fresh, state))
         for path, leaf in after.items():
-            # Running statistics go with the part that they belong to.
+            # Running statistics are loaded with the part to which they belong.
             included = path.replace("/batch_stats/", "/").startswith(tuple(include))
             np.testing.assert_array_equal(leaf, (taken if included else before)[path])
             chosen += included

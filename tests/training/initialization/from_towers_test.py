@@ -30,7 +30,7 @@ def save(folder, arrays, description):
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
-    """(folder, its arrays) of a BERT of three layers."""
+    """(folder, its arrays) of a three-layer BERT."""
     tower = make_tower("bert", {"encoder": BERT, "head": {"name": "mean"}})
     ids = np.ones((1, 4), np.int32)
     inputs = {"text_ids": ids, "text_mask": ids}
@@ -47,7 +47,7 @@ def bert(tmp_path_factory):
 
 
 def make_config(text="", image="", **changes):
-    """The tiny model; `changes` are of its text encoder."""
+    """The tiny model; `changes` are for its text encoder."""
     config = tiny.make_config()
     config.model.text.encoder.depth = 3
     config.model.text.encoder.update(changes)

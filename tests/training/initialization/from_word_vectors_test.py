@@ -52,7 +52,7 @@ def test_found_words_take_their_vectors_and_others_stay(tmp_path, frozen):
     expected[4], expected[5] = [1, 2, 3], [4, 5, 6]
     np.testing.assert_array_equal(found["text/encoder/table"], expected)
     np.testing.assert_array_equal(found["text/encoder/other"], random)
-    # The rule for misses by name.
+    # The rule for misses, by name.
     config.init_from.word_vectors.misses = "random"
     assert list(load(config)[1]) == [4]
 

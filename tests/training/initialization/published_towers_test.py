@@ -1,4 +1,4 @@
-"""Published towers on a dataset: the expected numbers, and errors before the evaluation."""
+"""Published towers on a dataset: expected numbers, and errors before the evaluation."""
 
 import pathlib
 import zlib
@@ -55,7 +55,7 @@ def draw_weights(path, leaf):
 
 @pytest.fixture(scope="module")
 def folders(vectors, tmp_path_factory):
-    """A folder for each kind of tower, of random weights."""
+    """A folder for each kind of tower, with random weights."""
     root = tmp_path_factory.mktemp("towers")
     lines = [
         f"{word} {' '.join(map(repr, row.tolist()))}\n"
@@ -168,7 +168,7 @@ def test_pooling_is_the_configs_or_the_folders(make_config):
 
 @pytest.mark.slow
 def test_images_need_no_vocabulary(make_config, few_shapes):
-    """Boards of images alone rest on the ids of the captions, but nothing is learned from them."""
+    """Image-only boards need the ids of the captions, but no vocabulary is learned from them."""
     known = set(pathlib.Path(few_shapes).rglob("vocabulary-*.txt"))
     values = {"model.image.encoder": {"name": "efficientnet"}, "data.image.size": 24}
     values |= {"data.dataset": "crisscrossed_shapes", "data.data_dir": few_shapes}
@@ -225,7 +225,7 @@ def test_another_vocabulary_is_refused(make_config, folders, tmp_path):
     config = make_config("bow", "bow", **{"data.text.vocabulary": str(tmp_path / "vocab.txt")})
     with pytest.raises(UserError, match="with 7 entries, the weights have the 8"):
         evaluate(config, "test")
-    # A folder that was put together by hand: other words than rows.
+    # A folder assembled by hand: the numbers of words and rows differ.
     for name in ("tower.json", "weights.safetensors"):
         (tmp_path / name).write_bytes((folders / "bow" / name).read_bytes())
     config = make_config("bow", "bow", **{f"{TOWERS}.text": str(tmp_path)})

@@ -31,7 +31,7 @@ def make(params=None, total_steps=100, **changes):
 
 
 def tree(seed, scale=1.0):
-    """Random arrays in the shape of a model with a tower part that has no parameters."""
+    """Random arrays shaped like a model in which part of a tower has no parameters."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(
         lambda shape: jnp.array(scale * rng.normal(size=shape), jnp.float32),
@@ -41,7 +41,7 @@ def tree(seed, scale=1.0):
 
 
 def follow(rule, params, gradients):
-    """Returns the updates of each step and the states, the first one included."""
+    """Returns the updates of each step, and the states including the first."""
     update = jax.jit(rule.update)
     states, all_updates = [rule.init(params)], []
     for gradient in gradients:
@@ -120,7 +120,7 @@ def test_decay_goes_by_path_and_with_the_rate_of_the_group(name):
     options = {
         "name": name,
         "groups": {"image": {"pattern": "^image/", "rate": 0.1}},
-        # No gradient here is so nearly orthogonal to its weight.
+        # No gradient here is that close to orthogonal to its weight.
         "options": {"delta": 1e-6} if name == "adamp" else {},
     }
     decayed = make(weight_decay={"rate": 0.3, "pattern": "kernel$"}, **options)
@@ -152,7 +152,7 @@ def test_a_frozen_group_is_a_fresh_optimizer_at_its_first_step(name):
     found, states = follow(make(groups=FROZEN, schedule=schedule, **common), tree(0), gradients)
 
     def only(arrays, start):
-        # The groups clipped with the encoder have to be there, those of other starts must not.
+        # The groups clipped with the encoder must be present, those with other starts must not.
         keep = {0: ("projection", "match"), 3: ("encoder/k", "encoder/s"), 5: ("word",)}[start]
         return {p: v for p, v in flatten(arrays).items() if any(k in p for k in keep)}
 

@@ -12,11 +12,11 @@ from xmodal.training.optimization.outliers import SkipOutliersConfig, skip_outli
 
 
 def reference(norms, *, deviations=4.0, decay=0.995, floor=0.1):
-    """Whether each of a sequence of gradient norms is skipped, one after the other."""
+    """Whether each of a sequence of gradient norms is skipped, computed one at a time."""
     entered, skipped = [], []
     for norm in norms:
         value = math.log(1 + max(norm, 0.01))
-        # Weights of the values so far, the latest last, as shares of their sum.
+        # Weights of the values so far, latest last, as fractions of their sum.
         weights = np.array([decay**age for age in range(len(entered))][::-1])
         mean = deviation = 0.0
         if entered:

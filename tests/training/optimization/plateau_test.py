@@ -59,7 +59,7 @@ def test_rate_is_that_of_torch(mode, options):
     )
     expected = []
     for value in values:
-        # float32 as our state: at threshold 0 the last bits of float64 would decide.
+        # float32 like our state: at threshold 0, the last bits of float64 would decide.
         scheduler.step(float(np.float32(value)))
         expected.append(rule.param_groups[0]["lr"])
     found = 2e-4 * np.array(factors(config, values, 2e-4))

@@ -17,7 +17,7 @@ def rates(section, steps, *, peak=0.5, total_steps=1000):
 
 
 def plain(section, step, *, peak=0.5, total_steps=1000):
-    """The rate by the definition of each schedule, one step at a time."""
+    """The learning rate by the definition of each schedule, one step at a time."""
     options = {key: value for key, value in section.items() if key != "name"}
     warmup = options.pop("warmup_steps", 0)
     rate = peak * min(step / warmup, 1) if warmup else peak

@@ -142,8 +142,8 @@ def orthogonal_to(weight, axis, rng, lean):
 def test_adamp_is_its_plain_loop(path, shape, axis, decay):
     rng = np.random.default_rng(1)
     start = rng.normal(size=shape).astype(np.float32)
-    # The second and the third gradient are orthogonal to the first weight: with a small rate the
-    # weight hardly moves, so channels or the layer look scale-invariant there.
+    # The second and third gradients are orthogonal to the first weight. With a small rate, the
+    # weight hardly moves, so channels or the layer appear scale-invariant there.
     gradients = [
         rng.normal(size=shape).astype(np.float32),
         orthogonal_to(start, axis, rng, 0.001),

@@ -1,4 +1,4 @@
-"""Collectives counted in programs whose collectives are known."""
+"""Counts of collectives in programs with known collectives."""
 
 import re
 
@@ -40,7 +40,7 @@ def test_of_compiled_functions():
     text = compile_text(ring, NamedSharding(mesh, PartitionSpec("data")))
     program = read_program(text)
     assert program.loop_lengths() == (5,)
-    # As a TPU compiler writes it.
+    # As written by a TPU compiler.
     silent_text = re.sub('"known_trip_count":{"n":"5"}', '"other":0', text)
     assert silent_text != text
     silent = read_program(silent_text)
@@ -69,7 +69,7 @@ ENTRY %main (p: f32[4,8]) -> f32[32,8] {
 
 
 def test_pieces_of_one_collective_count_once():
-    # As for TPU v5e: the gather goes on within the fusions that do not need its result. Two
+    # As for TPU v5e: the gather continues during fusions that do not need its result. Two
     # permutations on one channel are two.
     program = """
 %start (p: f32[4,8]) -> f32[32,8] {

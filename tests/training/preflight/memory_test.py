@@ -1,4 +1,4 @@
-"""Remedies for a program that does not fit."""
+"""Suggestions for a program that does not fit in memory."""
 
 import dataclasses
 import re
@@ -85,7 +85,7 @@ def make_cost(arguments, temporaries):
     ("what", "arguments", "expected"),
     [
         (memory.STEP, 1, ["model", "sharding", "tasks", "accumulation_steps", "batch_size"]),
-        # No change of the computation helps if the state does not fit.
+        # No change to the computation helps if the state does not fit.
         (memory.STEP, 5, ["sharding", "freeze", "batch_size"]),
         ("embedding of 512 images", 1, ["evals", "sharding"]),
     ],

@@ -1,4 +1,4 @@
-"""A run tried out before its start: figures, and every mistake by its own message."""
+"""Dry runs: their figures, and a specific message for every mistake."""
 
 import contextlib
 import importlib.util
@@ -51,7 +51,7 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     found = json.loads(output.read_text())
     assert (found["devices"], found["batch_size"], found["device"]) == (8, 16, "cpu")
 
-    # The run itself makes the same steps.
+    # The actual run makes the same steps.
     losses = {}
     with pytest.MonkeyPatch.context() as patch:
         record = loop.reporting.Reporter.record
@@ -88,7 +88,7 @@ def test_figures_steps_and_an_evaluation(config, tmp_path, caplog):
     # Thirty captions are spread over eight devices.
     assert set(found["programs"]) == {"training step", "embedding of 32 captions"}
 
-    # A run that is there is gone on with.
+    # An existing run is continued.
     with caplog.at_level(logging.INFO, logger="absl"):
         config.total_steps = 7
         preflight.check(config, str(run))
@@ -157,7 +157,7 @@ def test_a_loss_that_is_not_finite(config, tmp_path):
 def test_a_loss_that_may_be_skipped(config, tmp_path, caplog):
     config.optimizer.learning_rate, config.non_finite = 1e30, "skip"
     del config.evals[TINY]["batch_size"]  # the default
-    # The first step is finite, but its parameters are of no use to the evaluation.
+    # The first step is finite, but its parameters are useless for the evaluation.
     with (
         caplog.at_level(logging.INFO, logger="absl"),
         pytest.raises(UserError, match="the model diverged"),
@@ -215,7 +215,7 @@ binary.run(main.main)
 
 
 def dry_run(*arguments):
-    """A command in a process of its own: libtpu is loaded once."""
+    """Runs a command in a separate process, since libtpu can be loaded only once."""
     environment = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "XLA_FLAGS")}
     return subprocess.run(
         [sys.executable, "-c", SLICE, *arguments],
@@ -235,7 +235,7 @@ def test_a_slice_needs_libtpu():
 @pytest.mark.slow
 def test_a_slice_that_is_not_here(tmp_path):
     pytest.importorskip("libtpu", reason="compiles for TPUs; pip install -e '.[tpu]'")
-    # No dataset there: the step is compiled all the same.
+    # The dataset does not exist, but the step is still compiled.
     folders = [f"--workdir={tmp_path / 'run'}", f"--config.data.data_dir={tmp_path}"]
     coco = ["--config.data.dataset=coco_captions", "--config.data.image=None"]
     output = tmp_path / "cost.json"

@@ -1,4 +1,4 @@
-"""The text of compiled programs, as compilers for CPUs and TPUs write it."""
+"""The text of compiled programs, as written by compilers for CPUs and TPUs."""
 
 from xmodal.training.preflight.program import count_bytes, read_program
 
@@ -35,7 +35,7 @@ def test_operations_and_how_often_they_run():
     assert program.computations["body"][2].operands == ("i", "x")
     assert program.loop_lengths() == (7,)
     assert program.count_runs() == {"body": 7, "condition": 7, "main.3": 1}
-    # Of unknown length: as often as it is sure to run.
+    # Unknown length: counted as often as it is certain to run.
     unknown = read_program(TEXT.replace("constant(7)", "parameter(1)"))
     assert unknown.loop_lengths() == ()
     assert unknown.count_runs()["body"] == 1

@@ -1,4 +1,4 @@
-"""Bytes by part of the model: in total XLA's own count, each in the part that was traced."""
+"""Bytes by part of the model: the total is XLA's count, attributed to the traced parts."""
 
 import jax
 import jax.numpy as jnp
@@ -136,7 +136,7 @@ ENTRY %main (a: f32[8,128], w: f32[32,128]) -> f32[8,128] {
         "not named": dict.fromkeys(KINDS, 0)
         | {"copies": (8 + 16 + 8) * row, "other": (8 + 8) * row}
     }
-    # XLA counts the operations on the chip, and fewer bytes where they read a slice.
+    # XLA counts the operations on the chip, and fewer bytes if they read a slice.
     for counted in (10 * row, 100 * row):
         assert count_moved(program, counted) == (8 + 16 + 8 + 8 + 8) * row
 

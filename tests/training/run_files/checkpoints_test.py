@@ -1,4 +1,4 @@
-"""Checkpoints on a real disk, of states that were never trained."""
+"""Checkpoints of untrained states on a real disk."""
 
 import dataclasses
 import shutil
@@ -32,7 +32,7 @@ def make_optimizer(params):
 
 
 def make_state(step, devices=8, rows=512, rules=tiny.REPLICATED):
-    """Random arrays in every part of a state, also where training would have put zeros."""
+    """Random arrays in every part of a state, even where training would have zeros."""
     rng = np.random.default_rng(step)
     # A tower may have no parameters, and most have no running statistics.
     params = {
@@ -147,7 +147,7 @@ def test_frozen_parameters_are_written_once(tmp_path):
 
 def test_frozen_parameters_of_a_start_that_failed_are_replaced(tmp_path):
     save(tmp_path, [make_state(0)])
-    # Killed between the frozen parameters and the first checkpoint, then started anew.
+    # Killed between the frozen parameters and the first checkpoint, then restarted.
     shutil.rmtree(tmp_path / "checkpoints/0")
     again = make_state(9)
     save(tmp_path, [again])
@@ -188,7 +188,7 @@ def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path):
     assert run_folder.steps(str(tmp_path)) == [4]
     assert run_folder.resolve_step(str(tmp_path), "latest") == 4
     tiny.assert_identical(restore_latest(str(tmp_path), make_state(0)), good)
-    # The run comes to step 8 once more.
+    # The run reaches step 8 again.
     again = dataclasses.replace(make_state(8), frozen=good.frozen)
     save(tmp_path, [again])
     assert not half.exists()

@@ -1,4 +1,4 @@
-"""Checkpoint files that are truncated, missing or changed by a bit."""
+"""Checkpoint files that are truncated, missing or have a flipped bit."""
 
 import logging
 import shutil
@@ -46,7 +46,7 @@ def run(tmp_path_factory):
 
 
 def largest(folder):
-    """The largest file that has a hash; that of the hashes itself may become unreadable JSON."""
+    """The largest file with a hash; the file of hashes itself may become unreadable JSON."""
     return max(
         (path for path in files(folder) if path.name != HASHES),
         key=lambda path: path.stat().st_size,

@@ -1,4 +1,4 @@
-"""One writer per folder, with real processes, and clocks turned by the files' own times."""
+"""One writer per folder, with real processes, and time simulated through file times."""
 
 import dataclasses
 import json
@@ -67,7 +67,7 @@ def test_a_killed_process_holds_nothing(holder, tmp_path):
 
 @pytest.mark.parametrize("silence", [0, 60, 3600])
 def test_another_host_is_judged_by_its_last_sign_of_life(tmp_path, silence):
-    # No process of this machine has this number; on another one it says nothing.
+    # No process on this machine has this number; on another machine, it has no meaning.
     write(tmp_path, age=silence, host="pod-3", machine="pod-3 boot 7", process=2**22 + 1)
     if silence < 120:
         with pytest.raises(UserError, match="process 4194305 on pod-3"):

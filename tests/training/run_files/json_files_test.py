@@ -1,4 +1,4 @@
-"""Truncated files of a run."""
+"""Truncated JSON files of a run."""
 
 import logging
 

@@ -132,7 +132,7 @@ def test_a_run_ends_with_its_card(run):
 
 
 def test_the_card_of_a_run_that_moved_to_other_devices(run, config, tmp_path):
-    """Started on 4 devices, killed behind step 20, and gone on with another batch on 8."""
+    """Started on 4 devices, killed after step 20, and continued on 8 with another batch size."""
 
     def card_after(*starts):
         for step, batch_size, devices, kind, flops in starts:
@@ -151,7 +151,7 @@ def test_the_card_of_a_run_that_moved_to_other_devices(run, config, tmp_path):
     assert "- Steps 21 to 30: batch 8, 8 x v4, 1 GFLOP per step and device.\n" in card
     assert f"\n{(20 * 4 * 2e9 + 10 * 8 * 1e9) / 1e12:.3g} TFLOP in all" in card
     assert "cpu" not in card
-    # A version before this one kept the last start alone.
+    # An earlier version kept only the last start.
     (tmp_path / "compute.json").write_text('{"devices": 4, "kind": "v3", "flops_per_step": 2e9}')
     card = card_after((20, 16, 8, "v4", 1e9))
     assert "- Steps 1 to 20: not recorded.\n- Steps 21 to 30: batch 16, 8 x v4" in card

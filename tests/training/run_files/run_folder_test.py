@@ -43,7 +43,7 @@ def test_unknown_steps_list_what_is_there(three_steps, asked, message):
 def test_folders_without_checkpoints(tmp_path):
     with pytest.raises(UserError, match="is not a run of xmodal.main: .*config.json is missing"):
         run_folder.resolve_step(str(tmp_path), "latest")
-    # Killed while it compiled.
+    # Killed while compiling.
     (tmp_path / "writer.json").write_text("{}")
     with pytest.raises(UserError, match=r"is missing. The run has not reached its first step"):
         run_folder.resolve_step(str(tmp_path), "latest")

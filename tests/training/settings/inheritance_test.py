@@ -35,7 +35,7 @@ def write_vocabulary(path, tokens):
 
 
 def save(folder, side, encoder, head, preprocessing, files):
-    """A converted tower of random weights."""
+    """Saves a converted tower with random weights."""
     description = Description(encoder, head, preprocessing, files)
     ids = np.ones((1, 4), np.int32)
     pixels = {"image": np.zeros((1, 32, 32, 3), np.uint8)}
@@ -68,7 +68,7 @@ def mobilenet(tmp_path_factory):
 
 
 def make_config(text="", image="", **changes):
-    """The tiny model; `changes` are of its text encoder."""
+    """The tiny model; `changes` are for its text encoder."""
     config = tiny.make_config()
     config.model.text.encoder.depth = 3
     config.model.text.encoder.update(changes)
@@ -77,7 +77,7 @@ def make_config(text="", image="", **changes):
 
 
 def make_open_config(**towers):
-    """A config that leaves to the towers whatever they know."""
+    """A config that leaves to the towers everything they specify."""
     config = tiny.make_config()
     config.batch_size = 16
     config.model.image = {"encoder": {"name": ""}, "head": None, "projection": {"width": 8}}
@@ -101,7 +101,7 @@ def test_towers_fill_what_a_config_leaves_unset(bert, mobilenet, few_shapes):
         "vocabulary": f"{bert}/vocab.txt", "tokenizer": "wordpiece", "lower_case": True,
         "max_length": tiny.TOKENS,
     }  # fmt: skip
-    assert config.model.text.head is None  # The caller's config stays as it was.
+    assert config.model.text.head is None  # The caller's config is unchanged.
     parts = run.assemble(filled)
     assert parts.batch["image"].shape == (16, 96, 96, 3)
     words = parts.shapes[0]["text"]["encoder"]["word_embeddings"]
@@ -214,7 +214,7 @@ def test_weights_that_are_cut_off_are_found_before_the_start(bert, tmp_path, kep
 
 @pytest.fixture(scope="module")
 def other_run(tmp_path_factory):
-    """The folder of a run of the tiny model, with words of its own."""
+    """The folder of a run of the tiny model, with its own words."""
     folder = str(tmp_path_factory.mktemp("other") / "run")
     config = tiny.make_config()
     config.model.text.encoder.dropout = 0.1

@@ -1,4 +1,4 @@
-"""Settings that may differ between two starts of a run, and errors for the others."""
+"""Settings that may differ between two starts of a run, and errors for others."""
 
 import dataclasses
 import shutil
