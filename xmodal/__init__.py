@@ -1,4 +1,4 @@
-"""Image-text dual encoders, trained with losses over the whole global batch and judged exactly.
+"""Image-text dual encoders, trained with losses over the global batch and evaluated exactly.
 
     model = xmodal.load("runs/quickstart")
     texts = model.embed_texts(["a dog on a beach"])

@@ -1,6 +1,6 @@
 """The released rating files of Crisscrossed Captions, `{sts,sis,sits}_{val,test}.csv`.
 
-Training reads them with a dataset, and the evaluation command with saved embeddings; annotation
+Training reads them with a dataset, and the evaluation command with saved embeddings. Annotation
 writes files in this layout. This module imports little, since all of them use it.
 """
 

@@ -44,9 +44,9 @@ def _is_within(file: str, folder: str) -> bool:
 
 
 def _reason(error: BaseException | None) -> tuple[str, str]:
-    """Returns the system's message for the disk error behind an error, and the file name.
+    """Returns the system's message for the disk error that caused an error, and the file name.
 
-    Both are "" if there is no such error; the name also if it is not known.
+    Both are "" if there is no such error; the name is also "" if it is not known.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

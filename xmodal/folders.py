@@ -1,4 +1,4 @@
-"""Files of a folder and of the folders below it, behind links too."""
+"""Files in a folder and its subfolders, following links."""
 
 import os
 import pathlib

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> None:
     for flag in (TOPOLOGY, OUTPUT):
         if flag.value and not DRY_RUN.value:
             raise UserError(f"--{flag.name} works only with --dry_run.")
-    # Imported here so that --help and errors in flags or file names appear at once.
+    # Imported here so that --help and errors in flags or file names appear immediately.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
     from xmodal.training.run_files.finished import finished_reports, where_to_look

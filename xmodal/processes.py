@@ -24,11 +24,11 @@ from xmodal.config import UserError
 
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
-# Exit code after a failure of another process; 128 + SIGTERM stands for a saved state.
+# Exit code after a failure of another process; 128 + SIGTERM means that the state was saved.
 TRY_AGAIN = 75  # EX_TEMPFAIL
 
 _PREFIX = "xmodal"
-# Hosts may keep the same files in folders of their own.
+# Hosts may keep the same files in different folders.
 _OF_A_HOST = ("data_dir", "manual_dir", "ratings_dir")
 _CALLS: Counter[str] = Counter()
 _POLL_SECONDS = 1.0
@@ -37,7 +37,7 @@ _LOG_SECONDS = 30.0
 
 @contextlib.contextmanager
 def connected(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Connects the processes of a run (see `initialize`); one that fails tells the others why.
+    """Connects the processes of a run (see `initialize`); if one fails, it tells the others why.
 
     Args:
       settings: those of this process, see `check_equal`.
@@ -211,7 +211,7 @@ def _next_key(name: str) -> str:
 
 @contextlib.contextmanager
 def _ended_with_a_peer() -> Iterator[None]:
-    """Ends this process at once when a CPU collective reports that another process died.
+    """Ends this process immediately when a CPU collective reports that another process died.
 
     JAX's shutdown would wait for the dead process and abort after a minute.
     """

@@ -1,4 +1,4 @@
-r"""A page of captions: the words that a model attends to, and the pictures that it finds.
+r"""A page of captions: the words that a model attends to, and the pictures that it retrieves.
 
     python -m xmodal.show --models=runs/cmcm,runs/cmca --count=20 --output=captions.html
 

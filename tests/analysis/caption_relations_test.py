@@ -41,7 +41,7 @@ def test_evaluators_of_a_config_judge_it(few_shapes):
         tag = f"relations/{name}"
         assert found[f"{tag}/average_precision"] > found[f"{tag}/base_rate"] + 20
     config.evals = {}
-    with pytest.raises(UserError, match="no evaluator of the type 'relations'"):
+    with pytest.raises(UserError, match="no evaluator of type 'relations'"):
         caption_relations.judge_baseline(config.to_dict())
 
 

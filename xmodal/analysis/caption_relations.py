@@ -1,4 +1,4 @@
-r"""Predicts relations from the words of captions alone: TF-IDF and logistic regression.
+r"""Predicts relations only from the words of captions: TF-IDF and logistic regression.
 
     python -m xmodal.analysis.caption_relations --config=configs/cmcm_clue.py:captions \
         --config.data.manual_dir=DIR --results=OUT
@@ -96,7 +96,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
         if isinstance(options, RelationsOptions)
     }
     if not found:
-        raise UserError("config.evals has no evaluator of the type 'relations' to judge by.")
+        raise UserError("config.evals has no evaluator of type 'relations' to evaluate with.")
     evaluations = {}
     for name, options in found.items():
         section = config["data"] | {"labels": options.labels_read, "image": None}

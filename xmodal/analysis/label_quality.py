@@ -30,7 +30,7 @@ class LabelQuality:
     Attributes:
       precision: mean over queries, in percent; NaN if it is defined for none.
       recall: mean over queries, in percent; NaN if it is defined for none.
-      precision_queries: number of queries in the precision: judged, with a positive to judge.
+      precision_queries: number of queries in the precision: annotated, with a labeled positive.
       recall_queries: number of queries in the recall: those with a true positive.
     """
 
@@ -47,13 +47,13 @@ def label_quality(
 
     With r the positives of a query in `labels` and t those in `truth`, precision is the mean of
     |r and t| / |r| and recall the mean of 1 - |t without r| / |t|, over the queries of `truth`,
-    since only these were judged. A query without labels has recall 0 and no precision.
+    since only these were annotated. A query without labels has recall 0 and no precision.
 
     Args:
       labels: the set under test.
       truth: the reference set, usually small and carefully made.
-      annotated: the items that were judged, by query. Others are then left out of r in the
-        precision, since unjudged is not wrong. None counts them as wrong, as in the first revision
+      annotated: the annotated items, by query. Others are left out of r in the precision, since
+        items without annotation are not wrong. None counts them as wrong, as in the first revision
         of the paper, which gave a precision of 47 % for COCO's own captions.
 
     Raises:
@@ -95,8 +95,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--labels", required=True, help="positives to judge, a JSON file")
-    parser.add_argument("--truth", required=True, help="positives to judge them by")
+    parser.add_argument("--labels", required=True, help="positives to evaluate, a JSON file")
+    parser.add_argument("--truth", required=True, help="reference positives, a JSON file")
     parser.add_argument("--annotated", help="items that were looked at, by query")
     args = parser.parse_args()
     paths = (args.labels, args.truth, args.annotated)

@@ -17,7 +17,7 @@ Lists = dict[int, list[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """Pairs of captions and images that raters judged.
+    """Pairs of captions and images that raters labeled.
 
     Attributes:
       positive: pairs that more than half of the raters call right, fully or mostly.

@@ -25,7 +25,7 @@ class QuestionKind:
       answers: value -> label of a choice; None for a slider from 0 to 5.
       scale: labels of the integers 0 to 5 of a slider.
       symmetric: whether (a, b) and (b, a) are the same pair.
-      about: whether a caption stands above both items.
+      about: whether a caption is shown above both items.
     """
 
     sides: tuple[str, str]
@@ -77,7 +77,7 @@ _SCENES = (
 )
 
 # The first three are the tasks of Crisscrossed Captions and the fourth is that of ECCV Caption; the
-# fifth is behind table 6 of the CMCM paper. The words are ours, the scales are those of the papers.
+# fifth is used for table 6 of the CMCM paper. The wording is ours; the scales are the papers'.
 KINDS: Mapping[str, QuestionKind] = {
     "sts": QuestionKind(
         sides=("caption", "caption"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def draw_up(
     folder: str, split: "EvalSplit", tasks: Collection[str] | None, seed: int
 ) -> list[Unit]:
-    """Returns a unit per pair, numbered as in the files and handed out in random order by task.
+    """Returns a unit per pair, numbered as in the files and assigned in random order by task.
 
     Args:
       folder: folder of `{sts,sis,sits}_SPLIT.csv`, rated or not, as from

@@ -139,7 +139,7 @@ class Unit:
     Attributes:
       questions: questions in the order in which they are asked.
       test: whether it is the qualification, which every rater gets first.
-      stage: units of a lower stage are handed out first.
+      stage: units of a lower stage are assigned first.
       position: order within a stage, for units that equally many raters have finished.
     """
 
@@ -180,7 +180,7 @@ class Picture:
 
 
 class StudyFile:
-    """An existing study; safe to use from several threads and processes at once."""
+    """An existing study; safe for concurrent use by several threads and processes."""
 
     def __init__(self, path: str | os.PathLike) -> None:
         """Opens a study.

@@ -48,10 +48,11 @@ def evaluate(
         print(evaluation.report())
         evaluation.save("results/my_model")
 
-    Alternatively, embeddings, scores or ranked lists are read from files and judged with the labels
-    released for MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function also takes.
+    Alternatively, embeddings, scores or ranked lists are read from files and evaluated on the
+    labels released for MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function also
+    takes.
 
-    A dataset of captions and images is judged by its retrieval boards and ratings, a dataset of
+    A dataset of captions and images is evaluated by its retrieval boards and ratings, a dataset of
     sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations.
 
     Args:

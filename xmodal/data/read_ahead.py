@@ -19,7 +19,7 @@ def read_ahead(
     """Yields `make_batch(number)` for each number, in order.
 
     Args:
-      make_batch: function that may run in several threads at once.
+      make_batch: function that may run in several threads concurrently.
       numbers: its arguments.
       ahead: number of batches computed ahead of the yielded one.
     """

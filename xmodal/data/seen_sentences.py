@@ -23,7 +23,7 @@ def count_seen(
 ) -> dict[str, Seen]:
     """Counts, for every set of a split of sentence pairs, the sentences seen in training.
 
-    Two texts are equal if their words are, ignoring case and punctuation.
+    Two texts are equal if their words are equal, ignoring case and punctuation.
 
     Args:
       config: `config.data` of the training captions.

@@ -28,7 +28,7 @@ class Pick:
       rule: "worst rank", "changed", "right by A, wrong by B" or "tied".
       note: a sentence about the rule.
       task: a name in `RETRIEVAL_TASKS`.
-      board: board whose positives judge them.
+      board: board with the positives.
       queries: int64 [P], ids.
       ranks: int32 [P], items ahead of the best positive.
       others: int32 [P], for "changed" the ranks of the other model.

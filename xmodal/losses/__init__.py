@@ -22,7 +22,7 @@ class Loss:
       function: (left embedding, right embedding or None, context, **options) -> (float32 scalar,
         scalars for the log). Its keyword-only arguments are the options of the config; a number
         may be a 0-d array, a name a `switch.Choice`.
-      module: name in `xmodal.models.TASK_MODULES`, for a loss with parameters of its own.
+      module: name in `xmodal.models.TASK_MODULES`, for a loss with its own parameters.
       views: how many views it takes.
       negatives: whether it compares an item with others of the batch.
     """

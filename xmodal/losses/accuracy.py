@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from xmodal.losses import engine as engines
 from xmodal.losses import terms
 
-# Counts the negatives that do not score below the positive; NaN counts too.
+# Counts the negatives that do not score below the positive, including NaN.
 NOT_BELOW = terms.Term(
     lambda logits, positives: (~(logits < terms.tie_with(positives))).astype(jnp.float32),
     terms.SUM,

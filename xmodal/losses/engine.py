@@ -8,7 +8,7 @@ it to rows and columns of the logits in one of three ways with the same value an
 - `chunked` iterates over tiles of rows and columns, whose logits are recomputed in the backward
   pass;
 - `ring` does so on every device for its own rows, while the columns travel from device to device:
-  no device ever holds the embeddings of the whole batch at once.
+  no device ever holds the embeddings of the whole batch.
 
 `auto:512` uses `dense` if its scores need at most 512 MB of a device, else `ring` on several
 devices and `chunked` on one.

@@ -1,4 +1,4 @@
-"""Converters for released models that convert both sides at once."""
+"""Converters for released models that convert both sides together."""
 
 import dataclasses
 import os

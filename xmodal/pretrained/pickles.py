@@ -65,7 +65,7 @@ class Unpickler(pickle.Unpickler):
 
         Args:
           file: open for reading bytes.
-          known: (module, name) -> the function or class that stands for it.
+          known: (module, name) -> the function or class that replaces it.
           find_persistent: id of an object stored outside the pickle -> the object.
         """
         # Files written by Python 2 store strings as bytes.
@@ -76,7 +76,7 @@ class Unpickler(pickle.Unpickler):
         self._inert = type("Inert", (Inert,), {})
 
     def find_class(self, module: str, name: str) -> Any:
-        """Returns the stand-in of a global name."""
+        """Returns the replacement for a global name."""
         return self._known.get((module, name), self._inert)
 
     def persistent_load(self, pid: Any) -> Any:

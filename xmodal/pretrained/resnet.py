@@ -132,7 +132,7 @@ def _simclr(arrays: Mapping[str, np.ndarray], depth: str) -> _LayerRule:
 def _simclr_objects(arrays: Mapping[str, np.ndarray]) -> _LayerRule:
     """Names of a TensorFlow 2 checkpoint: the path of attributes to each variable."""
     prefix = find_prefix(arrays, "initial_conv_relu_max_pool/0/conv2d/kernel")
-    # Of a unit's list, the layers that have weights: DropBlocks stand between them.
+    # Positions of a unit's layers with weights in its list, between which there are DropBlocks.
     places = {"reduce": 0, "spatial": 3, "expand": 6}
 
     def rule(stage: int, unit: int, conv: str, role: str) -> Taken:

@@ -38,7 +38,7 @@ class Published:
     """A published model: its config, and the names of its arrays in the source.
 
     Attributes:
-      sides: "image" and "text" -> the tower; its projection and head have weights, too.
+      sides: "image" and "text" -> the tower, including the weights of projection and head.
       similarity: the similarity, as in `config.model.similarity`.
       layers: side -> path of one of our layers or modules (`head/summary`) -> its rule. The
         longest path that matches an array is used.

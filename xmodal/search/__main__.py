@@ -201,7 +201,7 @@ def _parse() -> argparse.Namespace:
         "--part_size",
         type=int,
         default=1 << 14,
-        help="items that are embedded at once; a killed build resumes at the first missing part",
+        help="items that are embedded together; a killed build resumes at the first missing part",
     )
     build.add_argument("--output", required=True, help="the new folder")
     query = commands.add_parser("query", help="searches an index")

@@ -261,7 +261,7 @@ class Index:
         return ApproximateSearch(gallery.lists, name, scorer, gallery.vectors, gallery.effort)
 
     def _make_scorer(self, find: str, kind: str) -> Scorer:
-        # Images stand left; of two items of one kind, the query does.
+        # Images are on the left; for two items of the same kind, the query is.
         items_left = find == "image" and kind == "caption"
         return Scorer(*self.model.measure, items_left=items_left)
 

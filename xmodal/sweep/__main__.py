@@ -12,8 +12,8 @@ others.
 
 The folder of the sweep has a run per trial in `trials`, the draws in `draws.csv`, the record in
 `optuna.db`, and at the end `report.md`, `results.csv` and `scores.png`. The same command resumes a
-sweep that was stopped or killed, and several may run at once, on one or several machines that share
-the folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
+sweep that was stopped or killed, and several may run concurrently, on one or several machines that
+share the folder. A higher --trials adds trials. Exit codes are those of xmodal.main.
 """
 
 import os
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> None:
     del argv
     config = binary.read_config()
     space, studied = _read_parameters()
-    # Imported here so that --help and errors in flags or file names appear at once.
+    # Imported here so that --help and errors in flags or file names appear immediately.
     from xmodal import processes
     from xmodal.compilation_cache import use_compilation_cache
     from xmodal.sweep.record import check_installed

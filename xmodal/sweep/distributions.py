@@ -27,7 +27,7 @@ class Uniform:
         _check_order(self.low, self.high)
 
     def at(self, quantile: float) -> float:
-        """Returns the value below which a given share, in [0, 1), of all draws lies."""
+        """Returns the quantile of the draws at a given fraction, in [0, 1)."""
         return self._round(self.low + (self.high - self.low) * quantile)
 
     def ends(self) -> tuple[float, ...]:

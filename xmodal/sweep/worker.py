@@ -1,4 +1,4 @@
-"""Runs the trials of a sweep one by one; several processes may do so at once.
+"""Runs the trials of a sweep one by one; several processes may do so concurrently.
 
 A process claims a trial by locking a folder. The claim of a dead process is free, and its trial
 resumes from the last checkpoint of its run.

@@ -15,8 +15,8 @@ def check(parts: "Parts") -> None:
     """Raises an error if features would change while the run trains.
 
     Raises:
-      UserError: a side has no frozen features, a parameter behind them is trained, the encoder or
-        the data change them from step to step, or they cannot be written.
+      UserError: a side has no frozen features, a parameter they depend on is trained, the encoder
+        or the data change them from step to step, or they cannot be written.
     """
     settings = parts.settings
     if settings.frozen_features.sides and settings.frozen_features.folder:

@@ -60,7 +60,7 @@ def train(
       config: see the files under configs/.
       run_dir: the run's folder; an existing run is resumed.
       allow_changes: paths of the config in which a resumed run may differ from its start;
-        `records` stands for the records of the training split.
+        `records` means the records of the training split.
 
     Returns:
       False if a signal stopped the run before its last step; the run is saved.
@@ -253,7 +253,7 @@ def stop_signal() -> Iterator[Callable[[int], bool]]:
     """Yields a function of the step that says whether to save and stop.
 
     A single process listens to SIGTERM and Ctrl-C. Several agree through JAX's own preemption
-    service, so that all of them stop at the same step. A second Ctrl-C stops at once.
+    service, so that all of them stop at the same step. A second Ctrl-C stops immediately.
     """
     is_single = jax.process_count() == 1
     received: list[int] = []

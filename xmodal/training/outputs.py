@@ -1,4 +1,4 @@
-"""Evaluations, checkpoints and reports of a run in training."""
+"""Evaluations, checkpoints and reports during training."""
 
 import dataclasses
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Outputs:
     reporter: reporting.Reporter
 
     def are_due(self, step: int) -> bool:
-        """Whether this step is to be evaluated or saved and an earlier start has not done so."""
+        """Whether to evaluate or save this step, if an earlier start has not done so."""
         settings = self.parts.settings
         saves = is_due(step, settings.checkpoint.every, settings.total_steps)
         if saves and self.saver.lacks(step):

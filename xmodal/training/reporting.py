@@ -244,7 +244,7 @@ class Reporter:
             name: float(np.mean([values[name] for values in window.scalars]))
             for name in window.scalars[0]
         }
-        # Counts are reported as they stand; a mean over the window would say less.
+        # Report the current counts; a mean over the window would say less.
         means |= {name: window.scalars[-1][name] for name in self._counts}
         perf = {
             "perf/examples_per_second": count * self._batch_size / training,

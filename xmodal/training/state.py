@@ -49,7 +49,7 @@ def init_params(
 
     Args:
       model: the dual encoder.
-      tasks: some may have parameters of their own.
+      tasks: some may have their own parameters.
       batch: raw columns of a training batch of any size; only shapes and dtypes matter.
       seed: seed of the parameters.
     """

@@ -48,7 +48,7 @@ class LossConfig:
       inputs: batch columns that the loss or its module reads.
       reads: paths of tower parameters that the loss shares, such as a word table; they also
         receive this loss's gradient.
-      module: keywords of the loss's module, for losses with parameters of their own.
+      module: keywords of the loss's module, for losses with their own parameters.
     """
 
     name: str

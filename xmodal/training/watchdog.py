@@ -83,7 +83,7 @@ class Watchdog:
         lines = [
             f"\nError: {doing} did not end within {self._limit:.0f} s (config.hang_timeout), so "
             f"process {processes.index()} stops; the same command resumes from the last "
-            "checkpoint. A process that is behind the others, or no longer reports, is the one "
+            "checkpoint. A process that lags behind the others, or no longer reports, is the one "
             "that hangs:"
         ]
         words = _ask_all()

@@ -40,7 +40,7 @@ def test_runs_on_the_same_records_are_averaged():
 
 @pytest.mark.parametrize("other", [{"texts": ("a dog", "a cat", "a bird")}, {"digits": "def"}])
 def test_equal_ids_of_other_records_are_refused(other):
-    message = "'coco' of runs/a and of runs/b judges different records of the split 'test'"
+    message = "'coco' of runs/a and of runs/b uses different records of the split 'test'"
     assert message in refusal(**other)
 
 

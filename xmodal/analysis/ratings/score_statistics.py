@@ -1,4 +1,4 @@
-"""Numbers about rated pairs."""
+"""Statistics of rated pairs."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -26,9 +26,9 @@ class Summary:
       pairs: number of pairs.
       mean: mean of the scores.
       quartiles: quartiles of the scores.
-      threshold: score from which a pair is positive, None if not known.
-      positives: number of positive pairs, None if the threshold is not known.
-      rater_deviation: mean over pairs of the standard deviation of their raters, None if raters
+      threshold: smallest score of a positive pair; None if not known.
+      positives: number of positive pairs; None if the threshold is not known.
+      rater_deviation: mean over pairs of the standard deviation of their raters; None if raters
         are not known.
     """
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
-    """One thing that was counted.
+    """A count.
 
     Attributes:
       method: sampling method.
       quantity: name of the counted things.
       found: the count, as a string.
-      expected: the count by the scheme, "" if it is not determined.
+      expected: the count by the scheme; "" if it is not determined.
       holds: whether `found` is as expected; None if that is not determined.
     """
 

@@ -75,8 +75,8 @@ class RetrievalTask:
       unreachable: int32 [Q], positives of every query that are not in the gallery: they can never
         be found but count in R. None means zeros.
       cap: R of a query is min(its positives, `cap`); None for no cap.
-      folds: int32 [Q] and int32 [N], fold of every query and every item: a query is compared only
-        with items of its own fold. None for the whole gallery.
+      folds: int32 [Q] and int32 [N], fold of every query and every item; a query is compared only
+        with items in the same fold. None for the whole gallery.
     """
 
     positives: Ragged | Relation | tuple[Relation, ...]

@@ -280,7 +280,7 @@ def _check_sides(dataset: str, boards: Sequence[Board], sides: Collection[str]) 
 
 
 def _check_results(results: Sequence[BoardResult], place: str) -> None:
-    """Raises an error if results have no number that judges the model."""
+    """Raises an error if results have no number that measures the model's quality."""
     reasons = set()
     for board in results:
         tasks = board.tasks.values()

@@ -136,7 +136,7 @@ def _find_pairs(split: Split) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-# scipy.stats takes half a second to import, and few runs judge pairs.
+# scipy.stats takes half a second to import, and few runs evaluate pairs.
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
     from scipy import stats
 

@@ -19,7 +19,7 @@ class RelationsOptions(Options):
     """Options of predicted relations.
 
     Attributes:
-      task: task of the run whose predictions are judged.
+      task: task of the run whose predictions are evaluated.
       labels: label column, 0/1 [N, C].
       names: names of the C relations; if empty, those of the dataset, else numbers from 0.
       select: positions of the C relations among those of the dataset; empty for all.
@@ -48,9 +48,9 @@ class RelationsEvaluator(NumbersEvaluator):
     def _read(self, sides: Collection[str]) -> None:
         where, split, options = self._where, self._split, self.options
         if "text" not in sides:
-            raise UserError(f"{where} judges captions, but the model has no text side.")
+            raise UserError(f"{where} evaluates captions, but the model has no text side.")
         if not options.task:
-            raise UserError(f"{where}.task is empty: name the task whose predictions are judged.")
+            raise UserError(f"{where}.task is empty: name the task whose predictions to evaluate.")
         labels = self._column(options.labels)
         labels = labels.reshape(len(labels), -1)
         known = list(split.label_names.get(options.labels) or map(str, range(labels.shape[1])))

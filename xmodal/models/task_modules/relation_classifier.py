@@ -1,4 +1,4 @@
-"""A classifier of the coherence relations of a text and an image, or of a text alone.
+"""A classifier of the coherence relations of a text and an image, or only of a text.
 
 Alikhani et al., "Cross-Modal Coherence for Text-to-Image Retrieval" (2022): one linear layer on the
 two normalized embeddings, joined.
@@ -31,7 +31,7 @@ class RelationClassifierConfig:
 class RelationClassifier(nn.Module):
     """A linear layer on the joined vectors of a pair, as one matrix per side.
 
-    A task of one view has one matrix: its relations are predicted from that side alone.
+    A task with one view has one matrix; its relations are predicted only from that side.
 
     Parameters: `left` [D, R], `right` [D, R], `bias` [R].
     """

@@ -71,7 +71,7 @@ def judge_ensemble(
 def _check_items(
     first: EvalSuite, other: EvalSuite, split: str | None, folders: tuple[str, str]
 ) -> None:
-    """Raises an error if an evaluator judges the runs on different items; ids may coincide."""
+    """Raises an error if an evaluator uses different items for the runs; ids may coincide."""
     for name in first.options:
         lookup(f"config.evals of {folders[1]}", name, other.options)
         chosen = first.split_of(name, split)
@@ -81,7 +81,7 @@ def _check_items(
             ours.caption_texts, theirs.caption_texts
         ):
             raise UserError(
-                f"The evaluator {name!r} of {folders[0]} and of {folders[1]} judges different "
+                f"The evaluator {name!r} of {folders[0]} and of {folders[1]} uses different "
                 f"records of the split {chosen!r}; only runs on the same images and captions can "
                 "be averaged."
             )

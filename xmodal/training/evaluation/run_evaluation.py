@@ -122,12 +122,18 @@ class RunEvaluation:
           request: what to evaluate and to save.
           notes: items -> notes on the model, for the report.
           trained_on: hash of the records of the training data, by name.
-          together_with: `embedding` of other models; the mean of all scores is judged.
+<<<<<<< HEAD:xmodal/training/evaluation/run_evaluation.py
+          together_with: `embedding` of other models; the mean of all scores is evaluated.
+=======
+          save_embeddings: npz file for the embeddings; all evaluators must share one set.
+          together_with: `embedding` of other models; the mean of all scores is evaluated.
+          examples: queries of every rule on the pages of examples; 0 for no pages.
+>>>>>>> 2ab11e6 (Plain English in xmodal: 'evaluate' for 'judge', 'immediately' for 'at once', and other odd phrases):xmodal/training/evaluation.py
           others: evaluator -> another model to compare with, for these pages.
           view: called with every evaluation.
 
         Raises:
-          UserError: the split is unknown; the evaluators judge several sets of embeddings but
+          UserError: the split is unknown; the evaluators use several sets of embeddings but
             one is to be saved; or examples are requested and no evaluator has any.
         """
         check_examples(request.examples, self.suite.options)
@@ -208,7 +214,7 @@ class EmbeddingCache:
         return self._suite.items_key(name, split), similarity.config.field
 
     def get(self, name: str, split: str) -> Embeddings:
-        """Returns the embeddings of the items that an evaluator judges; errors as of `key`."""
+        """Returns the embeddings of the items that an evaluator uses; raises errors like `key`."""
         _, field = key = self.key(name, split)
         if key not in self._found:
             items, size = self._suite.items(name, split), self._suite.options[name].batch_size
@@ -219,7 +225,7 @@ class EmbeddingCache:
 def _check_are_shared(keys: Collection[Any]) -> None:
     if len(keys) != 1:
         raise UserError(
-            f"The evaluators judge {len(keys)} sets of embeddings and --save_embeddings writes "
+            f"The evaluators use {len(keys)} sets of embeddings, but --save_embeddings writes "
             "one: use --evaluators to name evaluators that share a set."
         )
 

@@ -1,4 +1,4 @@
-"""Report notes on the judged sentences: known words, and training captions among them."""
+"""Report notes on the evaluated sentences: known words, and training captions among them."""
 
 from collections.abc import Sequence
 from typing import cast

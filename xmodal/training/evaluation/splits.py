@@ -1,4 +1,4 @@
-"""Splits that evaluators judge, of the run's or other datasets, with the run's tokenizer."""
+"""Splits for evaluators, of the run's or other datasets, with the run's tokenizer."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class SplitSource:
           UserError: an unknown key or a value out of range in the evaluator's section `data`.
         """
         own = dict(run) | {"labels": options.labels_read} | dict(options.data or {})
-        # Boards of images alone also use the captions' ids.
+        # Image-only boards also use the captions' ids.
         own["text"] = own.get("text") or {}
         where = f"config.evals.{name}.data"
         return cls(data.parse(run), data.parse(own, where), bool(options.data))

@@ -1,4 +1,4 @@
-"""The evaluators of a config, the splits that they judge, and the one loop over them."""
+"""The evaluators of a config, the splits that they use, and the loop over them."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ class EvalSuite:
         return options.final_split if split is None or options.data is not None else split
 
     def items(self, name: str, split: str) -> Items:
-        """Returns the split that an evaluator judges."""
+        """Returns the split that an evaluator uses."""
         key = (repr(self._sources[name]), split)
         if key not in self._splits:
             self._splits[key] = cast(Items, self._sources[name].open(split))
@@ -134,7 +134,7 @@ class EvalSuite:
 
 
 class Opened(NamedTuple):
-    """An evaluator of a config, the items it judges, and their embeddings."""
+    """An evaluator of a config, the items it evaluates, and their embeddings."""
 
     name: str
     evaluator: Evaluator

@@ -90,7 +90,7 @@ def _check_moments(state: TrainState, source: InitConfig, step: int) -> None:
     if differences := describe_differences(moments, moments_of(saved)):
         raise UserError(
             f"The optimizer of {source.run} has other moments than this run needs; {differences}\n"
-            "Set config.init_from.optimizer=False to start the optimizer anew."
+            "Set config.init_from.optimizer=False to start with a new optimizer."
         )
 
 

@@ -81,7 +81,7 @@ def load_weights(parts: Parts) -> tuple[Tree, Tree]:
     if fresh := sorted(set(flatten(params)) - set(weights.params)):
         raise UserError(
             f"No published weights have {fresh[0]} ({len(fresh)} such arrays); without training, "
-            "the model cannot have parameters of its own."
+            "the model cannot have its own parameters."
         )
     state = from_towers.place(state, weights)
     return state.params, state.model_state

@@ -15,8 +15,8 @@ class GroupConfig:
     Attributes:
       pattern: regular expression searched in parameter paths such as `image/encoder/stem/kernel`.
       rate: multiplier of the learning rate.
-      clip_norm: largest global norm of this group's gradients alone; None shares
-        `config.optimizer.clip_norm` with all other groups without a norm of their own.
+      clip_norm: largest global norm of only this group's gradients; None shares
+        `config.optimizer.clip_norm` with all other groups that set no norm.
       clip: whether the group is clipped at all; False keeps it out of every clipped norm.
       frozen_until: the parameters and their optimizer state do not change before this step; dropout
         and batch normalization act as in training from the start.

@@ -65,7 +65,7 @@ def check_fits(cost: Cost, capacity: int | None, what: str, parts: Parts) -> Non
 
 
 def _sentence(what: str, needs: str, parts: Parts, given: int = 0) -> str:
-    """The error; `given` are the bytes of state and batch where these alone do not fit."""
+    """The error message; `given`: bytes of state and batch if these already do not fit."""
     device = parts.mesh.devices.flat[0].device_kind
     if what != STEP:
         found = embedding_remedies(parts)
@@ -77,7 +77,7 @@ def _sentence(what: str, needs: str, parts: Parts, given: int = 0) -> str:
 
 
 def embedding_remedies(parts: Parts) -> list[str]:
-    """Returns changes of the config that save memory where an evaluation embeds."""
+    """Returns config changes that save memory when an evaluation embeds items."""
     sizes = {name: each.batch_size for name, each in read_options(parts.settings.evals).items()}
     largest = max(sizes.values(), default=1)
     found = [
@@ -89,7 +89,7 @@ def embedding_remedies(parts: Parts) -> list[str]:
 
 
 def state_remedies(parts: Parts) -> list[str]:
-    """Returns changes of the config that help where the state alone, or a batch, is too large."""
+    """Returns config changes that help if the state itself, or a batch, is too large."""
     found = _sharding_remedies(parts) or ["more devices, with --config.sharding as 'fsdp'."]
     frozen = "--config.freeze leaves the parameters that it matches without optimizer state."
     return [*found, frozen, *_batch_remedies(parts), _SMALLER]

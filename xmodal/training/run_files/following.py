@@ -38,7 +38,7 @@ def follow(run_dir: str, output: str, *, timeout: float, anew: bool = False) -> 
       run_dir: folder of the run.
       output: folder of its results.
       timeout: seconds to wait.
-      anew: whether existing results are removed and ignored.
+      anew: whether to remove and ignore existing results.
     """
     finished = list(epath.Path(output).glob("steps/*.json"))
     for path in finished if anew else ():

@@ -160,7 +160,7 @@ def _fill_vocabulary(text: ml_collections.ConfigDict, origin: Origin) -> None:
 
 
 def _is_same(given: str, own: str) -> bool:
-    # A run that was moved may have left behind the file it was started with.
+    # A run may have been moved without the file from which it was started.
     return not epath.Path(given).exists() or read_vocabulary(given) == read_vocabulary(own)
 
 

@@ -34,7 +34,7 @@ def check_widths(
     Raises:
       UserError: names the widths, what compares them, and what to set.
     """
-    # A loss with parameters of its own takes any two widths.
+    # A loss with its own parameters accepts any two widths.
     comparing = [
         f"config.tasks.{task.name}"
         for task in tasks
@@ -45,7 +45,7 @@ def check_widths(
         return
 
     def width(side: str) -> int:
-        # A projection may only normalize and have no width of its own.
+        # A projection may only normalize, without setting a width.
         if projected := (sections[side].get("projection") or {}).get("width"):
             return projected
 
