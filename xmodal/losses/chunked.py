@@ -96,7 +96,7 @@ def _forward(grid: _Grid, *inputs: Any) -> tuple[tuple[State, State], Any]:
 
 
 class _Gradients(NamedTuple):
-    """Sums so far. The rows last: in this order, XLA adds to both gradients in place."""
+    """Sums so far, rows last: in this order, XLA adds to both gradients in place."""
 
     columns: Weights
     params: Any
@@ -104,7 +104,7 @@ class _Gradients(NamedTuple):
 
 
 def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple[Any, ...]:
-    """Folds every tile again and adds up what its cotangents say of its inputs:
+    """Folds every tile again and accumulates the gradients of its inputs:
 
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
@@ -133,7 +133,7 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
             )
             return sums, None
 
-        # Within these rows, `rows` is the gradient of them alone.
+        # Within these rows, `rows` is the gradient of only these rows.
         start = sums._replace(rows=_zeros_like(row.weights))
         numbers = jnp.arange(columns.ids.shape[0] // grid.columns)
         found, _ = jax.lax.scan(visit_tile, start, (numbers, cotangents_of_tiles))
@@ -146,7 +146,7 @@ def _backward(grid: _Grid, saved: Any, cotangents: tuple[State, State]) -> tuple
 
 
 def _gradient_of(weights: Weights) -> Items:
-    """The gradient of items; None for their ids and the marks of real items."""
+    """The gradient of items; None for their ids and the mask of real items."""
     none: Any = None
     return Items(*weights, ids=none, real=none)
 

@@ -28,7 +28,7 @@ class Options:
       data: changes to `config.data`, for a different dataset; None for the run's.
       split: split evaluated during training.
       final_split: split evaluated at the end, and by `xmodal.eval_main`.
-      every: steps between evaluations during training; 0 for the last step only.
+      every: steps between evaluations during training; 0 for only the last step.
       batch_size: items embedded per call, over all devices.
       similarity: `{"name": ...}` of the similarity of embeddings; None for the model's.
       bootstrap_samples: samples of every interval and correlation.
@@ -95,7 +95,7 @@ class Provenance:
 
 
 class Evaluator(Generic[AnySource]):
-    """Judges sources one by one on the same labels, described by its `provenance`."""
+    """Evaluates sources one by one on the same labels, described by `provenance`."""
 
     options: Options
     provenance: Provenance
@@ -121,7 +121,7 @@ class Evaluator(Generic[AnySource]):
 
 
 class NumbersEvaluator(Evaluator[Embeddings]):
-    """Judges splits of prepared datasets by numbers without boards, see `Evaluator`.
+    """Evaluates splits of prepared datasets by numbers without boards; see `Evaluator`.
 
     `_read` reads the labels, adds them to `_label_hash` and describes in `_definition` what
     `_compute` computes.

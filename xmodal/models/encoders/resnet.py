@@ -40,8 +40,8 @@ class Variant(NamedTuple):
       stride_conv: the convolution of a unit that takes its stride.
       stride_last: whether the last unit of a stage has the stride to the next stage; otherwise the
         first unit of the next stage has it.
-      pool_padding: padding of the stem's max pooling: "symmetric", TensorFlow's "same", or "end"
-        alone, as far as a window needs it (torch's ceil mode).
+      pool_padding: padding of the stem's max pooling: "symmetric", TensorFlow's "same", or only at
+        the "end", as far as a window needs it (torch's ceil mode).
       bias: whether convolutions have a bias although a batch normalization follows.
       epsilon: epsilon of the batch normalizations.
       momentum: momentum of the batch normalizations.
@@ -61,7 +61,7 @@ VARIANTS: Mapping[str, Variant] = {
     "slim": Variant("spatial", True, "same", False, 1e-5, 0.997, "inception"),
     "keras": Variant("reduce", False, "symmetric", True, 1.001e-5, 0.99, "caffe"),
     "torchvision": Variant("spatial", False, "symmetric", False, 1e-5, 0.9, "torch"),
-    # Torchvision's weights in a network with the strides and pooling of Caffe's.
+    # torchvision's weights in a network with the strides and pooling of Caffe.
     "vse_infinity": Variant("reduce", False, "end", False, 1e-5, 0.9, "torch"),
     "simclr": Variant("spatial", False, "same", False, 1e-5, 0.9, "unit"),
 }

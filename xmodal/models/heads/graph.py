@@ -1,4 +1,4 @@
-"""Reasoning over the graph of an image's regions, and a GRU that gathers them.
+"""Reasoning over the graph of an image's regions, and a GRU that aggregates them.
 
 Li et al., "Visual Semantic Reasoning for Image-Text Matching" (2019), and the authors' code,
 KunpengLi1994/VSRN.

@@ -49,7 +49,7 @@ class CaptionDecoderConfig:
 
 
 class CaptionDecoder(nn.Module):
-    """A GRU reads the regions; another one, starting from its last state, writes the caption.
+    """A GRU reads the regions; another, starting from its last state, generates the caption.
 
     Parameters: `regions` and `encoder`; `words` [V, E], `step` and `output`.
     """

@@ -14,7 +14,7 @@ from xmodal.training.settings.run_config import RunConfig
 def describe_words(
     text: TextConfig, vocabulary: Sequence[str], captions: Sequence[str]
 ) -> list[str]:
-    """Returns how many words have a vector; a model cannot tell captions without any apart.
+    """Returns how many words have a vector; a model cannot distinguish captions without any.
 
     Word pieces are not reported, since every text has some.
     """

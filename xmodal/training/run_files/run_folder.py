@@ -7,7 +7,7 @@ RUN_DIR/records.json            hashes of the splits it reads, see run_records, 
 RUN_DIR/frozen/                 parameters that never change, written once, see checkpoints
 RUN_DIR/checkpoints/STEP/       params, model_state, opt_state, and metrics where evaluated;
                                 files.json, their hashes
-RUN_DIR/damaged/STEP/           a checkpoint that could not be read again
+RUN_DIR/damaged/STEP/           a checkpoint that could not be read back
 """
 
 import hashlib
@@ -141,7 +141,7 @@ def steps(run_dir: str) -> list[int]:
 
 
 def best_step(run_dir: str) -> int:
-    """Returns the best step according to `config.select`, the later one of equals.
+    """Returns the best step according to `config.select`; the later one if several are equal.
 
     Raises:
       UserError: no checkpoint was evaluated.
