@@ -7,6 +7,7 @@ import PIL.Image
 import pytest
 from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_model, make_texts
 
+from xmodal import Embedding
 from xmodal.api import items
 from xmodal.api import model as model_module
 from xmodal.config import UserError
@@ -74,6 +75,24 @@ def test_learned_numbers_of_the_similarity_count():
     pair = np.ones((1, WIDTH), np.float32)
     assert model.similarity(pair, pair) == pytest.approx(WIDTH)
     del params
+
+
+def test_order_compares_images_with_texts_whichever_comes_first():
+    model, _ = make_model(name="order")
+    features = np.random.default_rng(1).normal(size=(3, FEATURES)).astype(np.float32)
+    images, texts = model.embed_images(features), model.embed_texts(make_texts(5))
+    excess = np.maximum(np.asarray(texts) - np.asarray(images)[:, None], 0)
+    expected = -np.linalg.norm(excess, axis=2)
+    np.testing.assert_allclose(model.similarity(images, texts), expected, atol=1e-5)
+    np.testing.assert_allclose(model.similarity(texts[1:3], images), expected.T[1:3], atol=1e-5)
+    # Of two texts, the left one counts as the image.
+    excess = np.maximum(np.asarray(texts) - np.asarray(texts)[:, None], 0)
+    found = model.similarity(texts, texts)
+    np.testing.assert_allclose(found, -np.linalg.norm(excess, axis=2), atol=1e-5)
+    own = Embedding(np.asarray(images), side="image")
+    np.testing.assert_array_equal(model.similarity(texts, own), model.similarity(texts, images))
+    with pytest.raises(UserError, match=r"'order' depends .* are \['text', ''\]: pass what"):
+        model.similarity(texts, np.asarray(images))
 
 
 def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):

@@ -1,4 +1,4 @@
-"""Items with more than one vector each."""
+"""Items with more than one vector each, or whose side counts."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Embedding:
-    """Items of a model with several vectors per item, or with an uncertainty.
+    """Items of a model with several vectors per item, with an uncertainty, or whose side counts.
 
     Indexing it like an array gives an `Embedding` of these items; `np.asarray` gives `vector`.
 
@@ -16,10 +16,13 @@ class Embedding:
       vector: float32 [N, K, D]; [N, D] for a model with one vector per item.
       log_sigma: float32 [N, D], the logarithm of the standard deviation of every item's
         distribution; None for a model without it.
+      side: "image" or "text", which a similarity that is not symmetric needs (`order`); "" if
+        unknown.
     """
 
     vector: np.ndarray
     log_sigma: np.ndarray | None = None
+    side: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -31,20 +34,24 @@ class Embedding:
 
     def __getitem__(self, items: Any) -> "Embedding":
         sigma = None if self.log_sigma is None else self.log_sigma[items]
-        return Embedding(self.vector[items], sigma)
+        return Embedding(self.vector[items], sigma, self.side)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.vector, dtype, copy=copy)
 
 
-def join(parts: list[tuple[np.ndarray, np.ndarray | None]]) -> "np.ndarray | Embedding":
+def join(
+    parts: list[tuple[np.ndarray, np.ndarray | None]], side: str, *, keep_side: bool = False
+) -> "np.ndarray | Embedding":
     """Returns an array if every item has just one vector, else an `Embedding`.
 
     Args:
       parts: vectors and, for a probabilistic model, `log_sigma`, of consecutive items.
+      side: "image" or "text".
+      keep_side: whether the side counts, so that an array does not suffice.
     """
     vector = np.concatenate([vectors for vectors, _ in parts])
     sigmas = [sigma for _, sigma in parts if sigma is not None]
-    if vector.ndim == 2 and not sigmas:
+    if vector.ndim == 2 and not sigmas and not keep_side:
         return vector
-    return Embedding(vector, np.concatenate(sigmas) if sigmas else None)
+    return Embedding(vector, np.concatenate(sigmas) if sigmas else None, side)

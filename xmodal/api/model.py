@@ -118,7 +118,7 @@ class Model:
 
         Returns:
           float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
-          item or an uncertainty.
+          item, an uncertainty, or a similarity that is not symmetric (`order`).
 
         Raises:
           UserError: the model has no text side, or an item is not a string.
@@ -147,7 +147,7 @@ class Model:
 
         Returns:
           float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
-          item or an uncertainty.
+          item, an uncertainty, or a similarity that is not symmetric (`order`).
 
         Raises:
           UserError: the model has no image side, or an image cannot be read.
@@ -166,14 +166,20 @@ class Model:
     def similarity(self, left: np.ndarray | Embedding, right: np.ndarray | Embedding) -> np.ndarray:
         """Compares embeddings by the model's own similarity; larger is more similar.
 
-        For PCME, it is the log-odds of a match.
+        For PCME, it is the log-odds of a match. `order` compares an image with a text, whichever
+        comes first; of two items of one side, the left one counts as the image, as the query does
+        in search.
 
         Args:
-          left: N items from `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D].
+          left: N items from `embed_texts` or `embed_images`, or vectors [N, D] or [N, K, D]; for
+            `order`, vectors need their side: `Embedding(vectors, side="image")`.
           right: M such items.
 
         Returns:
           float32 [N, M].
+
+        Raises:
+          UserError: the embeddings cannot be compared, or lack the side that `order` needs.
         """
         try:
             first, second = (np.asarray(side, np.float32) for side in (left, right))
@@ -184,6 +190,8 @@ class Model:
                 f"Embeddings of the shapes {list(first.shape)} and {list(second.shape)} cannot be "
                 "compared: pass [N, D] and [M, D] of one model."
             )
+        if not self.measure[0].symmetric and self._sides(left, right) == ("text", "image"):
+            return np.asarray(self._score(second, first)).T
         return np.asarray(self._score(first, second))
 
     def attend(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
@@ -258,7 +266,17 @@ class Model:
             parts.append((vectors, found.log_sigma.get(side)))
         if not parts:
             raise UserError(f"There is nothing to embed: no {side} was given.")
-        return join(parts)
+        return join(parts, side, keep_side=not self.measure[0].symmetric)
+
+    def _sides(self, *embeddings: np.ndarray | Embedding) -> tuple[str, ...]:
+        sides = tuple(getattr(each, "side", "") for each in embeddings)
+        if not set(sides) <= {"image", "text"}:
+            raise UserError(
+                f"Similarity {self.similarity_name!r} depends on which side is the image, but the "
+                f"sides of the embeddings are {list(sides)}: pass what embed_images and "
+                "embed_texts return, or xmodal.Embedding(vectors, side='image') or 'text'."
+            )
+        return sides
 
     def _require_tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:
