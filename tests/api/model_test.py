@@ -95,6 +95,21 @@ def test_order_compares_images_with_texts_whichever_comes_first():
         model.similarity(texts, np.asarray(images))
 
 
+@pytest.mark.parametrize("batch_size", [8, 256])
+def test_attention_of_texts_of_any_number_and_length(batch_size):
+    model, params = make_model(text_head="attention")
+    texts = make_texts(37)
+    found = model.attend(iter(texts), batch_size=batch_size)
+    head, table = params["text"]["head"], params["text"]["encoder"]["table"]
+    for text, weighted in zip(texts, found, strict=True):
+        words, weights = zip(*weighted, strict=True)
+        assert list(words) == [word if word in WORDS else "<unk>" for word in text.split()]
+        rows = table[[WORDS.index(word) for word in words]]
+        hidden = np.tanh(rows @ head["hidden"]["kernel"] + head["hidden"]["bias"])
+        expected = np.exp(hidden @ head["query"] / WIDTH**0.5)
+        np.testing.assert_allclose(weights, expected / expected.sum(), rtol=1e-4, atol=1e-6)
+
+
 def test_tokens_and_pictures_are_those_of_the_evaluation(tmp_path):
     model, _ = make_model()
     ids, mask = model.tokenize(["the red star", "zebra"])
@@ -172,6 +187,8 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
         (lambda model: model.attend("a star"), r"for one, pass \['a star'\]"),
         (lambda model: model.embed_texts(["a", 3]), "3 is not a string"),
         (lambda model: model.embed_texts([]), "no text was given"),
+        (lambda model: model.attend("a star"), r"for one, pass \['a star'\]"),
+        (lambda model: model.attend(["a star"]), "no weights for single words; the head 'atten"),
         (lambda model: model.embed_texts(["a"], batch_size=0), "batch_size=0; it has to be at"),
         (lambda model: model.embed_texts(["a", None]), "None is not a string"),
         (lambda model: model.embed_images("star.jpg"), "put one in a list"),

@@ -42,9 +42,9 @@ SECTION = {
 }
 
 
-def make_weights(seed=0):
+def make_weights(seed=0, section=SECTION):
     """Random `(params, model_state)` on the host."""
-    model = make_dual_encoder(SECTION)
+    model = make_dual_encoder(section)
     ids = np.ones((1, 3), np.int32)
     inputs = {
         "image": {"image": np.zeros((1, FEATURES), np.float32)},
@@ -55,10 +55,11 @@ def make_weights(seed=0):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
 
-def make_model(devices=8, **similarity):
+def make_model(devices=8, *, text_head="mean", **similarity):
     """The model, and the weights behind it."""
-    params, model_state = make_weights()
     section = SECTION | ({"similarity": similarity} if similarity else {})
+    section["text"] = SECTION["text"] | {"head": {"name": text_head}}
+    params, model_state = make_weights(section=section)
     model = Model(
         "tiny",
         make_dual_encoder(section),

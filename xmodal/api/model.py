@@ -1,12 +1,15 @@
 """A loaded dual encoder that maps texts and images to embeddings and similarities."""
 
+import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import PIL.Image
 from jax.sharding import Mesh
@@ -15,8 +18,11 @@ from xmodal.api.embedding import Embedding, join
 from xmodal.api.items import GivenItems, Picture, prepare_image
 from xmodal.config import UserError
 from xmodal.evals.embed import Embedder
+from xmodal.evals.inputs.sources import Embeddings
 from xmodal.losses.similarity import Similarity
 from xmodal.preprocessing import ImageConfig, Tokenizer
+
+Embed = Callable[..., Embeddings]
 
 _AT_A_TIME = 1 << 14  # Items of an iterator in memory.
 
@@ -83,19 +89,13 @@ class Model:
         self.similarity_name = model.similarity.name
         self._params, self._model_state = params, model_state
         self._image_config, self._tokenizer, self._lengths = images, tokenizer, lengths
-        self._field = model.similarity.config.field
-        self._embed = Embedder(
-            lambda *inputs: model.embed(*inputs)[0],
-            model.towers,
-            similarity=model.similarity,
-            mesh=mesh,
+        make = functools.partial(
+            Embedder, sides=model.towers, similarity=model.similarity, mesh=mesh
         )
+        embed = make(lambda *inputs: model.embed(*inputs)[0])
+        self._embed = functools.partial(embed, field=model.similarity.config.field)
+        self._attend = make(functools.partial(_attention, model, name, tokenizer))
         learned = params.get("similarity", {})
-        self._attend = jax.jit(
-            lambda params, model_state, columns: model.embed("text", params, model_state, columns)[
-                0
-            ].extras.get("attention")
-        )
         numbers = {key: float(learned[key]) for key in model.similarity.parameters}
         self.measure = (model.similarity, numbers)
         prepare, score = model.similarity.scorer(numbers)
@@ -123,15 +123,8 @@ class Model:
         Raises:
           UserError: the model has no text side, or an item is not a string.
         """
-        tokenizer = self._require_tokenizer()
         _check_several("embed_texts", texts)
-
-        def items(part: Sequence[str]) -> GivenItems:
-            if wrong := [each for each in part if not isinstance(each, str)]:
-                raise UserError(f"{wrong[0]!r} is not a string; embed_texts takes only strings.")
-            return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
-
-        return self._embed_all("text", texts, items, batch_size)
+        return self._embed_texts(self._embed, texts, batch_size)
 
     def embed_images(
         self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64
@@ -160,7 +153,11 @@ class Model:
                 "W, 3]."
             )
         return self._embed_all(
-            "image", images, lambda part: GivenItems(images=part, config=config), batch_size
+            self._embed,
+            "image",
+            images,
+            lambda part: GivenItems(images=part, config=config),
+            batch_size,
         )
 
     def similarity(self, left: np.ndarray | Embedding, right: np.ndarray | Embedding) -> np.ndarray:
@@ -194,24 +191,26 @@ class Model:
             return np.asarray(self._score(second, first)).T
         return np.asarray(self._score(first, second))
 
-    def attend(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+    def attend(
+        self, texts: Iterable[str], *, batch_size: int = 256
+    ) -> list[list[tuple[str, float]]]:
         """Returns the tokens of every text with their weights in the model's attention.
 
         The weights of a text sum to 1; a word outside the vocabulary is the unknown token.
 
+        Args:
+          texts: any number of texts.
+          batch_size: texts per call over all devices.
+
         Raises:
-          UserError: the model has no text side, or no attention with one weight per token.
+          UserError: the model has no text side, or no attention with one weight per token, or an
+            item is not a string.
         """
         tokenizer = self._require_tokenizer()
         _check_several("attend", texts)
-        ids, mask = tokenizer.encode(list(texts))
-        columns = {"text_ids": ids, "text_mask": mask}
-        weights = self._attend(self._params, self._model_state, columns)
-        if weights is None or weights.ndim != 2:
-            raise UserError(
-                f"The text side of {self.name} has no weights for single words; the head "
-                "'attention' has."
-            )
+        texts = list(texts)
+        weights = self._embed_texts(self._attend, texts, batch_size)
+        ids, mask = tokenizer.encode(texts)
         return [
             [
                 (tokenizer.vocabulary[token], float(weight))
@@ -250,17 +249,26 @@ class Model:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
+    def _embed_texts(
+        self, embed: Embed, texts: Iterable[str], batch_size: int
+    ) -> np.ndarray | Embedding:
+        tokenizer = self._require_tokenizer()
+        def items(part: Sequence[str]) -> GivenItems:
+            if wrong := [each for each in part if not isinstance(each, str)]:
+                raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")
+            return GivenItems(texts=part, tokenizer=tokenizer, lengths=self._lengths)
+
+        return self._embed_all(embed, "text", texts, items, batch_size)
+
     def _embed_all(
-        self, side: str, given: Iterable[Any], items: Any, batch_size: int
+        self, embed: Embed, side: str, given: Iterable[Any], items: Any, batch_size: int
     ) -> np.ndarray | Embedding:
         if batch_size < 1:
             raise UserError(f"batch_size={batch_size}; it has to be at least 1.")
         parts: list[tuple[np.ndarray, np.ndarray | None]] = []
         iterator = iter(given)
         while part := list(itertools.islice(iterator, _AT_A_TIME)):
-            found = self._embed(
-                self._params, self._model_state, items(part), batch_size, field=self._field
-            )
+            found = embed(self._params, self._model_state, items(part), batch_size)
             vectors = found.images if side == "image" else found.captions
             assert vectors is not None
             parts.append((vectors, found.log_sigma.get(side)))
@@ -292,3 +300,24 @@ class Model:
 def _check_several(method: str, texts: Iterable[str]) -> None:
     if isinstance(texts, str):  # Its letters would be texts.
         raise UserError(f"{method} takes several texts; for one, pass [{texts!r}].")
+
+
+def _attention(
+    model: Encoders,
+    name: str,
+    tokenizer: Tokenizer | None,
+    side: str,
+    params: Any,
+    model_state: Any,
+    columns: Mapping[str, jax.Array],
+) -> Any:
+    """The attention weights of texts instead of their vectors, [N, max_length]."""
+    weights = model.embed(side, params, model_state, columns)[0].extras.get("attention")
+    if weights is None or weights.ndim != 2:
+        raise UserError(
+            f"The text side of {name} has no weights for single words; the head 'attention' has."
+        )
+    assert tokenizer is not None
+    missing = tokenizer.max_length - weights.shape[1]  # Batches of short texts are shorter.
+    padded = jnp.pad(weights, ((0, 0), (0, missing)))
+    return types.SimpleNamespace(vector=padded, log_sigma=None)

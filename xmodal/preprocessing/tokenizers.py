@@ -106,6 +106,7 @@ class Tokenizer:
 
     Attributes:
       vocabulary: tokens in the order of their ids.
+      max_length: T, number of ids of a padded text.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Tokenizer:
         """
         self.vocabulary = tuple(vocabulary)
         self._ids_of, self._groups_of = ids_of, groups_of
-        self._length, self._augment = config.max_length, config.augment
+        self.max_length, self._augment = config.max_length, config.augment
         ids = {token: number for number, token in reversed(list(enumerate(vocabulary)))}
         self._start, self._end = [[_require(ids, token)] for token in markers or ()] or [[], []]
         self._pad = ids.get(pad, 0)
@@ -171,13 +172,13 @@ class Tokenizer:
                 for text, seed in zip(texts, seeds, strict=True)
             ]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        mask = np.arange(self._length) < lengths[:, None]
+        mask = np.arange(self.max_length) < lengths[:, None]
         ids = np.full(mask.shape, self._pad, np.int32)
         ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
         return ids, mask.astype(np.int32)
 
     def _marked(self, ids: Sequence[int]) -> list[int]:
-        most = self._length - len(self._start) - len(self._end)
+        most = self.max_length - len(self._start) - len(self._end)
         return [*self._start, *ids[:most], *self._end]
 
     def _changed(self, text: str, seed: np.ndarray, config: TokenAugmentConfig) -> list[int]:
