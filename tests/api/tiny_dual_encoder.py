@@ -79,8 +79,8 @@ def make_texts(count, seed=0):
     return [" ".join(rng.choice(known, rng.integers(1, 15))) for _ in range(count)]
 
 
-def save_run(folder, image=None):
-    """A run with a frozen table, task parameters, and checkpoints 3 (best) and 5."""
+def save_run(folder, image=None, steps=(3, 5)):
+    """A run with a frozen table, parameters of a task, and checkpoints, of which 3 is the best."""
     config = {
         "name": "tiny",
         "model": SECTION,
@@ -88,13 +88,14 @@ def save_run(folder, image=None):
         "select": {"metric": "m", "mode": "max"},
     }
     saver = checkpoints.Checkpoints(folder, CheckpointConfig(every=1), SelectConfig("m"))
-    for step, score in ((3, 0.9), (5, 0.1)):
+    for step in steps:
         params, model_state = make_weights(seed=0)
         params["image"]["projection"]["bias"] += step
         params["tasks"] = {"t": {"module": {"kernel": np.ones((2, 2), np.float32)}}}
         trained, frozen = split(params, lambda path: path.startswith("text/"))
         state = TrainState(np.int32(step), trained, frozen, model_state, {"count": np.int32(0)})
-        saver.save(jax.tree.map(np.asarray, state), {"m": score})
+        metrics = {"m": 0.9 if step == 3 else 0.1}
+        saver.save(jax.tree.map(np.asarray, state), metrics)
     saver.close()
     run_folder.save_config(folder, ConfigDict(config), WORDS)
     return folder

@@ -9,14 +9,20 @@ import re
 import sys
 import weakref
 
+import jax
 import numpy as np
 import PIL.Image
 import pytest
 
 import xmodal
 from tests.api.converted_models import MODELS, save_converted
-from tests.api.tiny_dual_encoder import make_texts, save_run
+from tests.api.tiny_dual_encoder import SECTION, make_texts, make_weights, save_run
+from xmodal.api.exporting import export_model
+from xmodal.api.model import Model
+from xmodal.mesh import make_mesh
+from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
+from xmodal.preprocessing import ImageConfig
 from xmodal.search import __main__ as command
 from xmodal.search import formats
 from xmodal.search.index import Hit
@@ -95,8 +101,11 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
     card = tmp_path / "index" / "index.json"
     content = json.loads(card.read_text())
     assert (content["model"], content["step"]) == (run, 3)
-    card.write_text(json.dumps(content | {"probe": [2 * x for x in content["probe"]]}))
-    with pytest.raises(xmodal.UserError, match="not embedded by .* step 3"):
+    # Its text side is the same.
+    with pytest.raises(xmodal.UserError, match="not embedded by .* step 5"):
+        xmodal.Index.open(tmp_path / "index", model=xmodal.load(run, step=5))
+    card.write_text(json.dumps({key: content[key] for key in content if key != "weights"}))
+    with pytest.raises(xmodal.UserError, match=r"is damaged \('weights'\)"):
         xmodal.Index.open(tmp_path / "index")
     card.write_text(json.dumps(content | {"version": 7}))
     with pytest.raises(xmodal.UserError, match="'xmodal index' of version 7; this xmodal reads"):
@@ -107,6 +116,39 @@ def test_another_model_and_damage_are_refused(run, model, tmp_path):
         xmodal.Index.open(tmp_path / "index")
     with pytest.raises(xmodal.UserError, match="is not an index: index.json is missing"):
         xmodal.Index.open(tmp_path)
+
+
+def test_a_model_of_images_alone_is_told_from_another(tmp_path):
+    def make(seed):
+        params, state = ({"image": tree["image"]} for tree in make_weights(seed))
+        encoders = make_dual_encoder(SECTION | {"text": None})
+        mesh, images = make_mesh(jax.devices()), ImageConfig(size=0)
+        return Model(f"seed {seed}", encoders, params, state, mesh=mesh, images=images)
+
+    features = make_features()
+    index = xmodal.Index.build(make(0), images=features)
+    index.save(tmp_path / "index")
+    again = xmodal.Index.open(tmp_path / "index", model=make(0))
+    assert again.query(image=features[3]) == index.query(image=features[3])
+    with pytest.raises(xmodal.UserError, match="not embedded by seed 1"):
+        xmodal.Index.open(tmp_path / "index", model=make(1))
+
+
+def test_an_index_remembers_its_step_even_if_the_run_is_moved_or_a_bundle(search, tmp_path):
+    run = save_run(str(tmp_path / "run"), steps=(0, 3, 5))
+    for step in (0, 5):
+        index = xmodal.Index.build(xmodal.load(run, step=step), captions=["a star"])
+        index.save(tmp_path / f"index_{step}")
+        assert xmodal.Index.open(tmp_path / f"index_{step}").model.step == step
+    export_model(run, tmp_path / "bundle", step=5, platforms=["cpu"])
+    os.rename(run, tmp_path / "moved")
+    for place in ("moved", "bundle"):
+        found = search(
+            "query", f"--index={tmp_path / 'index_5'}", f"--model={tmp_path / place}", "a star"
+        )
+        assert found.split()[-2:] == ["a", "star"]
+    with pytest.raises(SystemExit, match="not embedded by .*bundle"):
+        search("query", f"--index={tmp_path / 'index_0'}", f"--model={tmp_path / 'bundle'}", "a")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A loaded dual encoder that maps texts and images to embeddings and similarities."""
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -240,14 +241,28 @@ class Model:
         return np.stack([prepare_image(each, config) for each in images])
 
     def hash_weights(self) -> str:
-        """Returns the SHA-256 of the weights and of the preprocessing of images."""
-        digest = hashlib.sha256(repr(self._image_config).encode())
-        weights = {"params": self._params, "model_state": self._model_state}
-        for path, leaf in jax.tree.leaves_with_path(weights):
-            array = np.asarray(leaf)
-            digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+        """Returns the SHA-256 of the weights, the vocabulary and the preprocessing of images.
+
+        It is the same for a bundle and its model.
+        """
+        images = self._image_config and dataclasses.replace(self._image_config, augment=None)
+        words = self._tokenizer and self._tokenizer.vocabulary
+        digest = hashlib.sha256(repr((images, words, self.measure[1])).encode())
+        for side in sorted(self.sides):
+            for name, leaf in sorted(self._weights(side).items()):
+                array = np.asarray(leaf)
+                digest.update(f"{side} {name} {array.dtype} {array.shape}".encode())
+                digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
+
+    def _weights(self, side: str) -> dict[str, jax.Array]:
+        # The names in a bundle begin with `params/`.
+        trees = (self._params[side], self._model_state.get(side, {}))
+        return {
+            jax.tree_util.keystr(path, simple=True, separator="/").removeprefix("params/"): leaf
+            for tree in trees
+            for path, leaf in jax.tree.leaves_with_path(tree)
+        }
 
     def _embed_texts(
         self, embed: Embed, texts: Iterable[str], batch_size: int

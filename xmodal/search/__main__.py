@@ -120,7 +120,6 @@ def _describe(gallery: Gallery) -> str:
 
 
 def _query(args: argparse.Namespace) -> None:
-    from xmodal.api.loading import load
     from xmodal.search import formats
     from xmodal.search import items as items_lib
 
@@ -133,8 +132,7 @@ def _query(args: argparse.Namespace) -> None:
         image = items_lib.read_array(pathlib.Path(image))
     elif image is not None:
         asked = _open(pathlib.Path(image))
-    model = load(args.model) if args.model else None
-    index = Index.open(args.index, model=model)
+    index = Index.open(args.index, model=args.model)
     hits = index.query(args.text, image=image, top=args.top, find=args.find, exact=args.exact)
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)

@@ -163,12 +163,15 @@ class Index:
         return index
 
     @classmethod
-    def open(cls, folder: str | os.PathLike, *, model: Model | None = None) -> Self:
+    def open(
+        cls, folder: str | os.PathLike, *, model: Model | str | os.PathLike | None = None
+    ) -> Self:
         """Returns an index that was saved.
 
         Args:
           folder: folder written by `save` or `python -m xmodal.search build`.
-          model: model that embedded the items; by default loaded from its original location.
+          model: model that embedded the items, or its folder, if it was moved or exported as a
+            bundle; by default its original location. Of a run, the step of the index is used.
 
         Raises:
           UserError: the folder is not an index, is damaged, or belongs to another model.

@@ -1,6 +1,7 @@
 """Folders of indexes.
 
-index.json                      format, version, the model, and per kind: count, dataset, quality
+index.json                      format, version, the model and the hash of its weights; per kind:
+                                count, dataset, quality
 image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
 image.json, caption.json        names of the items, a list
 image.faiss, caption.faiss      of approximate search
@@ -18,13 +19,12 @@ from etils import epath
 from xmodal.api.loading import load
 from xmodal.api.model import Model
 from xmodal.atomic import new_folder
+from xmodal.bundles import card as bundle_card
 from xmodal.config import UserError
 from xmodal.search.approximate import Effort, read_lists, save_lists
 from xmodal.search.index import Gallery, Quality
 
-CARD, FORMAT, VERSION = "index.json", "xmodal index", 1
-_PROBE = "a dog runs on the beach"  # Its embedding distinguishes models.
-_TOLERANCE = 1e-3
+CARD, FORMAT, VERSION = "index.json", "xmodal index", 2
 
 
 def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str, Gallery]) -> None:
@@ -41,7 +41,7 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
         "model": os.path.abspath(model.source) if os.path.exists(model.source) else model.source,
         "step": model.step,
         "similarity": model.similarity_name,
-        "probe": _probe(model),
+        "weights": model.hash_weights(),
         "galleries": {},
     }
     with new_folder(folder) as temporary:
@@ -63,13 +63,13 @@ def write_index(folder: str | os.PathLike, model: Model, galleries: Mapping[str,
 
 
 def read_index(
-    folder: str | os.PathLike, model: Model | None = None
+    folder: str | os.PathLike, model: Model | str | os.PathLike | None = None
 ) -> tuple[Model, dict[str, Gallery]]:
     """Returns the model and the items of a folder.
 
     Args:
       folder: folder written by `write_index`.
-      model: model of the items; by default loaded from its original location.
+      model: model of the items, or its folder; by default its original location.
 
     Raises:
       UserError: it is not an index, is damaged, or its items were embedded by another model.
@@ -90,13 +90,14 @@ def read_index(
         galleries = {
             kind: _read_gallery(root, kind, record) for kind, record in content["galleries"].items()
         }
+        origin = {key: content[key] for key in ("model", "step", "similarity", "weights")}
     except (ValueError, KeyError, TypeError, OSError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{folder} is damaged ({error}): build the index again.") from error
-    if model is None:
-        model = load(content["model"], step=content["step"] or "best")
-    _check_model(folder, model, content)
+    if not isinstance(model, Model):
+        model = _load_model(model or origin["model"], origin["step"])
+    _check_model(folder, model, origin)
     return model, galleries
 
 
@@ -116,20 +117,16 @@ def _read_gallery(root: epath.Path, kind: str, record: Mapping[str, Any]) -> Gal
     )
 
 
-def _probe(model: Model) -> list[float] | None:
-    if "text" not in model.sides:
-        return None
-    return np.ravel(np.asarray(model.embed_texts([_PROBE]))).tolist()
+def _load_model(source: str | os.PathLike, step: int | None) -> Model:
+    # A bundle of the run has no steps.
+    if step is None or (epath.Path(source) / bundle_card.CARD).exists():
+        return load(source)
+    return load(source, step=step)
 
 
-def _check_model(folder: str | os.PathLike, model: Model, content: Mapping[str, Any]) -> None:
-    found, expected = _probe(model), content["probe"]
-    same = found is None or (
-        expected is not None
-        and len(found) == len(expected)
-        and np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE)
-    )
-    if not same or model.similarity_name != content["similarity"]:
+def _check_model(folder: str | os.PathLike, model: Model, origin: Mapping[str, Any]) -> None:
+    expected = (origin["similarity"], origin["weights"])
+    if (model.similarity_name, model.hash_weights()) != expected:
         raise UserError(
             f"The items of {folder} were not embedded by {model.name}: build the "
             "index again, or pass its own model."
