@@ -208,7 +208,8 @@ class Inspection:
 
         Args:
           text: the query as text.
-          image: the query as an image for `Model.embed_images`; either this or `text`.
+          image: the query as an image for `Model.embed_images`; either this or `text`. Bytes, as
+            from `picture`, are not rotated, as in the evaluation.
           find: "image" or "caption".
           top: number of hits.
 
@@ -217,7 +218,8 @@ class Inspection:
         """
         if self.model is None:
             raise UserError("Embeddings from a file have no model to embed a query.")
-        hits = self._index.query(text, image=image, top=top, find=find)
+        upright = not isinstance(image, bytes)
+        hits = self._index.query(text, image=image, top=top, find=find, upright=upright)
         rows = self._rows(find)
 
         def picture(hit: Hit) -> bytes | None:

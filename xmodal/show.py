@@ -71,11 +71,12 @@ def _attention(model: "Model", texts: Sequence[str]) -> list[list[tuple[str, flo
 def _find_best(model: "Model", texts: Sequence[str], split: "EvalSplit") -> list[list[int]] | None:
     """Positions of the best images of every text."""
     from xmodal.search.index import Index
+    from xmodal.search.items import from_split
 
     if "image" not in model.sides or "image" not in split.sides:
         return None
-    pictures = split.pictures(np.arange(len(split.image_ids))).tolist()
-    index = Index.build(model, images=pictures, method="exact")
+    images = from_split(split, features=model.takes_features)
+    index = Index.build(model, images=images, method="exact")
     found = index.query_vectors(np.asarray(model.embed_texts(texts)), "caption", top=_TOP)
     return [[hit.row for hit in hits] for hits in found]
 

@@ -160,8 +160,12 @@ def test_files_and_pictures_of_turned_cameras_stand_upright(tmp_path):
     path, config = tmp_path / "turned.png", ImageConfig(size=16)
     PIL.Image.fromarray(np.rot90(pixels)).save(path, exif=exif)
     expected = items.prepare_image(pixels, config)
+    (as_stored,) = prepare_images([path.read_bytes()], config)
+    assert (as_stored != expected).any()
     for form in (path, path.read_bytes(), PIL.Image.open(path)):
         np.testing.assert_array_equal(items.prepare_image(form, config), expected)
+        found = items.prepare_image(form, config, upright=False)
+        np.testing.assert_array_equal(found, as_stored)
 
 
 def test_images_are_read_batch_by_batch_in_order(tmp_path):

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import types
 import weakref
 
 import jax
@@ -24,7 +25,7 @@ from xmodal.models import make_dual_encoder
 from xmodal.models.encoders import efficientnet
 from xmodal.preprocessing import ImageConfig
 from xmodal.search import __main__ as command
-from xmodal.search import formats
+from xmodal.search import formats, items
 from xmodal.search.index import Hit
 
 
@@ -299,6 +300,32 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
     sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
     assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.
+
+
+def test_pictures_of_a_dataset_are_embedded_as_its_evaluation_does(of_pixels):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 50, 60, 3)).astype(np.uint8)
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    stored = []
+    for each in pixels:
+        file = io.BytesIO()
+        PIL.Image.fromarray(each).save(file, "PNG", exif=exif)
+        stored.append(file.getvalue())
+    split = types.SimpleNamespace(
+        name="photos",
+        split="test",
+        image_ids=np.arange(2),
+        pictures=lambda rows: np.array(stored, object)[rows],
+    )
+    model = xmodal.load(of_pixels)
+    index = xmodal.Index.build(model, images=items.from_split(split, features=False))
+    images = index.galleries["image"]
+    assert images.names == ["photos test 0", "photos test 1"]
+    np.testing.assert_array_equal(images.vectors, model.embed_images(pixels))
+    assert (images.vectors != model.embed_images(stored)).any()
+    hits = index.query(image=stored[1], upright=False)
+    assert hits == index.query(image=pixels[1])
+    assert hits[0].item == "photos test 1"
 
 
 def test_names_of_pictures_need_not_be_utf8(of_pixels, search, tmp_path):

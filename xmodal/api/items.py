@@ -11,7 +11,13 @@ import PIL.Image
 
 from xmodal.config import UserError
 from xmodal.preprocessing import ImageConfig, Tokenizer
-from xmodal.preprocessing.images import EVALUATION_CROPS, decode_upright, flatten, stand_upright
+from xmodal.preprocessing.images import (
+    EVALUATION_CROPS,
+    decode_image,
+    decode_upright,
+    flatten,
+    stand_upright,
+)
 
 Picture = str | os.PathLike | bytes | PIL.Image.Image | np.ndarray
 """A file, its content, a PIL image, uint8 pixels [H, W, 3] or [H, W], or stored features."""
@@ -36,6 +42,7 @@ class GivenItems:
         images: Sequence[Picture] = (),
         tokenizer: Tokenizer | None = None,
         config: ImageConfig | None = None,
+        upright: bool = True,
         lengths: Sequence[int] = (),
     ) -> None:
         """Takes texts with their tokenizer, or images with their preprocessing.
@@ -45,9 +52,10 @@ class GivenItems:
           images: N pictures, or features.
           tokenizer: tokenizer of the texts.
           config: config of the images.
+          upright: see `prepare_image`.
           lengths: padded lengths of texts, ascending; by default multiples of 4.
         """
-        self._images, self._config = images, config
+        self._images, self._config, self._upright = images, config, upright
         self.sides = ("text",) * bool(texts) + ("image",) * bool(images)
         self.image_ids = np.arange(len(images))
         self.caption_texts, self.caption_ids = texts, np.arange(len(texts))
@@ -88,7 +96,7 @@ class GivenItems:
     def _read(self, place: int) -> np.ndarray:
         assert self._config is not None
         try:
-            return prepare_image(self._images[place], self._config)
+            return prepare_image(self._images[place], self._config, upright=self._upright)
         except (OSError, ValueError) as error:
             given = self._images[place]
             name = f" ({os.fspath(given)})" if isinstance(given, (str, os.PathLike)) else ""
@@ -99,12 +107,13 @@ def _collect(rows: np.ndarray, pictures: Sequence[Any]) -> dict[str, np.ndarray]
     return {"image": np.stack([each.result() for each in pictures]), "image_id": rows}
 
 
-def prepare_image(given: Picture, config: ImageConfig) -> np.ndarray:
+def prepare_image(given: Picture, config: ImageConfig, *, upright: bool = True) -> np.ndarray:
     """Returns the encoder's input for an image, with the evaluation crop of its training.
 
     Args:
       given: see `Picture`.
       config: config of the model's images; `size` 0 for stored features, returned unchanged.
+      upright: whether a picture is rotated according to its EXIF orientation.
 
     Raises:
       ValueError: it is not an image, or has the wrong shape or type.
@@ -119,18 +128,18 @@ def prepare_image(given: Picture, config: ImageConfig) -> np.ndarray:
             )
         return features
     crop = EVALUATION_CROPS[config.eval_recipe]
-    return crop(_pixels(given), config.size, config.eval_crop)
+    return crop(_pixels(given, upright), config.size, config.eval_crop)
 
 
-def _pixels(given: Picture) -> np.ndarray:
+def _pixels(given: Picture, upright: bool) -> np.ndarray:
     """Returns uint8 [H, W, 3]."""
     if isinstance(given, (str, os.PathLike)):
         with open(given, "rb") as file:
-            return decode_upright(file.read())
+            given = file.read()
     if isinstance(given, bytes):
-        return decode_upright(given)
+        return decode_upright(given) if upright else decode_image(given)
     if isinstance(given, PIL.Image.Image):
-        return flatten(stand_upright(given))
+        return flatten(stand_upright(given) if upright else given)
     pixels = np.asarray(given)
     if pixels.dtype != np.uint8 or not (
         pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))

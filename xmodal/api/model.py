@@ -128,16 +128,22 @@ class Model:
         return self._embed_texts(self._embed, texts, batch_size)
 
     def embed_images(
-        self, images: Iterable[Picture] | np.ndarray, *, batch_size: int = 64
+        self,
+        images: Iterable[Picture] | np.ndarray,
+        *,
+        batch_size: int = 64,
+        upright: bool = True,
     ) -> np.ndarray | Embedding:
         """Embeds images, cropped and resized as in the evaluation of the model.
 
         Args:
           images: paths, contents of files (bytes), PIL images, or uint8 arrays [H, W, 3], any
             number, also from an iterator; float features [F] or [R, F] for a model of features.
-            Files and PIL images are rotated according to their EXIF orientation, and transparent
-            pixels are put on white, as in prepared datasets.
+            Transparent pixels are put on white, as in prepared datasets.
           batch_size: items per call over all devices.
+          upright: whether files, their contents and PIL images are rotated according to their EXIF
+            orientation. Training and evaluation ignore it, as published code does, so False embeds
+            a picture of a dataset as they do.
 
         Returns:
           float32 [N, D] in the given order, or an `Embedding` if the model has several vectors per
@@ -157,7 +163,7 @@ class Model:
             self._embed,
             "image",
             images,
-            lambda part: GivenItems(images=part, config=config),
+            lambda part: GivenItems(images=part, config=config, upright=upright),
             batch_size,
         )
 

@@ -140,7 +140,7 @@ class Index:
         galleries = {
             kind: Gallery(
                 each.names,
-                embed(model, kind, each.read(0, len(each.names))),
+                embed(model, kind, each.read(0, len(each.names)), upright=each.upright),
                 dataset=each.dataset,
             )
             for kind, each in items.items()
@@ -198,6 +198,7 @@ class Index:
         top: int = 10,
         find: str | None = None,
         exact: bool = False,
+        upright: bool = True,
     ) -> list[Hit]:
         """Returns the items most similar to a text or a picture, best first.
 
@@ -207,6 +208,7 @@ class Index:
           top: largest number of hits.
           find: "image" or "caption"; by default images, if there are any.
           exact: whether to compare all items even if approximate search is available.
+          upright: see `Model.embed_images`; False for a picture of a dataset.
 
         Raises:
           UserError: an argument does not fit the index or the model.
@@ -214,7 +216,8 @@ class Index:
         if (text is None) == (image is None):
             raise UserError("Pass either a text or an image as the query.")
         kind = "caption" if image is None else "image"
-        vectors = embed(self.model, kind, [text if image is None else image])
+        query = text if image is None else image
+        vectors = embed(self.model, kind, [query], upright=upright)
         (hits,) = self.query_vectors(vectors, kind, top=top, find=find, exact=exact)
         return hits
 
@@ -308,7 +311,11 @@ def _milliseconds(search: Any, queries: np.ndarray, top: int) -> float:
     return 1000 * (time.perf_counter() - started) / len(queries)
 
 
-def embed(model: Model, kind: str, items: Any) -> np.ndarray:
-    """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D]."""
-    found = model.embed_images(items) if kind == "image" else model.embed_texts(items)
-    return np.asarray(found)
+def embed(model: Model, kind: str, items: Any, *, upright: bool = True) -> np.ndarray:
+    """Returns the embeddings of images or captions, float32 [n, D] or [n, K, D].
+
+    See `Model.embed_images` for `upright`.
+    """
+    if kind == "image":
+        return np.asarray(model.embed_images(items, upright=upright))
+    return np.asarray(model.embed_texts(items))

@@ -5,12 +5,15 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xmodal.config import UserError
 from xmodal.folders import walk
+
+if TYPE_CHECKING:
+    from xmodal.data import EvalSplit
 
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _AT_A_TIME = 256
@@ -25,12 +28,14 @@ class Items:
       read: (start, stop) -> inputs of the model, in this order.
       dataset: section of the dataset that has their pictures; None for other items.
       stamps: further marks of identity: sizes and times of files, hashes.
+      upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
     """
 
     names: Sequence[str]
     read: Callable[[int, int], Iterator[Any]]
     dataset: Mapping[str, str] | None = None
     stamps: Sequence[str] = ()
+    upright: bool = True
 
 
 def from_values(values: Sequence[Any], stamps: Sequence[str] = ()) -> Items:
@@ -93,20 +98,23 @@ def from_dataset(section: Mapping[str, str], *, features: bool) -> dict[str, Ite
     split = open_split(section, features=features)
     found, stamps = {}, [f"{name} {value}" for name, value in split.hashes.items()]
     if len(split.image_ids) and "image" in split.sides:
-        name = f"{section['dataset']} {section['split']}"
-        names = [f"{name} {number}" for number in split.image_ids]
         # Features have no picture to show.
         shown = None if features else dict(section)
-        found["image"] = Items(
-            names, functools.partial(_read_split, split, features), shown, stamps
-        )
+        images = from_split(split, features=features)
+        found["image"] = dataclasses.replace(images, dataset=shown, stamps=stamps)
     if len(split.caption_texts):
         found["caption"] = from_values(split.caption_texts, stamps)
     return found
 
 
-def open_split(section: Mapping[str, str], *, features: bool = False) -> Any:
-    """Returns an `xmodal.data.EvalSplit`."""
+def from_split(split: "EvalSplit", *, features: bool) -> Items:
+    """Returns the images of a split; see `from_dataset`."""
+    names = [f"{split.name} {split.split} {number}" for number in split.image_ids]
+    return Items(names, functools.partial(_read_split, split, features), upright=False)
+
+
+def open_split(section: Mapping[str, str], *, features: bool = False) -> "EvalSplit":
+    """Returns a split of a dataset; see `from_dataset`."""
     from xmodal import data  # Imports TensorFlow.
 
     section = dict(section)
@@ -117,7 +125,7 @@ def open_split(section: Mapping[str, str], *, features: bool = False) -> Any:
     return data.eval_split(whole, split=split)
 
 
-def _read_split(split: Any, features: bool, start: int, stop: int) -> Iterator[Any]:
+def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> Iterator[Any]:
     rows = np.arange(start, stop)
     if features:
         for batch in split.images(_AT_A_TIME, rows):

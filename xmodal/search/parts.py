@@ -112,8 +112,9 @@ class EmbeddedParts:
         return read_json(path, remedy) if path.exists() else {}
 
     def _embed(self, part: _Part) -> None:
-        inputs = self._items[part.kind].read(part.start, part.stop)
-        vectors = embed(self._model, part.kind, inputs)
+        items = self._items[part.kind]
+        inputs = items.read(part.start, part.stop)
+        vectors = embed(self._model, part.kind, inputs, upright=items.upright)
         with replacing(part.path) as file:
             np.save(file, vectors)
 
