@@ -1,11 +1,16 @@
 """Evaluating models from any framework, by two functions or by their files."""
 
+import io
+
 import numpy as np
+import PIL.Image
 import pytest
 
 import xmodal
 from xmodal import data
+from xmodal.api import judging
 from xmodal.evals import Embeddings, judge, make_evaluator, read_options
+from xmodal.preprocessing.images import decode_image
 
 SHAPES = "crisscrossed_shapes"
 
@@ -79,6 +84,28 @@ def test_tensors_of_torch_with_gradients_and_other_types(few_shapes):
     assert metrics[0] == metrics[1] == metrics[2]
 
 
+def test_files_are_judged_on_a_dataset_as_functions_are(few_shapes, tmp_path):
+    given = {"dataset": SHAPES, "data_dir": few_shapes}
+    expected = xmodal.evaluate(embed_texts=embed_texts, similarity="dot", **given)
+    split = data.eval_split({**given, "config": "images", "text": {}, "image": None}, split="test")
+    vectors = np.float32(embed_texts(split.caption_texts))
+    by_id = {"caption_ids": split.caption_ids[::-1], "caption_embeddings": vectors[::-1]}
+    by_text = {"sentences": np.array(split.caption_texts), "sentence_embeddings": vectors}
+    for number, arrays in enumerate((by_id, by_text)):
+        np.savez(tmp_path / f"{number}.npz", similarity="dot", **arrays)
+        found = xmodal.evaluate(embeddings=tmp_path / f"{number}.npz", **given)
+        assert found.metrics == expected.metrics
+        assert f"| {number} " in found.report()
+
+
+def test_functions_see_the_pixels_of_the_evaluation():
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 32, 3)).astype(np.uint8)
+    file = io.BytesIO()
+    PIL.Image.fromarray(pixels).convert("CMYK").save(file, "JPEG")
+    found = judging._open(file.getvalue())
+    np.testing.assert_array_equal(found, decode_image(file.getvalue()))
+
+
 def test_texts_alone(few_shapes):
     found = xmodal.evaluate(
         embed_texts=embed_texts, dataset=SHAPES, data_dir=few_shapes, similarity="dot"
@@ -101,6 +128,23 @@ def test_sentence_pairs_are_judged_by_correlation(few_shapes):
         expected = np.corrcoef(cosines[own], split.labels["score"][own])[0, 1]
         assert found.metrics[f"{name}/pearson"] == pytest.approx(expected, abs=1e-5)
     assert not any("recall" in tag for tag in found.metrics)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "annotations is empty: pass the folder .*, or dataset=NAME"),
+        ({"config": "images", "data_dir": "D"}, r"\['config', 'data_dir'\] need a dataset"),
+        ({"annotations": "A", "ratings_dir": "R"}, r"\['ratings_dir'\] need a dataset"),
+        ({"annotations": "A", "manual_dir": "M"}, r"\['manual_dir'\] need a dataset"),
+        ({"annotations": "A", "batch_size": 64}, "batch_size=64 is for embedding functions"),
+        ({"dataset": SHAPES, "partial": True}, r"\['partial'\] cannot be used with a dataset"),
+    ],
+)
+def test_arguments_that_files_do_not_take_are_refused(given, message):
+    embeddings = {"caption_ids": np.arange(2), "caption_embeddings": np.eye(2, dtype=np.float32)}
+    with pytest.raises(xmodal.UserError, match=message):
+        xmodal.evaluate(embeddings=embeddings, similarity="cosine", **given)
 
 
 @pytest.mark.parametrize(

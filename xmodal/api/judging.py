@@ -1,22 +1,32 @@
 """Evaluates any model from two embedding functions or from its files."""
 
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import PIL.Image
 
 from xmodal.config import UserError, suggest
-from xmodal.evals import Embeddings, Evaluation, from_files, judge, make_evaluator, read_options
-from xmodal.evals.evaluators import Split
+from xmodal.evals import (
+    Embeddings,
+    Evaluation,
+    from_files,
+    judge,
+    load_embeddings,
+    make_evaluator,
+    read_options,
+)
+from xmodal.evals.evaluators import Evaluator, Split
+from xmodal.evals.from_files import choose_similarity, name_of
+from xmodal.evals.inputs.sentences import Captions, Sentences, has_sentences, load_sentences
 from xmodal.losses.similarity import SIMILARITIES
-from xmodal.preprocessing.images import to_rgb
+from xmodal.preprocessing.images import decode_image
 from xmodal.progress import progress
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
 
+_BATCH_SIZE = 64
 _OF_FILES = ("embeddings", "scores", "rankings")
 
 
@@ -25,14 +35,14 @@ def evaluate(
     embed_images: Callable[[list[PIL.Image.Image]], Any] | None = None,
     embed_texts: Callable[[list[str]], Any] | None = None,
     dataset: str = "",
-    config: str = "images",
+    config: str | None = None,
     split: str = "test",
     data_dir: str = "",
     manual_dir: str = "",
     ratings_dir: str = "",
     annotations: Any = "",
     similarity: str | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     name: str | None = None,
     **files: Any,
 ) -> Evaluation:
@@ -48,7 +58,9 @@ def evaluate(
         print(evaluation.report())
         evaluation.save("results/my_model")
 
-    Alternatively, embeddings, scores or ranked lists are read from files and evaluated on the
+    `embeddings="model.npz"` instead of the functions reads the embeddings of the dataset's items.
+
+    Without a dataset, embeddings, scores or ranked lists are read from files and evaluated on the
     labels released for MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function also
     takes.
 
@@ -57,17 +69,19 @@ def evaluate(
 
     Args:
       embed_images: at most `batch_size` PIL images in RGB -> numbers [b, D] or [b, K, D], as a
-        PyTorch tensor or an array that NumPy reads; None for a model of texts.
+        PyTorch tensor or an array that NumPy reads; None for a model of texts. Images are decoded
+        as for the models of this project, without rotation by their EXIF orientation.
       embed_texts: the same for texts; None for a model of images.
       dataset: one of `data_prep.BUILDERS`.
-      config: TFDS builder config of the dataset.
+      config: TFDS builder config of the dataset; None for "images".
       split: split of the dataset or labels.
       data_dir: folder of prepared datasets; "" for TFDS's own.
       manual_dir: folder of the files that the dataset is built from.
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
       annotations: folder of the labels released for MS-COCO.
-      similarity: a name in `xmodal.losses.similarity.SIMILARITIES`, such as "cosine" or "dot".
-      batch_size: items per call of a function.
+      similarity: a name in `xmodal.losses.similarity.SIMILARITIES`, such as "cosine" or "dot";
+        None for that of a file.
+      batch_size: items per call of a function; None for 64.
       name: name of the model's row; by default "model", or that of the file.
       **files: see `xmodal.evals.evaluate`.
 
@@ -76,33 +90,43 @@ def evaluate(
     """
     functions = {"image": embed_images, "text": embed_texts}
     functions = {side: function for side, function in functions.items() if function is not None}
-    if not functions:
-        if not any(files.get(kind) is not None for kind in _OF_FILES):
-            raise UserError(
-                "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
-            )
-        files |= {"annotations": annotations, "split": split, "similarity": similarity}
-        return from_files.evaluate(name=name, **files)
-    if files:
-        raise UserError(f"{sorted(files)} cannot be used with embedding functions.")
-    similarity = _checked(dataset, similarity)
     section = {
         "dataset": dataset,
         "config": config,
         "data_dir": data_dir,
         "manual_dir": manual_dir,
         "ratings_dir": ratings_dir,
-        # The functions get whole pictures; it only matters whether there are any.
-        "image": {"size": 1} if "image" in functions else None,
-        "text": {},
     }
-    items = _prepared(section, split)
-    # For sentence pairs with scores, the metric is the correlation, as in STS.
-    kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
-    options = read_options({dataset: kind})[dataset]
-    evaluator = make_evaluator(dataset, options, cast(Split, items), sorted(functions))
-    embeddings = _embeddings(items, functions, batch_size, f"{dataset} {split}", similarity)
-    return judge(evaluator, embeddings, name=name or "model")
+    if functions:
+        if files:
+            raise UserError(f"{sorted(files)} cannot be used with embedding functions.")
+        similarity = _checked(dataset, similarity)
+        items, evaluator = _open_dataset(section, split, sorted(functions), annotations)
+        place, size = f"{dataset} {split}", _BATCH_SIZE if batch_size is None else batch_size
+        embeddings = _embeddings(items, functions, size, place, similarity)
+        return judge(evaluator, embeddings, name=name or "model")
+    if not any(files.get(kind) is not None for kind in _OF_FILES):
+        raise UserError(
+            "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
+        )
+    if batch_size is not None:
+        raise UserError(f"batch_size={batch_size} is for embedding functions; remove it.")
+    if dataset:
+        saved = _read_embeddings(files, similarity)
+        sides = ["text"] if isinstance(saved, Sentences) else sorted(saved.sides)
+        items, evaluator = _open_dataset(section, split, sides, annotations)
+        if isinstance(saved, Sentences):
+            saved = saved.of_split(cast(Captions, items))
+        return judge(evaluator, saved, name=name or name_of(files["embeddings"]))
+    if unused := [key for key, value in section.items() if value]:
+        raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
+    if not annotations:
+        raise UserError(
+            "annotations is empty: pass the folder of the labels released for MS-COCO, or "
+            "dataset=NAME to judge embeddings on a prepared dataset."
+        )
+    files |= {"annotations": annotations, "split": split, "similarity": similarity}
+    return from_files.evaluate(name=name, **files)
 
 
 def _checked(dataset: str, similarity: str | None) -> str:
@@ -113,11 +137,38 @@ def _checked(dataset: str, similarity: str | None) -> str:
     return similarity
 
 
-def _prepared(section: dict[str, Any], split: str) -> "EvalSplit":
+def _read_embeddings(files: Mapping[str, Any], similarity: str | None) -> Embeddings | Sentences:
+    if extra := sorted(set(files) - {"embeddings"}):
+        raise UserError(
+            f"{extra} cannot be used with a dataset: pass only embeddings, or annotations instead "
+            "of the dataset."
+        )
+    source = files["embeddings"]
+    if has_sentences(source):
+        return choose_similarity(load_sentences(source), similarity)
+    return choose_similarity(load_embeddings(source), similarity)
+
+
+def _open_dataset(
+    section: Mapping[str, Any], split: str, sides: Sequence[str], annotations: Any
+) -> tuple["EvalSplit", Evaluator]:
+    """Returns a split of a dataset, which is built if possible, and its evaluator."""
     from xmodal import data  # Imports TensorFlow.
 
+    section = {
+        **section,
+        "config": section["config"] or "images",
+        # Pictures are read whole; it only matters whether there are any.
+        "image": {"size": 1} if "image" in sides else None,
+        "text": {},
+    }
     data.prepare(section, splits=[split])
-    return data.eval_split(section, split=split)
+    items = data.eval_split(section, split=split)
+    # For sentence pairs with scores, the metric is the correlation, as in STS.
+    kind = {"type": "pairs"} if items.has_pairs else {"type": "boards", "annotations": annotations}
+    name = section["dataset"]
+    options = read_options({name: kind})[name]
+    return items, make_evaluator(name, options, cast(Split, items), sides)
 
 
 def _embeddings(
@@ -155,7 +206,7 @@ def _embeddings(
 
 
 def _open(encoded: bytes) -> PIL.Image.Image:
-    return PIL.Image.fromarray(to_rgb(PIL.Image.open(io.BytesIO(encoded))))
+    return PIL.Image.fromarray(decode_image(encoded))
 
 
 def _as_array(found: Any) -> np.ndarray:

@@ -101,7 +101,7 @@ def load_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> Sent
     return Sentences(place, rows, vectors, read_similarity(arrays, place))
 
 
-def has_sentences(source: str | os.PathLike) -> bool:
+def has_sentences(source: str | os.PathLike | Mapping[str, np.ndarray]) -> bool:
     """Returns whether a file holds sentence embeddings.
 
     Raises:
