@@ -83,6 +83,7 @@ def as_scores(path):
 def test_best_items_are_those_of_a_slow_loop(tmp_path, form, task, queries):
     path = write_embeddings(tmp_path / "model.npz", 0)
     expected = slow_lists(path)[task]
+    assert best_items(read_source(form(path), None), SPLIT, task, queries[:0], 3) == []
     for depth in (1, 4, 100):
         found = best_items(read_source(form(path), None), SPLIT, task, queries, depth)
         assert [items.tolist() for items in found] == [

@@ -2,24 +2,21 @@
 
 import os
 import zipfile
-from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xmodal.config import UserError
-from xmodal.evals.boards.ids import Positions
 from xmodal.evals.from_files import choose_similarity
 from xmodal.evals.inputs.arrays import load_embeddings, load_scores
-from xmodal.evals.inputs.galleries import Ids, ids_of, order_embeddings
+from xmodal.evals.inputs.galleries import Ids, ids_of
 from xmodal.evals.inputs.lists import load_rankings
 from xmodal.evals.inputs.sources import Embeddings, RankedLists, ScoreMatrix, Source
-from xmodal.losses.similarity import make_similarity
+from xmodal.evals.ranking.ranks import compute_ranks
+from xmodal.evals.runner import open_rankings
 
-_AT_A_TIME = 256
-_KINDS = {"i2t": ("image", "caption"), "t2i": ("caption", "image")}
+# Task -> the ids of its queries and of its gallery.
+_KINDS = {"i2t": ("image_ids", "caption_ids"), "t2i": ("caption_ids", "image_ids")}
 
 
 def read_source(path: str, similarity: str | None) -> Source:
@@ -55,19 +52,22 @@ def best_items(
     """
     if isinstance(source, RankedLists):
         return _from_lists(source, split, task, queries, depth)
-    score = _scorer(source, split, transposed=task == "t2i")
+    _check_complete(source, split)
+    if not len(queries):
+        return []
     kind, found = _KINDS[task]
-    ids = {"image": np.asarray(split.image_ids), "caption": np.asarray(split.caption_ids)}
-    rows = Positions(kind, ids[kind])(queries)
-    best: list[np.ndarray] = []
-    for start in range(0, len(rows), _AT_A_TIME):
-        scores = score(rows[start : start + _AT_A_TIME])
-        if not np.isfinite(scores).all():
-            raise UserError(f"{source.place} has scores that are not finite.")
-        # Ties are broken by the order of the gallery, as in an evaluation.
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-        best.extend(ids[found][order])
-    return best
+    ids = {"image_ids": np.asarray(split.image_ids), "caption_ids": np.asarray(split.caption_ids)}
+    scores = open_rankings(source, _Items(**{**ids, kind: np.asarray(queries)}))(task)
+    # Ties are broken by the order of the gallery, as in an evaluation.
+    answers, _ = compute_ranks(scores, [], depths=(min(depth, scores.shape[1]), 0))
+    return list(ids[found][answers.lists])
+
+
+class _Items(NamedTuple):
+    """See `Ids`."""
+
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
 
 
 def _has_scores(path: str) -> bool:
@@ -91,31 +91,8 @@ def _check_complete(source: Embeddings | ScoreMatrix, split: Ids) -> None:
                 f"{source.place} lacks {len(missing):,} of the {len(wanted):,} {kind}s of the "
                 f"split, the first is {missing[0]}: is it from another split?"
             )
-
-
-def _scorer(
-    source: Embeddings | ScoreMatrix, split: Ids, *, transposed: bool
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Positions [b] of queries in the split -> their scores [b, items]; captions if transposed."""
-    _check_complete(source, split)
-    if isinstance(source, ScoreMatrix):
-        rows = Positions("image", source.image_ids)(np.asarray(split.image_ids))
-        columns = Positions("caption", source.caption_ids)(np.asarray(split.caption_ids))
-        if transposed:
-            return lambda at: np.asarray(source.matrix[:, columns[at]])[rows].T
-        return lambda at: np.asarray(source.matrix[rows[at]])[:, columns]
-    if len(source.sides) < 2:
+    if isinstance(source, Embeddings) and len(source.sides) < 2:
         raise UserError(f"{source.place} has embeddings of only one side; candidates need both.")
-    ordered = order_embeddings(source, split)
-    prepare, score = make_similarity({"name": source.similarity}).scorer(source.parameters)
-    images, captions = (prepare(jnp.asarray(side)) for side in (ordered.images, ordered.captions))
-
-    def take(prepared: Any, at: np.ndarray) -> Any:
-        return jax.tree.map(lambda array: array[at], prepared)
-
-    if transposed:
-        return lambda at: np.asarray(score(images, take(captions, at))).T
-    return lambda at: np.asarray(score(take(images, at), captions))
 
 
 def _from_lists(

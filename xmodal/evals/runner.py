@@ -90,7 +90,7 @@ def evaluate_boards(
 
 
 def _open(
-    source: Embeddings | ScoreMatrix, labels: Labels, block_size: int, mesh: Mesh | None
+    source: Embeddings | ScoreMatrix, labels: galleries.Ids, block_size: int, mesh: Mesh | None
 ) -> tuple[dict[Modalities, Scores], Mapping[str, Predictions]]:
     """Scores between every two galleries of the split, and predictions in its order by task."""
     if isinstance(source, ScoreMatrix):
@@ -102,7 +102,7 @@ def _open(
 
 def open_rankings(
     source: Embeddings | ScoreMatrix,
-    labels: Labels,
+    labels: galleries.Ids,
     *,
     block_size: int = 1024,
     mesh: Mesh | None = None,

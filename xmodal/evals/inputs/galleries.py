@@ -95,7 +95,7 @@ def order_embeddings(source: Embeddings, labels: Ids) -> Embeddings:
     )
 
 
-def order_scores(source: ScoreMatrix, labels: Labels) -> "np.ndarray | ReorderedMatrix":
+def order_scores(source: ScoreMatrix, labels: Ids) -> "np.ndarray | ReorderedMatrix":
     """Returns the scores in the order of the split; a matrix on disk stays there."""
     at = _find(source, labels)
     rows, columns = at["image"], at["caption"]
