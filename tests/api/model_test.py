@@ -191,7 +191,6 @@ def test_images_are_read_batch_by_batch_in_order(tmp_path):
         (lambda model: model.attend("a star"), r"for one, pass \['a star'\]"),
         (lambda model: model.embed_texts(["a", 3]), "3 is not a string"),
         (lambda model: model.embed_texts([]), "no text was given"),
-        (lambda model: model.attend("a star"), r"for one, pass \['a star'\]"),
         (lambda model: model.attend(["a star"]), "no weights for single words; the head 'atten"),
         (lambda model: model.embed_texts(["a"], batch_size=0), "batch_size=0; it has to be at"),
         (lambda model: model.embed_texts(["a", None]), "None is not a string"),

@@ -274,6 +274,7 @@ class Model:
         self, embed: Embed, texts: Iterable[str], batch_size: int
     ) -> np.ndarray | Embedding:
         tokenizer = self._require_tokenizer()
+
         def items(part: Sequence[str]) -> GivenItems:
             if wrong := [each for each in part if not isinstance(each, str)]:
                 raise UserError(f"{wrong[0]!r} is not a string; pass only strings.")

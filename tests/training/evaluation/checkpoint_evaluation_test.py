@@ -51,10 +51,5 @@ def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
         config.evals.elsewhere.data = {"captions_per_image": 1}
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Reported before anything is embedded.
-<<<<<<< HEAD:tests/training/evaluation/checkpoint_evaluation_test.py
     with pytest.raises(UserError, match="use 2 sets of embeddings, but --save_embeddings writes"):
         evaluation.judge(*parts.init_params(), name="x", request=Request(save_embeddings="x.npz"))
-=======
-    with pytest.raises(UserError, match="use 2 sets of embeddings, but --save_embeddings writes"):
-        evaluation.judge(*parts.init_params(), name="x", save_embeddings="x.npz")
->>>>>>> 2ab11e6 (Plain English in xmodal: 'evaluate' for 'judge', 'immediately' for 'at once', and other odd phrases):tests/training/checkpoint_evaluation_test.py

@@ -122,13 +122,7 @@ class RunEvaluation:
           request: what to evaluate and to save.
           notes: items -> notes on the model, for the report.
           trained_on: hash of the records of the training data, by name.
-<<<<<<< HEAD:xmodal/training/evaluation/run_evaluation.py
           together_with: `embedding` of other models; the mean of all scores is evaluated.
-=======
-          save_embeddings: npz file for the embeddings; all evaluators must share one set.
-          together_with: `embedding` of other models; the mean of all scores is evaluated.
-          examples: queries of every rule on the pages of examples; 0 for no pages.
->>>>>>> 2ab11e6 (Plain English in xmodal: 'evaluate' for 'judge', 'immediately' for 'at once', and other odd phrases):xmodal/training/evaluation.py
           others: evaluator -> another model to compare with, for these pages.
           view: called with every evaluation.
 
