@@ -56,11 +56,11 @@ def test_a_killed_build_goes_on_at_the_first_missing_part(files, build, monkeypa
     build("whole")
     embed, calls = Model.embed_images, []
 
-    def until_killed(self, images):
+    def until_killed(self, images, **options):
         calls.append(len(images := list(images)))
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return embed(self, images)
+        return embed(self, images, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Model, "embed_images", until_killed)
@@ -150,11 +150,11 @@ _KILLED = """
 
     embed, calls = Model.embed_images, []
 
-    def until_killed(self, images):
+    def until_killed(self, images, **options):
         calls.append(1)
         if len(calls) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        return embed(self, images)
+        return embed(self, images, **options)
 
     if os.environ["JAX_PROCESS_ID"] == os.environ.get("KILLED"):
         Model.embed_images = until_killed
