@@ -46,6 +46,13 @@ class Options:
     seed: int = setting(0, at_least=0)
 
     @property
+    def field(self) -> str | None:
+        """The array of an embedding that is ranked; None for that of the model's similarity."""
+        if self.similarity is None:
+            return None
+        return make_similarity(self.similarity).config.field
+
+    @property
     def compares_sides(self) -> bool:
         """Whether images are compared with captions."""
         return False
@@ -203,6 +210,10 @@ def describe_split(split: Split) -> Provenance:
 
 def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:
     """Returns the embeddings with the similarity of an evaluator, if it names one.
+
+    Args:
+      source: embeddings whose vectors are the `Options.field` of this evaluator.
+      similarity: `Options.similarity`.
 
     Raises:
       UserError: the similarity has learned parameters, and the source has none.

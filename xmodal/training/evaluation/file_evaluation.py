@@ -1,11 +1,14 @@
 """Evaluates a file of embeddings on the datasets of a config, without a model."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import ml_collections
+from absl import logging
 
 from xmodal import mesh as mesh_lib
+from xmodal.config import UserError
 from xmodal.evals import Embeddings, Evaluation, load_embeddings
+from xmodal.evals.evaluators import Options
 from xmodal.evals.example_page import check_examples
 from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
@@ -14,6 +17,8 @@ from xmodal.tensorboard.views import View
 from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, judge_all
 from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.training.settings.sizes import resolve_sizes
+
+_VECTORS = (None, "vector")
 
 
 def judge_embeddings(
@@ -33,14 +38,14 @@ def judge_embeddings(
         `load_sentences`.
       config: config of a run; only its sections `data` and `evals` are used.
       request: what to evaluate; the embeddings are not saved.
-      names: evaluators to use; None for all.
+      names: evaluators to use; None for all that rank vectors.
       similarity: see `choose_similarity`.
       name: name of the model's row; None for the name of the file.
       view: see `judge_all`.
 
     Raises:
-      UserError: the file cannot be used or lacks a caption of a split, an evaluator is unknown,
-        or a dataset is missing.
+      UserError: the file cannot be used or lacks a caption of a split, an evaluator is unknown or
+        ranks other arrays than vectors, or a dataset is missing.
     """
     suite, source = open_file(path, config, names=names, similarity=similarity)
     check_examples(request.examples, suite.options)
@@ -74,7 +79,32 @@ def open_file(
         sides = source.sides
     sections = {name: config[name].to_dict() for name in ("data", "evals")}
     sections = resolve_epochs(resolve_sizes(sections, 0), 1)
-    return EvalSuite(sections, sides, mesh_lib.make_mesh(), names), source
+    suite = EvalSuite(sections, sides, mesh_lib.make_mesh(), names)
+    # Only the evaluators that the user named have to be there.
+    kept = _check_fields(path, suite.options, named=bool(names))
+    return EvalSuite(sections, sides, mesh_lib.make_mesh(), kept), source
+
+
+def _check_fields(path: str, options: Mapping[str, Options], *, named: bool) -> list[str]:
+    """Returns the evaluators that rank vectors, which are all that a file has; names the others.
+
+    Raises:
+      UserError: there are others although the user named them, or no evaluator is left.
+    """
+    others = {name: each.field for name, each in options.items() if each.field not in _VECTORS}
+    kept = [name for name in options if name not in others]
+    if not others:
+        return kept
+    listed = " and ".join(f"config.evals.{name} ranks {field!r}" for name, field in others.items())
+    message = (
+        f"{listed}, but {path} has one array per item, the vectors. To judge another array, save "
+        f"it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and judge that "
+        "file with an evaluator that names no field."
+    )
+    if named or not kept:
+        raise UserError(message)
+    logging.warning("Left out: %s", message)
+    return kept
 
 
 def open_all(

@@ -13,6 +13,7 @@ from xmodal import data
 from xmodal.config import UserError, lookup
 from xmodal.evals import Embedder, Embeddings, Evaluation
 from xmodal.evals.embed import Items
+from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.evaluator import with_similarity
 from xmodal.evals.example_page import check_examples
 from xmodal.evals.inputs import arrays
@@ -20,7 +21,7 @@ from xmodal.evals.inputs.ensemble import average
 from xmodal.evals.reports.store import StoredResults
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
-from xmodal.losses.similarity import make_similarity
+from xmodal.losses.similarity import Similarity
 from xmodal.tensorboard.views import View
 from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, judge_all
 from xmodal.training.optimization.schedules import is_due
@@ -133,8 +134,12 @@ class RunEvaluation:
         check_examples(request.examples, self.suite.options)
         embedded = self.embedding(params, model_state)
         splits = {each: self.suite.split_of(each, request.split) for each in self.suite.options}
+        similarity = None
         if request.save_embeddings is not None:
-            _check_are_shared({embedded.key(*item) for item in splits.items()})
+            keys = {embedded.key(*item) for item in splits.items()}
+            similarity = _similarity_to_save(
+                self.parts.model.similarity, self.suite.options.values(), keys
+            )
         evaluations = judge_all(
             self._open_all(splits, embedded, together_with),
             name=name,
@@ -145,7 +150,7 @@ class RunEvaluation:
             view=view,
         )
         if request.save_embeddings is not None and jax.process_index() == 0:
-            shared = embedded.get(*next(iter(splits.items())))
+            shared = with_similarity(embedded.get(*next(iter(splits.items()))), similarity)
             arrays.save_embeddings(request.save_embeddings, shared)
         return evaluations
 
@@ -195,17 +200,15 @@ class EmbeddingCache:
         self._embedder, self._weights = embedder, weights
         self._found: dict[Any, Embeddings] = {}
 
-    def key(self, name: str, split: str) -> Any:
-        """Returns a key that evaluators share whose items have the same embeddings.
+    def key(self, name: str, split: str) -> tuple[Any, str]:
+        """Returns (items, field), shared by evaluators whose items have the same embeddings.
 
         Raises:
           UserError: the run has no such evaluator.
         """
         options = lookup(f"config.evals of {self._parts.config.name}", name, self._suite.options)
-        similarity = self._parts.model.similarity
-        if options.similarity is not None:
-            similarity = make_similarity(options.similarity)
-        return self._suite.items_key(name, split), similarity.config.field
+        field = options.field or self._parts.model.similarity.config.field
+        return self._suite.items_key(name, split), field
 
     def get(self, name: str, split: str) -> Embeddings:
         """Returns the embeddings of the items that an evaluator uses; raises errors like `key`."""
@@ -216,12 +219,32 @@ class EmbeddingCache:
         return self._found[key]
 
 
-def _check_are_shared(keys: Collection[Any]) -> None:
+def _similarity_to_save(
+    of_model: Similarity, options: Collection[Options], keys: Collection[tuple[Any, str]]
+) -> Mapping[str, Any] | None:
+    """Returns the similarity, as in `Options`, that belongs to the embeddings of all evaluators.
+
+    It is the one that they rank by. If there are several, it is None, the model's: a config gives
+    each evaluator its own again.
+
+    Raises:
+      UserError: there are several sets of embeddings, or the model's similarity is of other arrays.
+    """
     if len(keys) != 1:
         raise UserError(
             f"The evaluators use {len(keys)} sets of embeddings, but --save_embeddings writes "
             "one: use --evaluators to name evaluators that share a set."
         )
+    first, *others = (each.similarity for each in options)
+    if all(each == first for each in others):
+        return first
+    ((_, field),) = keys
+    if field != of_model.config.field:
+        raise UserError(
+            f"The evaluators rank {field!r} by several similarities and --save_embeddings writes "
+            "one: use --evaluators to name evaluators that share a similarity."
+        )
+    return None
 
 
 def make_embedder(parts: Parts) -> Embedder:
