@@ -130,6 +130,35 @@ def test_sentence_pairs_are_judged_by_correlation(few_shapes):
     assert not any("recall" in tag for tag in found.metrics)
 
 
+def test_all_captions_of_own_pictures_are_judged(tmp_path):
+    """Also the sixth, which a rating names; only some published protocols know five."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    captions = [["image", "split", *(f"caption_{n}" for n in range(1, 7))]]
+    ratings = [["left", "right", "score"]]
+    rng = np.random.default_rng(0)
+    for number, split in enumerate(("train", "validation", "test") * 4):
+        name = f"{number}.png"
+        PIL.Image.fromarray(rng.integers(0, 256, (9, 9, 3), np.uint8)).save(folder / name)
+        texts = [f"caption {n} of picture {number}" for n in range(6)]
+        captions.append([name, split, *texts])
+        ratings += [[texts[0], name, 4], [texts[5], name, number % 3]]
+    for name, rows in {"captions": captions, "ratings": ratings}.items():
+        (folder / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    found = xmodal.evaluate(
+        embed_texts=embed_texts,
+        dataset="captioned_images",
+        manual_dir=str(folder),
+        data_dir=str(tmp_path / "data"),
+        similarity="dot",
+    )
+    (board,) = found.results
+    assert len(board.tasks["t2t"].query_ids) == 4 * 6
+    section = {"dataset": "captioned_images", "manual_dir": str(folder), "image": None, "text": {}}
+    items = data.eval_split(section | {"data_dir": str(tmp_path / "data")}, split="test")
+    assert len(items.ratings["sits"]["scores"]) == 4 * 2
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -131,7 +131,7 @@ def config(tiny_config):
 
 def _write(config, folder, name):
     """Features that identify their item: its id everywhere, one row per token or region."""
-    split = data.eval_split(config, split="train", max_captions=None)
+    split = data.eval_split(config, split="train")
     if name == "text_features":
         lengths = np.concatenate([b["text_mask"].sum(axis=1) for b in split.captions(50)])
         ids = split.caption_ids

@@ -19,8 +19,6 @@ from xmodal.data.read_ahead import read_ahead
 from xmodal.data.sentence_pairs import as_captions, has_pairs, open_captions
 from xmodal.preprocessing import Tokenizer
 
-# Retrieval is defined on five captions per image; some COCO images have six or seven.
-_MAX_CAPTIONS = 5
 _LENGTH_STEP = 8  # Padded lengths of captions are multiples of this.
 _TOKENIZED_AT_A_TIME = 1024
 _ITEM_COLUMNS = ("image", "image_id", "captions", "caption_ids")
@@ -55,7 +53,6 @@ class EvalSplit:
         self,
         config: DataConfig,
         split: str,
-        max_captions: int | None = _MAX_CAPTIONS,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         """Reads ids, texts and labels; see `eval_split`."""
@@ -66,7 +63,7 @@ class EvalSplit:
             columns = as_captions(columns)
         self.name, self.split = config.dataset, split
         self.image_ids = dense(columns["image_id"])
-        self._read_captions(columns, max_captions)
+        self._read_captions(columns)
         self.labels = _label_columns(columns, config.labels)
         self.label_names = source.label_names
         self.hashes = source.hashes
@@ -83,17 +80,14 @@ class EvalSplit:
         elif dropped:
             self.partial = f"{images:,} images, {captions:,} captions"
 
-    def _read_captions(self, columns: Mapping[str, np.ndarray | Ragged], most: int | None) -> None:
+    def _read_captions(self, columns: Mapping[str, np.ndarray | Ragged]) -> None:
         captions = ids = Ragged(np.zeros(0, np.int32), np.zeros_like(self.image_ids))
         if self._config.text is not None and "captions" in columns:
             captions, ids = ragged(columns["captions"]), ragged(columns["caption_ids"])
-        counts = captions.lengths if most is None else np.minimum(captions.lengths, most)
-        self.caption_rows = np.repeat(np.arange(len(counts)), counts)
-        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        places += captions.starts[self.caption_rows]
-        self.caption_ids = ids.values[places]
+        self.caption_rows = np.repeat(np.arange(len(captions.lengths)), captions.lengths)
+        self.caption_ids = ids.values
         self.caption_image_ids = self.image_ids[self.caption_rows]
-        self.caption_texts = [text.decode("utf-8", "ignore") for text in captions.values[places]]
+        self.caption_texts = [text.decode("utf-8", "ignore") for text in captions.values]
 
     @property
     def folder(self) -> epath.Path:
@@ -217,7 +211,6 @@ def eval_split(
     config: Mapping[str, Any] | DataConfig,
     *,
     split: str,
-    max_captions: int | None = _MAX_CAPTIONS,
     tokenizer: Tokenizer | None = None,
 ) -> EvalSplit:
     """Opens a split for evaluation.
@@ -225,14 +218,13 @@ def eval_split(
     Args:
       config: see `DataConfig`.
       split: name of the split.
-      max_captions: number of captions to use per image; None for all.
       tokenizer: tokenizer of a model trained on another dataset; None for that of the config, whose
         learned vocabulary comes from its own dataset.
 
     Raises:
       UserError: the dataset has no such split, or lacks a column that the config needs.
     """
-    return EvalSplit(parse(config), split, max_captions, tokenizer)
+    return EvalSplit(parse(config), split, tokenizer)
 
 
 def text_batches(

@@ -53,9 +53,8 @@ def open_or_compute(
     """
     readers = []
     for side in parts.settings.frozen_features.sides:
-        items = data.eval_split(
-            parts.settings.data, split=parts.settings.train_split, max_captions=None
-        )
+        split = parts.settings.train_split
+        items = data.eval_split(parts.settings.data, split=split)
         weights = mesh_lib.to_host(_weights(parts, state, side), parts.mesh)
         key = _key(parts, items, side, weights)
         folder = _folder(parts, items, side, key)
