@@ -2,6 +2,7 @@
 
 import errno
 
+import numpy as np
 import pytest
 import tiny_captions_dataset_builder as tiny
 
@@ -35,6 +36,31 @@ def test_words_of_the_training_captions_are_learned(tiny_config, name, split, mi
     ):
         expected = [word if word in kept else "<unk>" for word in split(caption.lower())]
         assert [vocabulary[k] for k in ids[mask == 1]] == expected[:9]
+
+
+def test_a_part_of_the_split_gives_its_own_words_alone(tiny_config):
+    """The rest may be what the model is tested on."""
+    config = tiny_config | {"text": {"tokenizer": "words", "min_count": 1, "max_length": 9}}
+    whole = data.load_vocabulary(config)
+    part = data.load_vocabulary(config, "train[:2]")
+    captions = data.read_captions(config, "train[:2]")
+    words = {word.lower() for text in captions for word in split_words(text)}
+    assert set(part) == words | {"<pad>", "<start>", "<end>", "<unk>"}
+    assert len(part) < len(whole)
+    assert data.load_vocabulary(config) == whole  # Each has its own file.
+    assert data.vocabulary_size(config, "train[:2]") == len(part)
+    # Training and evaluation give the words the same numbers.
+    ids = data.load_tokenizer(config, "train[:2]").encode(captions)[0]
+    held_out = data.eval_split(config, split="train[:2]", train_split="train[:2]")
+    (batch,) = held_out.captions(100)
+    np.testing.assert_array_equal(batch["text_ids"], ids)
+    (trained,) = data.train_batches(
+        config | {"captions_per_image": 1, "image": None}, split="train[:2]",
+        seed=0, batch_size=2, first_step=0, total_steps=1,
+    )  # fmt: skip
+    rows = dict(zip(held_out.caption_ids.tolist(), ids, strict=True))
+    for caption, row in zip(trained["caption_id"], trained["text_ids"], strict=True):
+        np.testing.assert_array_equal(row.ravel(), rows[int(caption.item())])
 
 
 def test_captions_that_are_masked_need_a_mask(tiny_config):

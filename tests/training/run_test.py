@@ -1,6 +1,7 @@
 """Mistakes in a config are reported before any dataset is needed."""
 
 import jax
+import numpy as np
 import pytest
 
 from configs import cxc, vsrn
@@ -8,6 +9,7 @@ from xmodal import data
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import run
+from xmodal.training.evaluation.suite import EvalSuite
 from xmodal.training.settings import fill_config
 from xmodal.training.settings.inheritance import inherit
 
@@ -255,6 +257,22 @@ def test_the_vocabulary_fills_the_size_of_the_model(text_config, few_shapes):
         assemble(config)
     config.model.text.encoder.vocab_size = rows + 5
     assert assemble(config).config.model.text.encoder.vocab_size == rows + 5
+
+
+def test_words_are_learned_from_the_training_split_alone(few_shapes):
+    """The rest of a split may be what a run is tested on, as on CITE."""
+    config = vsrn.get_config("quick")
+    config.data.data_dir, config.train_split = few_shapes, "train[:20]"
+    config.data.text.update({"tokenizer": "spaces", "min_count": 1})
+    config.batch_size = 16
+    parts = assemble(config)
+    known = data.load_vocabulary(config.data, "train[:20]")
+    assert len(known) < data.vocabulary_size(config.data)
+    assert parts.config.model.text.encoder.vocab_size == len(known)
+    items = EvalSuite(parts.config.to_dict(), ["text"], parts.mesh).items("shapes", "test")
+    (batch,) = items.captions(1000)
+    expected, _ = data.load_tokenizer(config.data, "train[:20]").encode(items.caption_texts)
+    np.testing.assert_array_equal(batch["text_ids"], expected)
 
 
 @pytest.mark.parametrize("rows", [0, 5000])

@@ -54,10 +54,11 @@ class EvalSplit:
         config: DataConfig,
         split: str,
         tokenizer: Tokenizer | None = None,
+        train_split: str = "train",
     ) -> None:
         """Reads ids, texts and labels; see `eval_split`."""
         self._source = source = open_captions(config, split)
-        self._config, self._tokenizer = config, tokenizer
+        self._config, self._tokenizer, self._train_split = config, tokenizer, train_split
         columns = source.get([name for name in source.columns if name != "image"])
         if self.has_pairs:
             columns = as_captions(columns)
@@ -194,7 +195,9 @@ class EvalSplit:
         """
         wanted = np.arange(len(self.caption_ids)) if rows is None else rows
         texts = [self.caption_texts[row] for row in wanted]
-        batches = text_batches(self._config, texts, batch_size, tokenizer=self._tokenizer)
+        config = self._config
+        tokenizer = self._tokenizer or load_tokenizer(config, self._train_split)
+        batches = text_batches(config, texts, batch_size, tokenizer=tokenizer)
 
         def with_ids() -> Iterator[dict[str, np.ndarray]]:
             for number, batch in enumerate(batches):
@@ -212,19 +215,21 @@ def eval_split(
     *,
     split: str,
     tokenizer: Tokenizer | None = None,
+    train_split: str = "train",
 ) -> EvalSplit:
     """Opens a split for evaluation.
 
     Args:
       config: see `DataConfig`.
       split: name of the split.
-      tokenizer: tokenizer of a model trained on another dataset; None for that of the config, whose
-        learned vocabulary comes from its own dataset.
+      tokenizer: tokenizer of a model trained on another dataset; None for that of the config.
+      train_split: split of the dataset that the model trained on, from which the config's tokenizer
+        may have learned its vocabulary.
 
     Raises:
       UserError: the dataset has no such split, or lacks a column that the config needs.
     """
-    return EvalSplit(parse(config), split, tokenizer)
+    return EvalSplit(parse(config), split, tokenizer, train_split)
 
 
 def text_batches(

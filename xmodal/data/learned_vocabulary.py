@@ -16,23 +16,28 @@ from xmodal.preprocessing.tokenizers import needs_mask, word_splitter
 from xmodal.preprocessing.vocabulary import MASK, learn_words
 from xmodal.preprocessing.wordpiece import SPECIAL_TOKENS, normalize
 
-
-def vocabulary_size(config: Mapping[str, Any] | DataConfig) -> int:
-    """Returns the number of entries of the vocabulary of a config."""
-    return len(load_vocabulary(config))
+_TRAIN = "train"
 
 
-def load_tokenizer(config: Mapping[str, Any] | DataConfig) -> Tokenizer:
-    """Returns the tokenizer of `config.text` with its vocabulary."""
+def vocabulary_size(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> int:
+    """Returns the number of entries of a vocabulary, see `load_vocabulary`."""
+    return len(load_vocabulary(config, train_split))
+
+
+def load_tokenizer(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> Tokenizer:
+    """Returns the tokenizer of `config.text` with its vocabulary, see `load_vocabulary`."""
     config = parse(config)
-    return make_tokenizer(config.require_text(), load_vocabulary(config))
+    return make_tokenizer(config.require_text(), load_vocabulary(config, train_split))
 
 
-def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
+def load_vocabulary(config: Mapping[str, Any] | DataConfig, train_split: str = _TRAIN) -> list[str]:
     """Returns the vocabulary of `config.text`.
 
-    A learned vocabulary comes from the captions of the split `train` and is cached beside the
-    dataset.
+    A learned vocabulary comes from the training captions and is cached beside the dataset.
+
+    Args:
+      config: see `DataConfig`.
+      train_split: split that the model trains on; other captions may be those of its test.
 
     Raises:
       UserError: the config has no text, its file does not exist, or the dataset has no captions.
@@ -41,9 +46,11 @@ def load_vocabulary(config: Mapping[str, Any] | DataConfig) -> list[str]:
     text = config.require_text()
     if text.vocabulary:
         return read_vocabulary(text.vocabulary)
-    source = Source(config, "train", ["captions"])
-    path = source.folder / _file_name(text)
-    return read_vocabulary(path) if path.exists() else list(_learn_and_keep(config, path))
+    source = Source(config, train_split, ["captions"])
+    path = source.folder / _file_name(text, train_split)
+    if path.exists():
+        return read_vocabulary(path)
+    return list(_learn_and_keep(config, train_split, path))
 
 
 def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
@@ -77,8 +84,8 @@ def learn_vocabulary(texts: Sequence[str], config: TextConfig) -> list[str]:
 
 # A process learns it only once even if the file cannot be written: a start needs it repeatedly.
 @functools.cache
-def _learn_and_keep(config: DataConfig, path: epath.Path) -> tuple[str, ...]:
-    captions = read_captions(config, "train")
+def _learn_and_keep(config: DataConfig, train_split: str, path: epath.Path) -> tuple[str, ...]:
+    captions = read_captions(config, train_split)
     logging.info("Learning the vocabulary from %s captions.", f"{len(captions):,}")
     vocabulary = learn_vocabulary(captions, config.require_text())
     try:
@@ -89,9 +96,10 @@ def _learn_and_keep(config: DataConfig, path: epath.Path) -> tuple[str, ...]:
     return tuple(vocabulary)
 
 
-def _file_name(config: TextConfig) -> str:
+def _file_name(config: TextConfig, train_split: str) -> str:
     case = "uncased" if config.lower_case else "cased"
+    split = "" if train_split == _TRAIN else f"-{train_split}"
     if config.tokenizer == "wordpiece":
-        return f"vocabulary-{config.vocabulary_size}-{case}.txt"
+        return f"vocabulary-{config.vocabulary_size}-{case}{split}.txt"
     mask = "-mask" if needs_mask(config) else ""
-    return f"vocabulary-{config.tokenizer}-{config.min_count}-{case}{mask}.txt"
+    return f"vocabulary-{config.tokenizer}-{config.min_count}-{case}{mask}{split}.txt"

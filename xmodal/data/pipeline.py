@@ -95,7 +95,7 @@ class _BatchMaker:
         self._features = {reader.name: reader for reader in features}
         replaced = {reader.replaces for reader in features}
         self._columns = [name for name in needed_columns(config) if name not in replaced]
-        self._tokenizer = None if config.text is None else load_tokenizer(config)
+        self._tokenizer = None if config.text is None else load_tokenizer(config, split)
         if config.examples == "pairs" or TEXT_FEATURES in self._features:
             self._first_captions = ragged(self._source.get(["caption_ids"])["caption_ids"]).starts
         for reader in features:

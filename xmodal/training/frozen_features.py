@@ -54,7 +54,7 @@ def open_or_compute(
     readers = []
     for side in parts.settings.frozen_features.sides:
         split = parts.settings.train_split
-        items = data.eval_split(parts.settings.data, split=split)
+        items = data.eval_split(parts.settings.data, split=split, train_split=split)
         weights = mesh_lib.to_host(_weights(parts, state, side), parts.mesh)
         key = _key(parts, items, side, weights)
         folder = _folder(parts, items, side, key)
@@ -102,7 +102,7 @@ def _key(
         section = dataclasses.replace(settings.data.text, vocabulary="")
     inputs = [sorted(items.hashes.items()), settings.train_split, repr(section)]
     if side == "text":
-        inputs.append(data.load_vocabulary(settings.data))
+        inputs.append(data.load_vocabulary(settings.data, settings.train_split))
         inputs.append(hashlib.sha256("\0".join(items.caption_texts).encode()).hexdigest())
     else:
         inputs.append(items.image_ids.tolist())

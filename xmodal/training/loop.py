@@ -181,8 +181,9 @@ def _train(
 
 def _save_start(parts: Parts, run_dir: str, records: Records, compute: Compute) -> None:
     """Writes the facts about a start that later starts and readers of the run need."""
-    text = parts.settings.data.text
-    vocabulary = None if text is None else data.load_vocabulary(parts.settings.data)
+    settings, vocabulary = parts.settings, None
+    if settings.data.text is not None:
+        vocabulary = data.load_vocabulary(settings.data, settings.train_split)
     if vocabulary is not None:
         records = records | {"vocabulary": run_folder.hash_vocabulary(vocabulary)}
     # Before the config, because a concurrent evaluation waits for the config.

@@ -96,7 +96,7 @@ def _read_training_data(settings: RunConfig) -> int:
     """Returns the examples of an epoch; learns the vocabulary if it has not been learned yet."""
     examples = data.num_train_examples(settings.data, settings.train_split)
     if settings.data.text is not None:
-        data.load_vocabulary(settings.data)
+        data.load_vocabulary(settings.data, settings.train_split)
     return examples
 
 

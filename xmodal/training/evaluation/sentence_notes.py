@@ -42,7 +42,7 @@ def describe_sentences(settings: RunConfig, split: Items) -> list[str]:
     text = settings.data.text
     if "set" not in split.labels or text is None:
         return []
-    vocabulary = data.load_vocabulary(settings.data)
+    vocabulary = data.load_vocabulary(settings.data, settings.train_split)
     notes = describe_words(text, vocabulary, split.caption_texts)
     try:
         pairs = cast(data.EvalSplit, split)

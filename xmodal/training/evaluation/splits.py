@@ -15,25 +15,28 @@ class SplitSource:
     Attributes:
       run: `config.data` of the run, whose tokenizer is used for every text.
       own: `config.data` with the changes of the evaluator.
+      train_split: `config.train_split`, from which the run may have learned its vocabulary.
       is_own_dataset: whether the evaluator names a dataset.
     """
 
     run: data.DataConfig
     own: data.DataConfig
+    train_split: str
     is_own_dataset: bool
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], name: str, options: Options) -> "SplitSource":
-        """Returns the source of the evaluator `config.evals.NAME` in a run with this data.
+    def of(cls, config: Mapping[str, Any], name: str, options: Options) -> "SplitSource":
+        """Returns the source of the evaluator `config.evals.NAME` of a config.
 
         Raises:
           UserError: an unknown key or a value out of range in the evaluator's section `data`.
         """
+        run, train_split = config["data"], config.get("train_split", "train")
         own = dict(run) | {"labels": options.labels_read} | dict(options.data or {})
         # Image-only boards also use the captions' ids.
         own["text"] = own.get("text") or {}
         where = f"config.evals.{name}.data"
-        return cls(data.parse(run), data.parse(own, where), bool(options.data))
+        return cls(data.parse(run), data.parse(own, where), train_split, bool(options.data))
 
     def check(self, split: str) -> None:
         """Raises an error if a dataset, a split or a needed column is missing.
@@ -47,5 +50,7 @@ class SplitSource:
     def open(self, split: str) -> data.EvalSplit:
         """Returns a split of the dataset."""
         reads_text = self.is_own_dataset and self.run.text is not None
-        tokenizer = data.load_tokenizer(self.run) if reads_text else None
-        return data.eval_split(self.own, split=split, tokenizer=tokenizer)
+        tokenizer = data.load_tokenizer(self.run, self.train_split) if reads_text else None
+        return data.eval_split(
+            self.own, split=split, tokenizer=tokenizer, train_split=self.train_split
+        )

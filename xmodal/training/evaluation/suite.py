@@ -52,7 +52,7 @@ class EvalSuite:
         mesh: Mesh,
         names: Collection[str] | None = None,
     ) -> None:
-        """Reads the sections `data` and `evals`; no dataset is opened.
+        """Reads `data`, `evals` and `train_split`; no dataset is opened.
 
         Args:
           config: config of a run, with its sizes filled in.
@@ -68,7 +68,7 @@ class EvalSuite:
             raise UserError(f"Unknown evaluator(s) {unknown}; config.evals has {sorted(options)}.")
         self.options = {name: options[name] for name in options if not names or name in names}
         self._sources = {
-            name: SplitSource.of(config["data"], name, each) for name, each in self.options.items()
+            name: SplitSource.of(config, name, each) for name, each in self.options.items()
         }
         self._sides, self._mesh = sides, mesh
         self._evaluators: dict[tuple[str, str], Evaluator] = {}

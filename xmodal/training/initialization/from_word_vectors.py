@@ -47,7 +47,7 @@ def check_file(source: InitConfig, has_text: bool) -> None:
 
 
 def load_rows(
-    shapes: TrainState, source: InitConfig, settings: data.DataConfig
+    shapes: TrainState, source: InitConfig, settings: data.DataConfig, train_split: str = "train"
 ) -> dict[int, np.ndarray]:
     """Returns the file's vectors of words in the vocabulary, by row of the table.
 
@@ -55,6 +55,7 @@ def load_rows(
       shapes: shapes of the state they are for.
       source: `config.init_from`.
       settings: `config.data`, whose vocabulary is looked up.
+      train_split: `config.train_split`, from which it may be learned.
 
     Raises:
       UserError: the file cannot be read, has none of the words, or vectors of another width, or
@@ -66,7 +67,7 @@ def load_rows(
     table = flatten(shapes.all_params()).get(TABLE)
     if table is None:
         raise UserError(f"{_WHERE}.file={path!r}, but the text encoder has no word table.")
-    words = data.load_vocabulary(settings)
+    words = data.load_vocabulary(settings, train_split)
     rows = find_vectors(path, words, source.word_vectors.misses)
     if not rows:
         raise UserError(f"{path} has none of the {len(words):,} words of the vocabulary.")

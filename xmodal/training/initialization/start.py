@@ -38,7 +38,7 @@ def starting_state(parts: Parts, run_dir: str, step: int | None = None) -> Train
     towers = from_towers.load_towers(shapes, source)
     if towers.params:
         logging.info("%s", from_towers.describe(shapes, towers, source))
-    rows = from_word_vectors.load_rows(shapes, source, settings.data)
+    rows = from_word_vectors.load_rows(shapes, source, settings.data, settings.train_split)
     state = from_towers.place(create_state(parts.init_state, shapes), towers)
     state = from_word_vectors.place(state, rows)
     taken = set(towers.params) | ({from_word_vectors.TABLE} if rows else set())

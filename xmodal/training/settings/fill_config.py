@@ -52,7 +52,7 @@ def fill_metric(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     draft = read_settings(_in_steps(config, _SOME_STEPS))
     found = []
     for name, options in read_options(draft.evals).items():
-        dataset = SplitSource.of(config.data.to_dict(), name, options).own.dataset
+        dataset = SplitSource.of(config.to_dict(), name, options).own.dataset
         options.check_dataset(f"config.evals.{name}", dataset)
         if tag := options.default_metric(dataset):
             found.append(evaluator_tag(name, tag))
@@ -88,7 +88,8 @@ def _fill_vocabulary(config: ml_collections.ConfigDict) -> ml_collections.Config
     """
     if config.model.text is None:
         return config
-    entries, rows = data.vocabulary_size(config.data), _vocabulary_rows(config)
+    entries = data.vocabulary_size(config.data, config.train_split)
+    rows = _vocabulary_rows(config)
     if 0 < rows < entries:
         raise UserError(
             f"config.model.text.encoder.vocab_size={rows} is smaller than the vocabulary of "
