@@ -30,6 +30,10 @@ from the training captions; the authors' also includes those of the test images.
 Paper and README, COCO test:
     1K   R@1 I->T 68.8   T->I 54.6      PMRP I->T 45.0   T->I 46.0
     5K   R@1 I->T 44.2   T->I 31.9      by the means: 43.5, 31.7
+Its PMRP on 1K is the board `pmrp_pcme_1k`, on 5K `pmrp_pcme`: both only if named, and from released
+labels. `python -m xmodal.eval_main --run=RUN2 --step=latest --evaluators=coco
+--save_embeddings=FILE` writes the file that `--embeddings=FILE --annotations=LABELS
+--boards=coco1k,coco5k,pmrp_pcme_1k` evaluates.
 """
 
 from ml_collections import ConfigDict

@@ -45,7 +45,7 @@ def labels(real_data):
 @pytest.fixture(scope="module")
 def boards(labels):
     made = make_boards(labels, list(definitions_of(labels.name)))
-    assert len(made) == 8
+    assert len(made) == 9
     return made
 
 

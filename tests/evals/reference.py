@@ -240,6 +240,7 @@ class Reference:
             self._pmrp("pmrp", task, [2], cap=50)
             self._pmrp("pmrp_zeta0", task, [0], cap=50)
             self._pmrp("pmrp_pcme", task, [0, 1, 2], only_labeled=True)
+            self._pmrp("pmrp_pcme_1k", task, [0, 1, 2], only_labeled=True, fold_of=split.fold_of)
         self._means()
         for task in RATED_SIDES:
             self._correlation(task)
@@ -290,22 +291,27 @@ class Reference:
             values = [function(self.rankings[task][query], positives[query]) for query in positives]
             self.numbers[f"eccv/{task}/{metric}"] = np.mean(values)
 
-    def _pmrp(self, board, task, zetas, cap=None, only_labeled=False):
-        item_kind = SIDES[task][1]
+    def _pmrp(self, board, task, zetas, cap=None, only_labeled=False, fold_of=None):
+        query_kind, item_kind = SIDES[task]
         gallery = set(self.split.ids[item_kind])
         if only_labeled:
             image_of = self.split.image_of if item_kind == "T" else {i: i for i in gallery}
             gallery = {item for item in gallery if self.split.categories[image_of[item]]}
-        values, tied = [], set()
+        values, tied, sizes = [], set(), {len(gallery)} if fold_of is None else set()
         for zeta in zetas:
             positives = plausible_positives(self.split, task, zeta)
             for query, own in positives.items():
                 ranking = [item for item in self.rankings[task][query] if item in gallery]
+                if fold_of is not None:
+                    fold = fold_of[query_kind][query]
+                    ranking = [item for item in ranking if fold_of[item_kind][item] == fold]
+                    own = own.intersection(ranking)
+                    sizes.add(len(ranking))
                 values.append(r_precision(ranking, own, cap))
                 if self._cuts_a_tie(task, query, ranking, min(len(own), cap or len(own))):
                     tied.add(query)
         self.numbers[f"{board}/{task}"] = np.mean(values)
-        self._counts(board, task, len(values) // len(zetas), len(tied), len(gallery))
+        self._counts(board, task, len(values) // len(zetas), len(tied), max(sizes))
 
     def _counts(self, board, task, queries, tied, gallery):
         skipped = len(self.split.ids[SIDES[task][0]]) - queries
@@ -330,7 +336,7 @@ class Reference:
                 keys = [f"{board}/{task}/recall@{k}" for task in ("i2t", "t2i") for k in (1, 5, 10)]
                 if set(keys) <= set(found):
                     found[f"{board}/rsum"] = sum(found[key] for key in keys)
-        for board in ("pmrp", "pmrp_zeta0", "pmrp_pcme"):
+        for board in ("pmrp", "pmrp_zeta0", "pmrp_pcme", "pmrp_pcme_1k"):
             found[f"{board}/mean"] = (found[f"{board}/i2t"] + found[f"{board}/t2i"]) / 2
 
     def _correlation(self, task):

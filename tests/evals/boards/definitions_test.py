@@ -35,6 +35,7 @@ def test_board_names_differ():
         "pmrp",
         "pmrp_zeta0",
         "pmrp_pcme",
+        "pmrp_pcme_1k",
     }
 
 

@@ -135,6 +135,16 @@ def test_pcme_asks_three_relations_among_items_with_categories():
     assert task.cap is None
 
 
+def test_plausible_matches_of_other_folds_are_none():
+    """Images 10 and 20 match, but are compared in different folds."""
+    labels = small_labels()
+    task = by_name(labels, ["pmrp_pcme_1k"])["pmrp_pcme_1k"].tasks["i2t"]
+    for each in task.positives:
+        assert id_pairs(labels, "i2t", each) == EXPECTED["pmrp_zeta0"]["i2t"]
+    # Image 30 and its caption have no category: they are in no fold of the others.
+    assert [each.tolist() for each in task.folds] == [[2, 0, 1], [2, 0, 1, 0]]
+
+
 def test_plausible_matches_against_pairwise_distances():
     rng = np.random.default_rng(0)
     categories = (rng.random((41, 80)) < 0.03).astype(np.uint8)

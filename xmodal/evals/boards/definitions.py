@@ -149,6 +149,18 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             labeled_gallery=True,
             variant=True,
         ),
+        # PCME prints the mean of its folds; they differ by a few items without a category.
+        Definition(
+            "pmrp_pcme_1k",
+            "Plausible matches as in PCME, in five folds of 1,000 images in Karpathy's order: the "
+            "mean over the queries of all folds.",
+            tasks=_INTERMODAL,
+            metrics=("pmrp",),
+            zetas=(0, 1, 2),
+            labeled_gallery=True,
+            folded=True,
+            variant=True,
+        ),
     ),
     "crisscrossed_shapes": (
         Definition("shapes_own", "A caption and its own image, and captions of one image."),

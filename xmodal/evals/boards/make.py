@@ -119,12 +119,7 @@ class _Maker:
         positives = Ragged.from_pairs(pairs[0], pairs[1], len(query.ids))
         rows = np.repeat(np.arange(len(query.ids)), positives.lengths)
         label_hash.add(task, query.ids[rows], gallery.ids[positives.values])
-        folds = None
-        if definition.folded:
-            of_images = self._labels.folds
-            by_kind = {"image": of_images, "text": of_images[self._own_image]}
-            folds = tuple(by_kind[kind] for kind in RETRIEVAL_TASKS[task])
-            label_hash.add(f"folds of {task}", query.ids, folds[0])
+        folds = self._folds(task, label_hash) if definition.folded else None
         counts = None
         if unreachable.size:
             label_hash.add(f"beyond {task}", *unreachable)
@@ -150,23 +145,35 @@ class _Maker:
             pairs.append(rated.get(task, none))
         return np.concatenate(pairs, axis=1), none
 
+    def _folds(self, task: str, label_hash: LabelHash) -> tuple[np.ndarray, np.ndarray]:
+        """Folds of the queries [Q] and of the gallery items [N]."""
+        of_images = self._labels.folds
+        by_kind = {"image": of_images, "text": of_images[self._own_image]}
+        query, gallery = (by_kind[kind] for kind in RETRIEVAL_TASKS[task])
+        label_hash.add(f"folds of {task}", self._galleries[RETRIEVAL_TASKS[task][0]].ids, query)
+        return query, gallery
+
     def _plausible(
         self, definition: Definition, task: str, label_hash: LabelHash
     ) -> RetrievalTask | None:
         """A task whose positives are plausible matches; None if nothing has a category."""
         kinds = RETRIEVAL_TASKS[task]
         query, gallery = (self._categories[kind] for kind in kinds)
-        relations = plausible_matches(query, gallery, definition.zetas)
+        folds = self._folds(task, label_hash) if definition.folded else None
+        relations = plausible_matches(query, gallery, definition.zetas, folds)
         if not relations[-1].lengths.any():
             return None
         # The vectors and the rule determine the pairs, in far fewer bytes.
         columns = np.packbits(query, axis=1).T
         rule = f"{task} {definition.zetas} {definition.cap} {definition.labeled_gallery}"
         label_hash.add(rule, self._galleries[kinds[0]].ids, *columns)
-        folds = None
-        if definition.labeled_gallery:
-            of_query, of_gallery = (np.asarray(~rows.any(1), np.int32) for rows in (query, gallery))
-            folds = of_query, of_gallery
+        if definition.labeled_gallery:  # Items without a category are a fold of their own.
+            folds = folds or (np.zeros(len(query), np.int32), np.zeros(len(gallery), np.int32))
+            apart = folds[0].max() + 1
+            folds = tuple(
+                np.where(rows.any(1), own, apart).astype(np.int32)
+                for rows, own in zip((query, gallery), folds, strict=True)
+            )
         positives = relations[0] if len(relations) == 1 else relations
         return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)
 

@@ -132,7 +132,10 @@ def rated_pairs(
 
 
 def plausible_matches(
-    queries: np.ndarray, gallery: np.ndarray, zetas: Sequence[int]
+    queries: np.ndarray,
+    gallery: np.ndarray,
+    zetas: Sequence[int],
+    folds: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[Relation, ...]:
     """Returns a relation for each largest Hamming distance in `zetas`.
 
@@ -144,19 +147,24 @@ def plausible_matches(
       queries: uint8 0/1 [Q, C], categories of every query's image.
       gallery: uint8 0/1 [N, C], categories of every gallery item's image.
       zetas: distances in ascending order.
+      folds: int [Q] and int [N] from 0 to 255, folds of queries and gallery items: items of
+        different folds do not match. None for a single fold.
     """
-    query_vectors, query_group = _distinct(queries)
-    gallery_vectors, gallery_group = _distinct(gallery)
+    if folds is None:
+        folds = np.zeros(len(queries), np.uint8), np.zeros(len(gallery), np.uint8)
+    query_vectors, query_folds, query_group = _distinct(queries, folds[0])
+    gallery_vectors, gallery_folds, gallery_group = _distinct(gallery, folds[1])
     a, b = query_vectors.astype(np.float32), gallery_vectors.astype(np.float32)
     left, right = a.sum(1)[:, None], b.sum(1)[None, :]
     distance = left + right - 2 * (a @ b.T)  # Small integers are exact in float32.
     distance[(left == 0) | (right == 0)] = np.inf
+    distance[query_folds[:, None] != gallery_folds] = np.inf
     return tuple(Relation(query_group, gallery_group, distance <= zeta) for zeta in zetas)
 
 
-def _distinct(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows [G, C], and the index [N] of each vector among them."""
-    packed = np.ascontiguousarray(np.packbits(vectors, axis=1))
+def _distinct(vectors: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows [G, C] of every fold, their folds [G], and the index [N] among them."""
+    packed = np.column_stack([np.packbits(vectors, axis=1), folds.astype(np.uint8)])
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()  # Compared as single values.
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    return vectors[first], group.ravel().astype(np.int32)
+    return vectors[first], folds[first], group.ravel().astype(np.int32)

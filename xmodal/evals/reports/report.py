@@ -22,6 +22,7 @@ _TITLES = {
     "pmrp": "Plausible matches, R-Precision",
     "pmrp_zeta0": "Plausible matches of equal categories, R-Precision",
     "pmrp_pcme": "Plausible matches as in PCME, R-Precision",
+    "pmrp_pcme_1k": "Plausible matches as in PCME, R-Precision in five folds",
 }
 _METRICS = {
     "map@r": "mAP@R",

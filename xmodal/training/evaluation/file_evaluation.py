@@ -98,8 +98,8 @@ def _check_fields(path: str, options: Mapping[str, Options], *, named: bool) -> 
     listed = " and ".join(f"config.evals.{name} ranks {field!r}" for name, field in others.items())
     message = (
         f"{listed}, but {path} has one array per item, the vectors. To judge another array, save "
-        f"it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and judge that "
-        "file with an evaluator that names no field."
+        f"it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and judge "
+        "that file with an evaluator that names no field."
     )
     if named or not kept:
         raise UserError(message)
