@@ -170,10 +170,11 @@ class _Maker:
         if definition.labeled_gallery:  # Items without a category are a fold of their own.
             folds = folds or (np.zeros(len(query), np.int32), np.zeros(len(gallery), np.int32))
             apart = folds[0].max() + 1
-            folds = tuple(
+            of_query, of_gallery = (
                 np.where(rows.any(1), own, apart).astype(np.int32)
                 for rows, own in zip((query, gallery), folds, strict=True)
             )
+            folds = of_query, of_gallery
         positives = relations[0] if len(relations) == 1 else relations
         return RetrievalTask(positives, definition.metrics, cap=definition.cap, folds=folds)
 
