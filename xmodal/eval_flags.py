@@ -19,7 +19,10 @@ STEP = flags.DEFINE_string(
     "RUN/step_STEP/SPLIT.",
 )
 SPLIT = flags.DEFINE_string(
-    "split", None, "Split of the dataset; by default test, or config.evals.NAME.final_split."
+    "split",
+    None,
+    "Split of the run's dataset, which evaluators with another dataset ignore; by default test, or "
+    "config.evals.NAME.final_split.",
 )
 EVALUATORS = flags.DEFINE_list("evaluators", None, "Some of config.evals; by default all.")
 SAVE_EMBEDDINGS = flags.DEFINE_string(

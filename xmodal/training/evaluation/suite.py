@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from absl import logging
 from etils import epath
 from jax.sharding import Mesh
 
@@ -114,6 +115,8 @@ class EvalSuite:
     def load_others(self, request: Request) -> dict[str, StoredResults]:
         """Opens all splits and returns stored results of another model by evaluator.
 
+        Logs the split of evaluators whose own dataset ignores that of the request.
+
         Call it before any work, to find mistakes in a split or a comparison early.
 
         Args:
@@ -125,7 +128,13 @@ class EvalSuite:
         """
         others = {}
         for name in self.options:
-            evaluator = self.evaluator(name, self.split_of(name, request.split))
+            split = self.split_of(name, request.split)
+            if request.split not in (None, split):
+                logging.warning(
+                    "config.evals.%s has a dataset of its own: it evaluates its final_split %s, "
+                    "not --split=%s.", name, split, request.split,
+                )  # fmt: skip
+            evaluator = self.evaluator(name, split)
             if request.compare is not None:
                 own = epath.Path(request.compare) / name
                 others[name] = load_ranks(own if own.is_dir() else request.compare)
