@@ -106,6 +106,18 @@ def test_a_rater_beside_the_mean_of_the_others():
     assert rows["a"]["golden_right"] == ""
 
 
+def test_rejected_units_are_not_compared():
+    """Neither the rater's own nor those of others, as in Krippendorff's alpha."""
+    answers = [
+        *(answer(1, rater, "yes", "match") for rater in "ab"),
+        answer(1, "bot", "no", "match", state="rejected"),
+        answer(2, "a", "yes", "match"),
+        answer(2, "bot", "no", "match", state="rejected"),
+    ]
+    rows = read(answers)
+    assert [rows[rater]["agreement"] for rater in ("a", "b", "bot")] == ["1.000", "1.000", ""]
+
+
 def test_a_rater_beside_golden_pairs_and_the_choice_of_others():
     answers = [
         answer(1, "a", "weak_yes", "match", golden="yes"),

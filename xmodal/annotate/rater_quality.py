@@ -32,7 +32,7 @@ def compute_alphas(answers: Iterable[Answer]) -> dict[str, dict[str, float]]:
       the same. Sliders are `interval`; the four answers about a match are `ordinal`, and
       `nominal` as yes and no.
     """
-    asked = [a for a in answers if not a.golden and not a.test and a.state != "rejected"]
+    asked = _compared(answers)
     found: dict[str, dict[str, float]] = {}
     for kind, of_kind in group(asked, lambda answer: answer.kind).items():
         level = _LEVELS.get(kind, "interval")
@@ -49,9 +49,11 @@ def quality_file(answers: Sequence[Answer]) -> str:
 
     `golden_right` is the share of golden pairs with a right answer. `agreement` is, of sliders, the
     correlation with the mean of the others; of choices, the share of answers that most of the
-    others give, too (of matches, as yes or no). It is empty where nobody answered the same.
+    others give, too (of matches, as yes or no). Like `compute_alphas`, it leaves out golden pairs,
+    the qualification and rejected units, the rater's and others'; it is empty where nobody else
+    answered the same.
     """
-    by_question = group((a for a in answers if not a.golden and not a.test), question_of)
+    by_question = group(_compared(answers), question_of)
     rows = []
     for rater, own in group(answers, lambda answer: answer.rater).items():
         golden = [is_right(a.golden, a.value) for a in own if a.golden]
@@ -61,10 +63,15 @@ def quality_file(answers: Sequence[Answer]) -> str:
                 *(rater, len(own), f"{statistics.median(a.seconds for a in own):.1f}"),
                 *(len(golden), f"{np.mean(golden):.3f}" if golden else ""),
                 *(states.count("check"), states.count("rejected")),
-                _agreement(own, by_question),
+                _agreement(_compared(own), by_question),
             ]
         )
     return format_table_file(_HEADER, rows)
+
+
+def _compared(answers: Iterable[Answer]) -> list[Answer]:
+    """The answers that are compared with those of other raters."""
+    return [a for a in answers if not a.golden and not a.test and a.state != "rejected"]
 
 
 def number(answer: Answer) -> float:
