@@ -12,7 +12,7 @@ from data_prep.building.image_check import BadImageError, checked_image
 from data_prep.building.records import LeftOut, Record
 from data_prep.coco_captions.pictures import Pictures
 from data_prep.cxc.caption_texts import read_caption_texts
-from data_prep.cxc.rating_files import SIDES, Rating, file_name, scan_ratings
+from data_prep.cxc.rating_files import RELEASED, SIDES, Rating, file_name, scan_ratings
 from data_prep.published import Figure, Known, Within
 
 # Task -> kinds of the left and the right side.
@@ -67,16 +67,10 @@ class Builder(schema.RandomAccessBuilder):
     """
     HOMEPAGE = "https://github.com/google-research-datasets/Crisscrossed-Captions"
     EXPECTED: ClassVar[dict[str, int]] = {
-        "sts/validation/c2c_cocaption": 25_000,
-        "sts/validation/c2c_isim": 19_009,
-        "sts/test/c2c_cocaption": 25_000,
-        "sts/test/c2c_isim": 19_045,
-        "sis/validation/i2i_csim": 42_767,
-        "sis/test/i2i_csim": 46_719,
-        "sits/validation/c2i_original": 25_000,
-        "sits/validation/c2i_intrasim": 19_722,
-        "sits/test/c2i_original": 25_000,
-        "sits/test/c2i_intrasim": 19_833,
+        f"{task}/{split}/{method}": count
+        for task, by_split in RELEASED.items()
+        for split, methods in by_split.items()
+        for method, count in methods.items()
     }
 
     def _features(self) -> tfds.features.FeaturesDict:

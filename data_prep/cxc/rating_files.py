@@ -1,12 +1,11 @@
 """Reader for rated pairs in the format of CxC, `{sts,sis,sits}_{val,test}.csv`."""
 
 import dataclasses
-import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from data_prep.building.records import LeftOut
-from data_prep.reading.text_files import scan_csv
+from data_prep.reading.text_files import AnyPath, scan_csv
 
 # Task -> columns of the left and the right side.
 SIDES = {
@@ -15,12 +14,20 @@ SIDES = {
     "sits": ("caption", "image"),
 }
 SCORE, METHOD = "agg_score", "sampling_method"
-# Sampling methods of the released files, by task.
-METHODS = {
-    "sts": ("c2c_cocaption", "c2c_isim"),
-    "sis": ("i2i_csim",),
-    "sits": ("c2i_original", "c2i_intrasim"),
+# Task -> split -> sampling method -> number of released pairs.
+RELEASED = {
+    "sts": {
+        "validation": {"c2c_cocaption": 25_000, "c2c_isim": 19_009},
+        "test": {"c2c_cocaption": 25_000, "c2c_isim": 19_045},
+    },
+    "sis": {"validation": {"i2i_csim": 42_767}, "test": {"i2i_csim": 46_719}},
+    "sits": {
+        "validation": {"c2i_original": 25_000, "c2i_intrasim": 19_722},
+        "test": {"c2i_original": 25_000, "c2i_intrasim": 19_833},
+    },
 }
+# Lowest scores of positive pairs, of section 3 of the paper.
+THRESHOLDS: Mapping[str, float] = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 _CAPTION = re.compile(r"COCO_val2014:sentid:(\d{1,9})", re.ASCII)
 _IMAGE = re.compile(r"COCO_val2014_(\d{12})\.jpg", re.ASCII)
 # Pairs of other datasets have plain numbers.
@@ -52,7 +59,12 @@ def file_name(task: str, split: str) -> str:
 
 
 def scan_ratings(
-    path: pathlib.Path, task: str, *, released: bool = True, need_scores: bool = True
+    path: AnyPath,
+    task: str,
+    *,
+    released: bool = True,
+    own_methods: bool = False,
+    need_scores: bool = True,
 ) -> Iterator[Rating | LeftOut]:
     """Reads a file row by row.
 
@@ -62,6 +74,7 @@ def scan_ratings(
       released: whether the file is a released one: then items have the names of COCO's val2014,
         sampling methods are known, and no pair appears twice. Other files may use plain ids and
         methods of their own.
+      own_methods: whether sampling methods may be others than the released ones anyway.
       need_scores: whether the column of scores must exist.
 
     Yields:
@@ -72,9 +85,10 @@ def scan_ratings(
       UnexpectedFilesError: a column is missing, or the file is truncated.
     """
     seen: dict[tuple[int, int], str] = {}
+    methods = RELEASED[task]["test"] if released and not own_methods else None
     columns = (*SIDES[task], *([SCORE] if need_scores else []), METHOD)
     for row in scan_csv(path, columns=columns):
-        rating = row if isinstance(row, LeftOut) else _rating(*row, task, released)
+        rating = row if isinstance(row, LeftOut) else _rating(*row, task, released, methods)
         if released and isinstance(rating, Rating):
             pair = (rating.left_id, rating.right_id)
             first = seen.setdefault(pair, rating.where)
@@ -83,7 +97,13 @@ def scan_ratings(
         yield rating
 
 
-def _rating(where: str, row: Mapping[str, str], task: str, released: bool) -> Rating | LeftOut:
+def _rating(
+    where: str,
+    row: Mapping[str, str],
+    task: str,
+    released: bool,
+    methods: Collection[str] | None,
+) -> Rating | LeftOut:
     ids = []
     for column in SIDES[task]:
         name, reason = _ANY_ID, "neither a number nor a COCO name"
@@ -101,7 +121,7 @@ def _rating(where: str, row: Mapping[str, str], task: str, released: bool) -> Ra
             return LeftOut(where, "score is no number", row[SCORE])
         if not 0 <= score <= 5:  # also rejects NaN
             return LeftOut(where, "score not from 0 to 5", row[SCORE])
-    if released and row[METHOD] not in METHODS[task]:
+    if methods is not None and row[METHOD] not in methods:
         return LeftOut(where, "unknown sampling method", row[METHOD])
     left, right = ids
     return Rating(where, left, right, score, row[METHOD])

@@ -12,10 +12,15 @@ import pathlib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from etils import epath
 
 from data_prep.building.records import LeftOut
 from data_prep.errors import UnexpectedFilesError
+
+AnyPath: TypeAlias = pathlib.Path | epath.Path
+"""A path on the disk or, as `epath.Path`, in a bucket."""
 
 _Row = TypeVar("_Row")
 _GZIP = b"\x1f\x8b"
@@ -43,7 +48,7 @@ def read_csv(
     return without_bad_rows(rows, path)
 
 
-def without_bad_rows(rows: Iterable[_Row | LeftOut], path: pathlib.Path) -> Iterator[_Row]:
+def without_bad_rows(rows: Iterable[_Row | LeftOut], path: AnyPath) -> Iterator[_Row]:
     """Yields the rows of a file and stops at the first bad one.
 
     Raises:
@@ -56,7 +61,7 @@ def without_bad_rows(rows: Iterable[_Row | LeftOut], path: pathlib.Path) -> Iter
 
 
 def scan_csv(
-    path: pathlib.Path,
+    path: AnyPath,
     *,
     columns: Sequence[str],
     delimiter: str = ",",
@@ -163,7 +168,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             yield f"{path.name} line {number}", parse_json(line, f"{path} line {number}")
 
 
-def read_lines(path: pathlib.Path) -> Iterator[bytes]:
+def read_lines(path: AnyPath) -> Iterator[bytes]:
     """Reads the lines of a file, gzipped or not, with their line ends.
 
     Raises:
@@ -174,7 +179,8 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
         raise FileNotFoundError(f"{path} does not exist, or is not a file")
     number = 0
     with path.open("rb") as file:
-        packed = file.peek(2)[:2] == _GZIP
+        packed = file.read(2) == _GZIP
+        file.seek(0)
         try:
             for line in gzip.GzipFile(fileobj=file) if packed else file:
                 number += 1
@@ -214,7 +220,7 @@ def read_member(archive: zipfile.ZipFile, member: str) -> bytes:
         raise UnexpectedFilesError(f"{archive.filename}: {member}: {error}") from error
 
 
-def _header(rows: Iterator[list[str]], path: pathlib.Path) -> list[str]:
+def _header(rows: Iterator[list[str]], path: AnyPath) -> list[str]:
     try:
         return next(rows, [])
     except csv.Error as error:
@@ -228,7 +234,7 @@ class _Lines:
       bad: why a line since the caller last cleared this is not text: "reason: detail", or "".
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self._lines = read_lines(path)
         self.bad = ""
         self._first = True

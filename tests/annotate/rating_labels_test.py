@@ -10,10 +10,10 @@ from tests.annotate.small_studies import make_study, pairs, raters
 from xmodal.annotate.aggregating import aggregate
 from xmodal.annotate.collected import read_answers
 from xmodal.annotate.hand_out import HandOut, Place
-from xmodal.annotate.rating_labels import THRESHOLDS, describe_ratings, mean_ratings
+from xmodal.annotate.rating_labels import describe_ratings, mean_ratings
 from xmodal.annotate.study_file import Caption, Question, Settings, StudyFile, Unit, create
 from xmodal.config import UserError
-from xmodal.cxc_files import format_cxc_file, read_cxc_file
+from xmodal.cxc_files import THRESHOLDS, format_cxc_file, read_cxc_file
 
 
 def test_pairs_without_all_their_raters_do_not_count(tmp_path):

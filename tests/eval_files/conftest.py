@@ -35,7 +35,8 @@ def annotations(tmp_path_factory):
     write_ratings(folder / "sits_test.csv", ("caption", "image"), own + other)
     for task, ids in (("sts", CAPTION_IDS), ("sis", IMAGE_IDS)):
         scores = rng.uniform(0, 5, len(ids)).round(2)
-        pairs = zip(ids, np.roll(ids, 7), scores, [f"{task}_method"] * len(ids), strict=True)
+        method = {"sts": "c2c_isim", "sis": "i2i_csim"}[task]
+        pairs = zip(ids, np.roll(ids, 7), scores, [method] * len(ids), strict=True)
         kind = "caption" if task == "sts" else "image"
         write_ratings(folder / f"{task}_test.csv", (kind, kind), list(pairs))
     write_ratings(folder / "sits_val.csv", ("caption", "image"), [(9001, 901, 4.0, "c2i_original")])

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 
+from xmodal import cxc_files
 from xmodal.config import UserError
 from xmodal.evals import from_files
 from xmodal.evals.evaluators import boards
@@ -23,7 +24,6 @@ OWNER = np.repeat(IMAGES, 2)
 COUNTS = {
     "original_caption_to_image.json": {"queries": 8, "positives": 8},
     "coco_test_ids.npy": {"captions": 8},
-    "sts_test.csv": {"pairs": 2},
     "val2014_categories.npz": {"categories": 5, "images": 4},
 }
 
@@ -37,8 +37,8 @@ def annotations(tmp_path):
     np.save(folder / "coco_test_ids.npy", CAPTIONS)
     (folder / "sts_test.csv").write_text(
         "caption1,caption2,agg_score,sampling_method\n"
-        "COCO_val2014:sentid:100,COCO_val2014:sentid:103,0,x\n"
-        "COCO_val2014:sentid:101,COCO_val2014:sentid:106,4,x\n"
+        "COCO_val2014:sentid:100,COCO_val2014:sentid:103,0,c2c_isim\n"
+        "COCO_val2014:sentid:101,COCO_val2014:sentid:106,4,c2c_isim\n"
     )
     np.savez(folder / "val2014_categories.npz", image_ids=IMAGES, labels=np.ones((4, 5), np.uint8))
     return folder
@@ -70,6 +70,7 @@ def evaluate(annotations, **given):
 
 def test_published_rows_stand_beside_released_labels_only(annotations, monkeypatch):
     monkeypatch.setattr(released, "_COUNTS", COUNTS)
+    monkeypatch.setitem(cxc_files.PAIRS, "sts_test.csv", 2)
     evaluation = evaluate(annotations)
     assert "CLIP" not in evaluation.report()  # four images are not MS-COCO 5K
     hashes = {board.name: board.label_hash for board in evaluation.boards}

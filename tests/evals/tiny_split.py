@@ -53,6 +53,7 @@ class TinySplit:
     categories: None = None
     caption_categories: None = None
     partial: str = ""
+    differences: tuple = ()
     hashes: dict = dataclasses.field(default_factory=dict)
     labels: dict = dataclasses.field(default_factory=dict)
     label_names: dict = dataclasses.field(default_factory=dict)

@@ -6,10 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from xmodal.annotate.collected import Answer, group, question_of
-from xmodal.cxc_files import SPLITS, TASKS, format_cxc_file
-
-# Lowest scores of positive pairs.
-THRESHOLDS = {"sts": 3.0, "sis": 2.5, "sits": 3.0}
+from xmodal.cxc_files import TASKS, THRESHOLDS, file_name, format_cxc_file
 
 
 def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:
@@ -35,9 +32,8 @@ def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:
 
 def rating_files(means: dict[str, dict[str, np.ndarray]], split: str) -> dict[str, str]:
     """Returns file name -> content."""
-    ending = SPLITS.get(split, split)
     return {
-        f"{task}_{ending}.csv": format_cxc_file(task, columns) for task, columns in means.items()
+        file_name(task, split): format_cxc_file(task, columns) for task, columns in means.items()
     }
 
 

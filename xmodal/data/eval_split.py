@@ -8,6 +8,7 @@ import numpy as np
 from etils import epath
 
 from xmodal.config import UserError
+from xmodal.cxc_files import describe_differences
 from xmodal.data.batch_spec import batch_spec
 from xmodal.data.columns import STRING, Ragged, dense, ragged
 from xmodal.data.config import DataConfig, parse
@@ -46,6 +47,7 @@ class EvalSplit:
         out.
       partial: part of the published split that is present, such as "181 of 5,000 images"; "" for
         all of it.
+      differences: how the files in `ratings_dir` differ from the released ones.
       hashes: hashes of the records and of the rated pairs, see `sources.split_hashes`.
     """
 
@@ -68,9 +70,11 @@ class EvalSplit:
         self.labels = _label_columns(columns, config.labels)
         self.label_names = source.label_names
         self.hashes = source.hashes
-        self.ratings, dropped = {}, 0
+        self.ratings, self.differences, dropped = {}, [], 0
         if not self.has_pairs:
             self.ratings = load_ratings(config, split)
+            if config.ratings_dir:
+                self.differences = describe_differences(self.ratings, split)
             self.hashes |= rating_hashes(config, split)
         if source.left_out or not source.is_complete:
             self.ratings, dropped = _keep_known(self.ratings, self.image_ids, self.caption_ids)

@@ -148,14 +148,16 @@ def test_rated_pairs_of_what_is_not_there_are_left_out(built, tmp_path):
             ("sis", "image1", "image2"),
             ("sits", "caption", "image"),
         ):
-            captions = [f"COCO_val2014:sentid:{_caption_id(73, k)}" for k in (0, 1)]
+            captions = [
+                f"COCO_val2014:sentid:{n}" for n in (_caption_id(73, 0), _caption_id(73, 1), 999)
+            ]
             images = [f"COCO_val2014_{i:012d}.jpg" for i in (73, 999)]
             ends = {
-                "sts": (captions[0], captions[1]),
-                "sis": images,
-                "sits": (captions[0], images[1]),
+                "sts": [captions[:2], captions[1:]],
+                "sis": [images, images[::-1]],
+                "sits": [(captions[0], images[1]), (captions[2], images[1])],
             }
-            rows = [[*ends[task], "3.5", "m"], ["COCO_val2014_000000000999.jpg"] * 2 + ["1", "m"]]
+            rows = [[*pair, "3.5", "m"] for pair in ends[task]]
             with open(tmp_path / f"{task}_{part}.csv", "w", newline="") as file:
                 csv.writer(file).writerows([[left, right, "agg_score", "sampling_method"], *rows])
     held_out = data.eval_split(_config(tmp_path, ratings_dir=str(tmp_path)), split="validation")
@@ -167,6 +169,9 @@ def test_rated_pairs_of_what_is_not_there_are_left_out(built, tmp_path):
         "sits": 0,
     }
     assert held_out.partial == "1 images, 5 captions"
+    assert "sts_val.csv holds 2 pairs instead of 44,009" in held_out.differences
+    assert "sts_val.csv has the unknown sampling methods m" in held_out.differences
+    assert data.eval_split(_config(tmp_path), split="validation").differences == []
     assert not data.eval_split(_config(tmp_path), split="validation").partial
 
 

@@ -25,7 +25,10 @@ def write_files(folder):
     lists = {"image_to_caption": {"10": [5, 8], "20": [99]}, "caption_to_image": {"7": [30, 20]}}
     for side, content in lists.items():
         (folder / f"eccv_{side}.json").write_text(json.dumps(content))
-    rows = [f"COCO_val2014:sentid:{c},{image(i)},{s},x\n" for c, i, s in ((5, 30, 4), (8, 10, 1))]
+    rows = [
+        f"COCO_val2014:sentid:{c},{image(i)},{s},c2i_intrasim\n"
+        for c, i, s in ((5, 30, 4), (8, 10, 1))
+    ]
     header = "caption,image,agg_score,sampling_method\n"
     (folder / "sits_test.csv").write_text(header + "".join(rows))
     objects = [(10, 3), (10, 3), (10, 90), (20, 1), (999, 1)]
@@ -128,7 +131,7 @@ def test_restricting_to_everything_changes_nothing(tmp_path):
         ("eccv_image_to_caption.json", f'{{"10": [{10**30}]}}', "is not an object of id lists"),
         ("eccv_image_to_caption.json", '{"cat": [5]}', "is not an object of id lists.*cat"),
         ("sits_test.csv", "caption,image\n", "lacks the column agg_score"),
-        ("sits_test.csv", b"\xff\xfe\x00", r"sits_test\.csv is not text"),
+        ("sits_test.csv", b"\xff\xfe\x00", r"sits_test\.csv lacks the column"),
         ("coco_test_ids.npy", "not npy", r"coco_test_ids\.npy cannot be read as npy"),
         ("coco_test_ids.npy", np.array([0.5]), r"float64 \[1\], not a list of integer ids"),
         ("coco_test_ids.npy", np.array([[5, 6]]), r"\[1, 2\], not a list"),

@@ -40,7 +40,7 @@ def test_galleries_are_in_karpathy_order(coco_test, real_data):
 
 def test_all_boards_of_the_test_split(coco_test, real):
     main = ["coco5k", "coco1k", "cxc", "cxc_sits_only", "eccv", "pmrp"]
-    assert list(real) == [*main, "pmrp_zeta0", "pmrp_pcme"]
+    assert list(real) == [*main, "pmrp_zeta0", "pmrp_pcme", "pmrp_pcme_1k"]
     # Variants of PMRP are computed only if named.
     assert [board.name for board in boards.make_boards(coco_test)] == main
 

@@ -2,7 +2,7 @@
 
 from tests.saved_run import make_config
 from xmodal import mesh as mesh_lib
-from xmodal.training.eval_suite import EvalSuite
+from xmodal.training.evaluation.suite import EvalSuite, Request
 
 
 def test_an_evaluator_with_its_own_dataset_says_which_split_it_judges(few_shapes, caplog):
@@ -12,7 +12,7 @@ def test_an_evaluator_with_its_own_dataset_says_which_split_it_judges(few_shapes
         "elsewhere": {"type": "boards", "data": {"captions_per_image": 1}},
     }
     suite = EvalSuite(config, ["text"], mesh_lib.make_mesh())
-    suite.load_others(None, "validation")
+    suite.load_others(Request("validation"))
     splits = {name: suite.split_of(name, "validation") for name in config["evals"]}
     assert splits == {"here": "validation", "elsewhere": "test"}
     (said,) = [record.getMessage() for record in caplog.records if "--split" in record.message]
@@ -20,5 +20,5 @@ def test_an_evaluator_with_its_own_dataset_says_which_split_it_judges(few_shapes
     assert "evaluates its final_split test, not --split=validation" in said
     caplog.clear()
     for split in (None, "test"):
-        suite.load_others(None, split)
+        suite.load_others(Request(split))
     assert not caplog.records

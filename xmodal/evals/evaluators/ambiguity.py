@@ -12,7 +12,7 @@ from xmodal.evals.boards.make import make_boards
 from xmodal.evals.boards.positives import Ragged
 from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
 from xmodal.evals.evaluators.boards import labels_of_split, tags_of_boards
-from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_split
+from xmodal.evals.evaluators.evaluator import Evaluator, Options, Split, describe_rated_split
 from xmodal.evals.inputs.galleries import order_embeddings
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.reports.compare import check_comparable
@@ -58,7 +58,7 @@ class AmbiguityEvaluator(Evaluator[Embeddings]):
     ) -> None:
         """Counts positives, see `make_evaluator`."""
         del mesh
-        self.options, self.provenance = options, describe_split(split)
+        self.options, self.provenance = options, describe_rated_split(split)
         self._split, self._labels = split, labels_of_split(split, (options.board,))
         (board,) = make_boards(self._labels, (options.board,))
         graded = {

@@ -1,7 +1,6 @@
 """Retrieval and rating boards of a captioned dataset."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,8 @@ from xmodal.evals.evaluators.evaluator import (
     Options,
     Provenance,
     Split,
-    describe_split,
+    describe_rated_split,
+    warn_of_labels,
     warn_of_part,
     with_similarity,
 )
@@ -164,7 +164,7 @@ def boards_of_split(
         evaluator.provenance = dataclasses.replace(evaluator.provenance, records=split.hashes)
     else:
         labels = labels_of_split(split, options.boards or ())
-        evaluator = BoardsEvaluator(where, options, labels, describe_split(split), mesh)
+        evaluator = BoardsEvaluator(where, options, labels, describe_rated_split(split), mesh)
     _check_sides(split.name, evaluator.boards, sides)
     return evaluator
 
@@ -224,12 +224,7 @@ def boards_of_annotations(
         if number
     ]
     warnings = warn_of_part(labels.partial, labels.split)
-    if labels.differences:
-        warnings.append(
-            f"NOT THE RELEASED LABELS: in {os.fspath(options.annotations)}, "
-            f"{'; '.join(labels.differences)}. Boards from these files cannot be compared with "
-            "published numbers; unless a part is intended, get the released files again."
-        )
+    warnings += warn_of_labels(options.annotations, labels.differences)
     provenance = Provenance(
         title=f"{labels.name}, {labels.split} split",
         warnings=warnings,

@@ -199,6 +199,17 @@ def warn_of_part(partial: str, split: str) -> list[str]:
     ]
 
 
+def warn_of_labels(place: str, differences: Sequence[str]) -> list[str]:
+    """Returns the warning for label files in a place that differ from the released ones."""
+    if not differences:
+        return []
+    return [
+        f"NOT THE RELEASED LABELS: in {place}, {'; '.join(differences)}. Boards from these files "
+        "cannot be compared with published numbers. Labels of your own and parts of the released "
+        "files differ, too; if these are neither, get the released files again."
+    ]
+
+
 def describe_split(split: Split) -> Provenance:
     """Returns the facts of a prepared dataset's split."""
     return Provenance(
@@ -206,6 +217,13 @@ def describe_split(split: Split) -> Provenance:
         warnings=warn_of_part(split.partial, split.split),
         records=split.hashes,
     )
+
+
+def describe_rated_split(split: Split) -> Provenance:
+    """Returns `describe_split`, for evaluators that use the ratings."""
+    provenance = describe_split(split)
+    warnings = [*provenance.warnings, *warn_of_labels("config.data.ratings_dir", split.differences)]
+    return dataclasses.replace(provenance, warnings=warnings)
 
 
 def with_similarity(source: Embeddings, similarity: Mapping[str, Any] | None) -> Embeddings:

@@ -17,7 +17,6 @@ from xmodal.evals.labels.released import (
     ORDERS,
     OWN,
     ReleasedFiles,
-    ratings_file,
     read_categories,
     read_ids,
     read_lists,
@@ -53,9 +52,9 @@ def read_annotations(folder: str | os.PathLike, split: str) -> Labels:
     files = ReleasedFiles(folder, split)
     ratings = {}
     for task in cxc_files.TASKS:
-        if path := files.get(ratings_file(task, split)):
+        if path := files.get(cxc_files.file_name(task, split)):
             ratings[task] = cxc_files.read_cxc_file(path, task)
-            files.count(path, pairs=len(ratings[task]["scores"]))
+    files.differences += cxc_files.describe_differences(ratings, split)
     caption_ids, caption_image_ids, ordered = _read_galleries(files, split, ratings.get("sits"))
     image_ids, first = np.unique(caption_image_ids, return_index=True)
     image_ids, first = image_ids[np.argsort(first)], np.sort(first)
@@ -164,7 +163,7 @@ def _read_galleries(
     else:
         raise UserError(
             f"{files.folder} does not say which captions and images are in the {split} split: add "
-            f"{ratings_file('sits', split)}"
+            f"{cxc_files.file_name('sits', split)}"
             + (f", or {OWN} and {ORDERS[split]}." if split == "test" else ".")
         )
     if order is None:

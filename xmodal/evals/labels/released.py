@@ -33,9 +33,8 @@ LISTS = {
 # Split -> images with an object; the other few of its 5,000 have none.
 _LABELED_IMAGES = {"test": 4_952, "validation": 4_948}
 
-# File -> counted quantity -> its released number.
+# File -> counted quantity -> its released number; `cxc_files` has those of ratings.
 _COUNTS: dict[str, dict[str, int]] = {
-    **{f"{file}.csv": {"pairs": pairs} for file, pairs in cxc_files.PAIRS.items()},
     **{name: {"captions": 25_000} for name in ORDERS.values()},
     OWN: {"queries": 25_000, "positives": 25_000},
     "eccv_caption_to_image.json": {"queries": 1_332, "positives": 11_279},
@@ -45,14 +44,9 @@ _COUNTS: dict[str, dict[str, int]] = {
 }
 
 
-def ratings_file(task: str, split: str) -> str:
-    """The file of a task of Crisscrossed Captions."""
-    return f"{task}_{cxc_files.SPLITS[split]}.csv"
-
-
 def names_of(split: str) -> list[str]:
     """All files with information about a split."""
-    names = [ratings_file(task, split) for task in cxc_files.TASKS]
+    names = [cxc_files.file_name(task, split) for task in cxc_files.TASKS]
     names += [ORDERS[split], *CATEGORIES]
     if split == "test":
         names += [OWN, *(name for tasks in LISTS.values() for name in tasks.values())]
@@ -71,9 +65,9 @@ def url_of(path: Path) -> str:
 def describe_difference(name: str, split: str, found: Mapping[str, int]) -> str:
     """Returns how the counts of a file differ from the released ones.
 
-    For example "sts_test.csv holds 2,999 pairs instead of 44,045"; "" for a file as released.
-    `found` maps quantities to numbers: `pairs` of ratings, `captions` of an order, `queries` and
-    `positives` of lists, `categories` and `images` that have one.
+    For example "coco_test_ids.npy holds 6 captions instead of 25,000"; "" for a file as released.
+    `found` maps quantities to numbers: `captions` of an order, `queries` and `positives` of lists,
+    `categories` and `images` that have one.
     """
     expected = _COUNTS.get(name) or {"categories": 80, "images": _LABELED_IMAGES[split]}
     wrong = [
