@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from data_prep.cxc.rating_files import THRESHOLDS
 from xmodal.analysis import describe
 from xmodal.analysis.ratings import agreement_plots, score_plots, score_statistics
 from xmodal.analysis.ratings.rated_files import read_folder
@@ -184,7 +185,7 @@ def test_every_score_is_in_a_bin_whose_bar_is_near(scores):
 
 def test_released_ratings_have_the_published_counts(real_data):
     rated = read_folder(real_data / "cxc", "test")
-    summaries = score_statistics.summarize(rated, score_statistics.POSITIVE)
+    summaries = score_statistics.summarize(rated, THRESHOLDS)
     found = {each.method: (each.pairs, round(each.mean, 2), each.positives) for each in summaries}
     assert found.pop("all")[0] == 44_833
     assert found == {

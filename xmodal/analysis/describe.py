@@ -27,6 +27,7 @@ import numpy as np
 import data_prep
 from data_prep.command_line import check_config
 from data_prep.cxc.caption_texts import read_caption_texts
+from data_prep.cxc.rating_files import THRESHOLDS
 from data_prep.errors import NotPreparedError, UnexpectedFilesError
 from xmodal import console
 from xmodal.analysis.ratings import (
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
         place_of = data_prep.builder_class(args.dataset).data_dir_of
         args.data_dir = place_of(args.data_dir, args.manual_dir)
     rated = _read_ratings(args)
-    positive = {**score_statistics.POSITIVE, **dict(args.positive)}
+    positive = {**THRESHOLDS, **dict(args.positive)}
     summaries = score_statistics.summarize(rated, positive)
     print(score_statistics.format_summaries(summaries), flush=True)
     cosines, by = _cosines(args, rated)
@@ -214,7 +215,7 @@ def _parse() -> argparse.Namespace:
         default=[],
         metavar="TASK:SCORE,...",
         help="scores from which pairs are positive; known: "
-        + ", ".join(f"{task}:{score:g}" for task, score in score_statistics.POSITIVE.items()),
+        + ", ".join(f"{task}:{score:g}" for task, score in THRESHOLDS.items()),
     )
     args = parser.parse_args()
     check_config(parser, args)

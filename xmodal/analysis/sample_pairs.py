@@ -27,7 +27,7 @@ import numpy as np
 
 import data_prep
 from data_prep.command_line import check_config
-from data_prep.cxc.rating_files import file_name
+from data_prep.cxc.rating_files import THRESHOLDS, file_name
 from data_prep.errors import UnexpectedFilesError
 from data_prep.sampling.groups import Groups
 from data_prep.sampling.nearest import NEIGHBORS
@@ -49,8 +49,6 @@ from xmodal.analysis.sampling.structure import check_structure
 from xmodal.config import UserError
 from xmodal.evals.inputs.arrays import load_embeddings
 from xmodal.evals.reports.files import check_writable, write_files
-
-_POSITIVE = 3.0  # score from which a caption and an image match
 
 
 def main() -> None:
@@ -115,7 +113,7 @@ def _check(args: argparse.Namespace, groups: Groups) -> list[Fact]:
     if (sits := rated.get("sits")) is not None and sits.scores is not None:
         positive = np.concatenate([pairs[method] for method in sits.by_method()])
         scores = np.concatenate([sits.scores[rows] for rows in sits.by_method().values()])
-        positive = positive[scores >= _POSITIVE]
+        positive = positive[scores >= THRESHOLDS["sits"]]
     facts = check_structure(
         pairs, groups, neighbors=args.neighbors, drawn=args.draw, positive=positive
     )

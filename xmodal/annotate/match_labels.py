@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from xmodal.annotate.collected import Answer, group
 from xmodal.annotate.golden import POSITIVE
-from xmodal.annotate.rating_labels import THRESHOLDS
 from xmodal.annotate.study_file import StudyFile
 from xmodal.config import UserError
+from xmodal.cxc_files import THRESHOLDS
 
 _Pair = tuple[int, int]  # Caption and image.
 Lists = dict[int, list[int]]

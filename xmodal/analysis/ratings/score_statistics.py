@@ -7,8 +7,6 @@ import numpy as np
 
 from xmodal.analysis.ratings.rated_pairs import RatedPairs
 
-# Score from which a pair counts as positive, if a paper defines one.
-POSITIVE: Mapping[str, float] = {"sts": 3.0, "sis": 2.5, "sits": 3.0}
 # Task -> kinds of its two sides; other tasks pair a caption with an image.
 SIDES = {"sts": ("caption", "caption"), "sis": ("image", "image")}
 _CROSS = ("caption", "image")

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+from xmodal.cxc_files import THRESHOLDS
+
 # Retrieval task -> (query modality, gallery modality).
 RETRIEVAL_TASKS = {
     "i2t": ("image", "text"),
@@ -75,8 +77,6 @@ class Definition:
 
 
 _INTERMODAL = ("i2t", "t2i")
-# Thresholds of the Crisscrossed Captions paper, section 3.
-_CXC_THRESHOLDS = {"sts": 3.0, "sits": 3.0, "sis": 2.5}
 _CXC_RATINGS = ("sts", "sis", "sits")
 _MERGED = (
     "own pairs, co-captions, and pairs rated at least 3 (STS, SITS) or 2.5 (SIS); SIS positives "
@@ -96,7 +96,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition(
             "cxc",
             f"Crisscrossed Captions, union labels: {_MERGED}.",
-            thresholds=_CXC_THRESHOLDS,
+            thresholds=THRESHOLDS,
             correlations=_CXC_RATINGS,
         ),
         # The labels that the eccv_caption library calls CxC. Its JSON files and the ratings
@@ -106,7 +106,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             "Caption and image rated at least 3 (SITS); an own pair rated lower is not a positive.",
             tasks=_INTERMODAL,
             own=False,
-            thresholds={"sits": 3.0},
+            thresholds={"sits": THRESHOLDS["sits"]},
             released="cxc",
         ),
         # Captions 144675 and 467259 are positives of test images but not of the 25,000 test
@@ -167,7 +167,7 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
         Definition(
             "shapes",
             f"The embedded dataset's union labels: {_MERGED}.",
-            thresholds=_CXC_THRESHOLDS,
+            thresholds=THRESHOLDS,
             correlations=_CXC_RATINGS,
         ),
         Definition(
