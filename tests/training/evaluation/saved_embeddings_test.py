@@ -7,8 +7,9 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.evals import load_embeddings
 from xmodal.training import run
-from xmodal.training.evaluation import RunEvaluation
-from xmodal.training.file_evaluation import judge_embeddings
+from xmodal.training.evaluation.file_evaluation import judge_embeddings
+from xmodal.training.evaluation.run_evaluation import RunEvaluation
+from xmodal.training.evaluation.suite import Request
 
 OPTIONS = {"every": 0, "batch_size": 64, "bootstrap_samples": 10, "boards": ["shapes_own"]}
 
@@ -44,7 +45,7 @@ def saved(parts, weights, tmp_path_factory):
     for name in ("shapes", "mean"):
         path = str(folder / f"{name}.npz")
         evaluation = RunEvaluation(parts, names=[name], trains=False)
-        (judged,) = evaluation.judge(*weights, name=name, save_embeddings=path)
+        (judged,) = evaluation.judge(*weights, name=name, request=Request(save_embeddings=path))
         found[name] = path, judged.metrics
     return found
 
@@ -76,7 +77,7 @@ def test_similarities_of_another_field_have_to_agree(config, parts, weights, mon
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
     with pytest.raises(UserError, match="rank 'mean' by several similarities"):
-        evaluation.judge(*weights, name="x", save_embeddings="x.npz")
+        evaluation.judge(*weights, name="x", request=Request(save_embeddings="x.npz"))
 
 
 def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
@@ -86,7 +87,7 @@ def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
         config.evals.mean.similarity = {"name": "max_cosine"}
     path = str(tmp_path / "model.npz")
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
-    judged = evaluation.judge(*weights, name="x", save_embeddings=path)
+    judged = evaluation.judge(*weights, name="x", request=Request(save_embeddings=path))
     assert load_embeddings(path).similarity == "match_probability"
     found, _ = judge_embeddings(path, config)
     assert [each.metrics for each in found] == [each.metrics for each in judged]
