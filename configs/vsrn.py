@@ -49,7 +49,6 @@ def flickr30k(config: ConfigDict) -> ConfigDict:
     config.model.image.projection = {"batch_norm": True}
     config.optimizer.schedule.every = "10 epochs"
     config.evals = {"flickr30k": config.evals.coco.to_dict() | {"final_split": "test"}}
-    config.select.metric = "flickr30k/mean_recall@10"
     return config
 
 

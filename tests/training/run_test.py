@@ -85,6 +85,14 @@ def change(config, where, value):
         ("select.mode", "maximum", "'maximum' in config.select.mode; known: .*'max', 'min'"),
         ("select.metrics", "", r"\['metrics'\] in config.select; .*mean 'metric'"),
         ("select.metric", "shape/i2t/x", "'shape' in config.select.metric=.*mean 'shapes'"),
+        (
+            "select.metric",
+            "shapes/t2t/recal@1",
+            "'shapes/t2t/recal@1' in config.select.metric; .*mean 'shapes/t2t/recall@1'",
+        ),
+        # There is no tower for images, and the board is computed only by request.
+        ("select.metric", "shapes/i2t/recall@1", "'shapes/i2t/recall@1' in config.select.metric"),
+        ("select.metric", "shapes/shapes_matches/t2i/map@r", "in config.select.metric; "),
         # Sections that other packages read.
         ("optimizer.name", "adan", "'adan' in config.optimizer.name; known: .*'adam'"),
         ("optimizer.nmae", "adam", r"\['nmae'\] in config.optimizer; .*mean 'name'"),
@@ -94,6 +102,11 @@ def change(config, where, value):
             "optimizer.plateau",
             {"metric": "pools/x", "mode": "max", "factor": 0.1, "patience": 1},
             "'pools' in config.optimizer.plateau.metric='pools/x'; known: .'shapes'.",
+        ),
+        (
+            "optimizer.plateau",
+            {"metric": "shapes/rsum", "mode": "max", "factor": 0.1, "patience": 1},
+            "'shapes/rsum' in config.optimizer.plateau.metric; ",
         ),
         (
             "optimizer.groups",

@@ -9,12 +9,13 @@ from jax.sharding import Mesh
 
 from xmodal import data, processes
 from xmodal import mesh as mesh_lib
-from xmodal.config import UserError, lookup
+from xmodal.config import UserError
 from xmodal.evals import read_options
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.training import accumulation, frozen_checks
 from xmodal.training.optimization.optimizer import make_optimizer
 from xmodal.training.parts import Parts
+from xmodal.training.settings.awaited_metrics import check_awaited
 from xmodal.training.settings.fill_config import MANY, fill, fill_metric, fill_placeholders
 from xmodal.training.settings.run_config import RunConfig, read_settings
 from xmodal.training.settings.widths import check_widths
@@ -79,10 +80,9 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
     draft = fill_placeholders(config)
     settings = read_settings(draft)
     _check_batch_size(settings, mesh)
-    for where, metric in settings.awaited_metrics.items():
-        lookup(f"{where}={metric!r}", metric.partition("/")[0], settings.evals)
     parts = build(draft, mesh)
     evals = read_options(settings.evals)
+    check_awaited(settings.awaited_metrics, evals, config.data.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
     # Groups that start late are valid in a run of unknown length.
     given, filled = config.to_dict(), draft.to_dict()

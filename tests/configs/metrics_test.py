@@ -1,0 +1,107 @@
+"""Every metric that a config waits for is one that its evaluators have."""
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from configs import vsrn
+from data_prep.cxc.rating_files import METHODS
+from data_prep.semeval_sts.rated_sets import SETS
+from tests.configs.configs_test import VARIANTS, get_config
+from tests.evals.tiny_split import TinySplit
+from xmodal.config import UserError
+from xmodal.evals import make_evaluator, read_options
+from xmodal.evals.evaluators.boards import BoardsOptions
+from xmodal.evals.results import evaluator_tag
+from xmodal.training.awaited_metrics import check_awaited, possible_tags
+from xmodal.training.eval_splits import SplitSource
+from xmodal.training.fill_config import fill_metric
+from xmodal.training.run_config import read_settings
+from xmodal.training.schedules import resolve_epochs
+from xmodal.training.sizes import resolve_sizes
+
+# Without the baselines, which are not trained and so select no checkpoint.
+OTHERS = [
+    *(("sts", argument) for argument in ("", "bow", "sentence_encoder")),
+    *(("released", argument) for argument in ("", "regions", "clue", "cite")),
+    ("finetune", ""),
+    ("own_data", "frozen"),
+]
+# Sets of sentence pairs with the year of their average, by dataset.
+SENTENCES = {
+    "semeval_sts": [(f"{each.name}{each.year}", each.average) for each in SETS],
+    "crisscrossed_shapes": [(method, 0) for method in METHODS["sts"]],
+}
+
+
+def parse(config):
+    """A config whose metrics are filled in, as a section and as its dataclass."""
+    sized = resolve_sizes(fill_metric(config).to_dict(), 1000)
+    lengths = ConfigDict(resolve_epochs(sized, 1000))
+    return lengths, read_settings(lengths)
+
+
+def sides_of(settings):
+    sides = [side for side in ("image", "text") if settings.model[side] is not None]
+    return sides or ["image", "text"]  # Those of a model or file that the user names.
+
+
+def split_of(dataset):
+    """One record per set of sentence pairs, each with an image and two captions."""
+    sets, years = zip(*SENTENCES.get(dataset, [("", 0)]), strict=True)
+    count = len(sets)
+    labels = {
+        "score": np.arange(count) % 5.0,
+        "set": np.array(sets),
+        "average": np.array(years),
+        "relations": np.ones([count, 16], np.int32),
+    }
+    records = np.arange(count, dtype=np.int32)
+    captions, owners = np.arange(2 * count, dtype=np.int32), records.repeat(2)
+    return TinySplit(dataset, "test", records, captions, owners, ratings={}, labels=labels)
+
+
+def tags_of(name, options, dataset, sides):
+    if isinstance(options, BoardsOptions):
+        tags = possible_tags(options, dataset, sides)
+    else:
+        tags = make_evaluator(name, options, split_of(dataset), sides).tags(sides)
+    return [evaluator_tag(name, tag) for tag in tags]
+
+
+@pytest.mark.parametrize(("name", "argument"), [*VARIANTS, *OTHERS])
+def test_awaited_metrics_exist(name, argument):
+    config, settings = parse(get_config(name, argument))
+    evals, sides = read_options(settings.evals), sides_of(settings)
+    check_awaited(settings.awaited_metrics, evals, config.data.to_dict(), sides)
+    for where, tag in settings.awaited_metrics.items():
+        evaluator = tag.partition("/")[0]
+        options = evals[evaluator]
+        dataset = SplitSource.of(config.data.to_dict(), evaluator, options).own.dataset
+        assert tag in tags_of(evaluator, options, dataset, sides), where
+
+
+def test_a_board_without_its_name_is_no_tag():
+    """The board of SCAN's regions bears the name of the dataset, not of its config."""
+    config = vsrn.get_config("flickr30k")
+    config.select.metric = "flickr30k/mean_recall@10"
+    config, settings = parse(config)
+    message = "'flickr30k/mean_recall@10' in config.select.metric.*flickr30k/region_features/mean_"
+    with pytest.raises(UserError, match=message):
+        check_awaited(
+            settings.awaited_metrics,
+            read_options(settings.evals),
+            config.data.to_dict(),
+            sides_of(settings),
+        )
+
+
+@pytest.mark.parametrize("sides", [("image", "text"), ("text",)])
+@pytest.mark.parametrize("dataset", ["crisscrossed_shapes", "region_features"])
+def test_possible_tags_include_those_of_a_split(dataset, sides):
+    options = read_options({"x": {"type": "boards"}})["x"]
+    found = make_evaluator("x", options, TinySplit(dataset), sides).tags(sides)
+    missing = set(possible_tags(options, dataset, sides)) - set(found)
+    assert set(found) <= set(possible_tags(options, dataset, sides))
+    # Only ratings can make an image a positive of another.
+    assert all("/i2i/" in tag for tag in missing)
