@@ -5,7 +5,7 @@ from ml_collections import ConfigDict
 from configs import base, quickstart
 
 DIMENSION = 1024
-# RandomResizedCrop(224) and a flip, as in torchvision.
+# The ranges of torchvision's RandomResizedCrop, and a flip.
 RESIZED_CROP = {
     "crop": "torchvision",
     "area": (0.08, 1.0),

@@ -74,7 +74,8 @@ def get_config(argument: str = "") -> ConfigDict:
     config.frozen_features.sides = ("image",)
     config.tasks = {"i2t": shuffled("pearson")}
     config.data = base.dataset("coco_captions", "im2txt_one_caption")
-    config.data.image.update({"size": 300, "eval_recipe": "torchvision"})
+    # The shorter side becomes 300 pixels, of which the central square is used.
+    config.data.image.update({"size": 300, "eval_crop": 1.0, "eval_recipe": "torchvision"})
     config.data.text = base.words(
         "ptb", min_count=4, max_length=40, markers="sentence", unknown="drop"
     )

@@ -13,7 +13,7 @@ from xmodal.config import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.results import evaluator_tag
-from xmodal.training.awaited_metrics import check_awaited, possible_tags
+from xmodal.training.settings.awaited_metrics import check_awaited, possible_tags
 from xmodal.training.eval_splits import SplitSource
 from xmodal.training.fill_config import fill_metric
 from xmodal.training.run_config import read_settings

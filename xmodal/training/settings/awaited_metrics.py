@@ -12,7 +12,7 @@ from xmodal.evals.boards.types import Board, GradedPairs, RetrievalTask
 from xmodal.evals.evaluators import Options
 from xmodal.evals.evaluators.boards import BoardsOptions, tags_of_boards
 from xmodal.evals.results import evaluator_tag
-from xmodal.training.eval_splits import SplitSource
+from xmodal.training.evaluation.splits import SplitSource
 
 
 def check_awaited(
