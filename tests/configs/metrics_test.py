@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from configs import vsrn
+from configs import pcme, vsrn
 from data_prep.cxc.rating_files import METHODS
 from data_prep.semeval_sts.rated_sets import SETS
 from tests.configs.configs_test import VARIANTS, get_config
@@ -79,6 +79,15 @@ def test_awaited_metrics_exist(name, argument):
         options = evals[evaluator]
         dataset = SplitSource.of(config.data.to_dict(), evaluator, options).own.dataset
         assert tag in tags_of(evaluator, options, dataset, sides), where
+
+
+@pytest.mark.parametrize("argument", ["", "finetuned", "clipped", "finetuned_clipped"])
+def test_pcme_takes_the_last_checkpoint(argument):
+    _, settings = parse(get_config("pcme", argument))
+    assert settings.select.mode == "last"
+    # The last step is evaluated, so that it can be selected.
+    assert settings.total_steps % settings.evals["coco"]["every"] == 0
+    assert "the last checkpoint" in pcme.__doc__
 
 
 def test_a_board_without_its_name_is_no_tag():
