@@ -8,7 +8,10 @@
 
 The default has K = 2; `k1` has one embedding and no regularizers. Both use the hardest negative in
 the batch; `none` and `k1_none` use all negatives, and `semi_hard` and `k1_semi_hard` use the
-hardest of those that score below the positive.
+hardest of those that score below the positive. An item whose negatives all score higher has none;
+FaceNet's code takes the lowest of them
+(`--config.tasks.i2t.loss.options.mining=semi_hard_or_easiest`). Which rule ECCV Caption used for
+its rows is not known.
 
 Song and Soleymani, "Polysemous Visual-Semantic Embedding for Cross-Modal Retrieval" (CVPR 2019),
 and yalesong/pvse with the training settings in its README. Quirks of that code, each set by a value

@@ -26,6 +26,7 @@ ROWS = [
     ("triplet", {"mining": "all"}, "cosine"),
     ("triplet", {"mining": "all", "reduction": "mean"}, "order"),
     ("triplet", {"mining": "semi_hard", "margin": 1.5}, "dot"),
+    ("triplet", {"mining": "semi_hard_or_easiest", "margin": 1.5}, "dot"),
     ("distance_triplet", {"margin": 1.0}, "euclidean"),
     ("pearson", {}, "cosine"),
     ("covariance", {}, "dot"),
@@ -108,6 +109,7 @@ FOLDED = {
     "hinge_sum": ("triplet", {"mining": "all"}, LEARNED),
     "hinge_hardest": ("triplet", {"mining": "hardest"}, LEARNED),
     "hinge_semi_hard": ("triplet", {"mining": "semi_hard"}, LEARNED),
+    "hinge_easiest": ("triplet", {"mining": "semi_hard_or_easiest"}, LEARNED),
     "max_cosine": ("triplet", {"mining": "hardest"}, {"name": "max_cosine"}),
     "distance_triplet": (
         "distance_triplet",

@@ -85,8 +85,11 @@ def divergence(samples, log_sigma):
 def triplet(scores, ids, margin=0.2, mining="hardest", reduction="sum"):
     total = 0.0
     for positive, negatives in _queries(scores, ids):
-        if mining == "semi_hard":
-            negatives = [s for s in negatives if s < positive]
+        if mining.startswith("semi_hard"):
+            below = [s for s in negatives if s < positive]
+            if mining == "semi_hard_or_easiest" and not below:
+                below = sorted(negatives)[:1]
+            negatives = below
         costs = [max(0.0, margin + s - positive) for s in negatives]
         total += sum(costs) if mining == "all" else max(costs, default=0.0)
     if reduction == "mean":

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.losses import references
+from xmodal import mesh as mesh_lib
 from xmodal.losses.switch import Choice
 from xmodal.losses.triplet import distance_triplet, triplet
 from xmodal.models import Embedding
@@ -35,6 +37,40 @@ def test_nothing_is_semi_hard_where_all_negatives_score_higher(make_pairs, make_
     context = make_context(IDS, "cosine")
     loss, scalars = jax.jit(lambda: triplet(*views, context, mining="semi_hard"))()
     assert (loss, scalars["accuracy"]) == (0, 0)
+
+
+@pytest.mark.parametrize("engine", ["dense", "chunked", "ring"])
+def test_the_easiest_negative_stands_in_where_nothing_is_semi_hard(
+    make_pairs, make_context, engine
+):
+    views = make_pairs(16)
+    # Every other item is far from its partner and has no negative below it.
+    signs = np.where(np.arange(16) % 2, 1, -1)[:, None]
+    views = [views[0], dataclasses.replace(views[0], vector=signs * views[0].vector)]
+    ids, mesh = np.arange(16, dtype=np.int32), mesh_lib.make_mesh()
+
+    @jax.jit
+    def compute(views, ids):
+        context = make_context(ids, "cosine", mesh=mesh)
+        names = ("semi_hard", "semi_hard_or_easiest")
+        options = {"engine": engine, "chunk_size": 3}
+        return [triplet(*views, context, mining=name, **options)[0] for name in names]
+
+    alone, either = compute(*jax.device_put((views, ids), mesh_lib.batch_sharded(mesh)))
+    scores = references.score_pairs("cosine", *(np.asarray(view.vector) for view in views))
+    for found, mining in ((alone, "semi_hard"), (either, "semi_hard_or_easiest")):
+        np.testing.assert_allclose(found, references.triplet(scores, ids, mining=mining), rtol=1e-5)
+    # As many hinges as there are such items, in both directions.
+    assert either > alone + 16 * 0.2
+
+
+def test_an_item_without_negatives_has_no_loss(make_pairs, make_context):
+    context = make_context(np.zeros(9, np.int32), "cosine")
+    loss, gradients = jax.jit(
+        jax.value_and_grad(lambda views: triplet(*views, context, mining="semi_hard_or_easiest")[0])
+    )(make_pairs(9))
+    assert loss == 0
+    assert not any(np.any(each.vector) for each in gradients)
 
 
 @pytest.mark.parametrize("max_violation", [True, False])

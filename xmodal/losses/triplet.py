@@ -12,6 +12,21 @@ from xmodal.losses.accuracy import NOT_BELOW, compute_accuracy
 from xmodal.losses.context import ChunkSize, Context, Embedding, NonNegative
 from xmodal.losses.switch import Choice, switch
 
+_HARDEST = terms.Term(lambda logits, _: logits, terms.MAXIMUM)
+_SEMI_HARD = terms.Term(
+    lambda logits, p: jnp.where(logits >= terms.tie_with(p), terms.MASKED, logits), terms.MAXIMUM
+)
+# The lowest logit that is not below the partner's, with its sign changed.
+_EASIEST_ABOVE = terms.Term(
+    lambda logits, p: jnp.where(logits >= terms.tie_with(p), -logits, terms.MASKED), terms.MAXIMUM
+)
+
+
+def _first_or_lowest(below: jax.Array, minus_above: jax.Array) -> jax.Array:
+    """Returns the negative below the partner, or the lowest above it; `MASKED` for neither."""
+    above = jnp.where(minus_above > terms.MASKED, -minus_above, terms.MASKED)
+    return jnp.where(below > terms.MASKED, below, above)
+
 
 def triplet(
     left: Embedding,
@@ -33,8 +48,9 @@ def triplet(
       right: embedding of the right view.
       context: ids, similarity and mesh.
       margin: amount by which a partner should score above a negative.
-      mining: which negatives of an item count: `all`; `hardest`, the one that scores highest; or
-        `semi_hard`, the highest of those below the partner (FaceNet), none if there are none.
+      mining: which negatives of an item count: `all`; `hardest`, the one that scores highest;
+        `semi_hard`, the highest of those below the partner, none if all score higher; or
+        `semi_hard_or_easiest`, the lowest of all in that case (FaceNet's code in TensorFlow).
       reduction: `sum` over the batch, or `mean`: the mean over items of each direction, for `all`
         over the B x B pairs.
       engine: see `losses.engine.fold`.
@@ -50,29 +66,34 @@ def triplet(
     shares = {"sum": (1.0, 1.0), "mean": (1.0 / size, 1.0 / size**2)}
     per_item, per_pair = lookup("config.tasks.*.loss.options.reduction", reduction, shares)
 
-    def fold(term: terms.Term) -> tuple[jax.Array, jax.Array, jax.Array]:
-        wanted = {"mined": term, "not_below": NOT_BELOW}
-        positives, folded = context.fold(left, right, wanted, engine=engine, chunk_size=chunk_size)
-        return positives, jnp.stack(folded["mined"]), compute_accuracy(folded)
+    def fold(*mined: terms.Term) -> tuple[jax.Array, list[jax.Array], jax.Array]:
+        wanted = {str(place): term for place, term in enumerate(mined)}
+        positives, folded = context.fold(
+            left, right, wanted | {"not_below": NOT_BELOW}, engine=engine, chunk_size=chunk_size
+        )
+        return positives, [jnp.stack(folded[name]) for name in wanted], compute_accuracy(folded)
 
     def mine_all() -> tuple[jax.Array, jax.Array]:
         hinges = terms.Term(lambda logits, p: jax.nn.relu(margin + logits - p), terms.SUM)
-        _, summed, accuracy = fold(hinges)
+        _, [summed], accuracy = fold(hinges)
         return per_pair * jnp.sum(summed), accuracy
 
-    def mine_one(value: Callable[[jax.Array, jax.Array], jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def mine_one(
+        *mined: terms.Term, choose: Callable[..., jax.Array] = lambda only: only
+    ) -> tuple[jax.Array, jax.Array]:
         # An item without such a negative gets `MASKED`, far below every margin.
-        positives, negatives, accuracy = fold(terms.Term(value, terms.MAXIMUM))
-        hinges = jax.nn.relu(margin + negatives - positives)
+        positives, found, accuracy = fold(*mined)
+        hinges = jax.nn.relu(margin + choose(*found) - positives)
         return per_item * jnp.sum(hinges), accuracy
 
     loss, accuracy = switch(
         mining,
         {
             "all": mine_all,
-            "hardest": lambda: mine_one(lambda logits, _: logits),
-            "semi_hard": lambda: mine_one(
-                lambda logits, p: jnp.where(logits >= terms.tie_with(p), terms.MASKED, logits)
+            "hardest": lambda: mine_one(_HARDEST),
+            "semi_hard": lambda: mine_one(_SEMI_HARD),
+            "semi_hard_or_easiest": lambda: mine_one(
+                _SEMI_HARD, _EASIEST_ABOVE, choose=_first_or_lowest
             ),
         },
         "config.tasks.*.loss.options.mining",
@@ -121,10 +142,7 @@ def distance_triplet(
         right_ids=ids,
         left_positive=positives,
         right_positive=positives,
-        terms={
-            "hardest": terms.Term(lambda logits, _: logits, terms.MAXIMUM),
-            "not_below": NOT_BELOW,
-        },
+        terms={"hardest": _HARDEST, "not_below": NOT_BELOW},
         engine=engine,
         chunk_size=chunk_size,
         mesh=context.mesh,
