@@ -20,7 +20,6 @@ def experiment(name: str) -> ConfigDict:
     """COCO with restval, in pairs, evaluated after every epoch; the caller adds the model."""
     config = base.base(name)
     config.total_steps = "30 epochs"
-    config.init_from.published = ("image/encoder/",)
     config.model.similarity = {"name": "cosine"}
     config.data = base.dataset("coco_captions")
     config.data.examples = "pairs"
@@ -41,8 +40,6 @@ def use_regions(config: ConfigDict) -> ConfigDict:
     config.data.dataset, config.data.config = "region_features", "coco"
     config.data.image = {"size": 0, "augment": None, "eval_crop": 1.0, "eval_recipe": "cxc"}
     config.evals.coco.final_split = "testall"
-    published = config.init_from.published
-    config.init_from.published = tuple(path for path in published if path != "image/encoder/")
     return config
 
 

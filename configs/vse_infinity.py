@@ -9,13 +9,13 @@
 
 The weights are torchvision's; `wsl` needs resnext101_32x8d_wsl with --variant=torchvision.
 
-| variant    | images                         | text  |
-| ---------- | ------------------------------ | ----- |
-|            | 36 regions                     | BERT  |
-| regions_gru | 36 regions                    | BiGRU |
-| grids      | ResNet-152, 512 pixels         | BERT  |
-| grids_gru  | ResNet-152, 512 pixels         | BiGRU |
-| wsl        | ResNeXt-101 32x8d, 512 pixels  | BERT  |
+| variant           | images                         | text  |
+| ----------------- | ------------------------------ | ----- |
+| regions (or none) | 36 regions                     | BERT  |
+| regions_gru       | 36 regions                     | BiGRU |
+| grids             | ResNet-152, 512 pixels         | BERT  |
+| grids_gru         | ResNet-152, 512 pixels         | BiGRU |
+| wsl               | ResNeXt-101 32x8d, 512 pixels  | BERT  |
 
 Chen et al., "Learning the Best Pooling Strategy for Visual Semantic Embedding" (CVPR 2021), and
 woodfrog/vse_infty. Epoch 0 uses all negatives, later ones the hardest; with grids, the CNN is
@@ -50,6 +50,20 @@ CHANGED_WORDS = {"change": 0.2, "mask": 0.5, "replace": 0.1}
 
 def get_config(argument: str = "") -> ConfigDict:
     """See the table; `quick` and `quick_grids` run on the embedded dataset."""
+    return base.variant(
+        experiment(), argument or "regions",
+        regions=lambda config: regions(bert(config)),
+        regions_gru=lambda config: regions(gru(config, decay=1e-2)),
+        grids=lambda config: grids(bert(config)),
+        grids_gru=lambda config: grids(gru(config)),
+        wsl=lambda config: wsl(grids(bert(config))),
+        quick=lambda config: quick(regions(bert(config))),
+        quick_grids=lambda config: quick_grids(grids(gru(config))),
+    )  # fmt: skip
+
+
+def experiment() -> ConfigDict:
+    """The training, without either side of the model."""
     config = itm.experiment("vse_infinity")
     config.total_steps = "25 epochs"
     config.tasks = {
@@ -58,16 +72,7 @@ def get_config(argument: str = "") -> ConfigDict:
     config.optimizer = itm.clipped_adam(5e-4, "15 epochs")
     config.optimizer["name"] = "adamw"
     config.optimizer["weight_decay"] = {"rate": 1e-4, "pattern": None}
-    use_bert(config)
-    return base.variant(
-        regions(config), argument,
-        regions_gru=lambda config: use_gru(config, decay=1e-2),
-        grids=grids,
-        grids_gru=lambda config: use_gru(grids(config)),
-        wsl=wsl,
-        quick=quick,
-        quick_grids=quick_grids,
-    )  # fmt: skip
+    return config
 
 
 def regions(config: ConfigDict) -> ConfigDict:
@@ -79,10 +84,10 @@ def regions(config: ConfigDict) -> ConfigDict:
 
 def grids(config: ConfigDict) -> ConfigDict:
     """The 16 x 16 cells of 512-pixel pictures; the CNN is trained from epoch 1 on."""
+    head = {"name": "gpo", "width": itm.DIMENSION, "drop": 0.2, "drop_varies": True}
+    encoder = itm.resnet() | {"variant": "vse_infinity"}
+    config.model.image = {"encoder": encoder, "head": head, "projection": None}
     config.init_from.published += ("image/encoder/",)
-    pairs = itm.experiment("")
-    config.data.dataset, config.data.config = pairs.data.dataset, pairs.data.config
-    config.evals = pairs.evals
     config.data.image = {
         "size": 512,
         # A fraction of both sides, resized to a square like the whole picture in evaluation.
@@ -90,9 +95,6 @@ def grids(config: ConfigDict) -> ConfigDict:
         "eval_crop": 1.0,
         "eval_recipe": "cxc",
     }
-    head = {"name": "gpo", "width": itm.DIMENSION, "drop": 0.2, "drop_varies": True}
-    encoder = itm.resnet() | {"variant": "vse_infinity"}
-    config.model.image = {"encoder": encoder, "head": head, "projection": None}
     config.optimizer.groups.cnn = {
         "pattern": "image/encoder/", "rate": 0.1, "frozen_until": "1 epochs"
     }  # fmt: skip
@@ -105,7 +107,6 @@ def grids(config: ConfigDict) -> ConfigDict:
 
 def wsl(config: ConfigDict) -> ConfigDict:
     """ResNeXt-101 32x8d, trained on Instagram hashtags, instead of ResNet-152."""
-    config = grids(config)
     config.model.image.encoder.update(
         {"variant": "torchvision", "depth": 101, "cardinality": 32, "group_width": 8}
     )
@@ -113,7 +114,7 @@ def wsl(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def use_bert(config: ConfigDict) -> ConfigDict:
+def bert(config: ConfigDict) -> ConfigDict:
     """BERT-Base, trained with a tenth of the learning rate; all its tokens are pooled."""
     encoder = {
         "name": "bert",
@@ -128,27 +129,23 @@ def use_bert(config: ConfigDict) -> ConfigDict:
     }
     head = {"name": "gpo", "width": itm.DIMENSION, "init": "torch"}
     config.model.text = {"encoder": encoder, "head": head, "projection": None}
-    config.init_from.published = ("image/encoder/", "text/encoder/")
+    config.init_from.published += ("text/encoder/",)
     config.optimizer.groups.bert = {"pattern": "text/encoder/", "rate": 0.1}
     config.data.text = base.wordpiece(vocabulary_size=29_000, max_length=64)
     config.data.text.augment = dict(CHANGED_WORDS)
     return config
 
 
-def use_gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
+def gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
     """A BiGRU with averaged directions; augmentation changes markers like words.
 
     The released region model with a BiGRU was trained with torch's default decay of 0.01.
     """
-    published = config.init_from.published
-    config.init_from.published = tuple(path for path in published if path != "text/encoder/")
     config.model.text = {
         "encoder": itm.gru(itm.DIMENSION, bidirectional=True, directions="mean"),
         "head": {"name": "gpo", "width": None},
         "projection": None,
     }
-    config.init_from.published = ("image/encoder/",)
-    del config.optimizer.groups.bert
     config.optimizer.weight_decay.rate = decay
     config.data.text = base.words("nltk", min_count=4, max_length=64, markers="sentence")
     config.data.text.augment = CHANGED_WORDS | {"change_markers": True}
@@ -158,7 +155,6 @@ def use_gru(config: ConfigDict, decay: float = 1e-4) -> ConfigDict:
 def quick(config: ConfigDict) -> ConfigDict:
     """Stored cells of a small random CNN instead of regions, and a small BERT."""
     config = itm.quick(_short(config))
-    config.data.image.eval_crop = 1.0
     config.model.image.head.update({"width": 64, "mlp": 32})
     config.model.text.head.width = 64
     config.model.text.encoder.update(
@@ -170,7 +166,7 @@ def quick(config: ConfigDict) -> ConfigDict:
 
 def quick_grids(config: ConfigDict) -> ConfigDict:
     """The cells of a small CNN that is trained from step 1 on, and a small BiGRU."""
-    config = itm.quick(_short(use_gru(grids(config))))
+    config = itm.quick(_short(config))
     config.freeze, config.frozen_features.sides = (), ()
     config.model.image.head.width = 64
     config.model.text.encoder.update({"embedding_width": 32, "width": 64})

@@ -41,7 +41,7 @@ def get_config(argument: str = "") -> ConfigDict:
         "head": {"name": "last"},
         "projection": None,
     }
-    config.freeze = ("image/encoder/",)
+    config.freeze = config.init_from.published = ("image/encoder/",)
     config.tasks = {"i2t": itm.hinge()}
     config.optimizer = itm.clipped_adam(2e-4, "15 epochs")
     return base.variant(

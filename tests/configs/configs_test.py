@@ -18,6 +18,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.training import loop, run, state
 from xmodal.training.optimization import schedules
 from xmodal.training.run_files import run_folder
+from xmodal.training.tree import flatten, matches
 
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 # Shared settings, and configs that train nothing.
@@ -293,6 +294,8 @@ def test_builds_for_eight_devices_without_data(name, argument):
     moments = 3 if parts.settings.optimizer.options.get("amsgrad") else 2
     trained = count(shapes.params)
     assert 0 < moments * trained <= count(shapes.opt_state) < moments * trained + 100
+    for pattern in parts.settings.init_from.published:
+        assert any(matches([pattern], path) for path in flatten(shapes.all_params())), pattern
     if argument == "" and name in PUBLISHED:
         whole = shapes.all_params()
         found = {path: count(part_of(whole, path)) for path in PUBLISHED[name]}
