@@ -124,18 +124,7 @@ def adam(learning_rate: float, schedule: dict | None = None, **options: object) 
 
 def boards(every: int | str = 1000) -> dict:
     """An evaluator of retrieval and rated pairs on the run's own dataset."""
-    return {
-        "type": "boards",
-        "data": None,
-        "split": "validation",
-        "final_split": "test",
-        "every": every,
-        "batch_size": 512,
-        "boards": None,
-        "annotations": "",
-        "bootstrap_samples": 1000,
-        "seed": 0,
-    }
+    return {"type": "boards", "every": every, "batch_size": 512}
 
 
 def task(

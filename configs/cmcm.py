@@ -120,14 +120,12 @@ def pools(every: int, split: str = "test") -> dict:
     """An evaluator of retrieval from random pools of 500 pairs, ten times."""
     return {
         "type": "pools",
-        "data": None,
         "split": "train[90%:]",
         "final_split": split,
         "every": every,
         "batch_size": 128,
         "size": 500,
         "repeats": 10,
-        "seed": 0,
     }
 
 
@@ -138,22 +136,17 @@ def refinement(strength: float) -> dict:
 
 def not_visible() -> dict:
     """The final pools, queried with captions that describe nothing visible."""
-    return pools(every=0) | {"labels": "relations", "without": ("Visible",)}
+    return pools(every=0) | {"without": ("Visible",)}
 
 
 def average_precision(every: int) -> dict:
     """An evaluator of the relations that the task predicts for true pairs."""
     return {
         "type": "relations",
-        "data": None,
         "split": "train[90%:]",
-        "final_split": "test",
         "every": every,
         "batch_size": 128,
         "task": "relations",
-        "labels": "relations",
-        # Clue has four more, which the paper leaves out.
-        "select": (),
     }
 
 

@@ -127,17 +127,7 @@ def on_shapes(config: ConfigDict) -> ConfigDict:
 
 def ambiguity() -> dict:
     """An evaluator of predicted uncertainty on the embedded dataset."""
-    return {
-        "type": "ambiguity",
-        "board": "shapes_matches",
-        "data": None,
-        "split": "validation",
-        "final_split": "test",
-        "every": 0,
-        "batch_size": 512,
-        "bootstrap_samples": 1000,
-        "seed": 0,
-    }
+    return {"type": "ambiguity", "board": "shapes_matches", "batch_size": 512}
 
 
 def quick(config: ConfigDict) -> ConfigDict:

@@ -46,4 +46,4 @@ def get_config(argument: str = "") -> ConfigDict:
 
 def pairs() -> dict:
     """An evaluator of sentence pairs; within a run, it names its dataset in `data`."""
-    return {"type": "pairs", "data": None, "split": "test", "final_split": "test", "every": 0}
+    return {"type": "pairs", "split": "test"}

@@ -121,7 +121,6 @@ def sentence_pairs(dataset: str, builder_config: str, **folders: str) -> dict:
         "type": "pairs",
         "data": {"dataset": dataset, "config": builder_config, **folders},
         "split": "test",
-        "final_split": "test",
         "every": "1 epochs",
         "batch_size": 512,
     }

@@ -329,7 +329,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     config.tensorboard.update(queries=0, pairs=0, projector=0)
     for evaluator in config.evals.values():
         evaluator.every = 0  # only at the end
-        if evaluator.data is not None:
+        if evaluator.get("data") is not None:
             evaluator.data.data_dir = few_shapes
     if config.optimizer.schedule.name == "cosine":
         config.optimizer.schedule.warmup_steps = min(config.optimizer.schedule.warmup_steps, 1)

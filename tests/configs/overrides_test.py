@@ -104,6 +104,8 @@ def test_every_section_can_be_replaced(name, argument):
         ("model.image.encoder.remat=true", "model.image.encoder.remat", True),
         # A key for which the file uses the default.
         ("data.image.max_regions=36", "data.image.max_regions", 36),
+        ("evals.coco.annotations=DIR", "evals.coco.annotations", "DIR"),
+        ("evals.coco.boards=['coco5k']", "evals.coco.boards", ("coco5k",)),
         (
             "tasks.i2t.weight={'schedule': 'linear', 'from': 0.0, 'to': 1.0, 'end': 9}",
             "tasks.i2t.weight",

@@ -40,7 +40,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
         # Only at the end, unless evaluations change the learning rate.
         evaluator.every = 0 if config.optimizer.plateau is None else 2
         evaluator.batch_size = 32
-        if evaluator.data is not None:
+        if evaluator.get("data") is not None:
             evaluator.data.data_dir = few_shapes
     config.checkpoint.every = 2
     if config.optimizer.plateau is not None:

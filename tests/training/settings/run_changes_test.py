@@ -120,6 +120,9 @@ def test_an_evaluator_counts_where_the_rate_follows_it():
 
     assert found({"evals.relations.every": 1, "evals.pools.batch_size": 3}) == {}
     assert found({"evals.pools.every": 1}) == {"evals.pools.every": (25, 1)}
+    # A default is the same with and without its key.
+    assert found({"evals.pools.seed": 0, "evals.pools.directions": ("t2i",)}) == {}
+    assert found({"evals.pools.seed": 3}) == {"evals.pools.seed": (0, 3)}
     assert found({"total_steps": 51}) == {"total_steps": (50, 51)}
 
 

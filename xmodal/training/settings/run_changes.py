@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from xmodal.config import UserError
+from xmodal.evals import read_options
 from xmodal.training.optimization.schedules import read_schedule
 from xmodal.training.run_files import run_folder
 from xmodal.training.settings.run_config import RunConfig, read_settings
@@ -82,11 +83,10 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
     free = _FREE
     if not (_depends_on_length(before) or _depends_on_length(now)):
         free = (*free, "total_steps$")
+    free = (*free, r"evals\.\w+\.(final_split|batch_size|bootstrap_samples)$")
     # Evaluators do not affect training, unless the learning rate depends on one.
-    watched = "|".join({re.escape(name) for name in map(_plateau_evaluator, (before, now)) if name})
-    unwatched = rf"evals\.(?!({watched})\.)" if watched else r"evals\."
-    free = (*free, unwatched, r"evals\.\w+\.(final_split|batch_size|bootstrap_samples)$")
-    one, other = _flat(before), _flat(now)
+    watched = {_plateau_evaluator(before), _plateau_evaluator(now)}
+    one, other = (_flat(_with_evaluators(settings, watched)) for settings in (before, now))
     pairs = {
         path: (one.get(path, ABSENT), other.get(path, ABSENT))
         for path in dict.fromkeys([*one, *other])
@@ -129,6 +129,13 @@ def _depends_on_length(settings: RunConfig) -> bool:
 def _plateau_evaluator(settings: RunConfig) -> str:
     plateau = settings.optimizer.plateau
     return "" if plateau is None else plateau.metric.partition("/")[0]
+
+
+def _with_evaluators(settings: RunConfig, names: Collection[str]) -> RunConfig:
+    """Returns settings with these evaluators alone, whose options have all their defaults."""
+    sections = {name: section for name, section in settings.evals.items() if name in names}
+    options = {name: dataclasses.asdict(each) for name, each in read_options(sections).items()}
+    return dataclasses.replace(settings, evals=options)
 
 
 def _flat(settings: RunConfig) -> dict[str, Any]:
