@@ -37,6 +37,7 @@ ROWS = [
     ),
     (TEXT, "sharding=[('.*', 'sharded')]", "Unknown name 'sharded' in config.sharding; known: "),
     (TEXT, "sharding=[('.*',)]", "config.sharding is (('.*',),); it has to be a list"),
+    (TEXT, "init_from.published=['(']", "config.init_from.published is '(', not a valid regular"),
     (TEXT, "sharding=[('[', 'fsdp')]", "config.sharding is '[', not a valid regular expression: "),
     (TEXT, "init_from.run=runs/nowhere", "'runs/nowhere' is not a run of xmodal.main"),
     (
@@ -291,6 +292,7 @@ def test_a_value_out_of_range_is_one_sentence(command, tmp_path, config, overrid
         f"--config=configs/{config}",
         # A dataset that does not exist; looking for it would end the command first.
         "--config.data.dataset=coco_captions",
+        "--config.select.metric=",
         f"--config.data.data_dir={tmp_path / 'none'}",
         f"--config.{override}",
         f"--workdir={tmp_path / 'run'}",
@@ -305,6 +307,7 @@ def test_the_values_of_the_experiment_itself_pass(command, tmp_path):
     code, said = command(
         f"--config=configs/{TEXT}",
         "--config.data.dataset=coco_captions",
+        "--config.select.metric=",
         f"--config.data.data_dir={tmp_path / 'none'}",
     )
     assert code == 1
