@@ -52,7 +52,7 @@ def base(name: str) -> ConfigDict:
             "checkpoint": {"every": 1000, "keep_last": 3},
             # Number of queries to draw, pairs in histograms, and images in the projector.
             "tensorboard": {"queries": 3, "pairs": 5000, "projector": 500},
-            # (regular expression of a path in the state, rule); the first match wins.
+            # (regular expression searched in a path of the state, rule); the first match wins.
             "sharding": ((".*", "replicated"),),
         },
         # A section may replace None, and "3 epochs" a number.

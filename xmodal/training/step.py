@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import operator
-import re
 from collections.abc import Callable, Collection, Mapping
 
 import jax
@@ -16,6 +15,7 @@ from xmodal.config import UserError, setting
 from xmodal.models import DualEncoder, Embedding
 from xmodal.training import accumulation, rngs
 from xmodal.training.optimization.optimizer import learning_rate, pass_time, skipped_updates
+from xmodal.training.optimization.parameter_groups import select
 from xmodal.training.state import TrainState
 from xmodal.training.tasks import Task, compute_losses, sides
 from xmodal.training.tree import Tree, flatten, frozen_parts, merge
@@ -31,7 +31,7 @@ class L2Config:
     """`config.l2`: a sum of squares added to the loss.
 
     Attributes:
-      pattern: regular expression searched in the paths of trained parameters.
+      pattern: regular expression of trained parameters' paths, see `parameter_groups.select`.
       scale: multiplier of the sum.
     """
 
@@ -169,16 +169,14 @@ def _frozen_parts(params: Tree, frozen: Tree, towers: Collection[str]) -> dict[s
 
 
 def sum_of_squares(params: Tree, pattern: str) -> jax.Array:
-    """Returns the sum of squares of the parameters whose path contains `pattern`.
+    """Returns the sum of squares of the parameters whose path matches `pattern`.
 
     Raises:
-      UserError: nothing matches.
+      UserError: see `parameter_groups.select`.
     """
     flat = flatten(params)
-    chosen = [leaf for path, leaf in flat.items() if re.search(pattern, path)]
-    if not chosen:
-        raise UserError(f"config.l2.pattern={pattern!r} matches no trained parameter.")
-    squares = [jnp.sum(jnp.square(leaf)) for leaf in chosen]
+    chosen = select(pattern, flat, f"config.l2.pattern={pattern!r}")
+    squares = [jnp.sum(jnp.square(flat[path])) for path in chosen]
     return functools.reduce(operator.add, squares)
 
 

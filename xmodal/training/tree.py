@@ -39,7 +39,12 @@ def path_of(keys: tuple[Any, ...]) -> str:
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:
-    """Returns whether one of the regular expressions matches a path from its start."""
+    """Returns whether one of the regular expressions matches a path from its start.
+
+    All patterns that a config has for parameters are matched this way: `freeze`, `l2`, those of
+    `init_from` and of `optimizer`. "text/" is the text side alone, ".*kernel" all kernels. Only
+    `sharding` is searched: paths of a state begin with `params/` or with a part of the optimizer.
+    """
     return any(re.match(pattern, path) for pattern in patterns)
 
 

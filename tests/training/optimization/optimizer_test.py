@@ -101,7 +101,7 @@ def test_gradients_within_their_norms_are_not_clipped():
 
 def test_rates_are_those_of_the_first_group_that_matches():
     groups = {
-        "kernel": {"pattern": "encoder/kernel$", "rate": 0.1},
+        "kernel": {"pattern": "image/encoder/kernel$", "rate": 0.1},
         "image": {"pattern": "^image/", "rate": 3.0},
     }
     rates = dict.fromkeys(flatten(tree(0)), 1.0) | {
@@ -123,7 +123,7 @@ def test_decay_goes_by_path_and_with_the_rate_of_the_group(name):
         # No gradient here is that close to orthogonal to its weight.
         "options": {"delta": 1e-6} if name == "adamp" else {},
     }
-    decayed = make(weight_decay={"rate": 0.3, "pattern": "kernel$"}, **options)
+    decayed = make(weight_decay={"rate": 0.3, "pattern": ".*kernel$"}, **options)
     plain = make(**options | {"name": name.replace("adamw", "adam")})
     params, gradient = tree(0), tree(1)
     ((found,), _), ((bare,), _) = (follow(rule, params, [gradient]) for rule in (decayed, plain))
@@ -135,7 +135,7 @@ def test_decay_goes_by_path_and_with_the_rate_of_the_group(name):
 
 FROZEN = {
     "encoder": {"pattern": "image/encoder", "frozen_until": 3, "rate": 0.2},
-    "words": {"pattern": "word_embeddings", "frozen_until": 5, "clip_norm": 0.5},
+    "words": {"pattern": ".*word_embeddings", "frozen_until": 5, "clip_norm": 0.5},
 }
 
 
@@ -218,7 +218,7 @@ EVERYTHING = {
     "groups": FROZEN | {"similarity": {"pattern": "similarity", "clip": False}},
     "clip_norm": 1.0,
     "skip_outliers": {},
-    "weight_decay": {"rate": 0.1, "pattern": "kernel"},
+    "weight_decay": {"rate": 0.1, "pattern": ".*kernel"},
     "plateau": {"metric": "coco5k/rsum", "mode": "max", "patience": 0, "factor": 0.5},
     "schedule": {"name": "cosine", "warmup_steps": 2},
 }
@@ -331,8 +331,14 @@ def test_shapes_are_enough_to_make_an_optimizer():
             {"groups": {"a": {"pattern": "^text/projection"}}},
             r"groups.a.pattern='\^text/projection' matches no .*'image/encoder', 'image/projec",
         ),
+        # Patterns are matched from the start of a path.
+        ({"weight_decay": {"rate": 0.1, "pattern": "kernel"}}, "'kernel' matches no trained param"),
         (
-            {"groups": {"a": {"pattern": "image"}, "b": {"pattern": "encoder/kernel"}}},
+            {"weight_decay": {"rate": 0.1, "pattern": "similarity|kernel"}},
+            r"'similarity\|kernel' matches 'similarity/.*only found inside 'image/encoder/kernel'",
+        ),
+        (
+            {"groups": {"a": {"pattern": "image"}, "b": {"pattern": "image/encoder/kernel"}}},
             r"groups.b.pattern=.* only parameters of the groups before it, \['a'\]",
         ),
         (

@@ -12,12 +12,7 @@ import optax
 from xmodal.config import UserError, lookup, read, set_whole, setting
 from xmodal.training.optimization import plateau as plateau_lib
 from xmodal.training.optimization.outliers import SkipOutliersConfig, skip_outliers
-from xmodal.training.optimization.parameter_groups import (
-    GroupConfig,
-    assign_groups,
-    describe_paths,
-    search,
-)
+from xmodal.training.optimization.parameter_groups import GroupConfig, assign_groups, select
 from xmodal.training.optimization.schedules import make_schedule, read_schedule
 from xmodal.training.optimization.update_rules import RULES, Rule
 from xmodal.training.tree import Tree, flatten, path_of, unflatten
@@ -32,7 +27,8 @@ class WeightDecayConfig:
 
     Attributes:
       rate: each update subtracts learning rate x `rate` x w from a weight w.
-      pattern: regular expression searched in parameter paths; None decays all parameters.
+      pattern: regular expression of parameter paths, see `parameter_groups.select`; None decays
+        all parameters.
     """
 
     rate: float = setting(above=0)
@@ -285,9 +281,7 @@ def _decay(config: WeightDecayConfig | None, paths: list[str]) -> Callable[[str]
     if config is None:
         return lambda path: 0.0
     where = f"config.optimizer.weight_decay.pattern={config.pattern!r}"
-    decayed = {path for path in paths if search(config.pattern or "", path, where)}
-    if not decayed:
-        raise UserError(f"{where} matches no trained parameter; {describe_paths(paths)}")
+    decayed = set(select(config.pattern or "", paths, where))
     return lambda path: config.rate if path in decayed else 0.0
 
 

@@ -2,10 +2,10 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from xmodal.config import UserError, setting
-from xmodal.training.tree import top_levels
+from xmodal.training.tree import matches, top_levels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +13,8 @@ class GroupConfig:
     """`config.optimizer.groups.NAME`.
 
     Attributes:
-      pattern: regular expression searched in parameter paths such as `image/encoder/stem/kernel`.
+      pattern: regular expression of parameter paths such as `image/encoder/stem/kernel`, see
+        `select`.
       rate: multiplier of the learning rate.
       clip_norm: largest global norm of only this group's gradients; None shares
         `config.optimizer.clip_norm` with all other groups that set no norm.
@@ -43,15 +44,13 @@ def assign_groups(
       paths: paths of the trained parameters.
 
     Raises:
-      UserError: a group gets no parameter.
+      UserError: a group gets no parameter; see also `select`.
     """
     paths = list(paths)
     assigned: dict[str, str] = {}
     for name, group in groups.items():
         where = f"config.optimizer.groups.{name}.pattern={group.pattern!r}"
-        matched = [path for path in paths if search(group.pattern, path, where)]
-        if not matched:
-            raise UserError(f"{where} matches no trained parameter; {describe_paths(paths)}")
+        matched = select(group.pattern, paths, where)
         fresh = [path for path in matched if path not in assigned]
         if not fresh:
             raise UserError(
@@ -62,18 +61,29 @@ def assign_groups(
     return {path: groups[assigned[path]] if path in assigned else OTHERS for path in paths}
 
 
-def search(pattern: str, path: str, where: str) -> bool:
-    """Returns whether a regular expression is found in a path.
+def select(pattern: str, paths: Collection[str], where: str) -> list[str]:
+    """Returns the paths that a regular expression matches from their start, see `tree.matches`.
+
+    Args:
+      pattern: the regular expression.
+      paths: paths of the trained parameters.
+      where: the pattern and its place in the config, for messages.
 
     Raises:
-      UserError: the pattern is not a valid regular expression.
+      UserError: it matches nothing, or is also found inside another path, which it was probably
+        meant to match.
     """
-    try:
-        return re.search(pattern, path) is not None
-    except re.error as error:
-        raise UserError(f"{where} is not a valid regular expression: {error}.") from None
-
-
-def describe_paths(paths: Iterable[str]) -> str:
-    """Returns a sentence that lists the first two levels of parameter paths."""
-    return f"the trained parameters are under {top_levels(paths)}."
+    chosen = [path for path in paths if matches([pattern], path)]
+    if not chosen:
+        raise UserError(
+            f"{where} matches no trained parameter from the start of its path; the trained "
+            f"parameters are under {top_levels(paths)}."
+        )
+    for path in paths:
+        if not matches([pattern], path) and re.search(pattern, path):
+            raise UserError(
+                f"{where} matches {chosen[0]!r} from its start, but is only found inside {path!r}; "
+                "begin the parts of the pattern with '.*' to match both, or with '^' for the first "
+                "alone."
+            )
+    return chosen

@@ -55,7 +55,7 @@ class InitConfig:
     towers: TowersConfig = TowersConfig()
     model: str = ""
     word_vectors: WordVectorsConfig = WordVectorsConfig()
-    published: tuple[str, ...] = ()
+    published: tuple[str, ...] = setting((), pattern=True)
 
     def __post_init__(self) -> None:
         towers = dataclasses.asdict(self.towers)
