@@ -1,6 +1,7 @@
 """Shapes of every encoder with every head, and the parts that are frozen."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -83,6 +84,51 @@ def test_frozen_features_stand_in_for_images(encoder, random_variables, monkeypa
     _, new_state = tower.apply(without, state, features | masks, **run)
     jax.tree.map(np.testing.assert_array_equal, new_state, state)
     assert len(tower.frozen_paths(params)) == len(jax.tree.leaves(params["encoder"]))
+
+
+@pytest.mark.parametrize("head", ["mean", "sum", "max", "first"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_features_are_pooled_if_only_the_head_reads_them(head, dtype, random_variables):
+    """Three summands in bfloat16 hold the vector of the head, however many cells there are."""
+    encoder = {"name": "convnet", "channels": (4, 6), "units": (0, 1), "dtype": dtype}
+    side = {"encoder": encoder, "head": {"name": head}, "projection": {"width": 5}}
+    tower = make_tower("side", side)
+    pixels = np.random.default_rng(0).integers(0, 255, (2, 80, 80, 3), dtype=np.uint8)
+    params, state = random_variables(tower, {"image": pixels})
+    features = jax.jit(tower.frozen_features)(params, state, {"image": pixels})
+    assert features["image_features"].shape == (2, 3, 6)
+    stored = {name: column.astype(jnp.bfloat16) for name, column in features.items()}
+    np.testing.assert_array_equal(*(each["image_features"] for each in (stored, features)))
+    assert tower.feature_pooling == head.title()
+    expected = jax.jit(tower.apply)(params, state, {"image": pixels})[0].vector
+    found = jax.jit(tower.apply)({"projection": params["projection"]}, state, stored)[0].vector
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_regions_are_pooled_with_their_mask(random_variables):
+    side = {"encoder": {"name": "precomputed", "features": (4, 6)}, "head": {"name": "mean"}}
+    tower = make_tower("side", side)
+    inputs = {
+        "image": np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32),
+        "image_mask": np.arange(4) < np.array([[1], [3]]),
+    }
+    params, state = random_variables(tower, inputs)
+    features = np.asarray(tower.frozen_features(params, state, inputs)["image_features"])
+    # As records are read: padded to the number of regions, with the mask of what is stored.
+    padded = np.pad(features, [(0, 0), (0, 1), (0, 0)])
+    stored = {"image_features": padded, "image_mask": np.arange(4)[None] < np.array([[3], [3]])}
+    expected = tower.apply(params, state, inputs)[0].vector
+    found = tower.apply(params, state, stored)[0].vector
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("head", ["attention", "flatten", "gpo"])
+def test_heads_that_read_single_cells_get_all_of_them(head):
+    encoder = {"name": "convnet", "channels": (4, 6), "units": (0, 1)}
+    tower = make_tower(
+        "side", {"encoder": encoder, "head": {"name": head, **HEAD_OPTIONS.get(head, {})}}
+    )
+    assert tower.feature_pooling == ""
 
 
 def test_the_projection_is_a_part_of_its_own(random_variables):

@@ -104,11 +104,11 @@ def folders(config):
     return sorted(pathlib.Path(config.frozen_features.folder).iterdir())
 
 
-def assert_losses_agree(config, tmp_path):
+def assert_losses_agree(config, tmp_path, rtol=2e-4):
     found = train(config, tmp_path / "stored")
     expected = train(without_features(config), tmp_path / "plain")
     assert list(found) == list(expected) == list(range(TOTAL_STEPS))
-    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=2e-4)
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=rtol)
     assert found[0] > 1.02 * found[TOTAL_STEPS - 1]
 
 
@@ -142,10 +142,14 @@ def test_the_losses_are_those_without_stored_features(
 
 
 @pytest.mark.slow
-def test_the_losses_of_images_are_those_without_stored_features(image_config, tmp_path):
-    assert_losses_agree(image_config, tmp_path)
+@pytest.mark.parametrize("head", ["mean", "attention"])
+def test_the_losses_of_images_are_those_without_stored_features(image_config, tmp_path, head):
+    image_config.model.image.head = {"name": head}
+    # Pooled features keep all digits; tokens are rounded to bfloat16.
+    assert_losses_agree(image_config, tmp_path, rtol=1e-6 if head == "mean" else 5e-3)
     (folder,) = folders(image_config)
     assert folder.name.startswith("image_features-train-")
+    assert ("pooling" in data.open_features(str(folder)).key) == (head == "mean")
 
 
 @pytest.mark.slow
@@ -167,7 +171,9 @@ def test_the_features_are_those_of_the_tower(config):
 
 
 @pytest.mark.slow
-def test_the_features_of_images_are_those_of_the_tower(image_config):
+@pytest.mark.parametrize("head", ["mean", "attention"])
+def test_the_features_of_images_are_those_of_the_tower(image_config, head):
+    image_config.model.image.head = {"name": head}
     parts, state = start_run(image_config)
     readers = frozen_features.open_or_compute(parts, state)
     batch, found = (next(loop.make_batches(parts, 0, given)) for given in ((), readers))
@@ -177,6 +183,11 @@ def test_the_features_of_images_are_those_of_the_tower(image_config):
     inputs = {name: batch[name] for name in ("image", "image_mask") if name in batch}
     (expected,) = parts.model.towers["image"].frozen_features(params, statistics, inputs).values()
     features = found["image_features"].astype(np.float32)
+    if head == "mean":
+        np.testing.assert_allclose(
+            features.sum(axis=1), np.asarray(expected).sum(axis=1), rtol=1e-6, atol=1e-6
+        )
+        return
     assert features.shape == expected.shape
     real = batch.get("image_mask", np.ones(expected.shape[:2], bool))
     assert real.all() == (image_config.data.config != "regions")
@@ -207,6 +218,19 @@ def test_other_features_have_a_folder_of_their_own(config, changes):
     assert {path: path.read_bytes() for path in first.iterdir()} == files
     frozen_features.open_or_compute(*start_run(config))
     assert len(folders(config)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("image_config", ["features"], indirect=True)
+def test_features_that_another_head_pools_are_not_taken_for_tokens(image_config):
+    shapes = {}
+    for head in ("attention", "mean", "max", "attention"):
+        image_config.model.image.head = {"name": head}
+        (reader,) = frozen_features.open_or_compute(*start_run(image_config))
+        shapes.setdefault(reader.folder, set()).add((head, reader.rows))
+    # All tokens, the mean, and the maximum.
+    assert sorted(shapes.values(), key=str) == [{("attention", 3)}, {("max", 3)}, {("mean", 3)}]
+    assert len(folders(image_config)) == 3
 
 
 def test_trained_parameters_are_no_part_of_the_features(config, monkeypatch):

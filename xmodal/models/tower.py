@@ -12,7 +12,9 @@ from xmodal.models.content import hash_items
 from xmodal.models.devices import ONE_CPU, Devices
 from xmodal.models.embedding import Embedding
 from xmodal.models.encoders import make_encoder
+from xmodal.models.features import Features, join_summands, split_summands
 from xmodal.models.heads import make_head
+from xmodal.models.heads.pooling import Pooling
 from xmodal.models.mode import Mode
 from xmodal.models.projection import make_projection
 
@@ -41,7 +43,7 @@ class Side(nn.Module):
 
     def __call__(self, inputs: Mapping[str, jax.Array], modes: Modes) -> Embedding:
         """Columns with items first -> the embeddings of the items, float32."""
-        features = self.encoder(inputs, modes.encoder)
+        features = self._encode(inputs, modes.encoder)
         # Compiled away if no head reads it.
         extras = {**features.extras, "content": hash_items(inputs)}
         embedding = self.head(dataclasses.replace(features, extras=extras), modes.head)
@@ -49,9 +51,23 @@ class Side(nn.Module):
             return embedding
         return self.projection(embedding, modes.projection)
 
+    def _encode(self, inputs: Mapping[str, jax.Array], mode: Mode) -> Features:
+        """The encoder's tokens, or the one that they were pooled to."""
+        if self.pools_frozen_features() and self.encoder.feature_column in inputs:
+            return Features(join_summands(inputs[self.encoder.feature_column]))
+        return self.encoder(inputs, mode)
+
+    def pools_frozen_features(self) -> bool:
+        """Returns whether frozen features are pooled: only a head without parameters reads them."""
+        may_pool = self.encoder.feature_column and self.encoder.may_pool_features
+        return bool(may_pool) and isinstance(self.head, Pooling)
+
     def frozen_features(self, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns the encoder's frozen features by column."""
-        return self.encoder.frozen_features(inputs)
+        """Returns the encoder's frozen features by column, see `Tower.frozen_features`."""
+        if not self.pools_frozen_features():
+            return self.encoder.frozen_features(inputs)
+        vector = self.head.pool(self.encoder(inputs, Mode.EVALUATE))
+        return {self.encoder.feature_column: split_summands(vector)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +127,12 @@ class Tower:
         """The column of frozen features, or None if the encoder has none."""
         return self.module.encoder.feature_column
 
+    @property
+    def feature_pooling(self) -> str:
+        """Name of the head that reduces frozen features to a vector; "" if all tokens are kept."""
+        self._check_feature_column()
+        return type(self.module.head).__name__ if self.module.pools_frozen_features() else ""
+
     def frozen_features(
         self, params: Tree, model_state: Tree, inputs: Mapping[str, Any]
     ) -> dict[str, jax.Array]:
@@ -119,6 +141,9 @@ class Tower:
         `apply` accepts this column instead of the raw one (masks are still needed) and gives the
         same embeddings. The features depend on the parameters that `frozen_paths` lists and
         on the encoder's model state.
+
+        They are tokens [N, T, W]; but cells and regions that a head without parameters, such as
+        `mean`, would reduce are reduced here: see `feature_pooling` and `split_summands`.
 
         Raises:
           UserError: the encoder has no frozen features.

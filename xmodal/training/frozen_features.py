@@ -89,7 +89,7 @@ def _weights(parts: Parts, state: TrainState, side: str) -> dict[str, dict[str, 
 def _key(
     parts: Parts, items: data.EvalSplit, side: str, weights: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, str]:
-    """Returns hashes of the weights, the encoder's settings and the inputs."""
+    """Returns hashes of the weights, the encoder's settings and the inputs, and the pooling."""
     digest = hashlib.sha256()
     for kind, arrays in weights.items():
         for path, array in sorted(arrays.items()):
@@ -107,11 +107,13 @@ def _key(
     else:
         inputs.append(items.image_ids.tolist())
     encoder = json.dumps(settings.model[side]["encoder"], sort_keys=True, default=str)
+    # Absent for all tokens, as in folders from before features were pooled.
+    pooling = parts.model.towers[side].feature_pooling
     return {
         "weights": digest.hexdigest(),
         "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
         "inputs": hashlib.sha256(json.dumps(inputs, default=str).encode()).hexdigest(),
-    }
+    } | ({"pooling": pooling} if pooling else {})
 
 
 def _folder(parts: Parts, items: data.EvalSplit, side: str, key: Mapping[str, str]) -> str:
@@ -149,7 +151,9 @@ def _compute(
         }
         return np.asarray(compute(jax.device_put(padded, mesh_lib.batch_sharded(mesh))))[:rows]
 
-    make = _image_features if side == "image" else _text_features
+    make = _text_features
+    if side == "image":
+        make = functools.partial(_image_features, is_pooled=bool(tower.feature_pooling))
     count = len(items.image_ids) if side == "image" else len(items.caption_ids)
     logging.info("Computing features of %d items of the %s side into %s.", count, side, folder)
     started = time.monotonic()
@@ -159,11 +163,11 @@ def _compute(
     logging.info("Computed all features in %.0f s.", time.monotonic() - started)
 
 
-def _image_features(items: data.EvalSplit, run: Any) -> Iterator[np.ndarray]:
-    """Yields the tokens [T, W] of every image, in the order of the split."""
+def _image_features(items: data.EvalSplit, run: Any, is_pooled: bool) -> Iterator[np.ndarray]:
+    """Yields the tokens [T, W] of every image, or its summands, in the order of the split."""
     for batch in items.images(_BATCH_SIZE):
         features = run({name: column for name, column in batch.items() if name != "image_id"})
-        masks = batch.get("image_mask")
+        masks = None if is_pooled else batch.get("image_mask")
         for row, tokens in enumerate(features):
             yield tokens if masks is None else tokens[masks[row]]
 

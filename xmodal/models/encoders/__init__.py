@@ -35,7 +35,8 @@ ENCODERS: Mapping[str, Row] = {
 """An encoder is called with the columns of a batch and a `Mode`, and returns `Features`.
 
 Its `feature_column` names the column of frozen features, or is None if it has none. Encoders
-with frozen features also have `frozen_features(inputs)` and `makes_frozen_features(name)`.
+with frozen features also have `frozen_features(inputs)`, `makes_frozen_features(name)`, and
+`may_pool_features`: whether these are its whole output, so that a head may reduce them first.
 """
 
 

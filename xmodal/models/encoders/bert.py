@@ -70,6 +70,8 @@ class Bert(nn.Module):
     """
 
     feature_column: ClassVar[str] = "text_features"
+    # Layers may follow, and stored texts keep the length of their ids.
+    may_pool_features: ClassVar[bool] = False
 
     vocab_size: int
     width: int

@@ -44,6 +44,7 @@ class ImageEncoder(nn.Module):
     """
 
     feature_column: ClassVar[str] = "image_features"
+    may_pool_features: ClassVar[bool] = True
 
     normalization: str
     dtype: DTypeLike

@@ -32,6 +32,7 @@ class Precomputed(nn.Module):
     """Applies hidden layers to normalized features, region by region."""
 
     feature_column: ClassVar[str] = "image_features"
+    may_pool_features: ClassVar[bool] = True
 
     features: int
     hidden: tuple[int, ...]

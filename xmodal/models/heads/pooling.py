@@ -82,32 +82,48 @@ class MaxConfig:
     dropout: float = setting(0.0, at_least=0, below=1)
 
 
-class Mean(nn.Module):
+class Pooling(nn.Module):
+    """Base of the heads that reduce all tokens to one vector; that of one token is the token."""
+
+    def pool(self, features: Features) -> jax.Array:
+        """Tokens [N, T, W] -> float32 vector [N, W]."""
+        raise NotImplementedError
+
+    def __call__(self, features: Features, mode: Mode) -> Embedding:
+        """Tokens [N, T, W] -> vector [N, W]."""
+        return Embedding(self.pool(features))
+
+
+class Mean(Pooling):
     """The mean of the real tokens."""
 
-    def __call__(self, features: Features, mode: Mode) -> Embedding:
-        """Tokens [N, T, W] -> vector [N, W]."""
-        return Embedding(mean_tokens(features))
+    def pool(self, features: Features) -> jax.Array:
+        """See `Pooling`."""
+        return mean_tokens(features)
 
 
-class Sum(nn.Module):
+class Sum(Pooling):
     """The sum of the real tokens."""
 
-    def __call__(self, features: Features, mode: Mode) -> Embedding:
-        """Tokens [N, T, W] -> vector [N, W]."""
-        return Embedding(sum_tokens(features))
+    def pool(self, features: Features) -> jax.Array:
+        """See `Pooling`."""
+        return sum_tokens(features)
 
 
-class Max(nn.Module):
+class Max(Pooling):
     """The largest value of the real tokens, per channel."""
 
     dropout: float
+
+    def pool(self, features: Features) -> jax.Array:
+        """See `Pooling`."""
+        return max_tokens(features)
 
     @nn.compact
     def __call__(self, features: Features, mode: Mode) -> Embedding:
         """Tokens [N, T, W] -> vector [N, W]."""
         dropout = nn.Dropout(self.dropout, deterministic=not mode.drops)
-        return Embedding(dropout(max_tokens(features)))
+        return Embedding(dropout(self.pool(features)))
 
 
 class Flatten(nn.Module):
@@ -127,12 +143,12 @@ class Flatten(nn.Module):
         return Embedding(features.tokens.reshape(len(features.tokens), -1).astype(jnp.float32))
 
 
-class First(nn.Module):
+class First(Pooling):
     """The token at position 0, which is [CLS] for BERT."""
 
-    def __call__(self, features: Features, mode: Mode) -> Embedding:
-        """Tokens [N, T, W] -> vector [N, W]."""
-        return Embedding(features.tokens[:, 0].astype(jnp.float32))
+    def pool(self, features: Features) -> jax.Array:
+        """See `Pooling`."""
+        return features.tokens[:, 0].astype(jnp.float32)
 
 
 class Last(nn.Module):
