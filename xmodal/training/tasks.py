@@ -140,6 +140,30 @@ class Task:
             for name in self.config.loss.inputs
         }
 
+    def group(self, image_ids: jax.Array) -> jax.Array:
+        """Returns ids int32 [B] that differ between items that are negatives of each other."""
+        if self.config.negatives == "image":
+            return image_ids
+        return jnp.arange(image_ids.shape[0])
+
+    def apply_module(
+        self, params: Tree, state: Tree, *inputs: Any, key: jax.Array
+    ) -> tuple[Mapping[str, jax.Array], Tree]:
+        """Returns the outputs of the module in training and the task's new state, both may be {}.
+
+        Args:
+          params: parameters of the task.
+          state: state of the task.
+          *inputs: the two sides, columns and shared parameters that the module is called with.
+          key: typed key.
+        """
+        if self.module is None:
+            return {}, {}
+        outputs, new_state = self.module.apply(
+            params["module"], state.get("module", {}), *inputs, train=True, key=key
+        )
+        return outputs, {"module": new_state} if new_state else {}
+
 
 def make_tasks(config: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
     """Builds the tasks of `config.tasks` in the order of their names.
@@ -271,40 +295,28 @@ def compute_losses(
         key = rngs.stream_key(seed, f"tasks/{task.name}", step)
         module_key, loss_key = jax.random.split(key)
         left, right = _sides(task, views)
-        inputs, reads = task.read_columns(batch), _reads(task, flat)
-        outputs: Mapping[str, jax.Array] = {}
-        if task.module is not None:
-            outputs, module_state = task.module.apply(
-                own["module"], state.get("module", {}), left, right, inputs, reads,
-                train=True, key=module_key,
-            )  # fmt: skip
-            if module_state:
-                states[task.name] = {"module": module_state}
-        ids = batch["image_id"]
-        groups = ids if task.config.negatives == "image" else jnp.arange(ids.shape[0])
-        context = Context(
-            left_ids=groups,
-            right_ids=groups,
-            similarity=task.similarity or similarity,
-            similarity_params=(
-                task.similarity.limit(own.get("similarity", {})) if task.similarity else shared
-            ),
-            columns=inputs,
-            outputs=outputs,
-            reads=reads,
-            key=loss_key,
-            step=step,
-            mesh=mesh,
+        columns, reads = task.read_columns(batch), _reads(task, flat)
+        outputs, new_state = task.apply_module(
+            own, state, left, right, columns, reads, key=module_key
         )
+        if new_state:
+            states[task.name] = new_state
+        groups = task.group(batch["image_id"])
+        used, used_params = similarity, shared
+        if task.similarity is not None:
+            used, used_params = task.similarity, task.similarity.limit(own.get("similarity", {}))
+        context = Context(
+            left_ids=groups, right_ids=groups, similarity=used, similarity_params=used_params,
+            columns=columns, outputs=outputs, reads=reads, key=loss_key, step=step, mesh=mesh,
+        )  # fmt: skip
         options = {k: schedules.resolve(v, step) for k, v in task.config.loss.options.items()}
         loss, extras = task.loss.function(left, right, context, **options)
         weight = schedules.resolve(task.config.weight, step)
         total += weight * loss
-        scalars |= {
-            f"{task.name}/{name}": value for name, value in ({"loss": loss} | extras).items()
-        }
+        extras = {"loss": loss} | extras
         if schedules.is_schedule(task.config.weight):
-            scalars[f"{task.name}/weight"] = weight
+            extras["weight"] = weight
+        scalars |= {f"{task.name}/{name}": value for name, value in extras.items()}
     return total, states, scalars
 
 
