@@ -12,9 +12,9 @@ The first run keeps the CNN and the word vectors frozen; `:finetuned` continues 
 weights and trains everything with a tenth of the learning rate, a new optimizer and a new schedule.
 
 Chun et al., "Probabilistic Embeddings for Cross-Modal Retrieval" (CVPR 2021), and naver-ai/pcme,
-trained and evaluated as in its README: the last checkpoint (`select.mode`; that code also stores the
-best by the sum of recalls), with pairs ranked by match probability. The evaluator `mean` ranks by
-the cosine of the means instead. Quirks of that code, each set by a value below:
+trained and evaluated as in its README: the last checkpoint (`select.mode`; that code also stores
+the best by the sum of recalls), with pairs ranked by match probability. The evaluator `mean` ranks
+by the cosine of the means instead. Quirks of that code, each set by a value below:
     text.head.source      "last": the backward direction of the sentence state has read one word;
                           "state" has read them all
     encoder.batch_norm    "batch_frozen" in the first stage: the frozen CNN normalizes by the batch

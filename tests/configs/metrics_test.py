@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
+from xmodal.training.eval_splits import SplitSource
+from xmodal.training.sizes import resolve_sizes
 
 from configs import pcme, vsrn
 from data_prep.cxc.rating_files import METHODS
@@ -13,12 +15,10 @@ from xmodal.config import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.results import evaluator_tag
+from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.training.settings.awaited_metrics import check_awaited, possible_tags
-from xmodal.training.eval_splits import SplitSource
-from xmodal.training.fill_config import fill_metric
-from xmodal.training.run_config import read_settings
-from xmodal.training.schedules import resolve_epochs
-from xmodal.training.sizes import resolve_sizes
+from xmodal.training.settings.fill_config import fill_metric
+from xmodal.training.settings.run_config import read_settings
 
 # Without the baselines, which are not trained and so select no checkpoint.
 OTHERS = [
