@@ -6,13 +6,13 @@ import pytest
 
 import xmodal
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.evals import judge, make_evaluator
+from xmodal.evals import evaluate_source, make_evaluator
 
 
 def save(folder, seed, split=None):
     split = split or make_split(20, captions=2)
     evaluator = make_evaluator("x", options_of(type="boards", bootstrap_samples=50), split, SIDES)
-    evaluation = judge(evaluator, make_source(split, seed), name=f"model {seed}")
+    evaluation = evaluate_source(evaluator, make_source(split, seed), name=f"model {seed}")
     evaluation.save(folder)
     return evaluation
 

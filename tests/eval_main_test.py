@@ -14,12 +14,12 @@ from tests.saved_run import BEST, TOTAL_STEPS, evaluate, make_config, read, save
 from xmodal import data, eval_main
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
-from xmodal.evals import judge, make_evaluator, read_options
+from xmodal.evals import evaluate_source, make_evaluator, read_options
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports import store
 from xmodal.evals.reports.files import write_files
 from xmodal.training import run
-from xmodal.training.evaluation.file_evaluation import judge_embeddings
+from xmodal.training.evaluation.file_evaluation import evaluate_file
 from xmodal.training.evaluation.suite import Request
 from xmodal.training.run_files import checkpoints, run_folder
 
@@ -121,7 +121,7 @@ def test_saved_embeddings_are_those_that_files_hold(run_dir, tmp_path):
     np.testing.assert_array_equal(saved.caption_ids, split.caption_ids)
     (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 100}}).values()
     evaluator = make_evaluator("shapes", options, split, ["text"])
-    metrics = judge(evaluator, saved, name="file").metrics
+    metrics = evaluate_source(evaluator, saved, name="file").metrics
     assert metrics == read(tmp_path / "out/shapes/metrics.json")
 
 
@@ -257,12 +257,12 @@ def test_examples_of_a_checkpoint_and_of_its_embeddings(run_dir, config, tmp_pat
     assert "image to text" not in text  # there is no image tower
     assert text.count("data:image/png") >= 20
     request = Request("validation", examples=2)
-    (of_file,), _ = judge_embeddings(
+    (of_file,), _ = evaluate_file(
         saved, config, request, names=["shapes"], name="tiny_quick step 2"
     )
     assert of_file.page.to_html() == text
     request = dataclasses.replace(request, compare=str(output))
-    (of_file,), _ = judge_embeddings(saved, config, request, names=["shapes"])
+    (of_file,), _ = evaluate_file(saved, config, request, names=["shapes"])
     assert not any("Changed" in group.title for group in of_file.page.groups)  # the same model
     evaluate(run=str(run_dir), output=str(output), **given | {"examples": 0})
     assert not path.exists()

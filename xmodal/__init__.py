@@ -14,7 +14,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from xmodal.api.embedding import Embedding
-    from xmodal.api.judging import evaluate
+    from xmodal.api.evaluating import evaluate
     from xmodal.api.loading import load
     from xmodal.api.model import Model
     from xmodal.comparison import Comparison, compare
@@ -46,7 +46,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "api.embedding": ["Embedding"],
-        "api.judging": ["evaluate"],
+        "api.evaluating": ["evaluate"],
         "api.loading": ["load"],
         "api.model": ["Model"],
         "comparison": ["Comparison", "compare"],

@@ -155,14 +155,14 @@ def _evaluate_checkpoints(
     """Evaluates checkpoints of --run; `check_lock` raises if a follower has lost `output`."""
     from xmodal import mesh as mesh_lib
     from xmodal.training import run
-    from xmodal.training.evaluation.checkpoint_evaluation import judge_checkpoints
+    from xmodal.training.evaluation.checkpoint_evaluation import evaluate_checkpoints
     from xmodal.training.evaluation.results import print_pages
     from xmodal.training.evaluation.run_evaluation import RunEvaluation
 
     if ANNOTATIONS.value:
         add_annotations(config, ANNOTATIONS.value)
     parts = run.build(config, mesh_lib.make_mesh())
-    evaluations = judge_checkpoints(
+    evaluations = evaluate_checkpoints(
         RunEvaluation(parts, names=EVALUATORS.value, trains=False),
         RUN.value,
         steps,
@@ -195,7 +195,7 @@ def add_annotations(config: ConfigDict, folder: str) -> None:
 
 def evaluate_ensemble() -> None:
     """Evaluates the mean of the scores of several runs."""
-    from xmodal.training.evaluation.ensemble import identity, judge_ensemble
+    from xmodal.training.evaluation.ensemble import evaluate_runs, identity
     from xmodal.training.evaluation.results import print_pages
     from xmodal.training.run_files import run_folder
 
@@ -211,7 +211,7 @@ def evaluate_ensemble() -> None:
     if ANNOTATIONS.value:
         for config in configs:
             add_annotations(config, ANNOTATIONS.value)
-    evaluations = judge_ensemble(
+    evaluations = evaluate_runs(
         folders,
         configs,
         OUTPUT.value,
@@ -243,7 +243,7 @@ def evaluate_config(config: ConfigDict) -> None:
     others = evaluation.suite.load_others(request)
     with event_writer(OUTPUT.value, config.to_dict()) as writer:
         views = Views(writer, parts.settings.tensorboard, 0)
-        evaluations = evaluation.judge(
+        evaluations = evaluation.evaluate(
             params,
             model_state,
             name=config.name,
@@ -259,7 +259,7 @@ def evaluate_config(config: ConfigDict) -> None:
 def evaluate_embeddings(config: ConfigDict) -> None:
     """Evaluates a file of embeddings on the datasets of `config.evals`."""
     from xmodal.tensorboard.views import Views, read_config
-    from xmodal.training.evaluation.file_evaluation import judge_embeddings
+    from xmodal.training.evaluation.file_evaluation import evaluate_file
     from xmodal.training.evaluation.model_identity import ModelIdentity
     from xmodal.training.evaluation.results import event_writer, print_pages, write_all
 
@@ -267,7 +267,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
     _check_output(OUTPUT.value, model)
     with event_writer(OUTPUT.value) as writer:
         views = Views(writer, read_config(config), 0)
-        evaluations, others = judge_embeddings(
+        evaluations, others = evaluate_file(
             EMBEDDINGS.value,
             config,
             _request(),
@@ -283,7 +283,7 @@ def evaluate_embeddings(config: ConfigDict) -> None:
 def evaluate_files(kind: str) -> None:
     """Evaluates the embeddings, scores or rankings in the flag of this name."""
     from xmodal import mesh as mesh_lib
-    from xmodal.evals.from_files import evaluate
+    from xmodal.evals.from_files import evaluate_files
     from xmodal.evals.reports.store import load_ranks
     from xmodal.training.evaluation.model_identity import ModelIdentity
     from xmodal.training.evaluation.results import (
@@ -296,7 +296,7 @@ def evaluate_files(kind: str) -> None:
     _check_output(OUTPUT.value, model)
     # Read first, since it may be unreadable.
     other = load_ranks(COMPARE.value) if COMPARE.value else None
-    evaluation = evaluate(
+    evaluation = evaluate_files(
         **{kind: flags.FLAGS[kind].value},
         ids=IDS.value,
         annotations=ANNOTATIONS.value,

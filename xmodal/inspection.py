@@ -12,7 +12,7 @@ from etils import epath
 from xmodal import mesh as mesh_lib
 from xmodal.analysis.ratings import similarity_plots
 from xmodal.config import UserError, lookup
-from xmodal.evals import Embeddings, Evaluation, judge
+from xmodal.evals import Embeddings, Evaluation, evaluate_source
 from xmodal.evals.boards.definitions import RETRIEVAL_TASKS
 from xmodal.evals.boards.ids import Positions
 from xmodal.evals.boards.positives import Ragged
@@ -141,7 +141,7 @@ class Inspection:
     @functools.cached_property
     def evaluation(self) -> Evaluation:
         """Numbers, report and page of examples; its `tagged` has the tags of `metrics.json`."""
-        return judge(
+        return evaluate_source(
             self._evaluator,
             self.embeddings,
             name=self.name,

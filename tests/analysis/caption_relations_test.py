@@ -28,7 +28,7 @@ def test_words_that_tell_a_relation_are_found():
     np.testing.assert_array_equal(found[:, 2], 0)  # of all: nothing to learn
 
 
-def test_evaluators_of_a_config_judge_it(few_shapes):
+def test_evaluators_of_a_config_evaluate_it(few_shapes):
     pytest.importorskip("sklearn")
     config = cmcm_clue.get_config("quick,captions")
     config.data.data_dir = few_shapes

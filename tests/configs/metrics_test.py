@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
-from xmodal.training.eval_splits import SplitSource
 from xmodal.training.sizes import resolve_sizes
 
 from configs import pcme, vsrn
@@ -15,6 +14,7 @@ from xmodal.config import UserError
 from xmodal.evals import make_evaluator, read_options
 from xmodal.evals.evaluators.boards import BoardsOptions
 from xmodal.evals.results import evaluator_tag
+from xmodal.training.evaluation.splits import SplitSource
 from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.training.settings.awaited_metrics import check_awaited, possible_tags
 from xmodal.training.settings.fill_config import fill_metric
@@ -73,11 +73,11 @@ def tags_of(name, options, dataset, sides):
 def test_awaited_metrics_exist(name, argument):
     config, settings = parse(get_config(name, argument))
     evals, sides = read_options(settings.evals), sides_of(settings)
-    check_awaited(settings.awaited_metrics, evals, config.data.to_dict(), sides)
+    check_awaited(settings.awaited_metrics, evals, config.to_dict(), sides)
     for where, tag in settings.awaited_metrics.items():
         evaluator = tag.partition("/")[0]
         options = evals[evaluator]
-        dataset = SplitSource.of(config.data.to_dict(), evaluator, options).own.dataset
+        dataset = SplitSource.of(config.to_dict(), evaluator, options).own.dataset
         assert tag in tags_of(evaluator, options, dataset, sides), where
 
 
@@ -100,7 +100,7 @@ def test_a_board_without_its_name_is_no_tag():
         check_awaited(
             settings.awaited_metrics,
             read_options(settings.evals),
-            config.data.to_dict(),
+            config.to_dict(),
             sides_of(settings),
         )
 

@@ -13,7 +13,7 @@ from tiny_model import OWN_IMAGE, embeddings, in_order, metrics_of
 from tests.evals.tiny_split import TinySplit
 from xmodal import processes
 from xmodal.config import UserError
-from xmodal.evals import from_files, judge, load_embeddings, make_evaluator, read_options
+from xmodal.evals import evaluate_source, from_files, load_embeddings, make_evaluator, read_options
 from xmodal.evals.evaluators import boards
 from xmodal.evals.reports import store
 
@@ -188,7 +188,7 @@ def test_a_worse_model_is_told_from_a_better_one(evaluate, model, tmp_path):
 
 
 def test_the_python_function_gives_the_same(annotations, model, evaluate, tmp_path):
-    evaluation = from_files.evaluate(
+    evaluation = from_files.evaluate_files(
         embeddings=embeddings(),
         annotations=annotations,
         boards=["cxc", "eccv"],
@@ -339,7 +339,7 @@ def test_a_prepared_split_is_evaluated_on_released_labels_like_a_file(annotation
     (options,) = read_options({"coco": section}).values()
     evaluator = make_evaluator("coco", options, split, ("image", "text"))
     source = load_embeddings(model / "tiny.npz")
-    evaluation = judge(
+    evaluation = evaluate_source(
         evaluator,
         dataclasses.replace(source, similarity="cosine"),
         name="run",

@@ -57,4 +57,4 @@ def test_truncated_rankings_say_what_they_cannot_give(evaluate, model):
 )
 def test_arguments_that_do_not_go_together(annotations, given, message):
     with pytest.raises(UserError, match=message):
-        from_files.evaluate(annotations=annotations, **given)
+        from_files.evaluate_files(annotations=annotations, **given)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up, rated
-from xmodal.evals import Embedder, judge, make_evaluator, read_options
+from xmodal.evals import Embedder, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import _Group
 from xmodal.evals.inputs import arrays
 from xmodal.evals.reports.summary import summarize
@@ -153,7 +153,7 @@ def test_learned_parameters_and_several_vectors_travel_with_the_file(tmp_path):
         np.testing.assert_array_equal(loaded.log_sigma[side], log_sigma)
     (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 5}}).values()
     evaluator = make_evaluator("shapes", options, TinySplit(), ("image", "text"))
-    first, second = (judge(evaluator, each, name="x") for each in (found, loaded))
+    first, second = (evaluate_source(evaluator, each, name="x") for each in (found, loaded))
     assert first.metrics == pytest.approx(second.metrics, nan_ok=True, abs=0)
     assert first.report() == second.report()
 

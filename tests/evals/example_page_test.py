@@ -12,7 +12,7 @@ from tests.browser import SIZES, check_accessibility, check_layout, open_page
 from tests.evals.evaluators.random_vectors import SIDES, make_split
 from tests.evals.tiny_split import TinySplit, rated
 from xmodal.config import UserError
-from xmodal.evals import Embeddings, judge, make_evaluator, read_options
+from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.evals.example_page import check_examples
 
 TASKS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
@@ -66,7 +66,7 @@ def make_case(**fields):
 def evaluate(split, source, count=0, other=None):
     (options,) = read_options({"shapes": {"type": "boards", "bootstrap_samples": 20}}).values()
     evaluator = make_evaluator("shapes", options, split, SIDES)
-    found = judge(evaluator, source, name="m", split=split, examples=count, other=other)
+    found = evaluate_source(evaluator, source, name="m", split=split, examples=count, other=other)
     return found, evaluator
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.evals.tiny_split import TinySplit
-from xmodal.evals import Embeddings, judge, make_evaluator, read_options
+from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.evals.evaluators.boards import labels_of_split
 from xmodal.evals.examples import find_examples
 from xmodal.evals.ranking.saved_scores import SavedScores
@@ -53,4 +53,4 @@ def test_without_one_side_there_is_nothing_to_find():
     evaluator = make_evaluator("shapes", options, SPLIT, ("text",))
     vectors = np.eye(9, dtype=np.float32)
     source = Embeddings("test", None, None, SPLIT.caption_ids, vectors, "cosine")
-    assert judge(evaluator, source, name="model", split=SPLIT).examples == []
+    assert evaluate_source(evaluator, source, name="model", split=SPLIT).examples == []

@@ -65,7 +65,7 @@ def ranked(depth):
 def evaluate(annotations, **given):
     if not {"embeddings", "scores", "rankings"} & set(given):
         given = {"embeddings": embeddings(), "similarity": "dot"} | given
-    return from_files.evaluate(annotations=annotations, bootstrap_samples=5, **given)
+    return from_files.evaluate_files(annotations=annotations, bootstrap_samples=5, **given)
 
 
 def test_published_rows_stand_beside_released_labels_only(annotations, monkeypatch):
@@ -196,7 +196,7 @@ def test_arguments_of_a_wrong_type(annotations, given, message):
     if not {"scores", "rankings"} & set(given):
         defaults["embeddings"] = embeddings()
     with pytest.raises(UserError, match=message):
-        from_files.evaluate(**(defaults | given))
+        from_files.evaluate_files(**(defaults | given))
 
 
 def test_ids_of_a_wrong_type(annotations, tmp_path):

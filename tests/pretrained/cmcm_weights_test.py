@@ -220,7 +220,7 @@ def test_a_folder_is_evaluated_with_its_classifier(
     params, state = published_towers.load_weights(parts)
     evaluation = RunEvaluation(parts, trains=False)
     found = {
-        each.evaluator: each.tagged for each in evaluation.judge(params, state, name="released")
+        each.evaluator: each.tagged for each in evaluation.evaluate(params, state, name="released")
     }
     source = evaluation.embedding(params, state).get("relations", "test")
     own = unflatten(read_tasks(folder))["relations"]["module"]

@@ -137,7 +137,7 @@ def test_the_losses_are_those_without_stored_features(
     stored = str(tmp_path / "stored")
     parts = run.build(run_folder.load_run(stored), mesh_lib.make_mesh())
     weights = checkpoints.restore_model(stored, TOTAL_STEPS, parts.shapes, parts.mesh)
-    (again,) = RunEvaluation(parts, trains=False).judge(*weights, name="again")
+    (again,) = RunEvaluation(parts, trains=False).evaluate(*weights, name="again")
     assert {tag: metrics[0][tag] for tag in again.tagged} == again.tagged
 
 

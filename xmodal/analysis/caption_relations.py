@@ -18,7 +18,7 @@ from absl import flags
 from xmodal import binary
 from xmodal.config import UserError
 from xmodal.console import quietly
-from xmodal.evals import Evaluation, judge, make_evaluator, read_options
+from xmodal.evals import Evaluation, evaluate_source, make_evaluator, read_options
 from xmodal.evals.evaluators.evaluator import Split
 from xmodal.evals.evaluators.relations import RelationsOptions
 from xmodal.evals.inputs.sources import Embeddings, Predictions
@@ -115,7 +115,7 @@ def judge_baseline(config: dict[str, Any], inverse_penalty: float = 1.0) -> dict
             predictions={options.task: Predictions(None, regression.predict(split.caption_texts))},
         )
         evaluator = make_evaluator(name, options, cast(Split, split), source.sides)
-        evaluations[name] = judge(evaluator, source, name=_NAME, evaluator_name=name)
+        evaluations[name] = evaluate_source(evaluator, source, name=_NAME, evaluator_name=name)
     return evaluations
 
 

@@ -6,9 +6,9 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from xmodal.evals.embed import Embedder
-    from xmodal.evals.evaluation import Evaluation, judge
+    from xmodal.evals.evaluation import Evaluation, evaluate_source
     from xmodal.evals.evaluators import EVALUATORS, make_evaluator, read_options
-    from xmodal.evals.from_files import evaluate
+    from xmodal.evals.from_files import evaluate_files
     from xmodal.evals.inputs.arrays import load_embeddings, save_embeddings
     from xmodal.evals.inputs.sources import Embeddings
 
@@ -17,8 +17,8 @@ __all__ = [
     "Embedder",
     "Embeddings",
     "Evaluation",
-    "evaluate",
-    "judge",
+    "evaluate_files",
+    "evaluate_source",
     "load_embeddings",
     "make_evaluator",
     "read_options",
@@ -30,9 +30,9 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "embed": ["Embedder"],
-        "evaluation": ["Evaluation", "judge"],
+        "evaluation": ["Evaluation", "evaluate_source"],
         "evaluators": ["EVALUATORS", "make_evaluator", "read_options"],
-        "from_files": ["evaluate"],
+        "from_files": ["evaluate_files"],
         "inputs.arrays": ["load_embeddings", "save_embeddings"],
         "inputs.sources": ["Embeddings"],
     },

@@ -35,7 +35,7 @@ _NOTE_ON_CORRELATIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """All results of one model on the labels of one evaluator; made by `judge`.
+    """All results of one model on the labels of one evaluator; made by `evaluate_source`.
 
     Attributes:
       name: name of the model's row in the tables.
@@ -176,7 +176,7 @@ class Evaluation:
         return facts | {name: dict(hashes) for name, hashes in records.items()}
 
 
-def judge(
+def evaluate_source(
     evaluator: Evaluator,
     source: Source,
     *,

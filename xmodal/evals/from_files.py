@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xmodal.config import UserError, lookup, read
-from xmodal.evals.evaluation import Evaluation, judge
+from xmodal.evals.evaluation import Evaluation, evaluate_source
 from xmodal.evals.evaluators.boards import BoardsOptions, boards_of_annotations
 from xmodal.evals.inputs import arrays, lists
 from xmodal.evals.inputs.galleries import ids_of
@@ -29,7 +29,7 @@ PathLike = str | os.PathLike
 Vectors = TypeVar("Vectors", Embeddings, Sentences)
 
 
-def evaluate(
+def evaluate_files(
     *,
     embeddings: PathLike | Mapping[str, np.ndarray] | None = None,
     scores: PathLike | Mapping[str, np.ndarray] | None = None,
@@ -91,7 +91,7 @@ def evaluate(
     )
     if other is not None:
         evaluator.check_comparable(other)
-    return judge(evaluator, source, name=name or name_of(given[kind]))
+    return evaluate_source(evaluator, source, name=name or name_of(given[kind]))
 
 
 def _load(kind: str, source: Any, ids: Any, similarity: str | None) -> Source:

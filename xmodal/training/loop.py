@@ -20,7 +20,7 @@ from xmodal.disk_errors import disk_errors
 from xmodal.evals.reports.files import check_writable
 from xmodal.tensorboard.writer import make_writer
 from xmodal.training import frozen_features, reporting
-from xmodal.training.evaluation.checkpoint_evaluation import judge_best
+from xmodal.training.evaluation.checkpoint_evaluation import evaluate_best
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.initialization.start import starting_state
 from xmodal.training.outputs import Outputs, make_reporter, write_facts
@@ -82,7 +82,7 @@ def train(
         if not _train(parts, run_dir, records, evaluation, check_lock, watchdog):
             return False
         watchdog.note("final evaluation")
-        evaluations = judge_best(evaluation, run_dir)
+        evaluations = evaluate_best(evaluation, run_dir)
         watchdog.note("model card")
         write_card(run_dir, parts, records, evaluations)
         if not evaluation.follows_files:

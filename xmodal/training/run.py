@@ -82,7 +82,7 @@ def assemble_without_data(config: ml_collections.ConfigDict, mesh: Mesh) -> Part
     _check_batch_size(settings, mesh)
     parts = build(draft, mesh)
     evals = read_options(settings.evals)
-    check_awaited(settings.awaited_metrics, evals, config.data.to_dict(), parts.model.towers)
+    check_awaited(settings.awaited_metrics, evals, config.to_dict(), parts.model.towers)
     check_widths(settings.model, parts.model, parts.tasks, evals, parts.shapes, parts.batch)
     # Groups that start late are valid in a run of unknown length.
     given, filled = config.to_dict(), draft.to_dict()

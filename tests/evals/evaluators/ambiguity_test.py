@@ -8,7 +8,7 @@ import scipy.stats
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
 from xmodal.config import UserError
-from xmodal.evals import judge, make_evaluator
+from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.summary import summarize
 
 
@@ -47,7 +47,7 @@ def test_ambiguity_is_the_rank_correlation_with_the_number_of_positives(probabil
         source = dataclasses.replace(source, log_sigma=sigma)
     section = {"type": "ambiguity", "board": "shapes_matches", "bootstrap_samples": 4000}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
-    evaluation = judge(evaluator, source, name="ours")
+    evaluation = evaluate_source(evaluator, source, name="ours")
     counts = [of_image[i] for i in source.image_ids], [of_caption[c] for c in source.caption_ids]
     for tag, side, name, known in zip(("i2t", "t2i"), SIDES, both, counts, strict=True):
         if probabilistic:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
-from xmodal.evals import judge, make_evaluator
+from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.summary import summarize
 
 
 def test_own_pictures_in_the_layout_of_coco_are_not_ms_coco():
     split = make_split(records=20, captions=5, name="coco_captions")
     evaluator = make_evaluator("coco", options_of(type="boards"), split, SIDES)
-    report = judge(evaluator, make_source(split), name="ours").report()
+    report = evaluate_source(evaluator, make_source(split), name="ours").report()
     assert "## coco5k\n\nThe items or labels are not those of the published test split" in report
     assert not {"MS-COCO 5K", "CLIP", "VSE++"} & {*report.split("|"), *report.split()}
     assert "| ours " in report
@@ -26,7 +26,7 @@ def test_ratings_that_are_not_the_released_ones_are_named_before_any_number():
     split = make_split(records=20, captions=5, name="coco_captions")
     split = dataclasses.replace(split, differences=["sts_test.csv holds 1 pairs instead of 44,045"])
     evaluator = make_evaluator("coco", options_of(type="boards"), split, SIDES)
-    report = judge(evaluator, make_source(split), name="ours").report()
+    report = evaluate_source(evaluator, make_source(split), name="ours").report()
     assert report.startswith(
         "# coco_captions, test split\n\n**NOT THE RELEASED LABELS: in config.data.ratings_dir, "
         "sts_test.csv holds 1 pairs instead of 44,045. "

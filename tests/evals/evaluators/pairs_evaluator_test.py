@@ -14,7 +14,7 @@ from tests.evals.evaluators.random_vectors import (
     vector_of,
 )
 from tests.evals.tiny_split import TinySplit
-from xmodal.evals import judge, make_evaluator
+from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.inputs.sources import Embeddings
 from xmodal.evals.reports.summary import summarize
 
@@ -96,7 +96,7 @@ def test_sentence_pairs_set_by_set():
         both = [expected[f"{name}/{metric}"] for name in ("images2014", "OnWN2014")]
         expected[f"avg2014/{metric}"] = sum(both) / 2
     assert summarize([found], intervals=False) == pytest.approx(expected, abs=1e-6)
-    evaluation = judge(evaluator, source, name="model", evaluator_name="sts")
+    evaluation = evaluate_source(evaluator, source, name="model", evaluator_name="sts")
     assert evaluation.tagged["sts/avg2014/pearson"] == found.metrics["avg2014/pearson"]
     low, high = (found.metrics[f"avg2014/pearson_{end}"] for end in ("low", "high"))
     assert low < found.metrics["avg2014/pearson"] < high

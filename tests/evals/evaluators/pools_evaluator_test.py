@@ -15,7 +15,7 @@ from tests.evals.evaluators.random_vectors import (
     vector_of,
 )
 from xmodal.config import UserError
-from xmodal.evals import judge, make_evaluator
+from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.reports.store import load_ranks
 
@@ -71,7 +71,8 @@ def test_a_pool_of_more_pairs_than_there_are_holds_all(tmp_path):
     section = {"type": "pools", "repeats": 2, "directions": ["t2i", "i2t"]}
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
     judged = [
-        judge(evaluator, make_source(split, seed), name="A", evaluator_name="x") for seed in (1, 2)
+        evaluate_source(evaluator, make_source(split, seed), name="A", evaluator_name="x")
+        for seed in (1, 2)
     ]
     (found,) = judged[0].results
     assert found.metrics["t2i/median_rank_std"] == found.metrics["i2t/recall@1_std"] == 0
@@ -90,7 +91,7 @@ def test_pools_of_two_models_are_compared_pool_by_pool(tmp_path):
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
     sources = [make_source(split, seed) for seed in (1, 2)]
     ours, theirs = (
-        judge(evaluator, source, name=name, evaluator_name="x")
+        evaluate_source(evaluator, source, name=name, evaluator_name="x")
         for source, name in zip(sources, ("A", "B"), strict=True)
     )
     theirs.save(tmp_path / "B")

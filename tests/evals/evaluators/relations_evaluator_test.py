@@ -7,7 +7,7 @@ import pytest
 
 from tests.evals.evaluators.random_vectors import SIDES, make_source, make_split, options_of
 from xmodal.config import UserError
-from xmodal.evals import judge, load_embeddings, make_evaluator, save_embeddings
+from xmodal.evals import evaluate_source, load_embeddings, make_evaluator, save_embeddings
 from xmodal.evals.inputs.sources import Predictions
 from xmodal.evals.reports.store import load_ranks
 
@@ -42,7 +42,7 @@ def test_relations_of_true_pairs(tmp_path, caplog):
     assert found.metrics == pytest.approx(expected)
     # There is nothing to compare, which is reported.
     evaluator = make_evaluator("x", options_of(**section), split, SIDES)
-    judged = judge(evaluator, source, name="A", evaluator_name="x")
+    judged = evaluate_source(evaluator, source, name="A", evaluator_name="x")
     judged.save(tmp_path)
     with caplog.at_level("WARNING"):
         evaluator.check_comparable(load_ranks(tmp_path))

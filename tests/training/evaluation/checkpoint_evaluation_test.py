@@ -6,7 +6,7 @@ from tests.saved_run import make_config, save_run
 from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.training import run
-from xmodal.training.evaluation.checkpoint_evaluation import judge_checkpoints
+from xmodal.training.evaluation.checkpoint_evaluation import evaluate_checkpoints
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.evaluation.suite import Request
 
@@ -25,8 +25,8 @@ def test_a_checkpoint_that_went_before_it_was_read(config, run_dir, tmp_path):
     """A training run keeps only the last few; only a follower skips missing ones."""
     evaluation = RunEvaluation(run.build(config, mesh_lib.make_mesh()), trains=False)
     with pytest.raises(UserError, match=r"no checkpoint of step 1; it has \[0, 2, 4\]"):
-        judge_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "one"))
-    found = judge_checkpoints(
+        evaluate_checkpoints(evaluation, str(run_dir), [1], str(tmp_path / "one"))
+    found = evaluate_checkpoints(
         evaluation, str(run_dir), [1], str(tmp_path / "all"), check_lock=lambda: None
     )
     assert found == []
@@ -39,7 +39,7 @@ def test_a_follower_that_was_taken_over_writes_nothing(config, run_dir, tmp_path
         raise UserError("taken over")
 
     with pytest.raises(UserError, match="taken over"):
-        judge_checkpoints(evaluation, str(run_dir), [2], str(tmp_path), check_lock=check_lock)
+        evaluate_checkpoints(evaluation, str(run_dir), [2], str(tmp_path), check_lock=check_lock)
     assert not list(tmp_path.glob("**/metrics.json"))
 
 
@@ -52,4 +52,6 @@ def test_one_file_holds_one_set_of_embeddings(config, run_dir, monkeypatch):
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Reported before anything is embedded.
     with pytest.raises(UserError, match="use 2 sets of embeddings, but --save_embeddings writes"):
-        evaluation.judge(*parts.init_params(), name="x", request=Request(save_embeddings="x.npz"))
+        evaluation.evaluate(
+            *parts.init_params(), name="x", request=Request(save_embeddings="x.npz")
+        )

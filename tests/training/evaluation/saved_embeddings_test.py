@@ -7,7 +7,7 @@ from xmodal import mesh as mesh_lib
 from xmodal.config import UserError
 from xmodal.evals import load_embeddings
 from xmodal.training import run
-from xmodal.training.evaluation.file_evaluation import judge_embeddings
+from xmodal.training.evaluation.file_evaluation import evaluate_file
 from xmodal.training.evaluation.run_evaluation import RunEvaluation
 from xmodal.training.evaluation.suite import Request
 
@@ -45,7 +45,7 @@ def saved(parts, weights, tmp_path_factory):
     for name in ("shapes", "mean"):
         path = str(folder / f"{name}.npz")
         evaluation = RunEvaluation(parts, names=[name], trains=False)
-        (judged,) = evaluation.judge(*weights, name=name, request=Request(save_embeddings=path))
+        (judged,) = evaluation.evaluate(*weights, name=name, request=Request(save_embeddings=path))
         found[name] = path, judged.metrics
     return found
 
@@ -57,9 +57,9 @@ def test_a_file_of_another_field_has_its_similarity(saved):
     assert means.parameters == {}
 
 
-def test_evaluators_without_a_field_judge_both_files(config, saved, caplog):
+def test_evaluators_without_a_field_use_both_files(config, saved, caplog):
     for path, metrics in saved.values():
-        (found,), _ = judge_embeddings(path, config)
+        (found,), _ = evaluate_file(path, config)
         assert found.metrics == metrics
         assert "Left out: config.evals.mean ranks 'mean'" in caplog.text
 
@@ -67,7 +67,7 @@ def test_evaluators_without_a_field_judge_both_files(config, saved, caplog):
 def test_an_evaluator_of_another_field_is_refused_by_name(config, saved):
     for path, _ in saved.values():
         with pytest.raises(UserError, match=r"config\.evals\.mean ranks 'mean', but .*--run=RUN"):
-            judge_embeddings(path, config, names=["mean"])
+            evaluate_file(path, config, names=["mean"])
 
 
 def test_similarities_of_another_field_have_to_agree(config, parts, weights, monkeypatch):
@@ -77,7 +77,7 @@ def test_similarities_of_another_field_have_to_agree(config, parts, weights, mon
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
     monkeypatch.setattr(evaluation, "_embedder", None)  # Said before anything is embedded.
     with pytest.raises(UserError, match="rank 'mean' by several similarities"):
-        evaluation.judge(*weights, name="x", request=Request(save_embeddings="x.npz"))
+        evaluation.evaluate(*weights, name="x", request=Request(save_embeddings="x.npz"))
 
 
 def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
@@ -87,7 +87,7 @@ def test_similarities_of_vectors_may_differ(config, parts, weights, tmp_path):
         config.evals.mean.similarity = {"name": "max_cosine"}
     path = str(tmp_path / "model.npz")
     evaluation = RunEvaluation(run.build(config, parts.mesh), trains=False)
-    judged = evaluation.judge(*weights, name="x", request=Request(save_embeddings=path))
+    judged = evaluation.evaluate(*weights, name="x", request=Request(save_embeddings=path))
     assert load_embeddings(path).similarity == "match_probability"
-    found, _ = judge_embeddings(path, config)
+    found, _ = evaluate_file(path, config)
     assert [each.metrics for each in found] == [each.metrics for each in judged]

@@ -1,11 +1,11 @@
-"""The splits that the evaluators of a config judge."""
+"""The splits that the evaluators of a config use."""
 
 from tests.saved_run import make_config
 from xmodal import mesh as mesh_lib
 from xmodal.training.evaluation.suite import EvalSuite, Request
 
 
-def test_an_evaluator_with_its_own_dataset_says_which_split_it_judges(few_shapes, caplog):
+def test_an_evaluator_with_its_own_dataset_says_which_split_it_uses(few_shapes, caplog):
     config = make_config(few_shapes).to_dict()
     config["evals"] = {
         "here": {"type": "boards"},

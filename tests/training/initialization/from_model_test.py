@@ -152,7 +152,7 @@ def test_a_config_without_a_model_gets_all_of_it(folder, few_shapes):
 def test_evaluates_without_a_config_of_its_own(folder, few_shapes):
     parts = published_towers.build_untrained(release_config(folder[0], few_shapes))
     params, state = published_towers.load_weights(parts)
-    (found,) = RunEvaluation(parts, trains=False).judge(
+    (found,) = RunEvaluation(parts, trains=False).evaluate(
         params, state, name="made", request=Request("test")
     )
     assert 0 <= found.tagged["coco/shapes/i2t/recall@10"] <= 100

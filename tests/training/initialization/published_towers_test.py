@@ -107,7 +107,7 @@ def make_config(data_dir, folders):
 def evaluate(config, split):
     parts = published_towers.build_untrained(config)
     params, model_state = published_towers.load_weights(parts)
-    (found,) = RunEvaluation(parts, trains=False).judge(
+    (found,) = RunEvaluation(parts, trains=False).evaluate(
         params,
         model_state,
         name=config.name,

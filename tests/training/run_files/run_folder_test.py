@@ -63,7 +63,7 @@ def test_the_config_comes_back(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_a_step_that_only_other_evaluators_judged_is_not_the_best(tmp_path):
+def test_a_step_that_only_other_evaluators_saw_is_not_the_best(tmp_path):
     config = tiny.make_config()
     config.select.metric = BEST
     run_folder.save_config(str(tmp_path), config)

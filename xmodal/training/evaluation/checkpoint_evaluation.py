@@ -20,13 +20,13 @@ from xmodal.training.run_files.finished import FINAL
 from xmodal.training.run_files.run_records import training_hashes
 
 
-def judge_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
+def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
     """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
     output = os.path.join(run_dir, FINAL)
-    return judge_checkpoints(evaluation, run_dir, [run_folder.best_step(run_dir)], output)
+    return evaluate_checkpoints(evaluation, run_dir, [run_folder.best_step(run_dir)], output)
 
 
-def judge_checkpoints(
+def evaluate_checkpoints(
     evaluation: RunEvaluation,
     run_dir: str,
     steps: Iterable[int],
@@ -76,7 +76,7 @@ def judge_checkpoints(
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
             views = Views(writer, parts.settings.tensorboard, step)
-            evaluations = evaluation.judge(
+            evaluations = evaluation.evaluate(
                 params,
                 model_state,
                 name=f"{parts.config.name} step {step}",

@@ -18,7 +18,7 @@ from xmodal.training.run_files import checkpoints, run_folder
 from xmodal.training.run_files.run_records import training_hashes
 
 
-def judge_ensemble(
+def evaluate_runs(
     folders: Sequence[str],
     configs: Sequence[ml_collections.ConfigDict],
     output: str,
@@ -54,7 +54,7 @@ def judge_ensemble(
     labels = [f"{c.name} step {chosen}" for c, chosen in zip(configs, steps, strict=True)]
     with event_writer(output) as writer:
         views = Views(writer, first.parts.settings.tensorboard, 0)
-        evaluations = first.judge(
+        evaluations = first.evaluate(
             params,
             model_state,
             name=" + ".join(labels),
@@ -88,7 +88,7 @@ def _check_items(
 
 
 def identity(folders: Sequence[str], configs: Sequence[ml_collections.ConfigDict]) -> ModelIdentity:
-    """Returns the model that produced the results of an ensemble; see `judge_ensemble`."""
+    """Returns the model that produced the results of an ensemble; see `evaluate_runs`."""
     return ModelIdentity.of_several(
         [
             ModelIdentity.of_config(config, training_hashes(folder))

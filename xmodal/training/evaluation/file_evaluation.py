@@ -14,14 +14,14 @@ from xmodal.evals.from_files import choose_similarity, name_of
 from xmodal.evals.inputs.sentences import Sentences, has_sentences, load_sentences
 from xmodal.evals.reports.store import StoredResults
 from xmodal.tensorboard.views import View
-from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, judge_all
+from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, evaluate_all
 from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.training.settings.sizes import resolve_sizes
 
 _VECTORS = (None, "vector")
 
 
-def judge_embeddings(
+def evaluate_file(
     path: str,
     config: ml_collections.ConfigDict,
     request: Request = FINAL_SPLITS,
@@ -41,7 +41,7 @@ def judge_embeddings(
       names: evaluators to use; None for all that rank vectors.
       similarity: see `choose_similarity`.
       name: name of the model's row; None for the name of the file.
-      view: see `judge_all`.
+      view: see `evaluate_all`.
 
     Raises:
       UserError: the file cannot be used or lacks a caption of a split, an evaluator is unknown or
@@ -50,7 +50,7 @@ def judge_embeddings(
     suite, source = open_file(path, config, names=names, similarity=similarity)
     check_examples(request.examples, suite.options)
     others = suite.load_others(request)
-    evaluations = judge_all(
+    evaluations = evaluate_all(
         open_all(suite, source, request.split),
         name=name or name_of(path),
         examples=request.examples,
@@ -69,7 +69,7 @@ def open_file(
 ) -> tuple[EvalSuite, Sentences | Embeddings]:
     """Returns the evaluators of a config and the embeddings of a file.
 
-    See `judge_embeddings` for arguments and errors.
+    See `evaluate_file` for arguments and errors.
     """
     source: Sentences | Embeddings
     if has_sentences(path):
@@ -97,9 +97,9 @@ def _check_fields(path: str, options: Mapping[str, Options], *, named: bool) -> 
         return kept
     listed = " and ".join(f"config.evals.{name} ranks {field!r}" for name, field in others.items())
     message = (
-        f"{listed}, but {path} has one array per item, the vectors. To judge another array, save "
-        f"it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and judge "
-        "that file with an evaluator that names no field."
+        f"{listed}, but {path} has one array per item, the vectors. To evaluate another array, "
+        f"save it with --run=RUN --evaluators={next(iter(others))} --save_embeddings=FILE, and "
+        "evaluate that file with an evaluator that names no field."
     )
     if named or not kept:
         raise UserError(message)

@@ -23,7 +23,7 @@ from xmodal.evals.reports.summary import summarize
 from xmodal.evals.results import evaluator_tag
 from xmodal.losses.similarity import Similarity
 from xmodal.tensorboard.views import View
-from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, judge_all
+from xmodal.training.evaluation.suite import FINAL_SPLITS, EvalSuite, Opened, Request, evaluate_all
 from xmodal.training.optimization.schedules import is_due
 from xmodal.training.parts import Parts
 from xmodal.training.predictors import make_predictors
@@ -101,7 +101,7 @@ class RunEvaluation:
             for name, options in self.suite.options.items()
         }
 
-    def judge(
+    def evaluate(
         self,
         params: Tree,
         model_state: Tree,
@@ -140,7 +140,7 @@ class RunEvaluation:
             similarity = _similarity_to_save(
                 self.parts.model.similarity, self.suite.options.values(), keys
             )
-        evaluations = judge_all(
+        evaluations = evaluate_all(
             self._open_all(splits, embedded, together_with),
             name=name,
             notes=notes,

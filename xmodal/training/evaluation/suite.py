@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from xmodal import data
 from xmodal.config import UserError
-from xmodal.evals import Embeddings, Evaluation, judge, make_evaluator, read_options
+from xmodal.evals import Embeddings, Evaluation, evaluate_source, make_evaluator, read_options
 from xmodal.evals.embed import Items
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.reports.store import StoredResults, load_ranks
@@ -151,7 +151,7 @@ class Opened(NamedTuple):
     embeddings: Embeddings
 
 
-def judge_all(
+def evaluate_all(
     opened: Iterable[Opened],
     *,
     name: str,
@@ -173,11 +173,11 @@ def judge_all(
       view: called with every evaluation.
 
     Raises:
-      UserError: see `judge`.
+      UserError: see `evaluate_source`.
     """
     evaluations = []
     for each in opened:
-        evaluation = judge(
+        evaluation = evaluate_source(
             each.evaluator,
             each.embeddings,
             name=name,

@@ -18,7 +18,7 @@ from xmodal.training.evaluation.splits import SplitSource
 def check_awaited(
     awaited: Mapping[str, str],
     evals: Mapping[str, Options],
-    data: Mapping[str, Any],
+    config: Mapping[str, Any],
     sides: Collection[str],
 ) -> None:
     """Raises an error if a run waits for a metric that its evaluators cannot have.
@@ -29,7 +29,7 @@ def check_awaited(
     Args:
       awaited: tags by their place in the config, see `RunConfig.awaited_metrics`.
       evals: evaluators of the run, by name.
-      data: `config.data`.
+      config: config of the run.
       sides: sides of the model, of "image" and "text".
 
     Raises:
@@ -39,7 +39,7 @@ def check_awaited(
         name = tag.partition("/")[0]
         options = lookup(f"{where}={tag!r}", name, evals)
         if isinstance(options, BoardsOptions):
-            dataset = SplitSource.of(data, name, options).own.dataset
+            dataset = SplitSource.of(config, name, options).own.dataset
             known = possible_tags(options, dataset, sides)
             lookup(where, tag, {evaluator_tag(name, each): None for each in known})
 

@@ -8,8 +8,8 @@ import pytest
 
 import xmodal
 from xmodal import data
-from xmodal.api import judging
-from xmodal.evals import Embeddings, judge, make_evaluator, read_options
+from xmodal.api import evaluating
+from xmodal.evals import Embeddings, evaluate_source, make_evaluator, read_options
 from xmodal.preprocessing.images import decode_image
 
 SHAPES = "crisscrossed_shapes"
@@ -29,7 +29,7 @@ def embed_texts(texts):
 
 
 @pytest.mark.slow
-def test_two_functions_are_judged_as_their_embeddings(few_shapes):
+def test_two_functions_are_evaluated_as_their_embeddings(few_shapes):
     sizes = []
 
     def counting(images):
@@ -64,7 +64,7 @@ def test_two_functions_are_judged_as_their_embeddings(few_shapes):
     )
     options = read_options({SHAPES: {"type": "boards"}})[SHAPES]
     evaluator = make_evaluator(SHAPES, options, split, ["image", "text"])
-    assert found.metrics == judge(evaluator, source, name="colors").metrics
+    assert found.metrics == evaluate_source(evaluator, source, name="colors").metrics
     assert "| colors " in found.report()
 
 
@@ -84,7 +84,7 @@ def test_tensors_of_torch_with_gradients_and_other_types(few_shapes):
     assert metrics[0] == metrics[1] == metrics[2]
 
 
-def test_files_are_judged_on_a_dataset_as_functions_are(few_shapes, tmp_path):
+def test_files_are_evaluated_on_a_dataset_as_functions_are(few_shapes, tmp_path):
     given = {"dataset": SHAPES, "data_dir": few_shapes}
     expected = xmodal.evaluate(embed_texts=embed_texts, similarity="dot", **given)
     split = data.eval_split({**given, "config": "images", "text": {}, "image": None}, split="test")
@@ -102,7 +102,7 @@ def test_functions_see_the_pixels_of_the_evaluation():
     pixels = np.random.default_rng(0).integers(0, 256, (24, 32, 3)).astype(np.uint8)
     file = io.BytesIO()
     PIL.Image.fromarray(pixels).convert("CMYK").save(file, "JPEG")
-    found = judging._open(file.getvalue())
+    found = evaluating._open(file.getvalue())
     np.testing.assert_array_equal(found, decode_image(file.getvalue()))
 
 
@@ -115,7 +115,7 @@ def test_texts_alone(few_shapes):
     assert "i2t" not in directions
 
 
-def test_sentence_pairs_are_judged_by_correlation(few_shapes):
+def test_sentence_pairs_are_evaluated_by_correlation(few_shapes):
     given = {"dataset": SHAPES, "config": "rated_captions", "data_dir": few_shapes}
     found = xmodal.evaluate(embed_texts=embed_texts, similarity="cosine", **given)
     split = data.eval_split({**given, "text": {}, "image": None}, split="test")
@@ -130,7 +130,7 @@ def test_sentence_pairs_are_judged_by_correlation(few_shapes):
     assert not any("recall" in tag for tag in found.metrics)
 
 
-def test_all_captions_of_own_pictures_are_judged(tmp_path):
+def test_all_captions_of_own_pictures_are_evaluated(tmp_path):
     """Also the sixth, which a rating names; only some published protocols know five."""
     folder = tmp_path / "pictures"
     folder.mkdir()

@@ -10,8 +10,8 @@ from xmodal.config import UserError, suggest
 from xmodal.evals import (
     Embeddings,
     Evaluation,
+    evaluate_source,
     from_files,
-    judge,
     load_embeddings,
     make_evaluator,
     read_options,
@@ -61,8 +61,8 @@ def evaluate(
     `embeddings="model.npz"` instead of the functions reads the embeddings of the dataset's items.
 
     Without a dataset, embeddings, scores or ranked lists are read from files and evaluated on the
-    labels released for MS-COCO: see `xmodal.evals.evaluate`, whose arguments this function also
-    takes.
+    labels released for MS-COCO: see `xmodal.evals.evaluate_files`, whose arguments this function
+    also takes.
 
     A dataset of captions and images is evaluated by its retrieval boards and ratings, a dataset of
     sentence pairs (`dataset="semeval_sts", config="pairs"`) by STS correlations.
@@ -83,7 +83,7 @@ def evaluate(
         None for that of a file.
       batch_size: items per call of a function; None for 64.
       name: name of the model's row; by default "model", or that of the file.
-      **files: see `xmodal.evals.evaluate`.
+      **files: see `xmodal.evals.evaluate_files`.
 
     Raises:
       UserError: an argument, a file or the result of a function cannot be used.
@@ -104,7 +104,7 @@ def evaluate(
         items, evaluator = _open_dataset(section, split, sorted(functions), annotations)
         place, size = f"{dataset} {split}", _BATCH_SIZE if batch_size is None else batch_size
         embeddings = _embeddings(items, functions, size, place, similarity)
-        return judge(evaluator, embeddings, name=name or "model")
+        return evaluate_source(evaluator, embeddings, name=name or "model")
     if not any(files.get(kind) is not None for kind in _OF_FILES):
         raise UserError(
             "Pass embed_images and embed_texts, or one of embeddings, scores and rankings."
@@ -117,16 +117,16 @@ def evaluate(
         items, evaluator = _open_dataset(section, split, sides, annotations)
         if isinstance(saved, Sentences):
             saved = saved.of_split(cast(Captions, items))
-        return judge(evaluator, saved, name=name or name_of(files["embeddings"]))
+        return evaluate_source(evaluator, saved, name=name or name_of(files["embeddings"]))
     if unused := [key for key, value in section.items() if value]:
         raise UserError(f"{unused} need a dataset: pass dataset=NAME, or remove them.")
     if not annotations:
         raise UserError(
             "annotations is empty: pass the folder of the labels released for MS-COCO, or "
-            "dataset=NAME to judge embeddings on a prepared dataset."
+            "dataset=NAME to evaluate embeddings on a prepared dataset."
         )
     files |= {"annotations": annotations, "split": split, "similarity": similarity}
-    return from_files.evaluate(name=name, **files)
+    return from_files.evaluate_files(name=name, **files)
 
 
 def _checked(dataset: str, similarity: str | None) -> str:
