@@ -69,7 +69,7 @@ def share(name: str, config: ConfigDict) -> ConfigDict:
     config.optimizer.clip_norm = clip
     # No checkpoint is selected: the last one is used.
     config.evals = {"flickr8k": base.boards(every=0)}
-    config.select.metric = "flickr8k/mean_recall@10"
+    config.select.update({"metric": "flickr8k/mean_recall@10", "mode": "last"})
     config.checkpoint.every = 0
     return config
 

@@ -81,7 +81,7 @@ PAIR = "COCO_val2014:sentid:7,COCO_val2014_000000391895.jpg"
     ("rows", "message"),
     [
         (f"{','.join(PAIR.split(',')[::-1])},1,c2i_original", "no COCO name, caption is 'COCO_val"),
-        (f"{PAIR},1,c2i_original\n{PAIR},2,c2i_original", "line 3: pair comes twice, first in"),
+        (f"{PAIR},1,c2i_original\n{PAIR},2,c2i_original", "line 3: pair appears twice, first in"),
         (f"{PAIR},1,c2i_original,more", "line 2: malformed row, 5 fields instead of 4"),
         ("COCO_val2014:sentid:99999999999,7,1,x", "no COCO name"),
     ],

@@ -66,7 +66,7 @@ QUICKSTART = "--config=configs/quickstart.py"
         ),
         (
             [QUICKSTART, "--config.evals.shapes.type=pairs"],
-            "set all at once: --config.evals.shapes=\"{'type': 'pairs'}\".",
+            "config.evals.shapes needs the label column 'score', which",
         ),
         ([QUICKSTART, "extra"], "extra"),
         (

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
-from xmodal.training.sizes import resolve_sizes
 
 from configs import pcme, vsrn
-from data_prep.cxc.rating_files import METHODS
+from data_prep.cxc.rating_files import RELEASED
 from data_prep.semeval_sts.rated_sets import SETS
 from tests.configs.configs_test import VARIANTS, get_config
 from tests.evals.tiny_split import TinySplit
@@ -19,6 +18,7 @@ from xmodal.training.optimization.schedules import resolve_epochs
 from xmodal.training.settings.awaited_metrics import check_awaited, possible_tags
 from xmodal.training.settings.fill_config import fill_metric
 from xmodal.training.settings.run_config import read_settings
+from xmodal.training.settings.sizes import resolve_sizes
 
 # Without the baselines, which are not trained and so select no checkpoint.
 OTHERS = [
@@ -30,7 +30,7 @@ OTHERS = [
 # Sets of sentence pairs with the year of their average, by dataset.
 SENTENCES = {
     "semeval_sts": [(f"{each.name}{each.year}", each.average) for each in SETS],
-    "crisscrossed_shapes": [(method, 0) for method in METHODS["sts"]],
+    "crisscrossed_shapes": [(method, 0) for method in RELEASED["sts"]["test"]],
 }
 
 

@@ -81,7 +81,7 @@ def gaussian():
 WHOLE = {each.__name__: each for each in (softmax, hinge)}
 # These draw random numbers, part by part.
 DRAWING = {each.__name__: each for each in (dropout, gaussian)}
-L2 = step.L2Config("kernel", 1e-3)
+L2 = step.L2Config(".*kernel", 1e-3)
 
 
 def make_batch(config, seed=0):
