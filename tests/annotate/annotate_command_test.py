@@ -66,7 +66,7 @@ def test_from_models_to_labels(run, few_shapes, tmp_path):
     assert run(*review, "--accept=1:rater1") == (0, "unit 1 of rater1: accepted\n")
     assert run(*review, "--reject=2:rater1") == (0, "unit 2 of rater1: rejected\n")
     assert "is not waiting for a decision" in run(*review, "--reject=2:rater1")[1]
-    assert run(*review) == (0, "no unit waits for a decision\n")
+    assert run(*review) == (0, "no units are waiting for review\n")
     code, said = run("aggregate", f"--study={study}", f"--output={tmp_path}/labels")
     assert code == 0
     assert "1 of 2 units have all their raters" in said

@@ -54,7 +54,7 @@ def test_a_killed_sweep_goes_on_in_two_processes(few_shapes, start, tmp_path):
     before = (folder / "trials/0000/test/metrics.json").stat().st_mtime_ns
 
     outputs = [each.communicate()[0] for each in (begin(), begin())]
-    assert sum("Took" in output and "which is gone" in output for output in outputs) == 1
+    assert sum("Took over" in output and "no longer running" in output for output in outputs) == 1
     plan = Plan(bag.make_config(few_shapes), bag.SPACE, None, 0, bag.SELECT, "max")
     study = optuna.load_study(study_name="sweep", storage=f"sqlite:///{folder}/optuna.db")
     assert [each.user_attrs["trial"] for each in study.trials] == list(range(TRIALS)), outputs

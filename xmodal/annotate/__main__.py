@@ -47,7 +47,7 @@ def _invite(args: argparse.Namespace) -> None:
     study = StudyFile(args.study)
     if args.end:
         end_rater(study, args.end)
-        print(f"{args.end} gets no more questions")
+        print(f"{args.end} will receive no more questions")
         return
     for name, token in invite(study, args.raters).items():
         print(f"{name}  {args.url.rstrip('/')}/join/{token}")
@@ -78,7 +78,7 @@ def _review(args: argparse.Namespace) -> None:
         answers = ", ".join(f"{count} {answer}" for answer, count in doubt.answers.items())
         print(f"unit {doubt.unit} of {doubt.rater}: {'; '.join(doubt.wrong)}; others: {answers}")
     if not doubts:
-        print("no unit waits for a decision")
+        print("no units are waiting for review")
 
 
 def _aggregate(args: argparse.Namespace) -> None:
@@ -111,7 +111,7 @@ def _parse() -> argparse.Namespace:
     invite = commands.add_parser("invite", help="makes links for raters")
     choice = invite.add_mutually_exclusive_group(required=True)
     choice.add_argument("--raters", type=_positive, help="number of new links")
-    choice.add_argument("--end", metavar="NAME", help="a rater who gets no more questions")
+    choice.add_argument("--end", metavar="NAME", help="a rater who will receive no more questions")
     invite.add_argument("--url", default=_ADDRESS, help="address of the server in browsers")
     serve = commands.add_parser("serve", help="shows a study to its raters")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at")

@@ -183,7 +183,7 @@ def _parse() -> argparse.Namespace:
         prog="xmodal.search", description="Finds images and captions by a text or a picture."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build", help="embeds items and writes an index")
+    build = commands.add_parser("build", help="embed items and write an index")
     build.add_argument("--model", required=True, help="a run, bundle or converted weights")
     build.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     build.add_argument("--images", help="a folder, a list of files, or features in a .npy file")
@@ -193,7 +193,7 @@ def _parse() -> argparse.Namespace:
     build.add_argument("--split", default="test", help="split of the dataset")
     build.add_argument("--data_dir", default="", help="folder of prepared datasets")
     build.add_argument("--manual_dir", default="", help="folder of the dataset's own files")
-    build.add_argument("--method", choices=METHODS, default="auto", help="of search")
+    build.add_argument("--method", choices=METHODS, default="auto", help="search method")
     build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
     build.add_argument(
         "--part_size",
@@ -202,16 +202,16 @@ def _parse() -> argparse.Namespace:
         help="items that are embedded together; a killed build resumes at the first missing part",
     )
     build.add_argument("--output", required=True, help="the new folder")
-    query = commands.add_parser("query", help="searches an index")
+    query = commands.add_parser("query", help="search an index")
     query.add_argument("text", nargs="?", help="a text to search by")
     query.add_argument("--image", help="a picture to search by")
     query.add_argument("--index", required=True, help="the folder of an index")
     query.add_argument("--model", help="the model of the index, if it was moved")
     query.add_argument("--top", type=int, default=10, help="number of hits")
     query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
-    query.add_argument("--exact", action="store_true", help="compares all items")
+    query.add_argument("--exact", action="store_true", help="compare all items")
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
-    query.add_argument("--output", help="a file, instead of the console")
+    query.add_argument("--output", help="write to this file instead of the console")
     return parser.parse_args()
 
 

@@ -74,7 +74,7 @@ class Outputs:
         settings = self.parts.settings
         if self.saver.best_step == 0 < settings.total_steps:
             metric = settings.select.metric
-            logging.warning("%s was best at step 0: training has not helped.", metric)
+            logging.warning("%s was best at step 0; training did not improve it.", metric)
 
 
 def make_reporter(

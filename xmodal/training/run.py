@@ -144,7 +144,7 @@ def _check_fits(settings: RunConfig, mesh: Mesh) -> tuple[DualEncoder, tuple[Tas
 
 
 def check_data_sides(towers: Collection[str], config: data.DataConfig) -> None:
-    """Raises an error if the model has a side that the data lacks, or the other way round.
+    """Raises an error if the model has a side that the data lacks, or vice versa.
 
     Raises:
       UserError: names the side.

@@ -216,4 +216,4 @@ def _check_sources(images: np.ndarray, isim: np.ndarray, csim: np.ndarray) -> It
             forward += rows[image, caption_of]
             backward += rows[caption_of, image]
     yield count(method, "caption of a row's second item, image of its first", forward)
-    yield count(method, "the other way round", backward)
+    yield count(method, "reversed", backward)

@@ -176,7 +176,7 @@ def _take_over(path: epath.Path, old: Writer | None, writer: Writer) -> None:
         raise FolderInUseError(
             f"{path.parent} was just taken over by {_describe(path, _read(path))}."
         )
-    logging.warning("Took %s over from %s, which is gone.", path.parent, _name(old))
+    logging.warning("Took over %s from %s, which is no longer running.", path.parent, _name(old))
 
 
 def _create(path: epath.Path, writer: Writer) -> bool:
